@@ -46,6 +46,7 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
+from paimon_orch.table.write.write_builder import WriteBuilder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -201,7 +202,9 @@ def measure_ingest(folder: Path, rows: int, repeat: int, *, peers: bool) -> Iter
 
 def _check_plan(frame: DataFrame, table: Table) -> None:
     with redirect_stdout(io.StringIO()) as text:
-        cluster_by_bucket(frame, table.schema).frame.explain()
+        cluster_by_bucket(
+            frame, table.schema, WriteBuilder(table.stores).plan().prepare
+        ).frame.explain()
     shuffles = text.getvalue().count("Exchange hashpartitioning")
     by_rows = [word for word in ("BatchEvalPython", "PythonRDD") if word in text.getvalue()]
     if shuffles != 1 or by_rows:

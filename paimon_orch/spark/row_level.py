@@ -257,12 +257,16 @@ class _RowLevelWrite:
         writing = ingest.plan(
             self.table, [*schema.names, *kinds], row_kind=KIND_COLUMN if kinds else None
         )
-        clustered = cluster_by_bucket(_analyze_frame(self.changed, planned), schema)
+        clustered = cluster_by_bucket(
+            _analyze_frame(self.changed, planned),
+            schema,
+            partial(row_level.prepare_changes, writing),
+        )
         executor = SparkExecutor(self.session)
         try:
-            results = executor.collect_results(
-                lambda _: clustered.written(partial(row_level.write_changes, writing)),
-                clustered.tasks,
+            results = clustered.collect(
+                partial(row_level.write_changes, writing),
+                executor,
                 label=self.label,
                 progress=progress,
                 undo=partial(discard_changes, self.table),

@@ -1,7 +1,7 @@
 """Rows on their way to the task that writes them, as Arrow batches inside binary rows.
 
-Spark turns its rows into Arrow once, before the shuffle instead of behind it. What it moves are few and large rows, which
-say nothing but the task they are for, and the columns that decide this pass through no Python function of their own.
+Rows are converted to the table's form before the shuffle. Spark moves few and large rows, which hold
+the task they are for and an Arrow stream, or the error of the task that read them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,15 +14,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from paimon_orch.format.arrays import Int32Array, Int64Array
-from paimon_orch.format.schema import SEQUENCE_NUMBER
+from paimon_orch.spark.execution.spark_executor import (
+    decode_error,
+    encode_error,
+    is_retryable,
+)
 from paimon_orch.spark.execution.tasks import map_in_arrow
 
+PrepareRows = Callable[[Iterable[pa.RecordBatch], int], Iterator[pa.Table]]
+"""Converts the rows of a task, given the number of its first row."""
+
 _TASK_COLUMN = "task"
-_SHUFFLE_SCHEMA = f"{_TASK_COLUMN} INT, rows BINARY"
-_MAX_BATCH_ROWS, _MAX_BATCH_BYTES = 65_536, 32 << 20  # of what is cut by tasks at once
-_MAX_PIECES = 64  # for many numbers the rows of a task stay together: small batches cost more than cutting them later
+_SHUFFLE_COLUMNS = f"{_TASK_COLUMN} INT, rows BINARY, error STRING"
+_SHUFFLE_SCHEMA = pa.schema({_TASK_COLUMN: pa.int32(), "rows": pa.binary(), "error": pa.string()})
+_MAX_BATCH_ROWS, _MAX_BATCH_BYTES = 65_536, 32 << 20  # of rows that are split by task together
+_MAX_PIECES = 64  # above it, one piece per task: small batches cost more than splitting them later
 TASK_SHIFT_BITS = 33
-"""By so many bits the numbers of a task's rows are moved on, as by Spark's ``monotonically_increasing_id``."""
+"""Rows are numbered from task number << this, as by Spark's ``monotonically_increasing_id``."""
 
 
 def current_task_number() -> int:
@@ -31,90 +39,97 @@ def current_task_number() -> int:
     return 0 if context is None else context.partitionId()
 
 
-def shuffle_by_bucket(
-    frame: DataFrame,
-    number_of: Callable[[pa.RecordBatch], Int64Array],
-    tasks: int,
-    *,
-    numbered: bool = False,
-) -> DataFrame:
-    """Return a frame whose task ``i`` of so many has, in its binary rows, the rows with number ``i``, ``i + tasks`` and so on.
+def first_row_number(task_shift: int = TASK_SHIFT_BITS) -> int:
+    """Return the number of this task's first row in the frame, if no task has 2 ** ``task_shift``."""
+    return current_task_number() << task_shift
 
-    Rows of one number come in batches of their own, if there are few numbers.
-    ``numbered`` adds ``_SEQUENCE_NUMBER``, the order of the rows in the frame.
+
+def shuffle_rows(
+    frame: DataFrame,
+    prepare: PrepareRows,
+    number_of: Callable[[pa.Table], Int64Array],
+    *,
+    tasks: int,
+    attempts: int,
+) -> DataFrame:
+    """Return a frame whose task ``i`` of ``tasks`` has the converted rows with number ``i`` modulo ``tasks``.
+
+    The rows of one number are in batches of their own if there are few numbers. :func:`unpack_rows`
+    returns them, or raises the error of a task that prepared them.
     """
     addresses = np.array(_find_hash_preimages(frame.sparkSession, tasks), np.int32)
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        gathered = _combine_batches(batches)
-        for rows in add_sequence_numbers(gathered) if numbered else gathered:
-            yield _pack_pieces(rows, number_of(rows), addresses)
+        try:
+            for rows in prepare(_combine_batches(batches), first_row_number()):
+                if rows.num_rows:
+                    yield _pack_pieces(rows, number_of(rows), addresses)
+        except Exception as error:
+            if is_retryable(error, attempts):
+                raise
+            row = {_TASK_COLUMN: int(addresses[0]), "error": encode_error(error)}
+            yield pa.RecordBatch.from_pylist([row], schema=_SHUFFLE_SCHEMA)
 
-    return map_in_arrow(frame, pack, _SHUFFLE_SCHEMA).repartition(tasks, _TASK_COLUMN)
-
-
-def add_sequence_numbers(
-    batches: Iterable[pa.RecordBatch], task_shift: int = TASK_SHIFT_BITS
-) -> Iterator[pa.RecordBatch]:
-    """Add ``_SEQUENCE_NUMBER`` to the rows of a task: their order in the frame, if no task has 2 ** ``task_shift``."""
-    position = current_task_number() << task_shift
-    for rows in batches:
-        order = pa.array(np.arange(position, position + rows.num_rows))
-        position += rows.num_rows
-        yield rows.append_column(SEQUENCE_NUMBER.name, order)
+    return map_in_arrow(frame, pack, _SHUFFLE_COLUMNS).repartition(tasks, _TASK_COLUMN)
 
 
-def unpack_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def unpack_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield the rows that binary rows hold."""
     for batch in batches:
-        for piece in batch.column(1):
-            with pa.ipc.open_stream(piece.as_buffer()) as rows:
-                yield from rows
+        for piece, error in zip(batch.column("rows"), batch.column("error"), strict=True):
+            if error.is_valid:
+                raise decode_error(error.as_py())
+            with pa.ipc.open_stream(piece.as_buffer()) as stream:
+                yield stream.read_all()
 
 
 def _combine_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join batches, so that not too few rows are for each task."""
-    held, rows, size = list[pa.RecordBatch](), 0, 0
+    """Join batches, so that each task receives enough rows of each."""
+    pending, row_count, size = list[pa.RecordBatch](), 0, 0
     for batch in batches:
-        held.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= _MAX_BATCH_ROWS or size >= _MAX_BATCH_BYTES:
-            yield from pa.Table.from_batches(held).combine_chunks().to_batches()
-            held, rows, size = [], 0, 0
-    if held:
-        yield from pa.Table.from_batches(held).combine_chunks().to_batches()
+        pending.append(batch)
+        row_count, size = row_count + batch.num_rows, size + batch.nbytes
+        if row_count >= _MAX_BATCH_ROWS or size >= _MAX_BATCH_BYTES:
+            yield from pa.Table.from_batches(pending).combine_chunks().to_batches()
+            pending, row_count, size = [], 0, 0
+    if pending:
+        yield from pa.Table.from_batches(pending).combine_chunks().to_batches()
 
 
-def _pack_pieces(
-    rows: pa.RecordBatch, numbers: Int64Array, addresses: Int32Array
-) -> pa.RecordBatch:
-    """Cut rows: a stream of Arrow for each number, or each task, behind the value that Spark sends to the task."""
-    tasks, low = len(addresses), int(numbers.min())
-    codes = numbers - low
+def _pack_pieces(rows: pa.Table, numbers: Int64Array, addresses: Int32Array) -> pa.RecordBatch:
+    """Return an Arrow stream for each number, or each task, with the value that Spark sends to the task."""
+    tasks, lowest = len(addresses), int(numbers.min())
+    codes = numbers - lowest
     if codes.max() >= _MAX_PIECES:
-        codes, low = numbers % tasks, 0
+        codes, lowest = numbers % tasks, 0
     counts = np.bincount(codes)
-    found = np.flatnonzero(counts)
-    if len(found) > 1:
+    pieces = np.flatnonzero(counts)
+    if len(pieces) > 1:
         # numpy sorts short integers by counting
         short = codes.astype(np.min_scalar_type(codes.max()))
         rows = rows.take(pa.array(np.argsort(short, kind="stable")))
+    streams = _write_streams(rows, counts[pieces].tolist())
+    owners = pa.array(addresses[(pieces + lowest) % tasks])
+    no_errors = pa.nulls(len(pieces), pa.string())
+    return pa.RecordBatch.from_arrays([owners, streams, no_errors], schema=_SHUFFLE_SCHEMA)
+
+
+def _write_streams(rows: pa.Table, counts: Sequence[int]) -> pa.Array:
+    """Return consecutive rows, as many as each count, as Arrow streams in a binary array."""
     sink, ends, start = pa.BufferOutputStream(), [0], 0
-    for count in counts[found].tolist():
+    for count in counts:
         with pa.ipc.new_stream(sink, rows.schema) as stream:
-            stream.write_batch(rows.slice(start, count))
+            stream.write_table(rows.slice(start, count))
         ends.append(sink.tell())
         start += count
     buffers = [None, pa.py_buffer(np.array(ends, np.int32)), sink.getvalue()]
-    streams = pa.Array.from_buffers(pa.binary(), len(found), buffers)
-    owners = pa.array(addresses[(found + low) % tasks])
-    return pa.RecordBatch.from_arrays([owners, streams], [_TASK_COLUMN, "rows"])
+    return pa.Array.from_buffers(pa.binary(), len(counts), buffers)
 
 
 @cache
 def _find_hash_preimages(session: SparkSession, tasks: int) -> Sequence[int]:
-    """Return one int for each task that ``repartition(tasks, column)`` sends there."""
+    """Return for each task an int that ``repartition(tasks, column)`` sends to it."""
     numbers = session.range(0, 40 * tasks + 100).select(fn.col("id").cast("int").alias("value"))
     placed = numbers.select("value", fn.pmod(fn.hash("value"), fn.lit(tasks)).alias("task"))
-    found = placed.groupBy("task").agg(fn.min("value").alias("value")).toArrow().sort_by("task")
-    return tuple(found.column("value").to_pylist())
+    preimages = placed.groupBy("task").agg(fn.min("value").alias("value"))
+    return tuple(preimages.toArrow().sort_by("task").column("value").to_pylist())

@@ -91,7 +91,7 @@ def _write_sorted(
 ) -> list[CommitMessage]:
     """Write the rows of a plan in their order, in one range per new file."""
     writing = replace(ingest.plan(table, table.schema.names), rows_are_new=False)
-    schema = writing.factory.schema
+    schema = writing.schema
     target = schema.typed_options.target_file_size(primary_key=False)
     ranges = max(1, math.ceil(sum(unit.bytes for unit in plan.units) / target))
     keys = [fn.col(quote_column(name)) for name in schema.partition_keys]
@@ -99,11 +99,10 @@ def _write_sorted(
     rows = _read_rows(session, plan, order).repartitionByRange(ranges, *keys)
     tracking = [field.name for field in row_tracking_fields(schema)]
     rows = rows.sortWithinPartitions(*keys).select(*map(quote_column, [*schema.names, *tracking]))
-    write = partial(write_tracked_rows, writing.factory) if tracking else writing.write
-    clustered = ClusteredFrame(rows, ranges, packed=False)
-    results = SparkExecutor(session).collect_results(
-        lambda _: clustered.written(write),
-        ranges,
+    writer = partial(write_tracked_rows, writing.factory) if tracking else writing.write
+    results = ClusteredFrame(rows, ranges, writing.prepare).collect(
+        lambda rows: writer(rows).encode(),
+        SparkExecutor(session),
         label=f"sort {table.identifier}",
         progress=progress,
         undo=partial(discard_results, table),

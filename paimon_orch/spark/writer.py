@@ -1,10 +1,7 @@
-"""DataFrame to table: rows go to the task of their bucket and are sorted there, not in the JVM.
-
-Placement is exact: no two buckets of a table without partitions meet in one task while another has none.
-"""
+"""Data frame to table: each row is converted, sent to the task of its bucket and sorted there."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
@@ -14,13 +11,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from paimon_orch.errors import InputError
-from paimon_orch.files.schema_evolution.default_values import fill_default
-from paimon_orch.files.schema_evolution.evolve import convert_to_arrow_type
 from paimon_orch.format.arrays import Int64Array
 from paimon_orch.format.bucket.bucket_function import hash_rows
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.spark.execution.spark_executor import (
     RESULT_COLUMNS,
     SparkExecutor,
@@ -29,7 +22,13 @@ from paimon_orch.spark.execution.spark_executor import (
 )
 from paimon_orch.spark.execution.tasks import map_in_arrow
 from paimon_orch.spark.row_conversion import cast_timestamps
-from paimon_orch.spark.shuffle import current_task_number, shuffle_by_bucket, unpack_rows
+from paimon_orch.spark.shuffle import (
+    PrepareRows,
+    current_task_number,
+    first_row_number,
+    shuffle_rows,
+    unpack_rows,
+)
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import Progress
 from paimon_orch.steps.common.retry import discard_results
@@ -37,9 +36,10 @@ from paimon_orch.steps.ingest import IngestPreview, IngestResult, WriteMode
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import PartitionSpec
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.bucket_routing import BUCKET_COLUMN
+from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.dynamic_bucket import has_dynamic_buckets
 from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
-from paimon_orch.table.write.table_write import assign_fixed_buckets
 from paimon_orch.table.write.write_builder import WriteBuilder
 
 
@@ -55,11 +55,14 @@ def write(
 ) -> IngestResult:
     """Write the rows of a frame into a table in one snapshot.
 
-    On primary-key tables ``append`` inserts or updates by key; of several rows of one key the last in the frame wins.
-    ``row_kind`` names a text column of ``+I``, ``-U``, ``+U``, ``-D``. ``overwrite`` replaces the partitions that
-    receive rows (all, without partitions), or those that ``partitions`` names: an empty mapping means all. What a
-    ``commit_id`` names is committed once: a repeated call writes nothing. Raises :class:`InputError` if the rows do not
-    fit the table, which is then unchanged.
+    On primary-key tables ``append`` inserts or updates by key; of several rows with one key, the last
+    in the frame is written. ``overwrite`` replaces the partitions that receive rows (all rows of a
+    table without partitions), or those that ``partitions`` names.
+
+    :param row_kind: a text column of ``+I``, ``-U``, ``+U``, ``-D``
+    :param partitions: column values of the partitions to replace; an empty mapping means all
+    :param commit_id: makes the call safe to repeat: a second call writes nothing
+    :raises InputError: if the rows do not fit the table, which is then unchanged
     """
     started = time.monotonic()
     planned = ingest.plan(
@@ -79,15 +82,16 @@ def write(
             bytes=0,
             duration_seconds=time.monotonic() - started,
         )
-    clustered = cluster_by_bucket(frame, planned.factory.schema)
-    results = SparkExecutor(frame.sparkSession).collect_results(
-        lambda _: clustered.written(planned.write),
-        clustered.tasks,
+    clustered = cluster_by_bucket(frame, planned.schema, planned.prepare)
+    results = clustered.collect(
+        lambda rows: planned.write(rows).encode(),
+        SparkExecutor(frame.sparkSession),
         label=f"ingest into {table.identifier}",
         progress=progress,
         undo=partial(discard_results, table),
     )
-    return ingest.commit(table, planned, results, time.monotonic() - started)
+    messages = [CommitMessage.decode(result) for result in results]
+    return ingest.commit(table, planned, messages, time.monotonic() - started)
 
 
 def preview(
@@ -101,11 +105,11 @@ def preview(
 ) -> IngestPreview:
     """Return what :func:`write` would do; raises the same errors for the rows, and writes nothing."""
     planned = ingest.plan(table, frame.columns, mode=mode, row_kind=row_kind, partitions=partitions)
-    frame = cast_timestamps(frame, planned.factory.schema.fields)
-    tasks = _measure_parallelism(frame.sparkSession)
-    results = SparkExecutor(frame.sparkSession).collect_results(
-        lambda _: ClusteredFrame(frame, tasks, packed=False).written(planned.preview_rows),
-        tasks,
+    frame = cast_timestamps(frame, planned.schema.fields)
+    unclustered = ClusteredFrame(frame, _measure_parallelism(frame.sparkSession), planned.prepare)
+    results = unclustered.collect(
+        partial(ingest.count_rows, planned),
+        SparkExecutor(frame.sparkSession),
         label=f"ingest into {table.identifier}",
         progress=progress,
     )
@@ -114,72 +118,89 @@ def preview(
 
 @dataclass(frozen=True, slots=True)
 class ClusteredFrame:
-    """A frame whose rows are, or are packed up, in the task that writes them."""
+    """A frame whose rows are in the task that writes them."""
 
     frame: DataFrame
     tasks: int
-    packed: bool
+    prepare: PrepareRows | None
+    """Converts the rows in the task that writes them; None if they were converted before a shuffle."""
 
-    def written(self, write: Callable[[Iterator[pa.RecordBatch]], bytes]) -> DataFrame:
-        """Return a frame that writes: what ``write`` makes of the rows of each task that has some."""
-        attempts, is_packed = read_task_attempts(self.frame.sparkSession), self.packed
+    def collect(
+        self,
+        run: Callable[[Iterator[pa.Table]], bytes],
+        executor: SparkExecutor,
+        *,
+        label: str,
+        progress: Progress | None = None,
+        undo: Callable[[list[bytes]], None] | None = None,
+    ) -> list[bytes]:
+        """Run a function on the converted rows of each task that has rows, and return the results."""
+        return executor.collect_results(
+            lambda _: self.map(run), self.tasks, label=label, progress=progress, undo=undo
+        )
 
-        def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            rows = unpack_rows(batches) if is_packed else iter(batches)
-            first = next(rows, None)
-            if first is not None:
-                every = chain([first], rows)
-                yield build_result_batch(current_task_number(), lambda: write(every), attempts)
+    def map(self, run: Callable[[Iterator[pa.Table]], bytes]) -> DataFrame:
+        """Return a frame of the results of :meth:`collect`."""
+        attempts, prepare = read_task_attempts(self.frame.sparkSession), self.prepare
+
+        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            first = next(batches, None)
+            if first is None:
+                return
+            every = chain([first], batches)
+            rows = unpack_rows(every) if prepare is None else prepare(every, first_row_number())
+            yield build_result_batch(current_task_number(), lambda: run(rows), attempts)
 
         return map_in_arrow(self.frame, task, RESULT_COLUMNS)
 
 
-def cluster_by_bucket(frame: DataFrame, schema: TableSchema) -> ClusteredFrame:
-    """Bring all rows of a bucket into one task.
+def cluster_by_bucket(
+    frame: DataFrame, schema: TableSchema, prepare: PrepareRows
+) -> ClusteredFrame:
+    """Move all rows of a bucket into one task; rows of a table without buckets are not moved.
 
-    With dynamic or postpone buckets all rows of a partition are in one task, which assigns them: a table without
-    partitions is written by a single task. Primary-key tables also get ``_SEQUENCE_NUMBER``, the order of the rows before
-    the shuffle. Tables whose rows may go anywhere are left as they are.
+    With dynamic or postpone buckets all rows of a partition are in one task, which assigns them to
+    buckets: a table without partitions is written by a single task. Of a table without partitions,
+    buckets are spread evenly over the tasks.
     """
-    count = schema.typed_options.bucket
-    dynamic = has_dynamic_buckets(schema) or has_postpone_buckets(schema)
+    bucket_count = schema.typed_options.bucket
+    is_assigned_by_task = has_dynamic_buckets(schema) or has_postpone_buckets(schema)
     tasks = _measure_parallelism(frame.sparkSession)
     frame = cast_timestamps(frame, schema.fields)
-    if not schema.primary_keys and count < 1:
-        return ClusteredFrame(frame, tasks, packed=False)
+    if not schema.primary_keys and bucket_count < 1:
+        return ClusteredFrame(frame, tasks, prepare)
     if not schema.partition_keys:
-        tasks = 1 if dynamic else min(tasks, count)
-    number_of = partial(_compute_bucket_numbers, schema=schema, by_bucket=not dynamic)
-    rows = shuffle_by_bucket(frame, number_of, tasks, numbered=bool(schema.primary_keys))
-    return ClusteredFrame(rows, tasks, packed=True)
+        tasks = 1 if is_assigned_by_task else min(tasks, bucket_count)
+    rows = shuffle_rows(
+        frame,
+        prepare,
+        partial(_compute_task_numbers, schema=schema),
+        tasks=tasks,
+        attempts=read_task_attempts(frame.sparkSession),
+    )
+    return ClusteredFrame(rows, tasks, prepare=None)
 
 
-def _compute_bucket_numbers(
-    rows: pa.RecordBatch, schema: TableSchema, *, by_bucket: bool
-) -> Int64Array:
-    """Return a number for each row by its partition, and one for each bucket of it: small partitions spread over tasks."""
+def _compute_task_numbers(rows: pa.Table, schema: TableSchema) -> Int64Array:
+    """Return a number for each row: the hash of its partition plus its bucket, if that is known.
+
+    Consecutive numbers spread the buckets of a small partition over tasks. Rows without values, such
+    as the addresses of rows to delete, can be handled by any task.
+    """
     numbers = np.zeros(rows.num_rows, np.int64)
-    partition, bucket = schema.partition_fields, schema.bucket_key_fields if by_bucket else []
-    try:
-        typed = {
-            field.name: fill_default(
-                convert_to_arrow_type(rows.column(field.name), to_arrow_type(field.type)), field
-            )
-            for field in (*partition, *bucket)
-        }
-        if bucket:
-            numbers = numbers + assign_fixed_buckets(typed, schema)
-        if partition:
-            columns = [typed[field.name] for field in partition]
-            numbers = numbers + hash_rows(columns, [field.type for field in partition])
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, InputError):
-        # any task will do: the one that is to store the value says what is wrong with it
-        return np.zeros(rows.num_rows, np.int64)
+    if schema.names[0] not in rows.column_names:
+        return numbers
+    if BUCKET_COLUMN in rows.column_names:
+        numbers += rows.column(BUCKET_COLUMN).combine_chunks().to_numpy()
+    fields = schema.partition_fields
+    if fields:
+        columns = [rows.column(field.name).combine_chunks() for field in fields]
+        numbers += hash_rows(columns, [field.type for field in fields])
     return numbers
 
 
 @cache
 def _measure_parallelism(session: SparkSession) -> int:
-    """Return how many tasks run at once: as many as a range is cut into when nobody says."""
+    """Return how many tasks run at the same time: the default number of partitions of a range."""
     numbers = session.range(0, 1 << 20).select(fn.spark_partition_id().alias("task"))
     return numbers.distinct().count()

@@ -1,20 +1,14 @@
-"""Ingest: rows of a task become sorted level-0 files; all tasks together one snapshot."""
+"""Ingest: the rows of each task become sorted level-0 files, and all tasks one snapshot."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.files.data_file_writer import FileWriterFactory
-from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.options.core_options import ROWKIND_FIELD
-from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.format.schema import SEQUENCE_NUMBER
-from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.common.retry import discard_files_on_conflict
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import (
@@ -24,87 +18,13 @@ from paimon_orch.table.filter.partition_spec import (
     format_partition,
 )
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.commit_message import CommitMessage
-from paimon_orch.table.write.dynamic_bucket import HashIndex, HashIndexWriter
-from paimon_orch.table.write.postpone_bucket import PostponeBuckets
-from paimon_orch.table.write.table_write import (
-    TableWriter,
-    check_columns,
-    check_writable,
-    conform_rows,
-    serialize_partitions,
-)
+from paimon_orch.table.write.bucket_routing import serialize_partitions
+from paimon_orch.table.write.commit_message import CommitMessage, combine_messages
+from paimon_orch.table.write.conform import check_columns
 from paimon_orch.table.write.write_builder import WriteBuilder
+from paimon_orch.table.write.write_plan import WritePlan
 
 WriteMode = Literal["append", "overwrite"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestPlan:
-    """What every task of an ingest needs to know; ``first_sequence`` numbers the rows of each bucket.
-
-    Of rows that were read from the table ``rows_are_new`` is false: their nulls are no place for default values.
-    """
-
-    factory: FileWriterFactory
-    first_sequence: Mapping[PartitionBucket, int]
-    mode: WriteMode
-    row_kind: str | None
-    hashes: HashIndex | None = None
-    partitions: PartitionSpec | None = None
-    commit_id: CommitId | None = None
-    postponed: PostponeBuckets | None = None
-    rows_are_new: bool = True
-
-    def write(self, batches: Iterable[pa.RecordBatch]) -> bytes:
-        """Write a task's rows and return an encoded :class:`CommitMessage`.
-
-        A column ``_SEQUENCE_NUMBER`` tells the order of the rows. Raises :class:`InputError` for rows that the table
-        cannot hold; what was written is removed then. A task of a table with dynamic buckets must get all rows of each
-        of its partitions: it alone assigns them.
-        """
-        index = None if self.hashes is None else HashIndexWriter(self.hashes)
-        overwrites = self.mode == "overwrite"
-        writer = TableWriter(
-            factory=self.factory,
-            first_sequence=self.first_sequence,
-            index=index,
-            is_overwrite=overwrites,
-            postponed=self.postponed,
-        )
-        try:
-            for batch in batches:
-                writer.write(self._conform(pa.Table.from_batches([batch])))
-            entries = writer.close()
-            index_entries = tuple(writer.close_index())
-            return CommitMessage(
-                entries=tuple(entries), index=index_entries, changelog=tuple(writer.changelog)
-            ).encode()
-        except BaseException:
-            writer.abort()
-            raise
-
-    def preview_rows(self, batches: Iterable[pa.RecordBatch]) -> bytes:
-        """Check a task's rows without writing them; return for :func:`build_preview` how many there are, and their partitions."""
-        rows, partitions, schema = 0, set[bytes](), self.factory.schema
-        for batch in batches:
-            conformed = self._conform(pa.Table.from_batches([batch]))
-            rows += conformed.num_rows
-            partitions |= serialize_partitions(conformed, schema)
-        return json.dumps([rows, sorted(map(bytes.hex, partitions))]).encode()
-
-    def _conform(self, rows: pa.Table) -> pa.Table:
-        conform = partial(
-            conform_rows,
-            schema=self.factory.schema,
-            row_kind=self.row_kind,
-            are_new=self.rows_are_new,
-        )
-        if SEQUENCE_NUMBER.name not in rows.column_names:
-            return conform(rows)
-        order = rows.column(SEQUENCE_NUMBER.name)
-        conformed = conform(rows.drop_columns(SEQUENCE_NUMBER.name))
-        return conformed.append_column(SEQUENCE_NUMBER.name, order)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,37 +50,30 @@ def plan(
     row_kind: str | None = None,
     partitions: PartitionSpec | None = None,
     commit_id: CommitId | None = None,
-) -> IngestPlan:
-    """Check the columns of the rows to come and read where each bucket's numbering goes on.
+) -> WritePlan:
+    """Check the columns of the rows to load, and plan to write them.
 
-    ``partitions`` names what an overwrite replaces, as in :meth:`Table.overwrite`; ``commit_id`` makes the ingest safe
-    to repeat.
+    ``partitions`` are what an overwrite replaces, as in :meth:`Table.overwrite`; with a ``commit_id``
+    the ingest can be repeated safely.
     """
     if partitions is not None and mode != "overwrite":
         raise InputError("partitions are named for an overwrite only")
-    table.stores.check_step(StepKind.WRITE_ROWS)
     if partitions is not None:
-        build_partition_matcher(partitions, table.schema)  # refuses what is no partition column
-    factory = table.stores.build_writer_factory()
-    check_writable(factory.schema)
-    row_kind = row_kind or factory.schema.typed_options.get(ROWKIND_FIELD)
-    check_columns(columns, factory.schema, row_kind=row_kind)
-    builder = WriteBuilder(table.stores, is_overwrite=mode == "overwrite")
-    return IngestPlan(
-        factory=factory,
-        first_sequence=builder.read_next_sequences(),
-        mode=mode,
-        row_kind=row_kind,
-        hashes=builder.load_hash_index(),
+        build_partition_matcher(partitions, table.schema)  # refuses other columns
+    builder = WriteBuilder(
+        table.stores,
+        is_overwrite=mode == "overwrite",
         partitions=partitions,
         commit_id=commit_id,
-        postponed=builder.load_postpone_buckets(),
     )
+    planned = builder.plan(row_kind or table.options.get(ROWKIND_FIELD))
+    check_columns(columns, planned.schema, row_kind=planned.row_kind)
+    return planned
 
 
 @dataclass(frozen=True, slots=True)
 class IngestPreview:
-    """A dry run of an ingest: the rows to load, and the partitions and rows that an overwrite would replace."""
+    """A dry run of an ingest: the rows to load, and the partitions and rows an overwrite would replace."""
 
     rows: int
     replaced_partitions: tuple[str, ...]
@@ -175,46 +88,47 @@ class IngestPreview:
         }
 
 
-def build_preview(table: Table, planned: IngestPlan, results: Sequence[bytes]) -> IngestPreview:
-    """Return what an ingest would do; ``results`` are those of :meth:`IngestPlan.preview_rows`."""
-    found = list(map(json.loads, results))
-    rows = sum(count for count, _ in found)
-    written = {bytes.fromhex(partition) for _, partitions in found for partition in partitions}
+def count_rows(planned: WritePlan, parts: Iterable[pa.Table]) -> bytes:
+    """Return the number of a task's converted rows and their partitions, for :func:`build_preview`."""
+    row_count, partitions = 0, set[bytes]()
+    for rows in parts:
+        row_count += rows.num_rows
+        partitions |= serialize_partitions(rows, planned.schema)
+    return json.dumps([row_count, sorted(map(bytes.hex, partitions))]).encode()
+
+
+def build_preview(table: Table, planned: WritePlan, results: Sequence[bytes]) -> IngestPreview:
+    """Return what an ingest would do; ``results`` are those of :func:`count_rows`."""
+    counts = [json.loads(result) for result in results]
+    row_count = sum(count for count, _ in counts)
+    if not planned.is_overwrite:
+        return IngestPreview(row_count, (), 0)
     schema = table.schema
-    chosen = (
-        build_overwrite_filter(written, planned.partitions, schema)
-        if planned.mode == "overwrite"
-        else None
-    )
-    splits = [] if chosen is None else [s for s in table.files() if chosen(s.partition)]
+    written = {bytes.fromhex(partition) for _, partitions in counts for partition in partitions}
+    is_replaced = build_overwrite_filter(written, planned.partitions, schema)
+    splits = [] if is_replaced is None else [s for s in table.files() if is_replaced(s.partition)]
     names = dict.fromkeys(format_partition(split.partition, schema) for split in splits)
-    return IngestPreview(rows, tuple(names), sum(split.row_count for split in splits))
+    return IngestPreview(row_count, tuple(names), sum(split.row_count for split in splits))
 
 
 def commit(
-    table: Table, planned: IngestPlan, results: Sequence[bytes], seconds: float
+    table: Table, planned: WritePlan, messages: Sequence[CommitMessage], seconds: float
 ) -> IngestResult:
-    """Commit what the tasks wrote in one snapshot; what was written is removed if that is refused."""
-    messages = [CommitMessage.decode(result) for result in results]
-    entries = [entry for message in messages for entry in message.entries]
-    written = CommitMessage(
-        entries=tuple(entries),
-        index=tuple(entry for message in messages for entry in message.index),
-        changelog=tuple(entry for message in messages for entry in message.changelog),
-    )
+    """Commit the files of all tasks in one snapshot; they are deleted if that is refused."""
     builder = WriteBuilder(
         table.stores,
-        is_overwrite=planned.mode == "overwrite",
+        is_overwrite=planned.is_overwrite,
         partitions=planned.partitions,
         commit_id=planned.commit_id,
     )
     with discard_files_on_conflict(table, messages):
-        snapshot: Snapshot | None = builder.commit(written, planned.hashes)
+        written = combine_messages(messages)
+        snapshot = builder.commit(written, planned.hashes)
     return IngestResult(
         snapshot_id=None if snapshot is None else snapshot.id,
-        rows=sum(entry.file.row_count for entry in entries),
-        files=len(entries),
-        bytes=sum(entry.file.file_size for entry in entries),
+        rows=sum(entry.file.row_count for entry in written.entries),
+        files=len(written.entries),
+        bytes=sum(entry.file.file_size for entry in written.entries),
         duration_seconds=seconds,
-        rows_not_visible=builder.count_unseen_rows(entries),
+        rows_not_visible=builder.count_unseen_rows(written.entries),
     )

@@ -36,7 +36,7 @@ from paimon_orch.table.step_gate import list_stale_options
 from paimon_orch.table.system_table import SystemTable
 from paimon_orch.table.table_stores import TableStores
 from paimon_orch.table.write.arrow_input import ArrowStreamExportable, to_arrow_table
-from paimon_orch.table.write.table_write import complete_rows_to_delete
+from paimon_orch.table.write.conform import complete_rows_to_delete
 from paimon_orch.table.write.write_builder import WriteBuilder
 
 

@@ -28,7 +28,8 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
-from paimon_orch.table.write.table_write import TableWriter, conform_rows
+from paimon_orch.table.write.conform import conform_rows
+from paimon_orch.table.write.table_write import TableWriter
 from paimon_orch.table.write.write_builder import WriteBuilder
 
 EXECUTOR = InProcessExecutor()
@@ -64,7 +65,7 @@ def writer_of(table: Table) -> TableWriter:
 
 def finish(table: Table, writer: TableWriter, rows: Rows) -> None:
     writer.write(conform_rows(table_of("k v", rows), table.schema))
-    WriteBuilder(table.stores).commit(CommitMessage(entries=tuple(writer.close())))
+    WriteBuilder(table.stores).commit(writer.close())
 
 
 STRATEGIES: tuple[step.CompactionStrategy, ...] = ("minor", "full")
@@ -131,7 +132,7 @@ def test_issue_5872_a_row_that_comes_late_and_was_written_first_stays_behind_its
     finish(table, first, [(1, "first")])
     finish(table, second, [(1, "second")])
     late.write(conform_rows(table_of("k v", [(1, "late")]), table.schema))
-    (written,) = late.close()
+    (written,) = late.close().entries
     before = replace(written, file=replace(written.file, creation_time=1))
     seen: list[Row] = []
 

@@ -28,7 +28,6 @@ from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.compaction.sort import SortOrder, SortRequest, commit, plan, plan_read_units
 from paimon_orch.steps.row_level.row_level import delete
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.commit_message import CommitMessage
 
 EXECUTOR = InProcessExecutor()
 VECTORS = {"deletion_vectors__enabled": "true"}
@@ -89,7 +88,7 @@ def test_sorted_tables_are_read_alike(peer: Peer, tmp_path: Path) -> None:
         for batch in rows.select(table.schema.names).combine_chunks().to_batches()
     )
 
-    commit(table, planned, [CommitMessage.decode(writing.write(batches))])
+    commit(table, planned, [writing.write(writing.prepare(batches))])
 
     assert_agrees(peer, tmp_path, table)
 

@@ -26,9 +26,15 @@ COLUMNS = "id long, text string, seq long, number long, task int, batch int"
 def test_every_row_comes_to_the_task_of_its_number(
     spark: SparkSession, numbers: int, first: int
 ) -> None:
-    def number_of(rows: pa.RecordBatch) -> Int64Array:
-        found: Int64Array = rows.column("id").to_numpy() % numbers + first
-        return found
+    def number_of(rows: pa.Table) -> Int64Array:
+        numbers_of_rows: Int64Array = rows.column("id").to_numpy() % numbers + first
+        return numbers_of_rows
+
+    def prepare(batches: Iterable[pa.RecordBatch], first_row: int) -> Iterator[pa.Table]:
+        for batch in batches:
+            order = np.arange(first_row, first_row + batch.num_rows)
+            first_row += batch.num_rows
+            yield pa.Table.from_batches([batch]).append_column("seq", pa.array(order))
 
     def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for at, rows in enumerate(unpack_rows(batches)):
@@ -37,10 +43,10 @@ def test_every_row_comes_to_the_task_of_its_number(
             kinds = (pa.int64(), pa.int32(), pa.int32())
             columns = [pa.array(values, kind) for values, kind in zip(extra, kinds, strict=True)]
             names = ["id", "text", "seq", "number", "task", "batch"]
-            yield pa.RecordBatch.from_arrays([*rows.columns, *columns], names)
+            yield from pa.table([*rows.columns, *columns], names).combine_chunks().to_batches()
 
     frame = spark.range(0, ROWS, 1, 4).select("id", fn.col("id").cast("string").alias("a.text"))
-    moved = packed.shuffle_by_bucket(frame, number_of, TASKS, numbered=True)
+    moved = packed.shuffle_rows(frame, prepare, number_of, tasks=TASKS, attempts=1)
 
     found = moved.mapInArrow(told, COLUMNS).toArrow().to_pylist()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
@@ -23,6 +25,8 @@ from paimon_orch.spark import writer
 from paimon_orch.steps import ingest
 from paimon_orch.table.schema_evolution.schema_changes import UpdateDefault
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
+from paimon_orch.table.write.write_plan import WritePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -194,13 +198,13 @@ def test_a_task_that_is_tried_again_adds_nothing_twice(spark: SparkSession, tmp_
     mark = tmp_path / "tried"
     planned = ingest.plan(table, ["k", "v"])
 
-    class Dying(ingest.IngestPlan):
-        def write(self, batches: Any) -> bytes:
-            done: bytes = super().write(batches)
+    class Dying(WritePlan):
+        def write(self, parts: Iterable[pa.Table]) -> CommitMessage:
+            message = super().write(parts)
             if not mark.exists():
                 mark.touch()
                 raise StorageError("the machine went away")
-            return done
+            return message
 
     dying = Dying(**{field.name: getattr(planned, field.name) for field in fields(planned)})
     with pytest.MonkeyPatch.context() as patch:

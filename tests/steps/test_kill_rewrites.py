@@ -35,7 +35,6 @@ from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
 from paimon_orch.steps.row_level.row_level import delete
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.commit_message import CommitMessage
 
 pytestmark = MARKS
 
@@ -93,8 +92,9 @@ def sort(table: Table) -> object:
         part for unit in sort_compact.plan_read_units(planned) for part in unit.read(fields)
     )
     ordered = rows.select(table.schema.names).sort_by("k").combine_chunks()
-    written = ingest.plan(table, table.schema.names).write(ordered.to_batches())
-    return sort_compact.commit(table, planned, [CommitMessage.decode(written)])
+    writing = ingest.plan(table, table.schema.names)
+    message = writing.write(writing.prepare(ordered.to_batches()))
+    return sort_compact.commit(table, planned, [message])
 
 
 REWRITES: dict[str, tuple[Callable[[Path], Table], Action]] = {

@@ -85,7 +85,8 @@ def write(
     writing = ingest.plan(
         table, [*planned.schema.names, *kinds], row_kind=KIND_COLUMN if kinds else None
     )
-    written = row_level.write_changes(writing, rows.combine_chunks().to_batches())
+    changes = row_level.prepare_changes(writing, rows.combine_chunks().to_batches())
+    written = row_level.write_changes(writing, changes)
     guard = ReadGuard(planned.snapshot_id) if guarded else None
     row_level.commit(
         table, InProcessExecutor(), planned, [written], guard=guard, hashes=writing.hashes

@@ -15,17 +15,17 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from paimon_orch.errors import InputError
 from paimon_orch.spark.column_types import cast_timestamps_as_spark
 from paimon_orch.spark.datasource.datasource_options import WRITE_OPTIONS, SourceOptions
-from paimon_orch.spark.shuffle import TASK_SHIFT_BITS, add_sequence_numbers
+from paimon_orch.spark.shuffle import TASK_SHIFT_BITS, first_row_number
 from paimon_orch.steps import ingest
-from paimon_orch.steps.common.retry import discard_results
-from paimon_orch.steps.ingest import IngestPlan, IngestResult
+from paimon_orch.steps.ingest import IngestResult
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import parse_partition_spec
 from paimon_orch.table.scan.visibility import describe_unseen_rows_after_write
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.commit_message import CommitMessage
+from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
 from paimon_orch.table.write.dynamic_bucket import has_dynamic_buckets
 from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
+from paimon_orch.table.write.write_plan import WritePlan
 
 logger = logging.getLogger(__name__)
 
@@ -92,29 +92,32 @@ class TaskCommitMessage(WriterCommitMessage):
     message: bytes = field(repr=False)
 
 
-def prepare_rows(
-    batches: Iterator[pa.RecordBatch], planned: IngestPlan, task_shift: int = TASK_SHIFT_BITS
-) -> Iterator[pa.RecordBatch]:
-    """Give rows their order in the frame: of several rows of one key the last one wins, in whichever task."""
-    context, schema = TaskContext.get(), planned.factory.schema
+def write_task(
+    batches: Iterator[pa.RecordBatch], planned: WritePlan, task_shift: int = TASK_SHIFT_BITS
+) -> bytes:
+    """Write the rows of one task and return an encoded :class:`CommitMessage`.
+
+    Rows are numbered by their order in the frame: the last row of a key wins, in any task.
+    """
+    context = TaskContext.get()
     zone = None if context is None else context.getLocalProperty(_TIME_ZONE_PROPERTY)
-    rows = (cast_timestamps_as_spark(batch, schema.fields, zone) for batch in batches)
-    return add_sequence_numbers(rows, task_shift) if schema.primary_keys else rows
+    rows = (cast_timestamps_as_spark(batch, planned.schema.fields, zone) for batch in batches)
+    return planned.write(planned.prepare(rows, first_row_number(task_shift))).encode()
 
 
 class PaimonWriter(DataSourceArrowWriter):
     """Writes in tasks and commits in the driver; only the attempt of a task that Spark counts is committed."""
 
-    def __init__(self, table: Table, planned: IngestPlan) -> None:
+    def __init__(self, table: Table, planned: WritePlan) -> None:
         self._table, self._planned = table, planned
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         """Write the rows of one task; its files are removed if that fails."""
-        return TaskCommitMessage(self._planned.write(prepare_rows(iterator, self._planned)))
+        return TaskCommitMessage(write_task(iterator, self._planned))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make all rows visible in one snapshot."""
-        written = extract_messages(messages)
+        written = decode_messages(messages)
         done = ingest.commit(self._table, self._planned, written, 0.0)
         warn_of_small_files(self._table, written)
         warn_of_rows_not_visible(self._table, done)
@@ -125,33 +128,36 @@ class PaimonWriter(DataSourceArrowWriter):
         After all have finished a commit was tried: it may have won without knowing, and has cleaned up if it lost.
         """
         if any(message is None for message in messages):
-            discard_results(self._table, extract_messages(messages))
+            discard_written_files(self._table.stores.reader(), decode_messages(messages))
 
 
-def warn_of_small_files(table: Table, written: Sequence[bytes]) -> None:
-    """Say that tasks shared buckets, which makes more and smaller files than clustered rows do."""
-    tasks = [
-        {entry.partition_bucket for entry in CommitMessage.decode(one).entries} for one in written
-    ]
-    shares, buckets = sum(map(len, tasks)), len(set().union(*tasks))
-    if table.options.bucket > 0 and shares > buckets:
+def warn_of_small_files(table: Table, messages: Sequence[CommitMessage]) -> None:
+    """Warn if several tasks wrote to the same bucket, which makes more and smaller files."""
+    tasks = [{entry.partition_bucket for entry in message.entries} for message in messages]
+    file_count, bucket_count = sum(map(len, tasks)), len(set().union(*tasks))
+    if table.options.bucket > 0 and file_count > bucket_count:
         logger.warning(
-            "%s: %d tasks wrote %d files or more into %d buckets; for one a bucket %s",
+            "%s: %d tasks wrote %d files or more into %d buckets; for one per bucket %s",
             table.identifier,
-            len(written),
-            shares,
-            buckets,
+            len(messages),
+            file_count,
+            bucket_count,
             _USE_WRITE_INSTEAD,
         )
 
 
-def warn_of_rows_not_visible(table: Table, done: IngestResult) -> None:
-    """Log that batch readers see the rows only after a compaction, with the command to run."""
-    if done.rows_not_visible:
-        rows = done.rows_not_visible
-        logger.warning("%s", describe_unseen_rows_after_write(table.identifier, table.paths, rows))
+def warn_of_rows_not_visible(table: Table, result: IngestResult) -> None:
+    """Warn if batch readers see the rows only after a compaction, with the command to run."""
+    row_count = result.rows_not_visible
+    if row_count:
+        text = describe_unseen_rows_after_write(table.identifier, table.paths, row_count)
+        logger.warning("%s", text)
 
 
-def extract_messages(messages: Sequence[WriterCommitMessage | None]) -> list[bytes]:
-    """Return what tasks handed back, without those that did not finish."""
-    return [one.message for one in messages if isinstance(one, TaskCommitMessage)]
+def decode_messages(messages: Sequence[WriterCommitMessage | None]) -> list[CommitMessage]:
+    """Return what the tasks that finished wrote."""
+    return [
+        CommitMessage.decode(message.message)
+        for message in messages
+        if isinstance(message, TaskCommitMessage)
+    ]

@@ -16,18 +16,18 @@ from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.spark.datasource.batch_write import (
     TaskCommitMessage,
-    extract_messages,
+    decode_messages,
     open_writable_table,
-    prepare_rows,
     warn_of_rows_not_visible,
     warn_of_small_files,
+    write_task,
 )
 from paimon_orch.spark.datasource.datasource_options import STREAM_WRITE_OPTIONS, SourceOptions
 from paimon_orch.steps import ingest
-from paimon_orch.steps.common.retry import discard_results
-from paimon_orch.steps.ingest import IngestPlan
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import discard_written_files
+from paimon_orch.table.write.write_plan import WritePlan
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter as _Writer
@@ -74,19 +74,19 @@ class StreamTaskCommitMessage(TaskCommitMessage):
 class PaimonStreamWriter(_Writer):
     """Writes a batch in tasks and commits it once; another process makes the writer that commits."""
 
-    def __init__(self, table: Table, planned: IngestPlan) -> None:
+    def __init__(self, table: Table, planned: WritePlan) -> None:
         self._table, self._planned = table, planned
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StreamTaskCommitMessage:
         """Write the rows of one task; its files are removed if that fails."""
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty(_QUERY_ID_PROPERTY)
-        rows = prepare_rows(iterator, self._planned, _STREAM_TASK_SHIFT_BITS)
-        return StreamTaskCommitMessage(self._planned.write(rows), query or "")
+        message = write_task(iterator, self._planned, _STREAM_TASK_SHIFT_BITS)
+        return StreamTaskCommitMessage(message, query or "")
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         """Make the rows of a batch visible in one snapshot, unless the query has committed that number."""
-        written = extract_messages(messages)
+        written = decode_messages(messages)
         queries = {one.query for one in messages if isinstance(one, StreamTaskCommitMessage)}
         if not queries:
             return  # a batch without tasks has no rows
@@ -99,4 +99,4 @@ class PaimonStreamWriter(_Writer):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Remove what finished tasks wrote when others did not; see ``PaimonWriter.abort``."""
         if any(message is None for message in messages):
-            discard_results(self._table, extract_messages(messages))
+            discard_written_files(self._table.stores.reader(), decode_messages(messages))

@@ -230,9 +230,9 @@ def _build_split_task(
         try:
             pieces = list(split(cloudpickle.loads(units[index])))
         except Exception as error:
-            if _is_retryable(error, attempts):
+            if is_retryable(error, attempts):
                 raise
-            yield _build_batch([{"id": _FAILED_PART, "error": _encode_error(error)}])
+            yield _build_batch([{"id": _FAILED_PART, "error": encode_error(error)}])
         else:
             yield _build_batch([{"id": part, "result": piece} for part, piece in pieces])
 
@@ -270,9 +270,9 @@ def build_result_batch(index: int, work: Callable[[], bytes], attempts: int) -> 
         if not isinstance(result, bytes):
             raise TypeError(f"a unit returns bytes, not {type(result).__name__}")
     except Exception as error:
-        if _is_retryable(error, attempts):
+        if is_retryable(error, attempts):
             raise
-        result, failure = None, _encode_error(error)
+        result, failure = None, encode_error(error)
     return _build_batch([{"id": index, "result": result, "error": failure}])
 
 
@@ -281,7 +281,7 @@ def _build_batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=_RESULT_SCHEMA)
 
 
-def _is_retryable(error: Exception, attempts: int) -> bool:
+def is_retryable(error: Exception, attempts: int) -> bool:
     """Tell whether another attempt of this task may succeed, and will be made."""
     context = TaskContext.get()
     return _is_transient(error) and context is not None and context.attemptNumber() + 1 < attempts
@@ -293,7 +293,7 @@ def _is_transient(error: Exception) -> bool:
     return isinstance(error, (TransientError, OSError))
 
 
-def _encode_error(error: Exception) -> str:
+def encode_error(error: Exception) -> str:
     """Return an error as JSON: the nearest class of ``paimon_orch.errors`` and what rebuilds it."""
     if isinstance(error, OSError):
         error = errors.StorageError(f"{type(error).__name__}: {error}").with_traceback(
@@ -312,7 +312,7 @@ def _encode_error(error: Exception) -> str:
     )
 
 
-def _decode_error(text: str) -> PaimonError:
+def decode_error(text: str) -> PaimonError:
     """Rebuild an error; the name is looked up in ``paimon_orch.errors`` and nowhere else."""
     data = json.loads(text)
     kind = getattr(errors, data["type"], PaimonError)
@@ -326,7 +326,7 @@ def _unpack_results(rows: pa.Table, label: str, undo: Undo | None) -> list[bytes
     failed = rows.filter(rows.column("error").is_valid()).sort_by("id").to_pylist()
     if failed:
         first = failed[0]
-        error = _decode_error(first["error"])
+        error = decode_error(first["error"])
         error.add_note(f"{label}: {len(failed)} of {rows.num_rows} tasks failed")
         logger.debug("%s: %s", label, json.loads(first["error"])["traceback"])
         if undo is not None:

@@ -13,8 +13,8 @@ from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWri
 from paimon_orch.files.row_tracking import ROW_ID, ROW_SEQUENCE_NUMBER
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.manifest_entry import FileKind, FileSource, ManifestEntry
+from paimon_orch.table.write.bucket_routing import split_by_bucket
 from paimon_orch.table.write.commit_message import CommitMessage
-from paimon_orch.table.write.table_write import conform_rows, split_by_bucket
 
 
 @dataclass(slots=True)
@@ -27,24 +27,19 @@ class RowTrackingWriter:
     )
 
     def write(self, rows: pa.Table) -> None:
-        """Take rows with ``_ROW_ID``, null for new rows; without ``_SEQUENCE_NUMBER`` they count as changed.
+        """Write converted rows with ``_ROW_ID``, which is null for new rows.
 
-        Rows that are not even changed keep their nulls where columns have defaults by now.
+        Rows without ``_SEQUENCE_NUMBER`` are written as changed.
         """
         schema = self.factory.schema
-        are_new = ROW_SEQUENCE_NUMBER.name not in rows.column_names
-        conformed = conform_rows(rows.select(schema.names), schema, are_new=are_new)
-        unknown = pa.nulls(rows.num_rows, pa.int64())
         for column in (ROW_ID, ROW_SEQUENCE_NUMBER):
-            given = column.name in rows.column_names
-            values = rows.column(column.name) if given else unknown
-            conformed = conformed.append_column(column.name, values)
-        known = pc.is_valid(conformed.column(ROW_ID.name))
-        for at, kept in split_by_bucket(conformed.filter(known), schema):
-            self._writer(at, FileSource.COMPACT).write(kept)
-        new = conformed.filter(pc.invert(known)).select(schema.names)
-        for at, added in split_by_bucket(new, schema):
-            self._writer(at, FileSource.APPEND).write(added)
+            if column.name not in rows.column_names:
+                rows = rows.append_column(column.name, pa.nulls(rows.num_rows, pa.int64()))
+        has_id = pc.is_valid(rows.column(ROW_ID.name))
+        for bucket_id, rewritten in split_by_bucket(rows.filter(has_id), schema):
+            self._writer(bucket_id, FileSource.COMPACT).write(rewritten)
+        for bucket_id, added in split_by_bucket(rows.filter(pc.invert(has_id)), schema):
+            self._writer(bucket_id, FileSource.APPEND).write(added.select(schema.names))
 
     def _writer(self, at: PartitionBucket, source: FileSource) -> RollingFileWriter:
         if (at, source) not in self._writers:
@@ -72,13 +67,13 @@ class RowTrackingWriter:
             writer.abort()
 
 
-def write_tracked_rows(factory: FileWriterFactory, batches: Iterable[pa.RecordBatch]) -> bytes:
-    """Write a task's rows and return an encoded :class:`CommitMessage`."""
+def write_tracked_rows(factory: FileWriterFactory, parts: Iterable[pa.Table]) -> CommitMessage:
+    """Write converted rows; after an error, what was written is deleted."""
     writer = RowTrackingWriter(factory)
     try:
-        for batch in batches:
-            writer.write(pa.Table.from_batches([batch]))
-        return CommitMessage(entries=tuple(writer.close())).encode()
+        for rows in parts:
+            writer.write(rows)
+        return CommitMessage(entries=tuple(writer.close()))
     except BaseException:
         writer.abort()
         raise

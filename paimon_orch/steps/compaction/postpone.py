@@ -167,7 +167,7 @@ def run(shared: PostponeIo | None, unit: PostponeUnit) -> bytes:
             source = BucketFile(unit.partition, POSTPONE_BUCKET, file)
             for batch in shared.reader.read(source, fields):
                 writer.write(pa.Table.from_batches([batch]))
-        added = writer.close()
+        added = writer.close().entries
     except BaseException:
         writer.abort()
         raise

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import gcd
 
-import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
@@ -35,8 +34,8 @@ from paimon_orch.table.filter.partition_spec import (
 from paimon_orch.table.scan.bucket_reader import BucketReader
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.bucket_routing import compute_row_buckets
 from paimon_orch.table.write.commit_message import CommitMessage
-from paimon_orch.table.write.table_write import assign_fixed_buckets
 
 _MAX_OPEN_WRITERS = 4  # each holds back the rows of a row group
 
@@ -224,9 +223,9 @@ def _route_rows(
 ) -> None:
     """Hand each row to the writer of its bucket; other units take those of buckets without one."""
     schema = unit.factory.schema
-    names = [field.name for field in schema.bucket_key_fields]
-    keys = {name: rows.column(name).combine_chunks() for name in names}
-    buckets = assign_fixed_buckets(keys, schema) if rows.num_rows else np.zeros(0, np.int32)
+    if not rows.num_rows:
+        return
+    buckets = compute_row_buckets(rows, schema, schema.typed_options.bucket)
     if (buckets % unit.step != unit.target_buckets.start % unit.step).any():
         numbers = ", ".join(str(split.bucket) for split in unit.splits)
         where = format_partition(unit.partition, schema)

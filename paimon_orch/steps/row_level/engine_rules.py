@@ -1,6 +1,6 @@
 """Which tables' rows can be changed one by one, and what is written for it on top of their merge engine."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,11 +20,10 @@ from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.merge.engine.row_update import compute_update_rows, should_merge_updates
 from paimon_orch.steps.row_level.task_result import (
     ADDRESS_COLUMN,
-    KIND_COLUMN,
     OLD_VALUE_PREFIX,
     group_rows_by_file,
 )
-from paimon_orch.table.write.table_write import check_writable, conform_rows
+from paimon_orch.table.write.bucket_routing import check_writable
 
 
 def check_row_level_supported(schema: TableSchema, operation: str) -> None:
@@ -79,42 +78,39 @@ def build_delete_rows(schema: TableSchema, rows: pa.Table) -> pa.Table:
     return compute_update_rows(schema, rows, new) if should_merge_updates(schema) else new
 
 
-def build_rows_to_write(schema: TableSchema, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-    """Yield rows to write for rows with addresses and kinds, by the table's merge engine.
+def build_rows_to_write(schema: TableSchema, rows: pa.Table) -> Iterator[pa.Table]:
+    """Yield the rows to write for converted rows with addresses, by the table's merge engine.
 
-    Tables that merge a change with the old row get that, too, in columns named ``OLD`` and a column's name. Rows
-    without address are new and stay as they are.
+    For tables that merge a change with the old row, ``rows`` have the old values in columns named
+    ``OLD_VALUE_PREFIX`` and a column's name. Rows without an address are new.
     """
     if not should_merge_updates(schema):
-        yield batch.drop_columns([ADDRESS_COLUMN])
+        yield rows.drop_columns([ADDRESS_COLUMN])
         return
-    rows = pa.Table.from_batches([batch])
-    known = pc.is_valid(rows.column(ADDRESS_COLUMN))
-    changed = rows.filter(known)
-    values = [
+    has_address = pc.is_valid(rows.column(ADDRESS_COLUMN))
+    changed = rows.filter(has_address)
+    names = [
         name
         for name in rows.column_names
         if name != ADDRESS_COLUMN and not name.startswith(OLD_VALUE_PREFIX)
     ]
-    added = rows.filter(pc.invert(known)).select(values)
-    yield from added.to_batches()
+    yield rows.filter(pc.invert(has_address)).select(names)
     if not changed.num_rows:
         return
-    group_rows_by_file(
-        [changed.column(ADDRESS_COLUMN).to_numpy()]
-    )  # a row that comes twice is an error
+    # a row that is changed twice is an error
+    group_rows_by_file([changed.column(ADDRESS_COLUMN).to_numpy()])
     old = pa.table(
         {
             f.name: _cast_to_field(changed, OLD_VALUE_PREFIX + f.name, f.name, schema)
             for f in schema.fields
         }
     )
-    new = conform_rows(changed.select([*schema.names, KIND_COLUMN]), schema, row_kind=KIND_COLUMN)
-    given = compute_update_rows(schema, old, new).drop_columns(VALUE_KIND.name)
-    for name in values:
-        if name not in schema.names:
-            given = given.append_column(name, changed.column(name))
-    yield from given.to_batches()
+    new = changed.select([VALUE_KIND.name, *schema.names])
+    updates = compute_update_rows(schema, old, new)
+    for name in names:
+        if name not in updates.column_names:
+            updates = updates.append_column(name, changed.column(name))
+    yield updates
 
 
 def _cast_to_field(rows: pa.Table, stored: str, name: str, schema: TableSchema) -> pa.Array:

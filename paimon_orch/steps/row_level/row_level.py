@@ -20,7 +20,8 @@ from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.options.core_options import SOURCE_SPLIT_OPEN_FILE_COST
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
+from paimon_orch.format.schema import VALUE_KIND, TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.format.types.predicate import Predicate, collect_columns, to_arrow_expression
@@ -29,7 +30,6 @@ from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vect
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.retry import discard_files_on_conflict, retry_on_conflict
 from paimon_orch.steps.common.row_tracking_writer import write_tracked_rows
-from paimon_orch.steps.ingest import IngestPlan
 from paimon_orch.steps.row_level.delete_rows import plan_delete_units, run_delete_unit
 from paimon_orch.steps.row_level.engine_rules import (
     build_delete_rows,
@@ -53,10 +53,12 @@ from paimon_orch.table.scan.bucket_reader import BucketReader
 from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.scan_planner import BucketSplit, ScanPlanner
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.bucket_routing import BUCKET_COLUMN
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
 from paimon_orch.table.write.dynamic_bucket import HashIndex
 from paimon_orch.table.write.table_write import TableWriter
 from paimon_orch.table.write.write_builder import WriteBuilder
+from paimon_orch.table.write.write_plan import WritePlan
 
 _TARGET_UNIT_BYTES = 32 << 20  # of files: reading them takes longer than starting a task of Spark
 
@@ -251,47 +253,69 @@ def _run_delete_unit(unit: TargetUnit, sequences: Mapping[PartitionBucket, int])
         for rows in unit.read(schema.fields):
             found.append(rows.column(ADDRESS_COLUMN).to_numpy())
             writer.write_bucket(at, build_delete_rows(schema, rows.drop_columns(ADDRESS_COLUMN)))
-        message = CommitMessage(
-            entries=tuple(writer.close()), index=(), changelog=tuple(writer.changelog)
-        )
+        message = writer.close()
     except BaseException:
         writer.abort()
         raise
     return RowLevelTaskResult(message, counts=_count_deleted(found)).encode()
 
 
-def write_changes(planned: IngestPlan, batches: Iterable[pa.RecordBatch]) -> bytes:
-    """Write rows behind their addresses and kinds, and return :class:`RowLevelTaskResult`, encoded.
+def prepare_changes(
+    planned: WritePlan, batches: Iterable[pa.RecordBatch], first_row: int | None = None
+) -> Iterator[pa.Table]:
+    """Convert rows with addresses and kinds as :meth:`WritePlan.prepare` does.
 
-    A row without address is new. Rows of append tables that are deleted (-D) are not written, only marked. Of tables
-    that merge changes with old rows (``merges_changes``) the old rows come along, in columns named ``OLD``.
+    Of the rows that are deleted from an append table, only the addresses and kinds are kept.
     """
-    found, counts, rows = list[RowAddresses](), Counter[str](), dict[int, DeletionVector]()
-    keyed = bool(planned.factory.schema.primary_keys)
+    if planned.schema.primary_keys:
+        yield from planned.prepare(batches, first_row)
+        return
+    for batch in batches:
+        is_deleted = pc.equal(batch.column(KIND_COLUMN), "-D")
+        yield from planned.prepare([batch.filter(pc.invert(is_deleted))])
+        deleted = pa.Table.from_batches([batch]).filter(is_deleted)
+        if deleted.num_rows:
+            yield deleted.select([ADDRESS_COLUMN, KIND_COLUMN])
 
-    def written() -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            kinds = batch.column(KIND_COLUMN)
-            found.append(batch.column(ADDRESS_COLUMN).drop_null().to_numpy())
-            counts.update(
-                {
-                    _RESULT_FIELD_BY_KIND[c["values"]]: c["counts"]
-                    for c in kinds.value_counts().to_pylist()
-                }
-            )
-            if keyed:
-                yield from build_rows_to_write(planned.factory.schema, batch)
-            else:
-                kept = batch.filter(pc.not_equal(kinds, "-D"))
-                yield kept.drop_columns([ADDRESS_COLUMN, KIND_COLUMN])
-        rows.update(
-            group_rows_by_file(found)
-        )  # before the files are finished: they go if this is refused
 
-    tracked = row_tracking_fields(planned.factory.schema)
-    done = write_tracked_rows(planned.factory, written()) if tracked else planned.write(written())
-    message = CommitMessage.decode(done)
-    return RowLevelTaskResult(message, rows, counts).encode()
+def write_changes(planned: WritePlan, parts: Iterable[pa.Table]) -> bytes:
+    """Write what :func:`prepare_changes` returns, and return an encoded :class:`RowLevelTaskResult`.
+
+    A row without address is new. Rows that are deleted (-D) from append tables are not written.
+    Tables that merge changes with old rows need those, too (see :func:`build_rows_to_write`).
+    """
+    addresses, counts = list[RowAddresses](), Counter[str]()
+    deleted_rows = dict[int, DeletionVector]()
+    schema = planned.schema
+
+    def build_rows() -> Iterator[pa.Table]:
+        for rows in parts:
+            addresses.append(rows.column(ADDRESS_COLUMN).drop_null().to_numpy())
+            counts.update(_count_kinds(rows))
+            if schema.primary_keys:
+                yield from build_rows_to_write(schema, rows)
+            elif BUCKET_COLUMN in rows.column_names:
+                yield rows.drop_columns([ADDRESS_COLUMN, KIND_COLUMN])
+        # raised before the files are finished, so that they are deleted
+        deleted_rows.update(group_rows_by_file(addresses))
+
+    if row_tracking_fields(schema):
+        message = write_tracked_rows(planned.factory, build_rows())
+    else:
+        message = planned.write(build_rows())
+    return RowLevelTaskResult(message, deleted_rows, counts).encode()
+
+
+def _count_kinds(rows: pa.Table) -> dict[str, int]:
+    """Return the number of rows of each kind by the result's field."""
+    if VALUE_KIND.name in rows.column_names:
+        kinds = pa.array(ROW_KIND_SYMBOLS).take(rows.column(VALUE_KIND.name).combine_chunks())
+    else:
+        kinds = rows.column(KIND_COLUMN)
+    return {
+        _RESULT_FIELD_BY_KIND[item["values"]]: item["counts"]
+        for item in kinds.value_counts().to_pylist()
+    }
 
 
 def _count_deleted(found: Sequence[RowAddresses]) -> dict[str, int]:

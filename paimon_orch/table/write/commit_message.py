@@ -103,6 +103,16 @@ class CommitMessage:
         return gone - {entry.file.file_name for entry in self.added}
 
 
+def combine_messages(messages: Iterable[CommitMessage]) -> CommitMessage:
+    """Return the files of all tasks of a write as one message."""
+    messages = list(messages)
+    return CommitMessage(
+        entries=tuple(entry for message in messages for entry in message.entries),
+        index=tuple(entry for message in messages for entry in message.index),
+        changelog=tuple(entry for message in messages for entry in message.changelog),
+    )
+
+
 def discard_written_files(reader: FileReader, messages: Iterable[CommitMessage]) -> None:
     """Remove what tasks wrote for a commit that is proven not to have happened.
 

@@ -21,11 +21,13 @@ from paimon_orch.table.filter.partition_spec import PartitionSpec, build_overwri
 from paimon_orch.table.scan.visibility import Visibility, describe_unseen_rows_after_write
 from paimon_orch.table.table_stores import TableStores
 from paimon_orch.table.write.arrow_input import ArrowStreamExportable, to_arrow_table
+from paimon_orch.table.write.bucket_routing import check_writable
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
-from paimon_orch.table.write.dynamic_bucket import HashIndex, HashIndexWriter, has_dynamic_buckets
+from paimon_orch.table.write.conform import conform_rows
+from paimon_orch.table.write.dynamic_bucket import HashIndex, has_dynamic_buckets
 from paimon_orch.table.write.overwrite_upgrade import upgrade_after_overwrite
 from paimon_orch.table.write.postpone_bucket import PostponeBuckets, has_postpone_buckets
-from paimon_orch.table.write.table_write import TableWriter, check_writable, conform_rows
+from paimon_orch.table.write.write_plan import WritePlan
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +99,26 @@ class WriteBuilder:
         commit = self.stores.new_commit(StepKind.WRITE_ROWS, self.commit_id.user)
         return commit.find_committed(self.commit_id.identifier)
 
+    def plan(self, row_kind: str | None = None) -> WritePlan:
+        """Read the next sequence numbers and the state of the buckets, for the tasks of a write.
+
+        ``row_kind`` names a text column of row kinds. Raises :class:`UnsupportedError` if the table's
+        options or buckets forbid writing rows.
+        """
+        self.stores.check_step(StepKind.WRITE_ROWS)
+        factory = self.stores.build_writer_factory()
+        check_writable(factory.schema)
+        return WritePlan(
+            factory=factory,
+            first_sequence=self.read_next_sequences(),
+            row_kind=row_kind,
+            is_overwrite=self.is_overwrite,
+            partitions=self.partitions,
+            commit_id=self.commit_id,
+            hashes=self.load_hash_index(),
+            postponed=self.load_postpone_buckets(),
+        )
+
     def write(
         self,
         rows: ArrowStreamExportable,
@@ -108,36 +130,21 @@ class WriteBuilder:
 
         ``row_kind`` names a text column of row kinds, ``kind`` is that of all rows without it.
         """
-        schema = self.stores.schema
-        self.stores.check_step(StepKind.WRITE_ROWS, schema)
-        check_writable(schema)
+        planned = self.plan()
         committed = self.find_committed()
         if committed is not None:
             return committed
-        conformed = conform_rows(to_arrow_table(rows), schema, row_kind=row_kind, kind=kind)
-        hash_index = self.load_hash_index()
-        writer = TableWriter(
-            factory=self.stores.build_writer_factory(),
-            first_sequence=self.read_next_sequences(),
-            index=None if hash_index is None else HashIndexWriter(hash_index),
-            is_overwrite=self.is_overwrite,
-            postponed=self.load_postpone_buckets(),
+        table_rows = to_arrow_table(rows)
+        written = planned.write(
+            [conform_rows(table_rows, planned.schema, row_kind=row_kind, kind=kind)]
         )
         try:
-            writer.write(conformed)
-            entries, index_entries = writer.close(), writer.close_index()
-        except BaseException:
-            writer.abort()
-            raise
-        written = CommitMessage(
-            entries=tuple(entries), index=tuple(index_entries), changelog=tuple(writer.changelog)
-        )
-        try:
-            snapshot = self.commit(written, hash_index)
+            snapshot = self.commit(written, planned.hashes)
         except (CommitConflictError, InputError, UnsupportedError):
-            writer.abort()  # only these errors say that the files were not committed
+            # only these errors say that the files were not committed
+            discard_written_files(self.stores.reader(), [written])
             raise
-        self._warn_of_unseen_rows(entries)
+        self._warn_of_unseen_rows(written.entries)
         return snapshot
 
     def commit(

@@ -88,7 +88,7 @@ def test_a_table_without_key_takes_no_rows_back(tmp_path: Path) -> None:
     writer = build_writer(place(table) | {"row-kind": "op"}, ["k", "v", "op"], overwrite=False)
     assert isinstance(writer, PaimonWriter)
 
-    with pytest.raises(InputError, match="without a primary key does not take"):
+    with pytest.raises(InputError, match="without a primary key does not accept"):
         writer.write(iter(rows))
     assert data_files(table) == []
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from paimon_orch import errors
 from paimon_orch.spark.execution.job_failures import translate_failure
 from paimon_orch.spark.execution.job_monitor import ClassicJobMonitor
-from paimon_orch.spark.execution.spark_executor import SparkExecutor, _decode_error, _encode_error
+from paimon_orch.spark.execution.spark_executor import SparkExecutor, decode_error, encode_error
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 
 
@@ -248,7 +248,7 @@ def test_ctrl_c_is_a_cancellation(
     ],
 )
 def test_errors_survive_the_way_to_the_driver(error: errors.PaimonError) -> None:
-    decoded = _decode_error(_encode_error(error))
+    decoded = decode_error(encode_error(error))
 
     assert (type(decoded), str(decoded)) == (type(error), str(error))
 
@@ -258,7 +258,7 @@ def test_a_subclass_defined_elsewhere_arrives_as_its_nearest_known_class() -> No
         def __init__(self, table: str, column: str) -> None:
             super().__init__(f"{table} has no column {column}")
 
-    decoded = _decode_error(_encode_error(Elsewhere("t", "c")))
+    decoded = decode_error(encode_error(Elsewhere("t", "c")))
 
     assert (type(decoded), str(decoded)) == (errors.NotFoundError, "t has no column c")
 
@@ -267,7 +267,7 @@ def test_a_subclass_defined_elsewhere_arrives_as_its_nearest_known_class() -> No
 def test_a_name_that_is_no_error_of_ours_is_not_called(name: str) -> None:
     text = f'{{"type": "{name}", "arguments": ["a text"], "traceback": ""}}'
 
-    assert type(_decode_error(text)) is errors.PaimonError
+    assert type(decode_error(text)) is errors.PaimonError
 
 
 def test_what_java_threw_is_told_by_its_cause() -> None:

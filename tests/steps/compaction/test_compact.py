@@ -29,7 +29,8 @@ from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.compact.bucket_compaction import BucketCompaction
 from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.commit.commit_changes import CommitChanges
-from paimon_orch.table.write.table_write import TableWriter, conform_rows
+from paimon_orch.table.write.conform import conform_rows
+from paimon_orch.table.write.table_write import TableWriter
 
 pytestmark = pytest.mark.usefixtures("five_rows_a_batch")
 
@@ -215,7 +216,7 @@ def test_of_equal_sequence_numbers_the_same_row_wins_before_and_after(
     for value in ("first", "second"):
         writer = TableWriter(factory=table.stores.build_writer_factory(), first_sequence={})
         writer.write(conform_rows(table_of("k v", [(1, value)]), table.schema))
-        written.append(tuple(writer.close()))
+        written.append(writer.close().entries)
     for entries in reversed(written):
         table.stores.new_commit(StepKind.WRITE_ROWS).commit(
             CommitChanges(kind=CommitKind.APPEND, entries=entries)

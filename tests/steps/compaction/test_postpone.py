@@ -148,7 +148,9 @@ def test_batches_go_to_real_buckets_by_default(tmp_path: Path) -> None:
     )
     table.upsert(table_of("p k v", [(1, k, "a") for k in range(9)]))
     planned = ingest.plan(table, ["p", "k", "v"])
-    done = planned.write(table_of("p k v", [(1, 3, "b"), (2, 3, "b")]).to_batches())
+    done = planned.write(
+        planned.prepare(table_of("p k v", [(1, 3, "b"), (2, 3, "b")]).to_batches())
+    )
     ingest.commit(table, planned, [done], 0.0)
 
     assert {count for _, count in placed(table)} == {2}
@@ -248,7 +250,7 @@ def test_what_does_not_go_with_postpone_buckets_is_refused_by_name(tmp_path: Pat
     planned = ingest.plan(made, ["p", "k", "v"])
     shuffled = table_of("p k v _SEQUENCE_NUMBER", [(1, 1, "a", 5)])
     with pytest.raises(UnsupportedError, match=r"postpone\.batch-write-fixed-bucket"):
-        planned.write(shuffled.to_batches())
+        planned.write(planned.prepare(shuffled.to_batches()))
     with pytest.raises(InputError, match="has no postpone buckets"):
         postpone.plan(new_table(tmp_path / "other"), postpone.MovePostponedRequest())
 

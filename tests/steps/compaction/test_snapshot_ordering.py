@@ -37,7 +37,8 @@ from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.table_write import TableWriter, conform_rows
+from paimon_orch.table.write.conform import conform_rows
+from paimon_orch.table.write.table_write import TableWriter
 
 STRATEGIES: tuple[CompactionStrategy, ...] = ("minor", "full")
 
@@ -54,7 +55,7 @@ def prepare(table: Table, rows: pa.Table, first: int, kinds: str | None = None) 
         first_sequence={PartitionBucket(EMPTY_ROW, 0): first},
     )
     writer.write(conform_rows(rows, table.schema, row_kind=kinds))
-    return CommitChanges(kind=CommitKind.APPEND, entries=tuple(writer.close()))
+    return CommitChanges(kind=CommitKind.APPEND, entries=writer.close().entries)
 
 
 def commit(table: Table, changes: CommitChanges) -> None:
@@ -158,8 +159,8 @@ def test_several_flushes_of_a_writer_become_one_sorted_run(tmp_path: Path) -> No
     for at in range(5):
         rows = table_of("k v", [(key, f"{at}") for key in range(at, 8)])
         writer.write(conform_rows(rows, table.schema))
-    entries = writer.close()
-    commit(table, CommitChanges(kind=CommitKind.APPEND, entries=tuple(entries)))
+    entries = writer.close().entries
+    commit(table, CommitChanges(kind=CommitKind.APPEND, entries=entries))
 
     assert [entry.file.row_count for entry in entries] == [8]
     assert rows_of(table) == [(key, f"{min(key, 4)}") for key in range(8)]

@@ -45,7 +45,7 @@ def sorted_rows(table: Table, planned: CompactionPlan) -> list[CommitMessage]:
     rows = pa.concat_tables(part for unit in plan_read_units(planned) for part in unit.read(fields))
     ordered = rows.select(table.schema.names).sort_by("k").combine_chunks()
     writing = ingest.plan(table, table.schema.names)
-    return [CommitMessage.decode(writing.write(ordered.to_batches()))]
+    return [writing.write(writing.prepare(ordered.to_batches()))]
 
 
 def test_a_partition_becomes_one_overwrite_of_the_files_that_were_read(tmp_path: Path) -> None:

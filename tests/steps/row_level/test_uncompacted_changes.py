@@ -59,7 +59,8 @@ def add_ten(table: Table, where: str) -> row_level.RowLevelResult:
                     new = new.append_column(f"{OLD_VALUE_PREFIX}{name}", rows.column(name))
             n = pc.add(rows.column("n"), pa.scalar(10, pa.int64()))
             new = new.set_column(new.column_names.index("n"), "n", n)
-            results.append(row_level.write_changes(writing, new.combine_chunks().to_batches()))
+            changes = row_level.prepare_changes(writing, new.combine_chunks().to_batches())
+            results.append(row_level.write_changes(writing, changes))
     return row_level.commit(table, EXECUTOR, planned, results, hashes=writing.hashes)
 
 

@@ -299,7 +299,7 @@ def test_an_ingest_with_a_commit_id_is_committed_once(tmp_path: Path) -> None:
     table, once = new_table(tmp_path), CommitId("load", 1)
     for _ in range(2):
         planned = ingest.plan(table, ["k", "v"], commit_id=once)
-        done = planned.write(table_of("k v", [(1, "a")]).to_batches())
+        done = planned.write(planned.prepare(table_of("k v", [(1, "a")]).to_batches()))
         assert ingest.commit(table, planned, [done], 0.0).snapshot_id == 1
 
     assert table.stores.snapshots.ids() == [1]
@@ -444,7 +444,7 @@ def test_an_ingest_with_an_unknown_outcome_keeps_its_data_files(
 ) -> None:
     table = new_table(tmp_path)
     planned = ingest.plan(table, ["k", "v"])
-    done = planned.write(table_of("k v", [(1, "a")]).to_batches())
+    done = planned.write(planned.prepare(table_of("k v", [(1, "a")]).to_batches()))
     failing_create(monkeypatch)
 
     with pytest.raises(CommitOutcomeUnknownError, match="not known"):

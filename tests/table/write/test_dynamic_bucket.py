@@ -222,7 +222,7 @@ def test_of_two_writers_of_new_keys_to_one_bucket_the_later_one_is_refused(
     table: Table, second: tuple[int, int]
 ) -> None:
     planned = ingest.plan(table, ["k", "v"])
-    result = planned.write(numbered(*second, "late").to_batches())
+    result = planned.write(planned.prepare(numbered(*second, "late").to_batches()))
     table.upsert(numbered(0, 30, "early"))
     files = stored_files(table)
 
@@ -238,7 +238,7 @@ def test_a_writer_of_known_keys_does_not_collide_with_one_of_new_keys_elsewhere(
     table: Table,
 ) -> None:
     planned = ingest.plan(table, ["k", "v"])
-    result = planned.write(numbered(0, 3, "late").to_batches())
+    result = planned.write(planned.prepare(numbered(0, 3, "late").to_batches()))
     table.upsert(numbered(25, 30, "early"))
 
     ingest.commit(table, planned, [result], 0)
@@ -249,7 +249,7 @@ def test_a_writer_of_known_keys_does_not_collide_with_one_of_new_keys_elsewhere(
 
 def test_a_writer_whose_bucket_was_overwritten_meanwhile_is_refused(table: Table) -> None:
     planned = ingest.plan(table, ["k", "v"])
-    result = planned.write(numbered(0, 3, "late").to_batches())
+    result = planned.write(planned.prepare(numbered(0, 3, "late").to_batches()))
     table.overwrite(numbered(0, 3, "new"))
 
     with pytest.raises(CommitConflictError, match="dynamic bucket"):
@@ -262,7 +262,7 @@ def test_a_writer_of_new_keys_that_an_overwrite_brought_meanwhile_is_refused(tab
     """They went to a bucket that neither the old rows nor the new ones have."""
     table.upsert(numbered(25, 30))
     planned = ingest.plan(table, ["k", "v"])
-    result = planned.write(numbered(30, 33, "late").to_batches())
+    result = planned.write(planned.prepare(numbered(30, 33, "late").to_batches()))
     table.overwrite(numbered(30, 33, "new"))
 
     with pytest.raises(CommitConflictError, match="dynamic bucket"):
@@ -274,7 +274,7 @@ def test_a_writer_of_new_keys_that_an_overwrite_brought_meanwhile_is_refused(tab
 def test_two_first_writers_of_a_table_do_not_both_win(tmp_path: Path) -> None:
     table = new_table(tmp_path, bucket="-1")
     planned = ingest.plan(table, ["k", "v"])
-    result = planned.write(numbered(0, 5).to_batches())
+    result = planned.write(planned.prepare(numbered(0, 5).to_batches()))
     table.upsert(numbered(3, 8, "first"))
 
     with pytest.raises(CommitConflictError):
@@ -286,7 +286,10 @@ def test_two_first_writers_of_a_table_do_not_both_win(tmp_path: Path) -> None:
 def test_two_tasks_that_assigned_one_partition_are_refused(table: Table) -> None:
     files = stored_files(table)
     planned = ingest.plan(table, ["k", "v"])
-    results = [planned.write(numbered(*keys).to_batches()) for keys in ((30, 32), (32, 34))]
+    results = [
+        planned.write(planned.prepare(numbered(*keys).to_batches()))
+        for keys in ((30, 32), (32, 34))
+    ]
 
     with pytest.raises(InputError, match="must be sent to one task"):
         ingest.commit(table, planned, results, 0)

@@ -57,7 +57,7 @@ def test_deletes_in_an_overwrite_write_no_rows(tmp_path: Path) -> None:
     rows = table_of("k v kind", [(1, "new", "+I"), (2, "new", "-D")])
     planned = ingest.plan(table, rows.column_names, mode="overwrite", row_kind="kind")
 
-    done = ingest.commit(table, planned, [planned.write(rows.to_batches())], 0.0)
+    done = ingest.commit(table, planned, [planned.write(planned.prepare(rows.to_batches()))], 0.0)
 
     assert done.rows_not_visible == 0
     assert rows_of(table) == [(1, "new")]
@@ -78,7 +78,9 @@ def test_files_whose_keys_overlap_stay_on_level_0_of_their_bucket(tmp_path: Path
         [("overlapping", 1, "a"), ("overlapping", 3, "a"), ("apart", 1, "a")],
         [("overlapping", 2, "b"), ("apart", 2, "b")],
     ]
-    results = [planned.write(table_of("p k v", rows).to_batches()) for rows in tasks]
+    results = [
+        planned.write(planned.prepare(table_of("p k v", rows).to_batches())) for rows in tasks
+    ]
 
     done = ingest.commit(table, planned, results, 0.0)
 

@@ -27,8 +27,9 @@ from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.commit_message import CommitMessage
-from paimon_orch.table.write.table_write import TableWriter, conform_rows, split_by_bucket
+from paimon_orch.table.write.bucket_routing import split_by_bucket
+from paimon_orch.table.write.conform import conform_rows
+from paimon_orch.table.write.table_write import TableWriter
 from paimon_orch.table.write.write_builder import WriteBuilder
 
 
@@ -322,7 +323,7 @@ def test_a_full_buffer_is_flushed_as_further_files(tmp_path: Path) -> None:
         writer.write(
             conform_rows(table_of("k v", [(1, f"{number}"), (number + 5, "x")]), table.schema)
         )
-    WriteBuilder(table.stores).commit(CommitMessage(entries=tuple(writer.close())))
+    WriteBuilder(table.stores).commit(writer.close())
 
     assert levels_of(table) == [0, 0, 0]
     assert rows_of(table) == [(1, "2"), (5, "x"), (6, "x"), (7, "x")]

@@ -1,0 +1,117 @@
+"""The partition and bucket of each row, and rows split by them.
+
+See docs/format/buckets.md.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_orch.files.stats.collector import to_internal_value
+from paimon_orch.format.arrays import Int64Array, SignedIntArray
+from paimon_orch.format.bucket.bucket_function import compute_buckets
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.options.core_options import BUCKET_FUNCTION_TYPE
+from paimon_orch.format.row.binary_row import EMPTY_ROW, serialize_row
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.table.write.dynamic_bucket import has_dynamic_buckets
+from paimon_orch.table.write.postpone_bucket import check_postpone_options, has_postpone_buckets
+
+AssignBuckets = Callable[[bytes, pa.Table], SignedIntArray]
+"""Returns the bucket of each row of one partition, which is given serialized."""
+
+BUCKET_COLUMN = "__paimon_bucket"
+"""The column (int32) of each row's bucket, in tables whose buckets depend on the row only."""
+
+
+def check_writable(schema: TableSchema) -> None:
+    """Refuse tables whose rows this library cannot assign to buckets, by the feature's name."""
+    if has_postpone_buckets(schema):
+        check_postpone_options(schema)
+    has_dynamic_buckets(schema)
+
+
+def add_bucket_column(rows: pa.Table, schema: TableSchema) -> pa.Table:
+    """Add the bucket of each row; unchanged if the writer of a partition assigns its rows to buckets.
+
+    ``rows`` have the table's types. The bucket is 0 in tables without primary key and bucket count.
+    """
+    if has_dynamic_buckets(schema) or has_postpone_buckets(schema):
+        return rows
+    count = schema.typed_options.bucket
+    if count > 0:
+        buckets = compute_row_buckets(rows, schema, count)
+    else:
+        buckets = np.zeros(rows.num_rows, np.int32)
+    return rows.append_column(BUCKET_COLUMN, pa.array(buckets))
+
+
+def compute_row_buckets(rows: pa.Table, schema: TableSchema, count: int) -> SignedIntArray:
+    """Return the bucket of each row by its bucket key, for a table with ``count`` buckets."""
+    fields = schema.bucket_key_fields
+    keys = [rows.column(field.name).combine_chunks() for field in fields]
+    function = schema.typed_options.get(BUCKET_FUNCTION_TYPE)
+    return compute_buckets(keys, [field.type for field in fields], count, function)
+
+
+def split_by_bucket(
+    rows: pa.Table, schema: TableSchema, assign: AssignBuckets | None = None
+) -> Iterator[tuple[PartitionBucket, pa.Table]]:
+    """Yield the rows of each partition and bucket, in their order, without the column of buckets.
+
+    ``assign`` is required for rows without that column.
+    """
+    if not rows.num_rows:
+        return
+    codes = _compute_partition_codes(rows, schema)
+    if assign is None:
+        buckets = rows.column(BUCKET_COLUMN).combine_chunks().to_numpy()
+        rows = rows.drop_columns(BUCKET_COLUMN)
+        codes = codes * (int(buckets.max()) + 1) + buckets
+        for first, group in _group_by_code(rows, codes):
+            yield PartitionBucket(serialize_partition(group, schema), int(buckets[first])), group
+        return
+    for _, partition_rows in _group_by_code(rows, codes):
+        partition = serialize_partition(partition_rows, schema)
+        buckets = assign(partition, partition_rows)
+        for first, group in _group_by_code(partition_rows, buckets):
+            yield PartitionBucket(partition, int(buckets[first])), group
+
+
+def _compute_partition_codes(rows: pa.Table, schema: TableSchema) -> Int64Array:
+    """Return a number for each row, equal for rows of the same partition."""
+    codes = np.zeros(rows.num_rows, np.int64)
+    for name in schema.partition_keys:
+        encoded = rows.column(name).combine_chunks().dictionary_encode()
+        # null is a partition of its own
+        indices = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()
+        codes = codes * (len(encoded.dictionary) + 1) + indices
+    return codes
+
+
+def _group_by_code(rows: pa.Table, codes: SignedIntArray) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the rows of each code in their order, with the position of the first one; no code is -1."""
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    for start, end in zip(starts, np.append(starts[1:], len(order)), strict=True):
+        is_only_group = end - start == len(order)
+        group = rows if is_only_group else rows.take(pa.array(order[start:end]))
+        yield int(order[start]), group
+
+
+def serialize_partitions(rows: pa.Table, schema: TableSchema) -> set[bytes]:
+    """Return the serialized partitions of rows."""
+    if not rows.num_rows:
+        return set()
+    groups = _group_by_code(rows, _compute_partition_codes(rows, schema))
+    return {serialize_partition(group, schema) for _, group in groups}
+
+
+def serialize_partition(rows: pa.Table, schema: TableSchema) -> bytes:
+    """Return the serialized partition of rows that are all in one."""
+    fields = schema.partition_fields
+    if not fields:
+        return EMPTY_ROW
+    values = [to_internal_value(rows.column(field.name)[0]) for field in fields]
+    return serialize_row(values, [field.type for field in fields])

@@ -1,0 +1,168 @@
+"""Rows of a caller in the form in which they are written: the table's columns and types, with row kind and bucket.
+
+Every write converts its rows here, once: :class:`Table`, the command line, Spark and its data source.
+"""
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from paimon_orch.errors import InputError
+from paimon_orch.files.data_file_reader import build_constant_column
+from paimon_orch.files.schema_evolution.default_values import fill_default
+from paimon_orch.files.schema_evolution.evolve import convert_to_arrow_type
+from paimon_orch.files.schema_evolution.nested import find_nested_null
+from paimon_orch.format.options.core_options import ROWKIND_FIELD, SEQUENCE_FIELD
+from paimon_orch.format.row.row_kind import RowKind, is_retract, parse_row_kinds
+from paimon_orch.format.schema import VALUE_KIND, TableSchema
+from paimon_orch.format.types.arrow import to_arrow_type
+from paimon_orch.format.types.data_types import Field
+from paimon_orch.table.write.bucket_routing import add_bucket_column
+
+
+def conform_rows(
+    rows: pa.Table,
+    schema: TableSchema,
+    *,
+    row_kind: str | None = None,
+    kind: RowKind = RowKind.INSERT,
+) -> pa.Table:
+    """Check the columns of rows, and convert them as :func:`convert_rows` does.
+
+    Without ``row_kind``, inserts have the kind that the column of the option ``rowkind.field`` names.
+    Raises :class:`InputError` for missing, unknown or repeated columns.
+    """
+    if kind is RowKind.INSERT:
+        row_kind = row_kind or schema.typed_options.get(ROWKIND_FIELD)
+    check_columns(rows.column_names, schema, row_kind=row_kind)
+    return convert_rows(rows, schema, row_kind=row_kind, kind=kind)
+
+
+def convert_rows(
+    rows: pa.Table,
+    schema: TableSchema,
+    *,
+    row_kind: str | None = None,
+    kind: RowKind = RowKind.INSERT,
+    are_new: bool = True,
+) -> pa.Table:
+    """Return rows in the table's columns and types, with ``_VALUE_KIND`` and bucket; other columns follow.
+
+    ``row_kind`` names a text column of ``+I``, ``-U``, ``+U``, ``-D``, which is dropped; without it
+    all rows are of ``kind``. Tables without a primary key have no row kinds. Rows that are not new
+    keep their nulls in columns with a default. Raises :class:`InputError` for values that cannot be
+    cast and for nulls in a NOT NULL column.
+    """
+    columns = {field.name: _convert_column(rows, field, are_new=are_new) for field in schema.fields}
+    kinds = None if row_kind is None else parse_row_kinds(rows.column(row_kind).combine_chunks())
+    if schema.primary_keys:
+        if kinds is None:
+            kinds = pa.repeat(pa.scalar(int(kind), pa.int8()), rows.num_rows)
+        columns = {VALUE_KIND.name: kinds, **columns}
+    elif kinds is not None and is_retract(kinds).any():
+        raise InputError(
+            f"column {row_kind!r} has rows of kind -U or -D, which a table without a primary key does "
+            "not accept; write only +I and +U, and delete rows by a condition"
+        )
+    for name in rows.column_names:
+        if name not in columns and name != row_kind:
+            columns[name] = rows.column(name)
+    return add_bucket_column(pa.table(columns), schema)
+
+
+def check_columns(names: Iterable[str], schema: TableSchema, *, row_kind: str | None) -> None:
+    """Refuse rows whose columns are not the table's, naming every difference."""
+    names = list(names)
+    given = set(names)
+    missing = [name for name in schema.names if name not in given]
+    unknown = sorted(given - set(schema.names) - {row_kind})
+    if row_kind is not None and row_kind not in given:
+        missing.append(row_kind)
+    repeated = sorted(name for name in given if names.count(name) > 1)
+    differences = []
+    if missing:
+        keys = [name for name in missing if name in schema.primary_keys]
+        note = f" (of the primary key: {', '.join(keys)})" if keys else ""
+        differences.append(f"missing {', '.join(missing)}{note}")
+    if unknown:
+        differences.append(f"unknown {', '.join(unknown)}")
+    if repeated:
+        differences.append(f"more than one {', '.join(repeated)}")
+    if differences:
+        raise InputError(
+            f"the rows do not have the table's columns: {'; '.join(differences)}. The table has "
+            f"{', '.join(schema.names)}; nothing was written."
+        )
+
+
+def _convert_column(rows: pa.Table, field: Field, *, are_new: bool) -> pa.Array:
+    array, target = rows.column(field.name).combine_chunks(), to_arrow_type(field.type)
+    try:
+        array = convert_to_arrow_type(array, target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InputError(
+            f"column {field.name!r} is {array.type} and cannot be stored as {target}: {error}"
+        ) from error
+    if are_new:
+        array = fill_default(array, field)
+        _check_utf8(array, field)
+    _check_not_null(array, field)
+    return array
+
+
+def _check_not_null(array: pa.Array, field: Field) -> None:
+    if array.null_count and not field.type.nullable:
+        raise InputError(
+            f"column {field.name!r} has {array.null_count} null values, but it is NOT NULL (as every "
+            "column of a primary key is); nothing was written"
+        )
+    if (path := find_nested_null(array, field.type)) is not None:
+        raise InputError(
+            f"column {field.name!r} has null at {path!r}, which is NOT NULL; nothing was written"
+        )
+
+
+def _check_utf8(array: pa.Array, field: Field) -> None:
+    """Refuse text that is not UTF-8; Arrow does not validate the bytes of other producers."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"column {field.name!r} has text that is not UTF-8 ({error}); decode it first, or store it "
+            "as BYTES. Nothing was written"
+        ) from error
+
+
+def complete_rows_to_delete(rows: pa.Table, schema: TableSchema) -> pa.Table:
+    """Add the columns that a delete by key does not need, with placeholder values.
+
+    Raises :class:`InputError` if a column of the primary key, of the partition or of the option
+    ``sequence.field`` is missing.
+    """
+    sequence_fields = schema.typed_options.get(SEQUENCE_FIELD)
+    needed = dict.fromkeys((*schema.primary_keys, *schema.partition_keys, *sequence_fields))
+    missing = [name for name in needed if name not in rows.column_names]
+    if missing:
+        raise InputError(
+            f"rows to delete need the columns {', '.join(needed)}: those of the primary key, of the "
+            f"partition and of 'sequence.field'; {', '.join(missing)} is missing. Nothing was deleted."
+        )
+    for field in schema.fields:
+        if field.name not in rows.column_names:
+            rows = rows.append_column(field.name, build_placeholder_values(field, rows.num_rows))
+    return rows
+
+
+def build_placeholder_values(field: Field, length: int) -> pa.Array:
+    """Return values for a column that is not read in -D rows: null, or an empty value if NOT NULL."""
+    target = to_arrow_type(field.type)
+    if field.type.nullable:
+        return pa.nulls(length, target)
+    is_text = pa.types.is_string(target) or pa.types.is_binary(target)
+    empty = b"" if is_text else False if pa.types.is_boolean(target) else 0
+    try:
+        return build_constant_column(empty, field.type, length)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InputError(
+            f"rows to delete need a value for {field.name!r}, which is NOT NULL"
+        ) from error

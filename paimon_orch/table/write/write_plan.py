@@ -1,0 +1,86 @@
+"""What every task of a write needs: how rows are converted and numbered, and where they are written."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_orch.files.data_file_writer import FileWriterFactory
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
+from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.filter.partition_spec import PartitionSpec
+from paimon_orch.table.write.commit_message import CommitMessage
+from paimon_orch.table.write.conform import convert_rows
+from paimon_orch.table.write.dynamic_bucket import HashIndex, HashIndexWriter
+from paimon_orch.table.write.postpone_bucket import PostponeBuckets
+from paimon_orch.table.write.table_write import TableWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritePlan:
+    """What the tasks of one write need; planned and committed by a :class:`WriteBuilder`."""
+
+    factory: FileWriterFactory
+    first_sequence: Mapping[PartitionBucket, int] = field(default_factory=dict)
+    """The next sequence number of each bucket that has files."""
+    row_kind: str | None = None
+    """A text column of +I, -U, +U, -D in the rows."""
+    rows_are_new: bool = True
+    """False for rows of the table itself, which keep their nulls in columns with a default."""
+    is_overwrite: bool = False
+    partitions: PartitionSpec | Sequence[PartitionSpec] | None = None
+    """The partitions that an overwrite replaces; None for those that receive rows."""
+    commit_id: CommitId | None = None
+    hashes: HashIndex | None = None
+    """The state by which rows are assigned to dynamic buckets."""
+    postponed: PostponeBuckets | None = None
+
+    @property
+    def schema(self) -> TableSchema:
+        """Return the schema that rows are written with."""
+        return self.factory.schema
+
+    def prepare(
+        self, batches: Iterable[pa.RecordBatch], first_row: int | None = None
+    ) -> Iterator[pa.Table]:
+        """Convert rows as :func:`convert_rows` does.
+
+        With ``first_row``, rows of a primary-key table are numbered from it in ``_SEQUENCE_NUMBER``,
+        for rows that are not written in this order.
+        """
+        is_numbered = first_row is not None and bool(self.schema.primary_keys)
+        row_number = first_row or 0
+        for batch in batches:
+            rows = convert_rows(
+                pa.Table.from_batches([batch]),
+                self.schema,
+                row_kind=self.row_kind,
+                are_new=self.rows_are_new,
+            )
+            if is_numbered:
+                numbers = pa.array(np.arange(row_number, row_number + rows.num_rows))
+                rows = rows.append_column(SEQUENCE_NUMBER.name, numbers)
+                row_number += rows.num_rows
+            yield rows
+
+    def write(self, parts: Iterable[pa.Table]) -> CommitMessage:
+        """Write converted rows; after an error, what was written is deleted.
+
+        One call must receive all rows of a partition of a table with dynamic or postpone buckets.
+        """
+        writer = TableWriter(
+            factory=self.factory,
+            first_sequence=self.first_sequence,
+            index=None if self.hashes is None else HashIndexWriter(self.hashes),
+            is_overwrite=self.is_overwrite,
+            postponed=self.postponed,
+        )
+        try:
+            for rows in parts:
+                writer.write(rows)
+            return writer.close()
+        except BaseException:
+            writer.abort()
+            raise
