@@ -1,0 +1,115 @@
+"""The columns of row-level writes: new and old values as Spark expressions, cast to the table's types."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pyspark.sql import Column
+from pyspark.sql import functions as fn
+from pyspark.sql.types import AtomicType
+
+from paimon_orch.errors import InputError
+from paimon_orch.files.row_tracking import ROW_ID, row_tracking_fields
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.data_types import type_to_sql
+from paimon_orch.merge.compact.append_deletion_vectors import is_bucket_unaware
+from paimon_orch.merge.engine.row_update import should_merge_updates
+from paimon_orch.spark.row_conversion import build_carrier_schema, quote_column, to_spark_schema
+from paimon_orch.steps.row_level.task_result import OLD_VALUE_PREFIX
+
+Assignments = Mapping[str, str | Column]
+"""New values by column: SQL expressions as text, or columns of Spark."""
+
+SOURCE_ALIAS, TARGET_ALIAS = "source", "target"
+
+
+def to_column(expression: str | Column) -> Column:
+    """Return an SQL expression as a column."""
+    return fn.expr(expression) if isinstance(expression, str) else expression
+
+
+def build_current_columns(schema: TableSchema, alias: str | None = None) -> dict[str, Column]:
+    """Return the values that the table has now, by column."""
+    prefix = "" if alias is None else f"{alias}."
+    return {name: fn.col(prefix + quote_column(name)) for name in schema.names}
+
+
+def build_old_value_columns(schema: TableSchema, old: Mapping[str, Column]) -> list[Column]:
+    """Return the old values if the table merges a change with them, else none."""
+    if not schema.primary_keys or not should_merge_updates(schema):
+        return []
+    return [value.alias(f"{OLD_VALUE_PREFIX}{name}") for name, value in old.items()]
+
+
+def list_row_id_columns(schema: TableSchema) -> list[str]:
+    """Return the column of row ids if the table has row tracking, else none."""
+    return [ROW_ID.name] if row_tracking_fields(schema) else []
+
+
+def cast_columns(schema: TableSchema, values: Mapping[str, Column]) -> list[Column]:
+    """Return the table's columns in their types."""
+    types = to_spark_schema(build_carrier_schema(schema.fields))
+    return [values[field.name].cast(field.dataType).alias(field.name) for field in types]
+
+
+def cast_assignments(schema: TableSchema, assignments: Assignments) -> dict[str, Column]:
+    """Return new values in the types of their columns; a value that does not fit is an error.
+
+    Without the casts Spark would convert decimals and text to doubles where the other branch of an
+    expression has another type.
+    """
+    types = {
+        field.name: field.dataType for field in to_spark_schema(build_carrier_schema(schema.fields))
+    }
+    columns = {}
+    for name, expression in assignments.items():
+        value, target = to_column(expression), types[name]
+        columns[name] = value.cast(target)
+        if isinstance(target, AtomicType):
+            is_misfit = value.isNotNull() & value.try_cast(target).isNull()
+            error = fn.raise_error(_build_misfit_message(schema, name, value))
+            columns[name] = fn.when(is_misfit, error).otherwise(columns[name])
+    return columns
+
+
+def _build_misfit_message(schema: TableSchema, name: str, value: Column) -> Column:
+    sql_type = type_to_sql(schema.field(name).type.with_nullable(True))
+    return fn.concat(
+        fn.lit(f"column {name!r}: the value '"),
+        value.cast("string"),
+        fn.lit(f"' is not a value of its type, {sql_type}"),
+    )
+
+
+def expand_star(
+    assignments: Assignments | Literal["*"] | None, names: Sequence[str]
+) -> Assignments | None:
+    """Return the source's columns of these names for ``"*"``."""
+    if assignments != "*":
+        return assignments
+    return {name: fn.col(f"{SOURCE_ALIAS}.{quote_column(name)}") for name in names}
+
+
+def list_fixed_columns(schema: TableSchema) -> list[str]:
+    """Return the columns that determine a row's file and cannot be updated."""
+    keys = (*schema.primary_keys, *schema.partition_keys)
+    bucket_keys = [] if is_bucket_unaware(schema) else schema.bucket_key_fields
+    return list(dict.fromkeys((*keys, *(field.name for field in bucket_keys))))
+
+
+def check_assignable(schema: TableSchema, assignments: Assignments) -> None:
+    """Refuse to update columns that do not exist or cannot change."""
+    check_columns_exist(schema, assignments)
+    fixed = list_fixed_columns(schema)
+    refused = [name for name in assignments if name in fixed]
+    if refused:
+        raise InputError(
+            f"{', '.join(refused)} cannot be set: columns of the primary key, the partition and the "
+            f"bucket key ({', '.join(fixed)}) determine where a row is stored. Delete the row and "
+            "write the new one."
+        )
+
+
+def check_columns_exist(schema: TableSchema, assignments: Assignments) -> None:
+    """Raise :class:`InputError` for an unknown column."""
+    for name in assignments:
+        schema.field(name)
