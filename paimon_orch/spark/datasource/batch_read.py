@@ -20,7 +20,7 @@ from paimon_orch.spark.column_types import build_target_schema, build_visible_sc
 from paimon_orch.spark.datasource.datasource_options import (
     READ_OPTIONS,
     STREAM_READ_OPTIONS,
-    SourceOptions,
+    DataSourceOptions,
 )
 from paimon_orch.spark.datasource.filters import to_predicate
 from paimon_orch.spark.datasource.input_partitions import divide_split, pack_splits
@@ -58,13 +58,15 @@ def register(session: SparkSession) -> None:
 
 def read_source_schema(options: Mapping[str, str]) -> StructType:
     """Return the columns of what the options of a read or a stream name."""
-    asked = SourceOptions.of(options, tuple(dict.fromkeys((*READ_OPTIONS, *STREAM_READ_OPTIONS))))
+    asked = DataSourceOptions.of(
+        options, tuple(dict.fromkeys((*READ_OPTIONS, *STREAM_READ_OPTIONS)))
+    )
     rows = _open_rows(asked, asked.columns())
     lighten_worker()
     return to_spark_schema(build_visible_schema(_select_offered_columns(rows, asked)))
 
 
-def _select_offered_columns(rows: BaseScan, asked: SourceOptions) -> pa.Schema:
+def _select_offered_columns(rows: BaseScan, asked: DataSourceOptions) -> pa.Schema:
     """Return the columns to read; changes always come with their kind."""
     names = asked.columns() or rows.arrow_schema.names
     if isinstance(rows, IncrementalScan) and ROW_KIND.name not in names:
@@ -72,7 +74,7 @@ def _select_offered_columns(rows: BaseScan, asked: SourceOptions) -> pa.Schema:
     return pa.schema([rows.arrow_schema.field(name) for name in names])
 
 
-def _open_rows(asked: SourceOptions, columns: Sequence[str] | None) -> BaseScan:
+def _open_rows(asked: DataSourceOptions, columns: Sequence[str] | None) -> BaseScan:
     if columns is None or "incremental-between" not in asked.values:
         return asked.rows(None if columns is None else list(columns))
     # the kind is no column of the table; without any other one all are read
@@ -85,7 +87,7 @@ def build_reader(options: Mapping[str, str], schema: StructType) -> DataSourceRe
     They do not by default: what one use of a frame or view reads Spark (4.1 to 4.3) takes for what all its uses read,
     whatever their filters are, and rows are missing.
     """
-    asked = SourceOptions.of(options, READ_OPTIONS)
+    asked = DataSourceOptions.of(options, READ_OPTIONS)
     rows = _open_rows(asked, schema.names)
     target = build_target_schema(rows.arrow_schema, schema)
     pushes = asked.flag("pushdown", default=False) and _is_pushdown_worker()

@@ -44,14 +44,14 @@ STREAM_WRITE_OPTIONS = (*_LOCATION_OPTIONS, *_ALLOW_OPTIONS, "row-kind", "checkp
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class SourceOptions:
+class DataSourceOptions:
     """Checked options; texts of errors never repeat those of the store, which may be secret."""
 
     values: Mapping[str, str]
     storage: Mapping[str, str]
 
     @classmethod
-    def of(cls, options: Mapping[str, str], known: tuple[str, ...]) -> "SourceOptions":
+    def of(cls, options: Mapping[str, str], known: tuple[str, ...]) -> "DataSourceOptions":
         """Refuse what is not known: an option that is misspelt would be read past in silence."""
         lowered = {name.lower(): value for name, value in options.items()}
         if "provider" in lowered:

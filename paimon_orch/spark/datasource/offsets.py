@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 
 from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.format.snapshot import FIRST_SNAPSHOT_ID, Snapshot
-from paimon_orch.spark.datasource.datasource_options import SourceOptions
+from paimon_orch.spark.datasource.datasource_options import DataSourceOptions
 from paimon_orch.table.metadata.consumers import ConsumerStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.scan.incremental_scan import list_changelog_ids, read_snapshot_or_changelog
@@ -66,7 +66,7 @@ class StreamFollower:
     """Follows the snapshots of one table as the options of a stream say."""
 
     table: Table
-    options: SourceOptions
+    options: DataSourceOptions
 
     @property
     def _store(self) -> SnapshotStore:

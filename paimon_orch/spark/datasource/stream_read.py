@@ -22,7 +22,7 @@ from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.format.types.predicate import collect_columns
 from paimon_orch.spark.column_types import build_target_schema, convert_batch
-from paimon_orch.spark.datasource.datasource_options import STREAM_READ_OPTIONS, SourceOptions
+from paimon_orch.spark.datasource.datasource_options import STREAM_READ_OPTIONS, DataSourceOptions
 from paimon_orch.spark.datasource.input_partitions import divide_split, pack_splits
 from paimon_orch.spark.datasource.offsets import StreamFollower, StreamOffset
 from paimon_orch.table.metadata.manifest_io import ManifestReader
@@ -55,7 +55,7 @@ _AUDIT_LOG = "audit_log"
 
 def build_stream_reader(options: Mapping[str, str], schema: StructType) -> "PaimonStreamReader":
     """Return the reader of some columns of the table, or of its ``audit_log``, that the options name."""
-    asked = SourceOptions.of(options, STREAM_READ_OPTIONS)
+    asked = DataSourceOptions.of(options, STREAM_READ_OPTIONS)
     opened = asked.open()
     table = opened.table if isinstance(opened, SystemTable) else opened
     if isinstance(opened, SystemTable) and opened.name != _AUDIT_LOG:

@@ -26,7 +26,7 @@ from paimon_orch.format.types.predicate import to_arrow_expression
 from paimon_orch.spark.column_types import build_visible_schema, convert_batch
 from paimon_orch.spark.datasource import batch_read as source
 from paimon_orch.spark.datasource.batch_read import BatchInputPartition
-from paimon_orch.spark.datasource.datasource_options import READ_OPTIONS, SourceOptions
+from paimon_orch.spark.datasource.datasource_options import READ_OPTIONS, DataSourceOptions
 from paimon_orch.spark.datasource.filters import to_predicate
 from paimon_orch.spark.row_conversion import to_spark_schema
 
@@ -260,10 +260,10 @@ def test_secrets_are_in_no_plan_and_no_text(monkeypatch: pytest.MonkeyPatch) -> 
 
     reader = source.build_reader(at, source.read_source_schema(at))
     with pytest.raises(InputError) as error:
-        SourceOptions.of({"storage.key": "hush-hush", "tabel": "t"}, READ_OPTIONS)
+        DataSourceOptions.of({"storage.key": "hush-hush", "tabel": "t"}, READ_OPTIONS)
 
     assert b"hush-hush" not in cloudpickle.dumps((reader, reader.partitions()))
-    assert "hush-hush" not in f"{error.value}{SourceOptions({}, {'key': 'hush-hush'})}"
+    assert "hush-hush" not in f"{error.value}{DataSourceOptions({}, {'key': 'hush-hush'})}"
 
 
 @pytest.mark.parametrize(("cores", "spread"), [(1, [[1, 1, 1]]), (4, [[1], [1], [1]])])

@@ -17,7 +17,8 @@ from support.tables import assert_healthy, new_table, rows_of, stored_files, tab
 from paimon_orch.errors import InputError
 from paimon_orch.format.types.data_types import Field, parse_type
 from paimon_orch.spark.column_types import cast_timestamps_as_spark
-from paimon_orch.spark.datasource.batch_write import PaimonWriter, TaskCommitMessage, build_writer
+from paimon_orch.spark.datasource.batch_write import PaimonWriter, build_writer
+from paimon_orch.spark.datasource.task_write import TaskCommitMessage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -195,7 +196,7 @@ def test_small_files_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixt
     writer.commit([writer.write(batches_of(1)), writer.write(batches_of(2))])
 
     (record,) = caplog.records
-    assert "2 tasks wrote 2 files or more into 1 buckets" in record.message
+    assert "2 tasks wrote at least 2 files into 1 buckets" in record.message
     assert "paimon_orch.spark.write" in record.message
 
 
@@ -204,9 +205,9 @@ def test_tables_whose_rows_must_be_clustered_name_the_other_way(tmp_path: Path) 
 
     with pytest.raises(InputError, match=r"paimon_orch\.spark\.write"):
         build_writer(place(dynamic), ["k", "v"], overwrite=False)
-    with pytest.raises(InputError, match="read only"):
+    with pytest.raises(InputError, match="read-only"):
         build_writer(place(dynamic) | {"table": "db.t$files"}, ["k"], overwrite=False)
-    with pytest.raises(InputError, match="belong together"):
+    with pytest.raises(InputError, match="set both of the options"):
         build_writer(
             place(new_table(tmp_path / "b")) | {"commit-user": "u"}, ["k", "v"], overwrite=False
         )

@@ -1,0 +1,125 @@
+"""Writes of the data source, batch and stream: each task writes the rows that it has.
+
+The data source API does not move rows between tasks. :func:`paimon_orch.spark.write` does, and writes
+fewer files; this is for frames that are small or clustered already.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+
+from paimon_orch.errors import InputError
+from paimon_orch.spark.column_types import cast_timestamps_as_spark
+from paimon_orch.spark.datasource.datasource_options import DataSourceOptions
+from paimon_orch.spark.shuffle import first_row_number
+from paimon_orch.steps import ingest
+from paimon_orch.steps.ingest import IngestResult
+from paimon_orch.table.scan.visibility import describe_unseen_rows_after_write
+from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
+from paimon_orch.table.write.dynamic_bucket import has_dynamic_buckets
+from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
+from paimon_orch.table.write.write_plan import WritePlan
+
+logger = logging.getLogger(__name__)
+
+_USE_WRITE_INSTEAD = "use paimon_orch.spark.write(frame, table), which clusters the rows first"
+_TIME_ZONE_PROPERTY = "spark.sql.session.timeZone"  # Spark passes the query's settings to its tasks
+
+
+@dataclass(frozen=True)
+class TaskCommitMessage(WriterCommitMessage):
+    """The files that a task wrote: an encoded :class:`CommitMessage`."""
+
+    message: bytes = field(repr=False)
+
+
+def open_writable_table(options: DataSourceOptions) -> Table:
+    """Return the table that the options name; refuses tables whose rows must be clustered."""
+    table = options.open()
+    if not isinstance(table, Table):
+        raise InputError(
+            f"{table.table.identifier}${table.name} is a system table: it is read-only"
+        )
+    schema = table.schema
+    if has_dynamic_buckets(schema) or has_postpone_buckets(schema):
+        raise InputError(
+            f"{table.identifier} assigns buckets while rows are written, so one task must receive all "
+            f"rows of a partition; a data source cannot require that: {_USE_WRITE_INSTEAD}"
+        )
+    return table
+
+
+def write_task(batches: Iterator[pa.RecordBatch], planned: WritePlan, task_shift: int) -> bytes:
+    """Write the rows of one task and return an encoded :class:`CommitMessage`.
+
+    Rows are numbered by their order in the frame: the last row of a key wins, in any task. After an
+    error the task's files are deleted.
+    """
+    zone = get_task_property(_TIME_ZONE_PROPERTY)
+    rows = (cast_timestamps_as_spark(batch, planned.schema.fields, zone) for batch in batches)
+    return planned.write(planned.prepare(rows, first_row_number(task_shift))).encode()
+
+
+def get_task_property(name: str) -> str | None:
+    """Return a property of the running Spark task; None outside of one."""
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(name)
+
+
+def commit_tasks(
+    table: Table, planned: WritePlan, messages: Sequence[WriterCommitMessage | None]
+) -> None:
+    """Commit the files of all tasks in one snapshot, and warn of small files and invisible rows."""
+    written = _decode_messages(messages)
+    result = ingest.commit(table, planned, written, 0.0)
+    _warn_of_small_files(table, written)
+    _warn_of_rows_not_visible(table, result)
+
+
+def discard_unless_all_finished(
+    table: Table, messages: Sequence[WriterCommitMessage | None]
+) -> None:
+    """Delete the files of finished tasks if other tasks did not finish.
+
+    If all tasks finished, a commit was tried: it may have succeeded unnoticed, and has deleted the
+    files if it was refused.
+    """
+    if any(message is None for message in messages):
+        discard_written_files(table.stores.reader(), _decode_messages(messages))
+
+
+def _decode_messages(messages: Sequence[WriterCommitMessage | None]) -> list[CommitMessage]:
+    """Return the messages of the tasks that finished."""
+    return [
+        CommitMessage.decode(message.message)
+        for message in messages
+        if isinstance(message, TaskCommitMessage)
+    ]
+
+
+def _warn_of_small_files(table: Table, messages: Sequence[CommitMessage]) -> None:
+    """Warn if several tasks wrote to the same bucket, which makes more and smaller files."""
+    tasks = [{entry.partition_bucket for entry in message.entries} for message in messages]
+    file_count, bucket_count = sum(map(len, tasks)), len(set().union(*tasks))
+    if table.options.bucket > 0 and file_count > bucket_count:
+        logger.warning(
+            "%s: %d tasks wrote at least %d files into %d buckets; for one file per bucket %s",
+            table.identifier,
+            len(messages),
+            file_count,
+            bucket_count,
+            _USE_WRITE_INSTEAD,
+        )
+
+
+def _warn_of_rows_not_visible(table: Table, result: IngestResult) -> None:
+    """Warn if batch readers see the rows only after a compaction, with the command to run."""
+    row_count = result.rows_not_visible
+    if row_count:
+        text = describe_unseen_rows_after_write(table.identifier, table.paths, row_count)
+        logger.warning("%s", text)
