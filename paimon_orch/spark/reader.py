@@ -22,7 +22,7 @@ from paimon_orch.spark.datasource.batch_read import (
     PaimonReader,
     warn_of_rows_left_out,
 )
-from paimon_orch.spark.datasource.input_partitions import divide_split, pack_splits
+from paimon_orch.spark.datasource.input_partitions import divide_splits, pack_splits
 from paimon_orch.spark.execution.tasks import map_units_in_spark
 from paimon_orch.spark.row_conversion import to_spark_schema
 from paimon_orch.storage.local import LocalFileIO
@@ -141,7 +141,7 @@ def _find_raw_file(scan: Scan, split: BucketSplit) -> str | None:
 
 
 def _plan_pieces(scan: Scan) -> list[BucketSplit]:
-    return [piece for split in scan.plan() for piece in divide_split(split, scan)]
+    return divide_splits(scan.plan(), scan)
 
 
 def _read_in_tasks(

@@ -106,7 +106,7 @@ def test_both_options_at_once_and_other_values_are_refused(tmp_path: Path) -> No
 
     with pytest.raises(InputError, match="exclude each other"):
         batch_rows(table, merge_level_0="true", deletion_vectors__merge_on_read="true")
-    with pytest.raises(InputError, match="merge-level-0 is true or false"):
+    with pytest.raises(InputError, match="merge-level-0 must be true or false"):
         batch_rows(table, merge_level_0="yes")
 
 

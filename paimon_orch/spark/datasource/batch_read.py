@@ -1,6 +1,6 @@
-"""The data source ``paimon``: tables as Spark sees them, without a jar.
+"""``spark.read.format("paimon")``: a scan of a table, planned and read by Python workers, without a jar.
 
-:mod:`pyspark_paimon` is what Spark finds and calls; the work is done here, imported when it is needed.
+Spark finds and calls :mod:`pyspark_paimon`, which imports this module when it is needed.
 """
 
 import logging
@@ -23,7 +23,7 @@ from paimon_orch.spark.datasource.datasource_options import (
     DataSourceOptions,
 )
 from paimon_orch.spark.datasource.filters import to_predicate
-from paimon_orch.spark.datasource.input_partitions import divide_split, pack_splits
+from paimon_orch.spark.datasource.input_partitions import divide_splits, pack_splits
 from paimon_orch.spark.execution.tasks import lighten_worker
 from paimon_orch.spark.row_conversion import to_spark_schema
 from paimon_orch.table.scan.incremental_scan import IncrementalScan
@@ -41,70 +41,69 @@ _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 def register(session: SparkSession) -> None:
-    """Make ``paimon`` a format of one session.
+    """Register the format ``paimon`` with a session.
 
-    Hardly ever needed: wherever the workers' Python has paimon-orch when a session looks up its first format, Spark finds
-    :mod:`pyspark_paimon` by itself. The look-up starts a worker, which takes seconds.
+    Rarely needed: Spark finds :mod:`pyspark_paimon` itself if the workers' Python has paimon-orch when
+    the session first looks up a format. The look-up starts a worker, which takes seconds.
     """
     from pyspark_paimon import DefaultSource
 
     try:
         session.dataSource.register(DefaultSource)
     except AnalysisException as error:
-        # Spark 4.0 keeps what it has found by itself, later versions what they were told last.
+        # Spark 4.0 keeps a data source that it found itself, later versions replace it
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
 
 
-def read_source_schema(options: Mapping[str, str]) -> StructType:
-    """Return the columns of what the options of a read or a stream name."""
-    asked = DataSourceOptions.of(
-        options, tuple(dict.fromkeys((*READ_OPTIONS, *STREAM_READ_OPTIONS)))
-    )
-    rows = _open_rows(asked, asked.columns())
+def read_source_schema(spark_options: Mapping[str, str]) -> StructType:
+    """Return the columns of the table, for the options of a read or a stream."""
+    allowed = tuple(dict.fromkeys((*READ_OPTIONS, *STREAM_READ_OPTIONS)))
+    options = DataSourceOptions.of(spark_options, allowed)
+    rows = _open_rows(options, options.columns())
     lighten_worker()
-    return to_spark_schema(build_visible_schema(_select_offered_columns(rows, asked)))
+    return to_spark_schema(build_visible_schema(_select_offered_columns(rows, options)))
 
 
-def _select_offered_columns(rows: BaseScan, asked: DataSourceOptions) -> pa.Schema:
-    """Return the columns to read; changes always come with their kind."""
-    names = asked.columns() or rows.arrow_schema.names
+def _select_offered_columns(rows: BaseScan, options: DataSourceOptions) -> pa.Schema:
+    """Return the columns to read; changes always include the row kind."""
+    names = options.columns() or rows.arrow_schema.names
     if isinstance(rows, IncrementalScan) and ROW_KIND.name not in names:
         names = [ROW_KIND.name, *names]
     return pa.schema([rows.arrow_schema.field(name) for name in names])
 
 
-def _open_rows(asked: DataSourceOptions, columns: Sequence[str] | None) -> BaseScan:
-    if columns is None or "incremental-between" not in asked.values:
-        return asked.rows(None if columns is None else list(columns))
-    # the kind is no column of the table; without any other one all are read
-    return asked.rows([name for name in columns if name != ROW_KIND.name] or None)
+def _open_rows(options: DataSourceOptions, columns: Sequence[str] | None) -> BaseScan:
+    if columns is None or "incremental-between" not in options.values:
+        return options.rows(None if columns is None else list(columns))
+    # the row kind is not a column of the table; without any other column all are read
+    return options.rows([name for name in columns if name != ROW_KIND.name] or None)
 
 
-def build_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
-    """Return the reader of some columns; it takes filters where Spark hands them down and the options want it to.
+def build_reader(spark_options: Mapping[str, str], schema: StructType) -> DataSourceReader:
+    """Return a reader of columns, which accepts filters with the option ``pushdown``.
 
-    They do not by default: what one use of a frame or view reads Spark (4.1 to 4.3) takes for what all its uses read,
-    whatever their filters are, and rows are missing.
+    Push-down is off by default: Spark (4.1 to 4.3) assumes that all uses of a frame or view read the
+    same rows, whatever their filters, and rows would be missing.
     """
-    asked = DataSourceOptions.of(options, READ_OPTIONS)
-    rows = _open_rows(asked, schema.names)
+    options = DataSourceOptions.of(spark_options, READ_OPTIONS)
+    rows = _open_rows(options, schema.names)
     target = build_target_schema(rows.arrow_schema, schema)
-    pushes = asked.flag("pushdown", default=False) and _is_pushdown_worker()
-    return (PushdownReader if pushes else PaimonReader)(rows, target)
+    accepts_filters = options.flag("pushdown", default=False) and _is_pushdown_worker()
+    return (PushdownReader if accepts_filters else PaimonReader)(rows, target)
 
 
 def _is_pushdown_worker() -> bool:
-    """Tell whether this process plans with push-down, for which Spark has a worker of its own.
+    """Return whether this process plans with push-down, for which Spark has a separate worker.
 
-    Nothing else tells it: the setting is not known here, and where it is off Spark refuses readers that take filters.
+    The setting itself is not known here, and if it is off, Spark refuses readers that accept filters.
     """
     started = getattr(sys.modules["__main__"], "__spec__", None)
     return _PUSHDOWN_WORKER in sys.modules or getattr(started, "name", "") == _PUSHDOWN_WORKER
 
 
 def warn_of_rows_left_out(rows: BaseScan) -> None:
-    """Log how many records are left out until they are compacted, and the option that reads them."""
+    """Warn of records that are left out until they are compacted, with the option that reads them."""
     left_out = rows.rows_not_visible
     if left_out and isinstance(rows, Scan | IncrementalScan):
         *_, database, name = rows.paths.root.split("/")
@@ -117,38 +116,33 @@ def warn_of_rows_left_out(rows: BaseScan) -> None:
 
 @dataclass(frozen=True)
 class BatchInputPartition(InputPartition):
-    """What one task reads: files of one snapshot, or rows that are not cut further."""
+    """The rows that one task reads."""
 
     splits: tuple[BucketSplit, ...] = ()
+    """Files of one snapshot."""
     rows: BaseScan | None = None
+    """Rows that cannot be divided among tasks."""
 
 
 class PaimonReader(DataSourceReader):
-    """Reads the rows of one scan; made where Spark plans, sent to its tasks."""
+    """Reads the rows of one scan; created where Spark plans, sent to its tasks."""
 
     def __init__(self, rows: BaseScan, target: pa.Schema) -> None:
         self._rows, self.target = rows, target
 
     def partitions(self) -> list[InputPartition]:
-        """Return one partition for each task: splits or changes, packed by size."""
+        """Return one partition for each task: files or changes, packed by size."""
         lighten_worker()
         rows = self._rows
         warn_of_rows_left_out(rows)
         if isinstance(rows, Scan):
-            cut = [
-                piece
-                for split in rows.plan()
-                for piece in divide_split(split, rows.find_scan_of(split))
-            ]
-            parts: list[InputPartition] = [
-                BatchInputPartition(tuple(one)) for one in pack_splits(cut, rows.schema)
-            ]
-            return parts or [BatchInputPartition()]
-        if isinstance(rows, IncrementalScan) and rows.snapshot_range.snapshots:
-            return [
-                BatchInputPartition(tuple(one)) for one in pack_splits(rows.plan(), rows.schema)
-            ] or [BatchInputPartition()]
-        return [BatchInputPartition(rows=rows)]
+            splits = divide_splits(rows.plan(), rows)
+        elif isinstance(rows, IncrementalScan) and rows.snapshot_range.snapshots:
+            splits = rows.plan()
+        else:
+            return [BatchInputPartition(rows=rows)]
+        tasks = pack_splits(splits, rows.schema)
+        return [BatchInputPartition(tuple(task)) for task in tasks] or [BatchInputPartition()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition."""
@@ -167,13 +161,13 @@ class PaimonReader(DataSourceReader):
 
 
 class PushdownReader(PaimonReader):
-    """A reader that takes filters, which Spark allows from 4.1 on where a setting says so."""
+    """A reader that accepts filters, which Spark allows from 4.1 on with a setting."""
 
     def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":  # noqa: N802 - Spark's name
-        """Use filters to read less; all are handed back, to be applied again."""
+        """Use filters to read less; all are returned, so that Spark applies them again."""
         pushed = to_predicate(filters, self._rows.arrow_schema)
         if pushed is not None:
-            rows = cast("Scan", self._rows)  # each kind of rows has a predicate
-            both = pushed if rows.predicate is None else And((rows.predicate, pushed))
-            self._rows = replace(rows, predicate=both)
+            rows = cast("Scan", self._rows)  # every kind of scan has a predicate
+            combined = pushed if rows.predicate is None else And((rows.predicate, pushed))
+            self._rows = replace(rows, predicate=combined)
         return filters

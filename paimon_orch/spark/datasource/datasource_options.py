@@ -1,4 +1,4 @@
-"""The options of the data source: texts, whatever their case, as Spark hands them over."""
+"""The options of the data source: strings whose names are case-insensitive in Spark."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,34 +45,36 @@ STREAM_WRITE_OPTIONS = (*_LOCATION_OPTIONS, *_ALLOW_OPTIONS, "row-kind", "checkp
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DataSourceOptions:
-    """Checked options; texts of errors never repeat those of the store, which may be secret."""
+    """The options of one read or write, with checked names."""
 
     values: Mapping[str, str]
+    """The options by their names in lower case."""
     storage: Mapping[str, str]
+    """The options of the object store, without their prefix; errors must not repeat these secrets."""
 
     @classmethod
-    def of(cls, options: Mapping[str, str], known: tuple[str, ...]) -> "DataSourceOptions":
-        """Refuse what is not known: an option that is misspelt would be read past in silence."""
+    def of(cls, options: Mapping[str, str], allowed: tuple[str, ...]) -> "DataSourceOptions":
+        """Refuse unknown options, which Spark would ignore."""
         lowered = {name.lower(): value for name, value in options.items()}
         if "provider" in lowered:
             raise InputError(
-                "paimon: CREATE TABLE ... USING paimon is not supported, as Spark reads such a table without its "
-                "options; create a temporary view"
+                "paimon: CREATE TABLE ... USING paimon is not supported, because Spark reads such a table "
+                "without its options; create a temporary view"
             )
         storage = {n: v for n, v in lowered.items() if n.startswith(_STORAGE_PREFIX)}
         values = {n: v for n, v in lowered.items() if n not in storage}
-        unknown = sorted(set(values) - set(known))
+        unknown = sorted(set(values) - set(allowed))
         if unknown:
             raise InputError(
-                f"paimon: there is no option {', '.join(unknown)} here; there are {', '.join(known)}, and "
+                f"paimon: unknown option {', '.join(unknown)}; the options are {', '.join(allowed)}, and "
                 f"{_STORAGE_PREFIX}<name> for those of the object store"
             )
         return cls(values, {n.removeprefix(_STORAGE_PREFIX): v for n, v in storage.items()})
 
     def open(self) -> Table | SystemTable:
-        """Return the table, branch or system table that is meant."""
-        warehouse, identifier = self._place()
-        given = dict(
+        """Return the table, branch or system table that the options name."""
+        warehouse, identifier = self._locate()
+        storage = dict(
             parse_storage_option(f"{name}={value}") for name, value in self.storage.items()
         )
         if branch := self.values.get("branch"):
@@ -80,9 +82,10 @@ class DataSourceOptions:
             identifier = f"{name}$branch_{branch}{separator}{system}"
         stale, unknown = (self.flag(name, default=False) for name in _ALLOW_OPTIONS)
         allowances = Allowances(stale_external=stale, unknown_options=unknown)
-        return Catalog(warehouse, allowances=allowances, **given).open(identifier)
+        return Catalog(warehouse, allowances=allowances, **storage).open(identifier)
 
-    def _place(self) -> tuple[str, str]:
+    def _locate(self) -> tuple[str, str]:
+        """Return the warehouse and the identifier of the table."""
         warehouse, table = self.values.get("warehouse"), self.values.get("table")
         path = self.values.get("path", "")
         if warehouse and table and not path:
@@ -91,64 +94,66 @@ class DataSourceOptions:
         root, _, database = directory.rpartition("/")
         if warehouse or table or not (name and database.endswith(".db")):
             raise InputError(
-                "paimon: name the table by the options warehouse and table (db.t), or by a path that ends in /db.db/t"
+                "paimon: name the table by the options warehouse and table (db.t), or by a path that ends "
+                "in /db.db/t"
             )
-        here = "/" if directory.startswith("/") else "."
-        return root or here, f"{database.removesuffix('.db')}.{name}"
+        default_root = "/" if directory.startswith("/") else "."
+        return root or default_root, f"{database.removesuffix('.db')}.{name}"
 
     def columns(self) -> list[str] | None:
-        """Return the columns that the option names."""
+        """Return the columns of the option ``columns``; None for all."""
         text = self.values.get("columns")
         if text is None:
             return None
         names = [name.strip() for name in text.split(",")]
         if len(set(names)) < len(names):
-            raise InputError(f"paimon: option columns names a column twice: {text!r}")
+            raise InputError(f"paimon: option columns has a column twice: {text!r}")
         return names
 
     def flag(self, name: str, *, default: bool) -> bool:
         """Return whether an option is true."""
         text = self.values.get(name, str(default)).lower()
         if text not in ("true", "false"):
-            raise InputError(f"paimon: option {name} is true or false, not {text!r}")
+            raise InputError(f"paimon: option {name} must be true or false, not {text!r}")
         return text == "true"
 
     def number(self, name: str) -> int | None:
-        """Return an option that is a whole number."""
+        """Return an integer option."""
         text = self.values.get(name)
         try:
             return None if text is None else int(text)
         except ValueError:
-            raise InputError(f"paimon: option {name} is a whole number, not {text!r}") from None
+            raise InputError(f"paimon: option {name} must be an integer, not {text!r}") from None
 
     def positive_number(self, name: str) -> int | None:
-        """Return an option that is a number above zero."""
+        """Return an option that is an integer of at least 1."""
         number = self.number(name)
         if number is not None and number < 1:
-            raise InputError(f"paimon: option {name} is a number above zero, not {number}")
+            raise InputError(f"paimon: option {name} must be at least 1, not {number}")
         return number
 
     def rows(self, columns: list[str] | None) -> BaseScan:
-        """Return the rows that are asked for, not read yet: of one snapshot, or what changed between two."""
+        """Return the rows of one snapshot, or the changes between two; nothing is read yet."""
         table, condition = self.open(), self.values.get("filter")
         if "incremental-between" in self.values:
             return self._changes(table, columns)
         if "incremental-mode" in self.values:
-            raise InputError("paimon: option incremental-mode belongs to incremental-between")
+            raise InputError("paimon: option incremental-mode requires incremental-between")
         return table.scan(
             columns,
             condition,
             snapshot_id=self.number("snapshot"),
             tag=self.values.get("tag"),
-            timestamp=self.moment("timestamp"),
+            timestamp=self.epoch_millis("timestamp"),
             watermark=self.number("watermark"),
             merge_level_0=self._merge_level_0(table),
         )
 
     def _merge_level_0(self, table: Table | SystemTable) -> bool | None:
-        """Return whether level 0 is read; None for what the table's options say.
+        """Return whether level 0 is read; None for the default of the table.
 
-        As in Java Paimon ``deletion-vectors.merge-on-read`` has no effect on a ``first-row`` table without vectors.
+        As in Java Paimon, ``deletion-vectors.merge-on-read`` has no effect on tables without deletion
+        vectors.
         """
         if _MERGE_LEVEL_0 in self.values and _MERGE_ON_READ in self.values:
             raise InputError(
@@ -163,37 +168,37 @@ class DataSourceOptions:
         return merges if plain.options.has_deletion_vectors else None
 
     def _changes(self, table: Table | SystemTable, columns: list[str] | None) -> IncrementalScan:
-        others = sorted({*_TIME_TRAVEL_OPTIONS} & set(self.values))
-        if others or isinstance(table, SystemTable):
-            found = ", ".join(others) or "a system table"
-            raise InputError(f"paimon: incremental-between and {found} exclude each other")
+        time_travel = sorted({*_TIME_TRAVEL_OPTIONS} & set(self.values))
+        if time_travel or isinstance(table, SystemTable):
+            excluded = ", ".join(time_travel) or "a system table"
+            raise InputError(f"paimon: incremental-between and {excluded} exclude each other")
         text = self.values["incremental-between"]
         start, separator, end = (part.strip() for part in text.partition(".."))
         if not (start and separator and end):
             raise InputError(
-                f"paimon: incremental-between is a..b, two snapshots or two tags, not {text!r}"
+                f"paimon: incremental-between must be a..b, two snapshots or two tags, not {text!r}"
             )
-        numbers = start.isdecimal() and end.isdecimal()
+        are_ids = start.isdecimal() and end.isdecimal()
         return table.incremental(
-            int(start) if numbers else start,
-            int(end) if numbers else end,
+            int(start) if are_ids else start,
+            int(end) if are_ids else end,
             self.values.get("incremental-mode", "auto"),
             columns=columns,
             filter=self.values.get("filter"),
             merge_level_0=self._merge_level_0(table),
         )
 
-    def moment(self, name: str) -> int | None:
-        """Return an option that is a time as epoch milliseconds; without a zone it is UTC."""
+    def epoch_millis(self, name: str) -> int | None:
+        """Return an option that is a time, as epoch milliseconds; UTC if it has no zone."""
         text = self.values.get(name)
         if text is None or text.isdecimal():
             return self.number(name)
         try:
-            moment = pendulum.parse(text, tz="UTC")
+            parsed = pendulum.parse(text, tz="UTC")
         except (ParserError, ValueError):
-            moment = None
-        if not isinstance(moment, pendulum.DateTime):
+            parsed = None
+        if not isinstance(parsed, pendulum.DateTime):
             raise InputError(
-                f"paimon: option {name} is ISO 8601 or epoch milliseconds, not {text!r}"
+                f"paimon: option {name} must be ISO 8601 or epoch milliseconds, not {text!r}"
             )
-        return int(moment.timestamp() * 1000)
+        return int(parsed.timestamp() * 1000)

@@ -1,8 +1,8 @@
-"""Filters that Spark hands down, as predicates of a scan.
+"""Filters that Spark pushes down, as predicates of a scan.
 
-Spark applies each of them again, so that a predicate may keep more rows than its filter, never fewer. Left out is what
-would: floating point numbers (Spark orders NaN above all and takes it for equal to itself), and columns whose values
-Spark sees changed.
+Spark applies each filter again, so a predicate can keep more rows than its filter, but not fewer.
+Filters are not translated on floating-point columns (Spark orders NaN above all values and treats NaN
+as equal to NaN) and on columns whose values differ between the table and Spark.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ _WILDCARDS = set("%_\\")
 
 
 def to_predicate(filters: Iterable["Filter"], schema: pa.Schema) -> Predicate | None:
-    """Return what the filters have in common with a predicate over columns of these Arrow types."""
+    """Return the conjunction of the filters that can be translated, over columns of these Arrow types."""
     parts = tuple(_translate_filters(filters, schema))
     if not parts:
         return None
@@ -43,17 +43,17 @@ def _translate_filters(filters: Iterable["Filter"], schema: pa.Schema) -> Iterat
         if predicate is not None:
             try:
                 yield bind_predicate(predicate, lambda leaf: schema.field(leaf.column).type)
-            except InputError:  # a value that no row can have, such as a finer moment
+            except InputError:  # a value that no row can have, such as a finer timestamp
                 continue
 
 
 def _translate_filter(item: Any, schema: pa.Schema) -> Predicate | None:
-    # by name: which of the classes there are depends on the version
+    # by name: the classes that exist depend on the version of Spark
     kind = type(item).__name__
     if kind == "Not":
-        # of NULL, <=> is false and its negation true; here both would be unknown
-        inner = type(item.child).__name__
-        child = None if inner == "EqualNullSafe" else _translate_filter(item.child, schema)
+        # for NULL, <=> is false and its negation true; here both would be unknown
+        is_null_safe = type(item.child).__name__ == "EqualNullSafe"
+        child = None if is_null_safe else _translate_filter(item.child, schema)
         return None if child is None else Not(child)
     if len(item.attribute) != 1 or not _can_push_down(item.attribute[0], schema):
         return None
@@ -65,8 +65,8 @@ def _translate_filter(item: Any, schema: pa.Schema) -> Predicate | None:
 
 
 def _can_push_down(name: str, schema: pa.Schema) -> bool:
-    found = schema.field(name).type
-    return is_exact(found) and not pa.types.is_floating(found)
+    arrow_type = schema.field(name).type
+    return is_exact(arrow_type) and not pa.types.is_floating(arrow_type)
 
 
 def _translate_comparison(kind: str, name: str, value: Any) -> Predicate | None:

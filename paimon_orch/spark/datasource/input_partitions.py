@@ -1,4 +1,4 @@
-"""Cutting a scan into tasks: as small as merging allows, then packed by size."""
+"""Division of a scan into tasks: into the smallest independent parts, then packed by size."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,8 +17,15 @@ from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.scan_planner import BucketSplit
 
 
-def divide_split(split: BucketSplit, scan: Scan) -> Iterator[BucketSplit]:
-    """Yield parts of a bucket that can be read apart: files, or where keys must be merged, whole sections."""
+def divide_splits(splits: Iterable[BucketSplit], scan: Scan) -> list[BucketSplit]:
+    """Return the parts of buckets that can be read independently.
+
+    A part is a file, or where keys must be merged, a section of files with overlapping keys.
+    """
+    return [part for split in splits for part in _divide_split(split, scan.find_scan_of(split))]
+
+
+def _divide_split(split: BucketSplit, scan: Scan) -> Iterator[BucketSplit]:
     schema = scan.schema
     if split.waiting:
         yield split
@@ -40,21 +47,21 @@ def divide_split(split: BucketSplit, scan: Scan) -> Iterator[BucketSplit]:
 
 
 def _restrict_to_files(split: BucketSplit, files: Sequence[DataFileMeta]) -> BucketSplit:
-    """Return some files of a bucket with their own deletion vectors: no task reads those of the others."""
+    """Return some files of a bucket with only their deletion vectors."""
     names = {file.file_name for file in files}
     vectors = (
         replace(entry, ranges=tuple(r for r in entry.ranges or () if r.data_file in names))
         for entry in split.vectors
     )
-    kept = tuple(entry for entry in vectors if entry.ranges)
-    return replace(split, files=tuple(files), vectors=kept)
+    own_vectors = tuple(entry for entry in vectors if entry.ranges)
+    return replace(split, files=tuple(files), vectors=own_vectors)
 
 
 def pack_splits(splits: Sequence[BucketSplit], schema: TableSchema) -> Iterator[list[BucketSplit]]:
     """Yield the splits of each task, in order, up to ``source.split.target-size``.
 
-    A file counts for ``source.split.open-file-cost`` at least. Small tables are spread over the cores of this machine:
-    where Spark plans, how many it has is not known.
+    A file counts as at least ``source.split.open-file-cost`` bytes. Small tables are spread over the
+    cores of this machine: the number of Spark's cores is not known where it plans.
     """
     options = schema.typed_options
     target = options.get(SOURCE_SPLIT_TARGET_SIZE)
@@ -63,11 +70,11 @@ def pack_splits(splits: Sequence[BucketSplit], schema: TableSchema) -> Iterator[
     target = min(target, max(cost, sum(sizes) // (os.cpu_count() or 1)))
     task: list[BucketSplit] = []
     size = 0
-    for split, own in zip(splits, sizes, strict=True):
-        if task and size + own > target:
+    for split, split_size in zip(splits, sizes, strict=True):
+        if task and size + split_size > target:
             yield task
             task, size = [], 0
         task.append(split)
-        size += own
+        size += split_size
     if task:
         yield task

@@ -1,4 +1,4 @@
-"""Following a table: where a stream stands, what comes next, and what is no longer there."""
+"""Positions of a stream in the snapshots of a table: where it starts, what it reads next, what expired."""
 
 import logging
 from collections.abc import Mapping
@@ -21,44 +21,46 @@ FROM_SNAPSHOT, FROM_SNAPSHOT_FULL, FROM_TIMESTAMP = (
     "from-timestamp",
 )
 SCAN_MODES = (LATEST_FULL, LATEST, FROM_SNAPSHOT, FROM_SNAPSHOT_FULL, FROM_TIMESTAMP)
-_NEW_CHECKPOINT_ADVICE = "begin anew with another checkpoint"
+_NEW_CHECKPOINT_ADVICE = "start the query again with a new checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """Where a stream stands, as checkpoints keep it in JSON.
-
-    ``snapshot`` is the next one to read: all its rows if ``whole``, else what it changed. ``table`` is when the table
-    was made and ``after`` when the snapshot before was committed, in epoch milliseconds: by them a table is known again.
-    """
+    """The position of a stream, which Spark stores as JSON in the checkpoint."""
 
     snapshot: int
+    """The id of the next snapshot to read."""
     whole: bool
+    """Whether to read all rows of that snapshot, or only its changes."""
     table: int
+    """When the table was created, in epoch milliseconds; identifies the table."""
     after: int | None
+    """When the previous snapshot was committed, in epoch milliseconds; detects a rollback."""
 
     @classmethod
     def of(cls, offset: Mapping[str, object]) -> "StreamOffset":
-        """Read what :meth:`offset` gave. Raises :class:`InputError` for anything else."""
+        """Parse an :attr:`offset`. Raises :class:`InputError` for anything else."""
         try:
             return cls(**offset)  # type: ignore[arg-type] # the names are checked by the call
         except TypeError:
             raise InputError(
-                f"{dict(offset)} is no place in a Paimon table; {_NEW_CHECKPOINT_ADVICE}"
+                f"{dict(offset)} is not a position in a Paimon table; {_NEW_CHECKPOINT_ADVICE}"
             ) from None
 
     @property
     def offset(self) -> dict[str, object]:
-        """Return the position as Spark's checkpoint keeps it."""
+        """Return the position as Spark stores it."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamBatch:
-    """What a stream reads at once: all rows of a snapshot, then what others changed."""
+    """What one batch of a stream reads."""
 
     whole: Snapshot | None
+    """The snapshot of which all rows are read, before the changes."""
     changes: tuple[Snapshot, ...]
+    """The snapshots of which only the changes are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class StreamFollower:
 
     @property
     def mode(self) -> str:
-        """Return where the stream begins, by an option or by what else is said."""
+        """Return the scan mode: the option, or the one that the other options imply."""
         values = self.options.values
         implied = (
             FROM_SNAPSHOT
@@ -86,49 +88,50 @@ class StreamFollower:
         mode = values.get("scan-mode", implied)
         if mode not in SCAN_MODES:
             raise InputError(
-                f"paimon: option scan-mode is one of {', '.join(SCAN_MODES)}, not {mode!r}"
+                f"paimon: option scan-mode must be one of {', '.join(SCAN_MODES)}, not {mode!r}"
             )
         needed = FROM_SNAPSHOT if mode == FROM_SNAPSHOT_FULL else mode
         given = {FROM_SNAPSHOT, FROM_TIMESTAMP} & set(values)
         if given != {needed} & {FROM_SNAPSHOT, FROM_TIMESTAMP}:
-            found = ", ".join(sorted(given)) or "neither of the two"
+            given_names = ", ".join(sorted(given)) or "neither of them"
             raise InputError(
-                f"paimon: a stream with scan-mode {mode} and the options {FROM_SNAPSHOT} and {FROM_TIMESTAMP} do not agree: "
-                f"there is {found}"
+                f"paimon: scan-mode {mode} and the options {FROM_SNAPSHOT} and {FROM_TIMESTAMP} do not "
+                f"agree: {given_names} is set"
             )
         return mode
 
     def start(self) -> StreamOffset:
-        """Return where a query without checkpoint begins: where its consumer stands, or by the mode."""
+        """Return where a query without checkpoint starts: at its consumer's position, or by the mode."""
         mode, consumer = self.mode, self.options.values.get("consumer-id")
-        recorded = None if consumer is None else self._consumers().read_next_snapshot(consumer)
-        if recorded is not None:
-            return self._position(recorded)
-        position = self._begin(mode)
+        if consumer is not None:
+            next_snapshot = self._consumers().read_next_snapshot(consumer)
+            if next_snapshot is not None:
+                return self._position(next_snapshot)
+        position = self._find_start(mode)
         self.record(position)
         return position
 
-    def _begin(self, mode: str) -> StreamOffset:
+    def _find_start(self, mode: str) -> StreamOffset:
         latest = self.newest()
         if mode == LATEST:
             return self._position(latest + 1)
         if mode == LATEST_FULL:
             return replace(self._position(latest or FIRST_SNAPSHOT_ID), whole=True)
         if mode == FROM_TIMESTAMP:
-            return self._position(self._find_first_since(self.options.moment(FROM_TIMESTAMP)))
+            return self._position(self._find_first_since(self.options.epoch_millis(FROM_TIMESTAMP)))
         number = self.options.number(FROM_SNAPSHOT)
         if number is None or not FIRST_SNAPSHOT_ID <= number <= latest + 1:
             raise InputError(
-                f"paimon: option {FROM_SNAPSHOT} is from {FIRST_SNAPSHOT_ID} to {latest + 1}, the one to come next, "
-                f"not {number}"
+                f"paimon: option {FROM_SNAPSHOT} must be from {FIRST_SNAPSHOT_ID} to {latest + 1} (the next "
+                f"snapshot), not {number}"
             )
         return replace(self._position(number), whole=mode == FROM_SNAPSHOT_FULL)
 
-    def _find_first_since(self, moment: int | None) -> int:
+    def _find_first_since(self, millis: int | None) -> int:
         """Return the first snapshot that was committed at a time or after it."""
-        first = (self.newest()) + 1
+        first = self.newest() + 1
         for snapshot in self._store.walk_back():
-            if moment is not None and snapshot.time_millis < moment:
+            if millis is not None and snapshot.time_millis < millis:
                 break
             first = snapshot.id
         return first
@@ -143,34 +146,34 @@ class StreamFollower:
         return schemas.get(schemas.ids()[0]).time_millis
 
     def _read_commit_time(self, snapshot_id: int) -> int | None:
-        """Return when a snapshot was committed; None if it is not there."""
+        """Return when a snapshot was committed; None if it does not exist."""
         if not self._store.exists(snapshot_id):
             return None
         return self._store.get(snapshot_id).time_millis
 
     def newest(self) -> int:
-        """Return the newest snapshot, 0 if there is none."""
+        """Return the id of the newest snapshot; 0 if there is none."""
         return self._store.latest_id() or 0
 
     def latest(
-        self, start: StreamOffset | None, most: int | None, upto: int | None
+        self, start: StreamOffset | None, max_snapshots: int | None, end_snapshot_id: int | None
     ) -> StreamOffset:
-        """Return the position behind the newest snapshot, or ``start`` if there is none new.
+        """Return the position after the newest snapshot, or ``start`` if there is no new one.
 
-        ``most`` is how many snapshots are read at once, ``upto`` the last one to read at all.
+        ``max_snapshots`` limits a batch, ``end_snapshot_id`` the query.
         """
-        last = self.newest() if upto is None else upto
+        last = self.newest() if end_snapshot_id is None else end_snapshot_id
         if start is None:
             return self._position(last + 1)
         self.check(start)
         if last < start.snapshot:
             return start
-        if most is not None:
-            last = min(last, start.snapshot + most - 1)
+        if max_snapshots is not None:
+            last = min(last, start.snapshot + max_snapshots - 1)
         return self._position(last + 1)
 
     def check(self, position: StreamOffset) -> None:
-        """Refuse a position in another table of that name, or in a past that was rolled back."""
+        """Refuse a position in another table of that name, or in snapshots that were rolled back."""
         name = self.table.identifier
         if self._read_creation_time() != position.table:
             raise PaimonError(
@@ -178,51 +181,53 @@ class StreamFollower:
             )
         latest = self.newest()
         before = self._read_commit_time(position.snapshot - 1)
-        others = before is not None and position.after is not None and before != position.after
-        if others or latest + 1 < position.snapshot:
+        is_replaced = None not in (before, position.after) and before != position.after
+        if is_replaced or latest + 1 < position.snapshot:
             raise PaimonError(
-                f"{name} was rolled back to before snapshot {position.snapshot - 1}, which the stream has read; {_NEW_CHECKPOINT_ADVICE}"
+                f"{name} was rolled back to before snapshot {position.snapshot - 1}, which the stream has "
+                f"read; {_NEW_CHECKPOINT_ADVICE}"
             )
 
     def batch(self, start: StreamOffset, end: StreamOffset) -> StreamBatch:
         """Return what to read between two positions.
 
-        Raises :class:`PaimonError` if some of it is expired and the stream is not told to go on without.
+        Raises :class:`PaimonError` for expired snapshots, unless ``fail-on-data-loss`` is false.
         """
         self.check(start)
         self.check(end)
-        lost = self._lost(start, end)
-        ids = [i for i in range(start.snapshot, end.snapshot) if i not in lost]
-        # a query that has read nothing yet finds all rows in a later snapshot too, if it did not name that one
-        begins = start.whole and ids and self.mode != FROM_SNAPSHOT_FULL
-        if lost and not begins:
-            self._report_lost(lost)
+        expired = self._list_expired(start, end)
+        ids = [i for i in range(start.snapshot, end.snapshot) if i not in expired]
+        # a later snapshot has all rows too, unless the query named the first snapshot
+        can_start_later = start.whole and ids and self.mode != FROM_SNAPSHOT_FULL
+        if expired and not can_start_later:
+            self._report_expired(expired)
         whole = self._store.get(ids.pop(0)) if start.whole and ids else None
         return StreamBatch(
             whole, tuple(read_snapshot_or_changelog(self._store, number) for number in ids)
         )
 
-    def _lost(self, start: StreamOffset, end: StreamOffset) -> set[int]:
-        """Return the snapshots that are expired, and their changes with them."""
+    def _list_expired(self, start: StreamOffset, end: StreamOffset) -> set[int]:
+        """Return the expired snapshots whose changes cannot be read any more."""
         earliest = self._store.earliest_id() or end.snapshot
         expired = set(range(start.snapshot, min(end.snapshot, earliest)))
         return expired.difference([] if start.whole else list_changelog_ids(self._store))
 
-    def _report_lost(self, lost: set[int]) -> None:
+    def _report_expired(self, expired: set[int]) -> None:
         text = (
-            f"{self.table.identifier}: the stream was to read snapshots {min(lost)} to {max(lost)} next, but "
-            f"{len(lost)} of them are expired"
+            f"{self.table.identifier}: the stream must read snapshots {min(expired)} to {max(expired)} "
+            f"next, but {len(expired)} of them are expired"
         )
         if not self.options.flag("fail-on-data-loss", default=True):
-            logger.warning("%s; it goes on without them", text)
+            logger.warning("%s; it continues without them", text)
             return
         raise PaimonError(
-            f"{text}. To go on without them set fail-on-data-loss = false; to read the whole table again {_NEW_CHECKPOINT_ADVICE}. A "
-            "consumer-id, or a longer snapshot.time-retained of the table, keeps snapshots until they are read"
+            f"{text}. To continue without them set fail-on-data-loss = false; to read the whole table again "
+            f"{_NEW_CHECKPOINT_ADVICE}. A consumer-id, or a longer snapshot.time-retained of the table, keeps "
+            "snapshots until they are read"
         )
 
     def record(self, position: StreamOffset) -> None:
-        """Let expiration keep what the consumer has not read."""
+        """Record the consumer's position, so that snapshots it has not read do not expire."""
         consumer = self.options.values.get("consumer-id")
         if consumer is not None:
             self._consumers().record(consumer, position.snapshot)

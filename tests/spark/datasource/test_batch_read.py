@@ -227,18 +227,18 @@ def test_branches_and_system_tables_are_read(spark: SparkSession, keyed: Table) 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"snapshto": "1"}, "there is no option snapshto here; there are warehouse"),
+        ({"snapshto": "1"}, "unknown option snapshto; the options are warehouse"),
         ({"table": "db.u"}, "there is no table db.u"),
         ({"columns": "k,w"}, "w"),
-        ({"columns": "k,v,k"}, "names a column twice: 'k,v,k'"),
-        ({"snapshot": "x"}, "option snapshot is a whole number, not 'x'"),
+        ({"columns": "k,v,k"}, "has a column twice: 'k,v,k'"),
+        ({"snapshot": "x"}, "option snapshot must be an integer, not 'x'"),
         ({"timestamp": "noon"}, "ISO 8601 or epoch milliseconds, not 'noon'"),
         ({"snapshot": "1", "tag": "a"}, "exclude each other"),
-        ({"incremental-between": "1"}, "is a..b"),
-        ({"incremental-mode": "diff"}, "belongs to incremental-between"),
+        ({"incremental-between": "1"}, "must be a..b"),
+        ({"incremental-mode": "diff"}, "requires incremental-between"),
         ({"incremental-between": "1..2", "tag": "a"}, "exclude each other"),
         ({"path": "/lake/db.db/t"}, "or by a path that ends in /db.db/t"),
-        ({"pushdown": "maybe"}, "pushdown is true or false"),
+        ({"pushdown": "maybe"}, "pushdown must be true or false"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(

@@ -143,13 +143,13 @@ def test_a_batch_takes_so_many_snapshots_at_most(log: Table) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"snapshot": "1"}, "there is no option snapshot here; there are warehouse"),
-        ({"scan_mode": "newest"}, "scan-mode is one of latest-full"),
+        ({"snapshot": "1"}, "unknown option snapshot; the options are warehouse"),
+        ({"scan_mode": "newest"}, "scan-mode must be one of latest-full"),
         ({"scan_mode": "latest", "from_snapshot": "1"}, "do not agree"),
-        ({"scan_mode": "from-timestamp"}, "do not agree: there is neither"),
-        ({"from_snapshot": "4"}, "from 1 to 3, the one to come next, not 4"),
-        ({"max_snapshots_per_trigger": "0"}, "above zero"),
-        ({"table": "db.t$files"}, r"db.t\$files cannot be followed"),
+        ({"scan_mode": "from-timestamp"}, "do not agree: neither of them is set"),
+        ({"from_snapshot": "4"}, r"from 1 to 3 \(the next snapshot\), not 4"),
+        ({"max_snapshots_per_trigger": "0"}, "must be at least 1"),
+        ({"table": "db.t$files"}, r"db.t\$files cannot be read as a stream"),
         ({"consumer_id": "a/b"}, "must be a plain name"),
     ],
 )
@@ -299,7 +299,7 @@ def test_expired_snapshots_are_an_error_unless_the_stream_may_go_on(
     with pytest.raises(PaimonError, match=r"snapshots 3 to 4 next, but 2 of them are expired"):
         query.rows()
     assert Query(log, other.at, fail_on_data_loss="false").rows() == [(5,)]
-    assert "goes on without them" in caplog.text
+    assert "continues without them" in caplog.text
 
 
 def test_a_query_that_has_read_nothing_loses_nothing_by_expiration(tmp_path: Path) -> None:
@@ -348,5 +348,5 @@ def test_a_past_that_was_rolled_back_is_not_read_on(log: Table, again: int) -> N
 
     with pytest.raises(PaimonError, match="was rolled back to before snapshot 2"):
         query.rows()
-    with pytest.raises(InputError, match="no place in a Paimon table"):
+    with pytest.raises(InputError, match="not a position in a Paimon table"):
         Query(log, {"offset": 1}).rows()

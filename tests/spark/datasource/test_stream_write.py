@@ -166,7 +166,7 @@ def test_the_query_alone_names_the_commits_of_a_stream(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT", key=(), bucket="-1")
     options = {"path": table.paths.root, "commit-user": "etl"}
 
-    with pytest.raises(InputError, match="there is no option commit-user here"):
+    with pytest.raises(InputError, match="unknown option commit-user;"):
         build_stream_writer(options, ["k"], overwrite=False)
 
 

@@ -14,7 +14,7 @@ from support.tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.spark.datasource.input_partitions import divide_split
+from paimon_orch.spark.datasource.input_partitions import divide_splits
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
@@ -86,7 +86,7 @@ def test_a_limit_counts_merged_rows(table: Table, limit: int) -> None:
 
 def test_parts_that_tasks_read_hold_every_row_once(table: Table) -> None:
     scan = table.scan()
-    parts = [piece for split in scan.plan() for piece in divide_split(split, scan)]
+    parts = divide_splits(scan.plan(), scan)
     found = [row for part in parts for batch in scan.read_split(part) for row in batch.to_pylist()]
     keys = [(row["p"], row["k"]) for row in found]
     assert sorted(keys) == [(p, k) for p, k, *_ in rows_of(table)]
