@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
-from itertools import pairwise
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[3] / "docs" / "images"
@@ -75,6 +74,18 @@ class Picture:
             text = line[1:] if kind else line
             self.text(x + width / 2, baseline + 18 * number, text, kind, "middle")
 
+    def boxes(self, lines: str) -> None:
+        """Add a box for each line: x, y, width, height, style, and its lines separated by ``|``."""
+        for line in lines.splitlines():
+            *area, style, content = line.split(" ", 5)
+            x, y, width, height = map(int, area)
+            self.box((x, y, width, height), content.split("|"), style)
+
+    def note(self, x: float, y: float, *lines: str) -> None:
+        """Add small lines of text below each other."""
+        for number, line in enumerate(lines):
+            self.text(x, y + 18 * number, line, "small")
+
     def arrow(self, *points: tuple[float, float], label: str = "", dashed: bool = False) -> None:
         """Add a line through the points with an arrowhead at its end, and a label at its middle."""
         path = " L ".join(f"{x:g} {y:g}" for x, y in points)
@@ -138,29 +149,24 @@ def floors() -> Picture:
     return picture
 
 
+_TABLE_BOXES = """\
+20 40 150 50 box #hints|`snapshot/LATEST
+220 40 170 50 meta #snapshot|`snapshot/snapshot-7
+220 350 170 50 meta #schema|`schema/schema-1
+450 40 220 50 meta #base manifest list|`manifest/manifest-list-...
+450 110 220 50 meta #delta manifest list|`manifest/manifest-list-...
+450 180 220 50 meta #changelog manifest list|`manifest/manifest-list-...
+450 265 220 50 meta #index manifest|`manifest/index-manifest-...
+730 40 250 50 meta #manifests|`manifest/manifest-...
+730 125 250 68 data #data files|`dt=2026-01-31/bucket-0/|`data-....parquet
+730 265 250 50 data #deletion vectors, hash indexes|`index/index-...
+"""
+
+
 def table_on_disk() -> Picture:
     """The files of a table, and which file names which."""
     picture = Picture(1000, 440, "The files of a Paimon table and their references")
-    picture.box((20, 40, 150, 50), ["#hints", "`snapshot/LATEST"], "box")
-    picture.box((220, 40, 170, 50), ["#snapshot", "`snapshot/snapshot-7"], "meta")
-    picture.box((220, 20 + 330, 170, 50), ["#schema", "`schema/schema-1"], "meta")
-    lists = [
-        ("base manifest list", 40),
-        ("delta manifest list", 110),
-        ("changelog manifest list", 180),
-    ]
-    for name, y in lists:
-        picture.box((450, y, 220, 50), [f"#{name}", "`manifest/manifest-list-..."], "meta")
-    picture.box((450, 265, 220, 50), ["#index manifest", "`manifest/index-manifest-..."], "meta")
-    picture.box((730, 40, 250, 50), ["#manifests", "`manifest/manifest-..."], "meta")
-    picture.box(
-        (730, 125, 250, 68),
-        ["#data files", "`dt=2026-01-31/bucket-0/", "`data-....parquet"],
-        "data",
-    )
-    picture.box(
-        (730, 265, 250, 50), ["#deletion vectors, hash indexes", "`index/index-..."], "data"
-    )
+    picture.boxes(_TABLE_BOXES)
     picture.arrow((170, 65), (219, 65))
     picture.arrow((390, 65), (449, 65))
     for y in (135, 205, 290):
@@ -172,76 +178,74 @@ def table_on_disk() -> Picture:
     picture.arrow((670, 290), (729, 290))
     picture.arrow((855, 265), (855, 194), label="deleted positions", dashed=True)
     picture.arrow((305, 90), (305, 349), label="schema id")
-    picture.text(20, 116, "A hint may be stale or", "small")
-    picture.text(20, 133, "missing: readers check", "small")
-    picture.text(20, 150, "the next snapshot too.", "small")
-    picture.text(
-        450, 352, "Files never change once they are visible; hints are overwritten.", "small"
+    picture.note(
+        20, 116, "A hint may be stale or", "missing: readers check", "the next snapshot too."
     )
-    picture.text(
-        450, 372, "Older data files name an older schema; readers convert their rows.", "small"
+    picture.note(
+        450,
+        352,
+        "Files never change once they are visible; hints are overwritten.",
+        "Older data files name an older schema; readers convert their rows.",
+        "Tags (tag/tag-...) are copies of a snapshot file and keep its files.",
     )
-    picture.text(
-        450, 392, "Tags (tag/tag-...) are copies of a snapshot file and keep its files.", "small"
-    )
-    picture.text(
+    picture.note(
         20,
         425,
         "An arrow points from a file to a file that it names. Names with ... contain a UUID.",
-        "small",
     )
     return picture
+
+
+_STAGES = (
+    (20, "1. Before", ("New rows are on level 0.", "Readers do not see them.")),
+    (
+        340,
+        "2. Compaction",
+        ("Levels 0 and 4 are merged. For key 1,", "a lookup finds the older row in A."),
+    ),
+    (
+        660,
+        "3. After the commit",
+        ("A is unchanged on disk. Readers take", "A without its deleted rows, and D."),
+    ),
+)
+_LEVELS = {0: 112, 4: 202, 5: 292}
+"""Levels and the middle of their files."""
+
+_STAGE_FILES = """\
+20 0 C warn 1 new,2 new,9 delete
+20 4 B data 2,9
+20 5 A data 1,~2,3 {1}
+340 0 C gone 1 new,2 new,9 delete
+340 4 B gone 2,9
+340 5 A data ~1,~2,3 {0, 1}
+660 4 D data 1 new,2 new
+660 5 A data ~1,~2,3 {0, 1}
+"""
+"""Stage, level, name, style, keys (deleted ones with ``~``), deletion vector."""
 
 
 def lookup_compaction() -> Picture:
     """The example of docs/format/lookup-compaction.md in three states."""
     picture = Picture(960, 430, "A lookup compaction with its deletion vector, step by step")
-    columns = [
-        (20, "1. Before", "New rows are on level 0.", "Readers do not see them."),
-        (
-            340,
-            "2. Compaction",
-            "Levels 0 and 4 are merged. For key 1,",
-            "a lookup finds the older row in A.",
-        ),
-        (
-            660,
-            "3. After the commit",
-            "A is unchanged on disk. Readers take",
-            "A without its deleted rows, and D.",
-        ),
-    ]
-    for x, title, first, second in columns:
+    for x, title, lines in _STAGES:
         picture.text(x, 32, title, "title")
-        picture.text(x, 54, first, "small")
-        picture.text(x, 71, second, "small")
-    for x in (20, 340, 660):
-        for level, y in ((0, 112), (4, 202), (5, 292)):
+        picture.note(x, 54, *lines)
+        for level, y in _LEVELS.items():
             picture.text(x, y + 5, f"level {level}", "small")
-    _file(picture, (75, 85), "C", ["1 new", "2 new", "9 delete"], style="warn")
-    _file(picture, (75, 175), "B", ["2", "9"])
-    _file(picture, (75, 265), "A", ["1", "~2", "3"], vector="{1}")
-    _file(picture, (395, 85), "C", ["1 new", "2 new", "9 delete"], style="gone")
-    _file(picture, (395, 175), "B", ["2", "9"], style="gone")
-    _file(picture, (395, 265), "A", ["~1", "~2", "3"], vector="{0, 1}")
-    _file(picture, (715, 175), "D", ["1 new", "2 new"], style="data")
-    _file(picture, (715, 265), "A", ["~1", "~2", "3"], vector="{0, 1}")
+    for line in _STAGE_FILES.splitlines():
+        stage, level, name, style, content = line.split(" ", 4)
+        keys, _, vector = content.partition(" {")
+        place = (int(stage) + 55, _LEVELS[int(level)] - 27)
+        _file(picture, place, name, keys.split(","), vector=vector and "{" + vector, style=style)
     picture.text(715, 117, "empty", "small")
     picture.arrow((615, 112), (635, 112), (635, 292), (616, 292))
-    picture.text(
+    picture.note(
         20,
         372,
         "Key 2 is in both inputs: the newest row wins. Key 9: the delete removes the row of B and is dropped.",
-        "small",
-    )
-    picture.text(
-        20,
-        392,
         "The commit deletes B and C, adds D and the new deletion vector of A, all in one snapshot.",
-        "small",
-    )
-    picture.text(
-        20, 412, "Numbers are keys; a deletion vector holds positions in its file, from 0.", "small"
+        "Numbers are keys; a deletion vector holds positions in its file, from 0.",
     )
     return picture
 
@@ -252,19 +256,28 @@ def _file(
     name: str,
     keys: Sequence[str],
     *,
-    vector: str = "",
-    style: str = "data",
+    vector: str,
+    style: str,
 ) -> None:
     x, y = place
-    picture.parts.append(f'<rect x="{x}" y="{y}" width="220" height="55" rx="6" class="{style}"/>')
+    picture.box((x, y, 220, 55), [], style)
     picture.text(x + 10, y + 20, f"file {name}", "head")
     if vector:
         picture.text(x + 210, y + 20, f"deletion vector {vector}", "small", "end")
     for index, key in enumerate(keys):
-        struck = key.startswith("~")
-        picture.text(
-            x + 10 + index * 70, y + 42, key.lstrip("~"), "strike code" if struck else "code"
-        )
+        kind = "strike code" if key.startswith("~") else "code"
+        picture.text(x + 10 + index * 70, y + 42, key.lstrip("~"), kind)
+
+
+_STEP_BOXES = """\
+20 50 230 110 meta Read metadata only:|options, snapshot, manifests.|The result is the dry run.
+350 50 230 32 data unit 1: inputs to fresh files
+350 90 230 32 data unit 2: inputs to fresh files
+350 130 230 32 data unit 3: inputs to fresh files
+680 50 260 110 meta Check that the inputs still exist.|Create the next snapshot file,|which only one committer can do.
+680 215 260 44 data One new snapshot, seen as a whole
+350 215 230 44 warn Delete the fresh files
+"""
 
 
 def plan_run_commit() -> Picture:
@@ -277,126 +290,61 @@ def plan_run_commit() -> Picture:
     ):
         picture.text(x, 30, title, "title")
         picture.text(x + 70, 30, where, "small")
-    picture.box(
-        (20, 50, 230, 110),
-        ["Read metadata only:", "options, snapshot, manifests.", "The result is the dry run."],
-        "meta",
-    )
-    for index in range(3):
-        picture.box(
-            (350, 50 + 40 * index, 230, 32), [f"unit {index + 1}: inputs to fresh files"], "data"
-        )
-    picture.box(
-        (680, 50, 260, 110),
-        [
-            "Check that the inputs still exist.",
-            "Create the next snapshot file,",
-            "which only one committer can do.",
-        ],
-        "meta",
-    )
-    for index in range(3):
-        picture.arrow((250, 105), (300, 105), (300, 66 + 40 * index), (349, 66 + 40 * index))
-        picture.arrow((580, 66 + 40 * index), (630, 66 + 40 * index), (630, 105), (679, 105))
+    picture.boxes(_STEP_BOXES)
+    for y in (66, 106, 146):
+        picture.arrow((250, 105), (300, 105), (300, y), (349, y))
+        picture.arrow((580, y), (630, y), (630, 105), (679, 105))
     picture.text(252, 98, "units", "small")
     picture.text(634, 98, "results", "small")
-    picture.box((680, 215, 260, 44), ["One new snapshot, seen as a whole"], "data")
     picture.arrow((810, 160), (810, 214), label="created")
-    picture.box((350, 215, 230, 44), ["Delete the fresh files"], "warn")
     picture.arrow((740, 160), (740, 190), (465, 190), (465, 214))
     picture.text(600, 184, "inputs changed", "small", "middle")
     picture.arrow((350, 237), (135, 237), (135, 161), label="plan again, at most a few times")
-    picture.text(
+    picture.note(
         20,
         290,
         "A unit names its input files. Running it twice is harmless: each attempt writes files with names of",
-        "small",
-    )
-    picture.text(
-        20, 308, "its own, and only the attempt that the executor returns is committed.", "small"
+        "its own, and only the attempt that the executor returns is committed.",
     )
     return picture
+
+
+_TICK_BOXES = """\
+135 20 330 46 box Load the table
+135 96 330 62 box Anything new since the cursor,|pending, or waiting past max_wait?
+135 188 330 62 box Can the cursor be continued?|(same table, not rolled back, not expired)
+135 280 330 62 meta Read the next snapshots (at most 100):|partitions of APPEND and OVERWRITE
+135 372 330 62 meta The policy decides for each partition|from manifests: compact, or not now
+135 464 330 62 box Do the table's options allow compaction?|Does the asset have the partition?
+135 556 330 62 data #Run requests, at most 25|the others wait in the cursor
+560 20 300 46 warn Skip: the table does not exist
+560 96 300 62 warn Skip: snapshot already handled,|or no snapshot yet
+560 188 300 62 meta Look at all partitions|of the newest snapshot
+560 372 300 62 warn Skip: nothing to compact, with the|reasons; work below a threshold waits
+560 464 300 62 warn Skip: the option that forbids it;|a missing partition is logged
+"""
 
 
 def sensor() -> Picture:
     """How the sensor on LATEST decides in one tick."""
     picture = Picture(960, 640, "The decision of the sensor in one tick")
-    middle, width = 300, 330
-    x = middle - width / 2
-    steps = [
-        (20, 46, ["Load the table"], "box"),
-        (96, 62, ["Anything new since the cursor,", "pending, or waiting past max_wait?"], "box"),
-        (
-            188,
-            62,
-            ["Can the cursor be continued?", "(same table, not rolled back, not expired)"],
-            "box",
-        ),
-        (
-            280,
-            62,
-            ["Read the next snapshots (at most 100):", "partitions of APPEND and OVERWRITE"],
-            "meta",
-        ),
-        (
-            372,
-            62,
-            ["The policy decides for each partition", "from manifests: compact, or not now"],
-            "meta",
-        ),
-        (
-            464,
-            62,
-            ["Do the table's options allow compaction?", "Does the asset have the partition?"],
-            "box",
-        ),
-        (556, 62, ["#Run requests, at most 25", "the others wait in the cursor"], "data"),
-    ]
-    for y, height, lines, style in steps:
-        picture.box((x, y, width, height), lines, style)
-    for (y, height, _, _), (below, *_) in pairwise(steps):
-        picture.arrow((middle, y + height), (middle, below - 1))
-    picture.text(middle + 8, 174, "yes", "small")
-    picture.text(middle + 8, 266, "yes", "small")
-    picture.text(middle + 8, 542, "yes", "small")
-    picture.text(middle + 8, 450, "compact", "small")
-    right = 560
-    skips = [
-        (20, 46, ["Skip: the table does not exist"], "warn", 43, "not found"),
-        (96, 62, ["Skip: snapshot already handled,", "or no snapshot yet"], "warn", 127, "no"),
-        (188, 62, ["Look at all partitions", "of the newest snapshot"], "meta", 219, "no"),
-        (
-            372,
-            62,
-            ["Skip: nothing to compact, with the", "reasons; work below a threshold waits"],
-            "warn",
-            403,
-            "not now",
-        ),
-        (
-            464,
-            62,
-            ["Skip: the option that forbids it;", "a missing partition is logged"],
-            "warn",
-            495,
-            "no",
-        ),
-    ]
-    for y, height, lines, style, center, label in skips:
-        picture.box((right, y, 300, height), lines, style)
-        picture.arrow((x + width, center), (right - 1, center))
-        picture.text((x + width + right) / 2, center - 6, label, "small", "middle")
-    picture.arrow((right + 150, 250), (right + 150, 350), (middle + 60, 350), (middle + 60, 371))
-    picture.text(
-        right - 40,
+    picture.boxes(_TICK_BOXES)
+    downwards = ("", "yes", "yes", "", "compact", "yes")
+    for label, start, end in zip(
+        downwards, (66, 158, 250, 342, 434, 526), (95, 187, 279, 371, 463, 555), strict=True
+    ):
+        picture.arrow((300, start), (300, end), label=label)
+    exits = {43: "not found", 127: "no", 219: "no", 403: "not now", 495: "no"}
+    for y, label in exits.items():
+        picture.arrow((465, y), (559, y), label=label)
+    picture.arrow((710, 250), (710, 350), (360, 350), (360, 371))
+    picture.note(
+        520,
         575,
         "Also with each tick that reads snapshots: observations of the table,",
-        "small",
+        "dynamic partitions added and deleted, and the new cursor.",
+        "COMPACT and ANALYZE snapshots are ignored.",
     )
-    picture.text(
-        right - 40, 593, "dynamic partitions added and deleted, and the new cursor.", "small"
-    )
-    picture.text(right - 40, 611, "COMPACT and ANALYZE snapshots are ignored.", "small")
     return picture
 
 
