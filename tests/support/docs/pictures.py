@@ -234,9 +234,9 @@ def lookup_compaction() -> Picture:
         for level, y in _LEVELS.items():
             picture.text(x, y + 5, f"level {level}", "small")
     for line in _STAGE_FILES.splitlines():
-        stage, level, name, style, content = line.split(" ", 4)
+        stage, file_level, name, style, content = line.split(" ", 4)
         keys, _, vector = content.partition(" {")
-        place = (int(stage) + 55, _LEVELS[int(level)] - 27)
+        place = (int(stage) + 55, _LEVELS[int(file_level)] - 27)
         _file(picture, place, name, keys.split(","), vector=vector and "{" + vector, style=style)
     picture.text(715, 117, "empty", "small")
     picture.arrow((615, 112), (635, 112), (635, 292), (616, 292))
