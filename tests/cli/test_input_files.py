@@ -149,7 +149,7 @@ def test_a_dry_run_of_a_merge_counts_the_rows(
     clauses = ("--update", "v = source.v", "--delete", "source.v is null", "--insert", "*")
 
     assert run_command(*merge, *clauses) == (
-        "rows that would be changed: 1 inserted, 1 updated, 1 deleted; nothing was changed"
+        "rows that would change: 1 inserted, 1 updated, 1 deleted; nothing was changed"
     )
     assert json.loads(run_command(*merge, *clauses, "--json"))["inserted"] == 1
     with pytest.raises(InputError, match=r"^column 'n': the value 'new' is not"):
