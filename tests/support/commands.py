@@ -1,6 +1,9 @@
 """Runs commands of the command line in this process, and lists them."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from typer.core import TyperCommand
 from typer.main import get_command
@@ -8,6 +11,28 @@ from typer.testing import CliRunner, Result
 
 from paimon_orch.cli.app import app
 from paimon_orch.errors import PaimonError
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Exit status and output of a command."""
+
+    status: int
+    out: str
+    error: str
+
+    @property
+    def json(self) -> Any:
+        """Return the document on stdout."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        """Return the documents of each line on stdout."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Run = Callable[..., Answer]
 
 
 def invoke(*arguments: str, answer: str | None = None) -> Result:
@@ -35,3 +60,15 @@ def walk_commands() -> Iterator[tuple[str, TyperCommand]]:
 def option_names(command: TyperCommand) -> set[str]:
     """Return the names of a command's options, such as ``--json``."""
     return {name for parameter in command.params for name in parameter.opts}
+
+
+def assert_fails(answer: Answer, *words: str) -> None:
+    """Check for exit status 1, one paragraph on stderr, no traceback and an empty stdout."""
+    assert answer.status == 1
+    assert answer.out == ""
+    lines = answer.error.splitlines()
+    paragraph = [line for line in lines if line and not line.startswith("Spark ")]
+    assert len(paragraph) == 1, answer.error
+    assert paragraph[0].startswith("error: ")
+    for word in words:
+        assert word in paragraph[0]

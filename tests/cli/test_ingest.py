@@ -1,0 +1,110 @@
+"""The command ``ingest``: files of all formats, and files that are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+from support.commands import Answer, Run, assert_fails
+from support.tables import rows_of, stored_files, table_of
+
+from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def ingest(run: Run, warehouse: Path, *arguments: object) -> Answer:
+    return run("ingest", warehouse, "db.t", *arguments)
+
+
+def test_files_are_loaded_in_one_snapshot(
+    run: Run, spark: SparkSession, table: Table, warehouse: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "rows.csv"
+    source.write_text('price,id,v,op\n5.5,1,new,+U\n,2,,-D\n7,9,"a,b",+I\n')
+
+    answer = ingest(run, warehouse, "--from", source, "--row-kind", "op", "--json")
+
+    assert answer.status == 0
+    assert (answer.json["snapshot_id"], answer.json["rows"]) == (2, 3)
+    assert [(row[0], row[1], str(row[2])) for row in rows_of(table)] == [
+        (1, "new", "5.50"),
+        (3, "c", "2.00"),
+        (9, "a,b", "7.00"),
+    ]
+
+
+def test_parquet_and_json_lines_are_loaded(
+    run: Run, spark: SparkSession, table: Table, warehouse: Path, tmp_path: Path
+) -> None:
+    pq.write_table(table_of("id v price", [(11, "p", "0.5")]), tmp_path / "rows.parquet")
+    (tmp_path / "rows.jsonl").write_text('{"id": 12, "v": "j", "price": "1.25"}\n')
+
+    assert ingest(run, warehouse, "--from", tmp_path / "rows.parquet").status == 0
+    assert ingest(run, warehouse, "--from", tmp_path / "rows.jsonl").status == 0
+
+    assert [row[0] for row in rows_of(table)] == [1, 2, 3, 11, 12]
+    assert_fails(
+        ingest(
+            run, warehouse, "--from", tmp_path / "rows.parquet", "--from", tmp_path / "rows.jsonl"
+        ),
+        "files of one format at a time",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("v,price\na,1\n", ["missing id (of the primary key: id)"]),
+        ("id,v,price,more\n1,a,1,x\n", ["unknown more"]),
+        ("id,v,price\n1,a,1\n,b,2\n", ["column 'id' has 1 null values"]),
+        ("id,v,price\n1,a,1\n2,b,much\n", ["column 'price'", "much"]),
+        ("id,v,price\none,a,1\n", ["column 'id'", "one"]),
+        ("id,v,price\n5,a,1.234\n", ["column 'price'"]),
+    ],
+    ids=[
+        "no key column",
+        "another column",
+        "null in the key",
+        "no number",
+        "no number in the key",
+        "too precise",
+    ],
+)
+def test_rows_that_do_not_match_the_schema_are_refused(
+    run: Run, spark: SparkSession, table: Table, warehouse: Path, tmp_path: Path,
+    text: str, words: list[str],
+) -> None:  # fmt: skip
+    source = tmp_path / "rows.csv"
+    source.write_text(text)
+    before = stored_files(table)
+
+    answer = ingest(run, warehouse, "--from", source)
+
+    assert stored_files(table) == before
+    assert_fails(answer, *words)
+
+
+def test_a_missing_source_file_is_refused(run: Run, table: Table, warehouse: Path) -> None:
+    before = stored_files(table)
+    assert_fails(ingest(run, warehouse, "--from", "/nowhere.csv"), "/nowhere.csv: no such file")
+    assert stored_files(table) == before
+
+
+def test_a_source_file_with_an_unknown_extension_is_refused(
+    run: Run, spark: SparkSession, warehouse: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.txt").write_text("id\n1\n")
+    assert_fails(ingest(run, warehouse, "--from", tmp_path / "rows.txt"), "told by the ending")
+
+
+def test_a_source_file_with_wrong_content_is_named(
+    run: Run, spark: SparkSession, table: Table, warehouse: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.parquet").write_text("id\n1\n")
+    before = stored_files(table)
+    assert_fails(ingest(run, warehouse, "--from", tmp_path / "rows.parquet"), "rows.parquet")
+    assert stored_files(table) == before

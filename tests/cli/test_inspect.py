@@ -1,0 +1,54 @@
+"""The command ``inspect``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from support.commands import Run, assert_fails
+from support.damage import edit_files
+from support.tables import levels_of
+
+from paimon_orch import Catalog
+from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:
+    pass
+
+
+def test_inspect_prints_snapshot_and_totals(run: Run, table: Table, warehouse: Path) -> None:
+    found = run("inspect", warehouse, "db.t", "--json").json
+    shown = run("inspect", warehouse, "db.t")
+
+    assert found["table"] == "db.t"
+    assert found["snapshot"]["id"] == 1
+    assert found["totals"]["physical_rows"] == 3
+    assert found["totals"]["level0_files"] == len(levels_of(table))
+    assert found["totals"]["hidden_rows"] == 0
+    assert "snapshot 1 (APPEND)" in shown.out
+    assert_fails(run("inspect", warehouse, "db.t", "--snapshot", 5), "has no snapshot 5")
+
+
+def test_inspect_of_an_empty_table(run: Run, tmp_path: Path) -> None:
+    Catalog(str(tmp_path)).create_table("db.t", "id INT")
+
+    assert "no snapshot yet" in run("inspect", tmp_path, "db.t").out
+    assert run("inspect", tmp_path, "db.t", "--json").json["snapshot"] is None
+
+
+def test_inspect_reports_overlapping_files_of_a_level(run: Run, tmp_path: Path) -> None:
+    made = Catalog(str(tmp_path)).create_table(
+        "db.t", "id INT NOT NULL", primary_key=["id"], options={"bucket": "1"}
+    )
+    for number in (1, 2):
+        made.upsert(pa.table({"id": pa.array([1, 2], pa.int32())}))
+        edit_files(made, number, level=5)
+
+    plain, as_json = run("inspect", tmp_path, "db.t"), run("inspect", tmp_path, "db.t", "--json")
+
+    assert plain.status == as_json.status == 1
+    assert "L5:2" in plain.out
+    assert "its keys overlap those of" in plain.error
+    assert "its keys overlap those of" in as_json.json["problem"]
+    assert as_json.json["totals"]["files"] == 2

@@ -1,0 +1,91 @@
+"""The command ``read``: formats, filters, older snapshots and errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.commands import Run, assert_fails
+from support.tables import table_of
+
+from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:
+    pass
+
+
+def test_rows_are_printed_as_json_lines(run: Run, warehouse: Path) -> None:
+    answer = run("read", warehouse, "db.t", "--format", "jsonl")
+
+    assert answer.status == 0
+    assert sorted(answer.lines, key=lambda row: row["id"]) == [
+        {"id": 1, "v": "a", "price": "1.00"},
+        {"id": 2, "v": None, "price": None},
+        {"id": 3, "v": "c", "price": "2.00"},
+    ]
+
+
+def test_read_selects_columns_filters_and_limits_rows(run: Run, warehouse: Path) -> None:
+    chosen = run("read", warehouse, "db.t", "--columns", "v, id", "--where", "id > 1 AND v IS NOT NULL",
+                 "--format", "jsonl")  # fmt: skip
+    limited = run("read", warehouse, "db.t", "--limit", 2, "--format", "jsonl")
+    last = run(
+        "read", warehouse, "db.t", "--limit", 1, "--order-by", "id desc", "--format", "jsonl"
+    )
+
+    assert chosen.lines == [{"v": "c", "id": 3}]
+    assert len(limited.lines) == 2
+    assert [row["id"] for row in last.lines] == [3]
+
+
+def test_rows_are_printed_as_csv_and_as_a_table(run: Run, warehouse: Path) -> None:
+    csv = run("read", warehouse, "db.t", "--where", "id = 1", "--format", "csv")
+    table = run("read", warehouse, "db.t", "--where", "id = 1")
+
+    assert csv.out == '"id","v","price"\n1,"a",1.00\n'
+    assert "1 rows" in table.out
+    assert "1.00" in table.out
+
+
+def test_rows_are_written_as_parquet(warehouse: Path) -> None:
+    command = [sys.executable, "-m", "paimon_orch.cli", "read", str(warehouse), "db.t"]
+    done = subprocess.run([*command, "--format", "parquet"], capture_output=True, check=True)
+
+    assert pq.read_table(pa.BufferReader(done.stdout)).num_rows == 3
+
+
+def test_older_snapshots_are_read(run: Run, table: Table, warehouse: Path) -> None:
+    table.delete(table_of("id", [(1,)]))
+    first = table.stores.snapshots.get(1).time_millis
+
+    for arguments in (["--snapshot", 1], ["--timestamp", first]):
+        assert len(run("read", warehouse, "db.t", "--format", "jsonl", *arguments).lines) == 3
+    assert len(run("read", warehouse, "db.t", "--format", "jsonl").lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["db.nope"], "there is no table db.nope"),
+        (["nope.t"], "no database 'nope' (databases: db)"),
+        (["t"], "must be 'database.table'"),
+        (["db.t", "--columns", "nope"], "no column 'nope'; the columns are id, v, price"),
+        (["db.t", "--where", "id ="], "cannot be understood"),
+        (["db.t", "--where", "price = 'x'"], "no value of column 'price'"),
+        (["db.t", "--snapshot", "9"], "has no snapshot 9; it has 1 to 1"),
+        (["db.t", "--tag", "x"], "has no tag 'x'; it has none"),
+        (["db.t", "--branch", "x"], "has no branch 'x'"),
+        (["db.t", "--timestamp", "yesterday-ish"], "is not a point in time"),
+        (["db.t", "--timestamp", "0"], "no snapshot at or before 0 ms"),
+        (["db.t", "--snapshot", "1", "--tag", "x"], "exclude each other"),
+    ],
+)
+def test_read_reports_an_error_in_one_paragraph(
+    run: Run, warehouse: Path, arguments: list[str], word: str
+) -> None:
+    assert_fails(run("read", warehouse, *arguments), word)
