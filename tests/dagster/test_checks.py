@@ -17,12 +17,12 @@ KEY = dg.AssetKey(["lake", "orders"])
 
 @dg.asset(key=KEY)
 def orders_asset() -> None:
-    """Stands for the table."""
+    """The asset of the table."""
 
 
 @dg.asset(deps=[KEY])
 def report() -> None:
-    """Is downstream of the table."""
+    """An asset downstream of the table."""
 
 
 def run(
@@ -37,7 +37,7 @@ def run(
 
 
 def evaluations(result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetCheckEvaluation]:
-    return {found.check_name: found for found in result.get_asset_check_evaluations()}
+    return {e.check_name: e for e in result.get_asset_check_evaluations()}
 
 
 def materialized(result: dg.ExecuteInProcessResult) -> set[dg.AssetKey | None]:
@@ -49,13 +49,13 @@ def test_healthy_table_passes_all_default_checks(
 ) -> None:
     upsert(orders, DAY)
 
-    found = evaluations(run(paimon))
+    results = evaluations(run(paimon))
 
-    assert set(found) == set(DEFAULT_LIMITS)
-    assert all(evaluation.passed for evaluation in found.values())
-    assert found["level0_backlog"].metadata["paimon/value"].value == 1
-    assert found["level0_backlog"].metadata["paimon/limit"].value == 100
-    assert "paimon/value" not in found["file_index_coverage"].metadata
+    assert set(results) == set(DEFAULT_LIMITS)
+    assert all(evaluation.passed for evaluation in results.values())
+    assert results["level0_backlog"].metadata["paimon/value"].value == 1
+    assert results["level0_backlog"].metadata["paimon/limit"].value == 100
+    assert "paimon/value" not in results["file_index_coverage"].metadata
 
 
 def test_failed_check_describes_the_remedy(
@@ -64,14 +64,14 @@ def test_failed_check_describes_the_remedy(
     for amount in range(3):
         upsert(orders, DAY, amount=amount)
 
-    found = evaluations(run(paimon, {"level0_backlog": Limit(limit=2)}))
+    results = evaluations(run(paimon, {"level0_backlog": Limit(limit=2)}))
 
-    failed = found["level0_backlog"]
+    failed = results["level0_backlog"]
     assert not failed.passed
     assert failed.metadata["paimon/value"].value == 3
     assert failed.description == "To fix this, run the compaction."
     assert failed.severity is dg.AssetCheckSeverity.WARN
-    assert found["sorted_runs"].passed
+    assert results["sorted_runs"].passed
 
 
 def test_blocking_error_stops_downstream_assets_and_warning_does_not(
@@ -94,13 +94,13 @@ def test_file_references_are_checked_if_limits_contain_the_check(
     upsert(orders, DAY)
     limits = {"file_references": Limit(limit=0, severity="error")}
 
-    whole = evaluations(run(paimon, limits))["file_references"]
+    intact = evaluations(run(paimon, limits))["file_references"]
     [data] = Path(paimon.warehouse, "lake.db/orders", f"dt={DAY}").rglob("data-*")
     data.unlink()
     damaged = evaluations(run(paimon, limits))["file_references"]
 
-    assert whole.passed
-    assert whole.metadata["paimon/versions"].value == 1
+    assert intact.passed
+    assert intact.metadata["paimon/versions"].value == 1
     assert not damaged.passed
     assert data.name in (damaged.description or "")
 
@@ -110,9 +110,11 @@ def test_subset_of_checks_can_be_run(
 ) -> None:
     upsert(orders, DAY)
     checks = build_paimon_table_checks("lake.orders")
-    chosen = dg.AssetSelection.checks(dg.AssetCheckKey(KEY, "sorted_runs"))
+    selection = dg.AssetSelection.checks(dg.AssetCheckKey(KEY, "sorted_runs"))
 
-    result = dg.materialize([orders_asset, checks], resources={"paimon": paimon}, selection=chosen)
+    result = dg.materialize(
+        [orders_asset, checks], resources={"paimon": paimon}, selection=selection
+    )
 
     assert set(evaluations(result)) == {"sorted_runs"}
 
@@ -137,12 +139,12 @@ def test_subset_of_checks_can_be_run(
 def test_value_equal_to_the_default_limit_passes_and_next_value_fails(
     name: str, good: TableHealth, bad: TableHealth
 ) -> None:
-    measure, limit = HEALTH_METRICS[name], DEFAULT_LIMITS[name].limit
+    metric, limit = HEALTH_METRICS[name], DEFAULT_LIMITS[name].limit
 
-    for figures, holds in ((good, True), (bad, False)):
-        value = measure.read(figures)
+    for health, passes in ((good, True), (bad, False)):
+        value = metric.read(health)
         assert value is not None
-        assert measure.is_within_limit(value, limit) is holds
+        assert metric.is_within_limit(value, limit) is passes
 
 
 def test_empty_table_passes() -> None:

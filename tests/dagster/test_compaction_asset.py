@@ -1,4 +1,4 @@
-"""The asset that compacts a table: what a run commits and reports, and what is tried again."""
+"""Runs of the compaction asset: their commits, metadata and retries."""
 
 from collections.abc import Callable
 from datetime import date
@@ -33,7 +33,7 @@ from paimon_orch.table.table import Table
 
 DAYS = ["2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04"]
 PARTITIONS = dg.StaticPartitionsDefinition(DAYS)
-NOW = dg.RetryPolicy(max_retries=2)
+IMMEDIATE_RETRIES = dg.RetryPolicy(max_retries=2)
 Upsert = Callable[..., None]
 
 
@@ -60,7 +60,7 @@ def test_compaction_of_a_partition_changes_no_other_partition(
 def test_hours_stored_as_numbers_are_requested_and_reported(
     paimon: PaimonCatalogResource, instance: dg.DagsterInstance, resources: Resources
 ) -> None:
-    """The directory is called hh=5, the key hh=05."""
+    """The directory name is hh=5, the key is hh=05."""
     table = paimon.catalog().create_table(
         "lake.orders",
         "dt STRING, hh INT, id INT",
@@ -114,16 +114,16 @@ def test_compaction_reports_state_before_and_after_and_its_cost(
 
     metadata = metadata_by_partition(materialize(compaction, resources, DAYS[0]))[DAYS[0]]
 
-    shown = {r.data["figure"]: r.data for r in metadata["paimon/before_after"].records}
-    assert shown["level0_files"] == {"figure": "level0_files", "before": 1, "after": 0}
-    assert shown["deletion_vector_rows"] == {
+    by_metric = {r.data["figure"]: r.data for r in metadata["paimon/before_after"].records}
+    assert by_metric["level0_files"] == {"figure": "level0_files", "before": 1, "after": 0}
+    assert by_metric["deletion_vector_rows"] == {
         "figure": "deletion_vector_rows",
         "before": 0,
         "after": 3,
     }
-    assert shown["files"]["before"] == metadata["paimon/files_before"] == 2
+    assert by_metric["files"]["before"] == metadata["paimon/files_before"] == 2
     assert metadata["paimon/read_amplification_before"] == 2
-    assert metadata["paimon/rows_written"] == 0  # the file of level 0 moved up as it is
+    assert metadata["paimon/rows_written"] == 0  # the level-0 file is moved up without a rewrite
     assert metadata["paimon/write_amplification"] == 0
     assert metadata["paimon/duration_seconds"] > 0
     numbers = {key for key, value in metadata.items() if isinstance(value, int | float)}
@@ -200,17 +200,17 @@ def test_range_of_partitions_is_one_commit_with_metadata_for_each_partition(
     upsert(orders, *DAYS)
     upsert(orders, DAYS[1])
 
-    found = metadata_by_partition(
+    metadata_of = metadata_by_partition(
         materialize_range(compaction, resources, first=DAYS[0], last=DAYS[2], instance=instance)
     )
 
     assert orders.stores.snapshots.latest_id() == 3
-    assert {key: metadata["paimon/files_before"] for key, metadata in found.items()} == {
+    assert {key: metadata["paimon/files_before"] for key, metadata in metadata_of.items()} == {
         DAYS[0]: 1,
         DAYS[1]: 2,
         DAYS[2]: 1,
     }
-    assert {len(metadata["paimon/plan"].records) for metadata in found.values()} == {1}
+    assert {len(metadata["paimon/plan"].records) for metadata in metadata_of.values()} == {1}
 
 
 def test_long_range_of_partitions_is_committed_in_groups(
@@ -290,7 +290,7 @@ def test_compaction_without_work_does_not_start_spark(
 @pytest.mark.parametrize(
     ("error", "attempts"),
     [
-        (CommitConflictError("somebody was faster"), 3),
+        (CommitConflictError("another commit was faster"), 3),
         (TimeoutError("the disk does not answer"), 3),
         (CorruptFileError("snapshot-1", "is damaged"), 1),
         (PaimonError("Spark died"), 1),
@@ -311,7 +311,7 @@ def test_only_transient_errors_are_retried(
         raise error
 
     monkeypatch.setattr(module, "compact", failing)
-    asset = build_compaction_asset("lake.orders", retry_policy=NOW)
+    asset = build_compaction_asset("lake.orders", retry_policy=IMMEDIATE_RETRIES)
 
     result = materialize(asset, resources, raise_on_error=False)
 
@@ -333,12 +333,12 @@ def test_terminated_run_is_not_retried(
 ) -> None:
     calls = []
 
-    def stopped(*_: object, **__: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         calls.append(1)
         raise stop
 
-    monkeypatch.setattr(module, "compact", stopped)
-    asset = build_compaction_asset("lake.orders", retry_policy=NOW)
+    monkeypatch.setattr(module, "compact", interrupted)
+    asset = build_compaction_asset("lake.orders", retry_policy=IMMEDIATE_RETRIES)
 
     with pytest.raises((KeyboardInterrupt, dg.DagsterExecutionInterruptedError)):
         materialize(asset, resources)

@@ -1,4 +1,4 @@
-"""The project's own code location loads at once, holds together, and works on real flights."""
+"""The code location of the demo can be loaded and works with real flights."""
 
 import json
 import os
@@ -42,7 +42,7 @@ COMPACTION = dg.AssetKey([*BOARD.path, "compaction"])
 FILE_INDEX = dg.AssetKey([*BOARD.path, "file_index"])
 
 
-# Dagster builds checks of components anew, with a parameter that it has in beta; the other is where one resource holds another.
+# raised by Dagster when it copies the checks of components, and for a resource in a resource
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Parameter `execution_type`:dagster.BetaWarning",
     "ignore:InitResourceContext.dagster_run is deprecated",
@@ -71,7 +71,7 @@ def test_loading_takes_little_time_and_uses_neither_spark_nor_the_warehouse(
         "'warehouse': defs.resources['paimon'].warehouse}))"
     )
     warehouse = tmp_path / "warehouse"
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code],
         cwd=repository,
         env={**os.environ, "PAIMON_WAREHOUSE": str(warehouse)},
@@ -80,11 +80,11 @@ def test_loading_takes_little_time_and_uses_neither_spark_nor_the_warehouse(
         check=True,
     )
 
-    found = json.loads(done.stdout)
-    assert not found["pyspark"]
-    assert found["warehouse"] == str(warehouse)
+    output = json.loads(result.stdout)
+    assert not output["pyspark"]
+    assert output["warehouse"] == str(warehouse)
     assert not warehouse.exists()
-    assert found["cpu"] < 3, "seconds of the processor, the interpreter's start included"
+    assert output["cpu"] < 3, "CPU seconds, including the start of the interpreter"
 
 
 def test_default_warehouse_is_in_the_user_cache() -> None:
@@ -96,11 +96,11 @@ def test_default_warehouse_is_in_the_user_cache() -> None:
 def test_dg_accepts_the_project(repository: Path) -> None:
     program = Path(sys.executable).parent / "dg"
 
-    done = subprocess.run(
+    result = subprocess.run(
         [program, "check", "defs"], cwd=repository, capture_output=True, text=True, check=False
     )
 
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_each_month_of_the_board_is_a_partition_of_all_assets(defs: dg.Definitions) -> None:
@@ -156,7 +156,7 @@ def test_external_writer_does_not_report_to_dagster(
     ]
     assert (
         paimon.load_table(WEATHER_TABLE).scan().to_arrow().num_rows == 139
-    )  # lines of the CSV of those days
+    )  # lines of these days in the CSV
     assert not instance.get_asset_keys()
 
 

@@ -17,7 +17,7 @@ Upsert = Callable[..., None]
 
 @pytest.fixture
 def orders(orders: Table, upsert: Upsert, paimon: PaimonCatalogResource) -> Table:
-    """A table whose files were written before it asked for indexes."""
+    """A table with files from before the option for file indexes was set."""
     upsert(orders, *DAYS)
     changes = [SetOption("file-index.bloom-filter.columns", "amount")]
     paimon.catalog().alter_table("lake.orders", changes)
@@ -47,11 +47,11 @@ def test_second_run_commits_nothing_and_does_not_start_spark(
     asset = build_file_index_asset("lake.orders")
     dg.materialize([asset], resources=resources)
 
-    again = dg.materialize(
+    second_run = dg.materialize(
         [asset], resources={"paimon": paimon, "spark": UnavailableSparkResource()}
     )
 
-    [metadata] = metadata_by_partition(again).values()
+    [metadata] = metadata_by_partition(second_run).values()
     assert orders.stores.snapshots.latest_id() == 2
     assert metadata["paimon/indexed_files"] == 0
     assert metadata["paimon/skipped_files"] == 3
@@ -72,7 +72,7 @@ def test_range_of_partitions_is_committed_in_groups_and_reported_by_partition(
     result = dg.materialize([asset], resources=resources, tags=tags, instance=instance)
 
     metadata = metadata_by_partition(result)
-    assert {key: found["paimon/indexed_files"] for key, found in metadata.items()} == dict.fromkeys(
+    assert {key: data["paimon/indexed_files"] for key, data in metadata.items()} == dict.fromkeys(
         DAYS, 1
     )
     assert "paimon/index_files" not in metadata[DAYS[0]]

@@ -24,7 +24,7 @@ RANGE = {
     "dagster/asset_partition_range_end": DAYS[1],
 }
 Create = Callable[..., Table]
-# Dagster does that itself where one resource holds another.
+# raised by Dagster for a resource that contains another resource
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated")
 
 
@@ -55,9 +55,21 @@ def run(
     return dg.materialize([*assets], resources={"io_manager": manager}, partition_key=key)
 
 
+def consumer(
+    partitions_def: dg.PartitionsDefinition[str],
+) -> tuple[dg.AssetsDefinition, list[pa.Table]]:
+    """An asset with the input lake/sales, and the list of the tables that it loads."""
+    loaded: list[pa.Table] = []
+
+    @dg.asset(ins={"sales": dg.AssetIn(["lake", "sales"])}, partitions_def=partitions_def)
+    def consume(sales: pa.Table) -> None:
+        loaded.append(sales)
+
+    return consume, loaded
+
+
 def stored(table: Table) -> list[tuple[str, int]]:
-    found = table.scan().to_arrow().to_pylist()
-    return sorted((row["dt"], row["id"]) for row in found)
+    return sorted((row["dt"], row["id"]) for row in table.scan().to_arrow().to_pylist())
 
 
 @pytest.mark.parametrize(
@@ -86,33 +98,29 @@ def test_value_of_an_asset_is_written(
 def test_input_is_loaded_as_the_annotated_type(
     table: Table, paimon: PaimonCatalogResource, form: type
 ) -> None:
-    seen: list[Any] = []
+    loaded: list[Any] = []
 
     def count(sales: Any) -> None:
-        seen.append(sales)
+        loaded.append(sales)
 
     count.__annotations__["sales"] = form
     counted = dg.asset(ins={"sales": dg.AssetIn(["lake", "sales"])})(count)
     run(paimon, producer(rows(1, 2)), counted)
 
-    assert isinstance(seen[0], form)
+    assert isinstance(loaded[0], form)
 
 
 def test_only_the_partition_of_the_run_is_overwritten_and_loaded(
     table: Table, paimon: PaimonCatalogResource
 ) -> None:
     table.append(pa.concat_tables([rows(1, 2), rows(7, day=DAYS[1])]))
-    seen: list[pa.Table] = []
-
-    @dg.asset(ins={"sales": dg.AssetIn(["lake", "sales"])}, partitions_def=PARTITIONS)
-    def counted(sales: pa.Table) -> None:
-        seen.append(sales)
+    consume, loaded = consumer(PARTITIONS)
 
     overwriting = producer(rows(3), partitions_def=PARTITIONS, metadata={"write_mode": "overwrite"})
-    run(paimon, overwriting, counted, key=DAYS[0])
+    run(paimon, overwriting, consume, key=DAYS[0])
 
     assert stored(table) == [(DAYS[0], 3), (DAYS[1], 7)]
-    assert [row["id"] for row in seen[0].to_pylist()] == [3]
+    assert [row["id"] for row in loaded[0].to_pylist()] == [3]
 
 
 ROWS: dict[str, Callable[[pa.Table], Any]] = {
@@ -131,44 +139,40 @@ def test_each_type_is_written_in_each_mode(
 ) -> None:
     table = create("lake.sales")
     table.upsert(pa.concat_tables([rows(1, 2), rows(9, day=DAYS[1])]))
-    given = ROWS[form](rows(2, 3, amount=5))
-    asset = producer(given, partitions_def=PARTITIONS, metadata={"write_mode": mode})
+    value = ROWS[form](rows(2, 3, amount=5))
+    asset = producer(value, partitions_def=PARTITIONS, metadata={"write_mode": mode})
 
     result = run(paimon, asset, key=DAYS[0])
 
-    kept = [] if mode == "overwrite" else [(DAYS[0], 1, 1)]
-    assert contents(table) == [*kept, (DAYS[0], 2, 5), (DAYS[0], 3, 5), (DAYS[1], 9, 1)]
+    remaining = [] if mode == "overwrite" else [(DAYS[0], 1, 1)]
+    assert contents(table) == [*remaining, (DAYS[0], 2, 5), (DAYS[0], 3, 5), (DAYS[1], 9, 1)]
     [event] = result.get_asset_materialization_events()
     assert event.materialization.metadata["paimon/rows_written"].value == 2
 
 
 def contents(table: Table) -> list[tuple[str, int, int]]:
-    """All rows, also those that no compaction has moved up yet."""
+    """All rows after a full compaction."""
     compact(table, InProcessExecutor(), strategy="full")
-    found = table.scan().to_arrow().to_pylist()
-    return sorted((row["dt"], row["id"], row["amount"]) for row in found)
+    rows = table.scan().to_arrow().to_pylist()
+    return sorted((row["dt"], row["id"], row["amount"]) for row in rows)
 
 
 def test_several_partitions_are_written_and_loaded_in_one_run(
     table: Table, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
     table.append(pa.concat_tables([rows(1), rows(7, day="2026-01-09")]))
-    seen: list[pa.Table] = []
     days = dg.StaticPartitionsDefinition([*DAYS, "2026-01-09"])
+    consume, loaded = consumer(days)
 
-    @dg.asset(ins={"sales": dg.AssetIn(["lake", "sales"])}, partitions_def=days)
-    def counted(sales: pa.Table) -> None:
-        seen.append(sales)
-
-    given = pa.concat_tables([rows(2), rows(3, day=DAYS[1])])
-    overwriting = producer(given, partitions_def=days, metadata={"write_mode": "overwrite"})
+    value = pa.concat_tables([rows(2), rows(3, day=DAYS[1])])
+    overwriting = producer(value, partitions_def=days, metadata={"write_mode": "overwrite"})
     manager = PaimonArrowIOManager(paimon=paimon)
     dg.materialize(
-        [overwriting, counted], resources={"io_manager": manager}, tags=RANGE, instance=instance
+        [overwriting, consume], resources={"io_manager": manager}, tags=RANGE, instance=instance
     )
 
     assert stored(table) == [(DAYS[0], 2), (DAYS[1], 3), ("2026-01-09", 7)]
-    assert sorted(row["id"] for row in seen[0].to_pylist()) == [2, 3]
+    assert sorted(row["id"] for row in loaded[0].to_pylist()) == [2, 3]
 
 
 @pytest.mark.parametrize("dynamic", ["true", "false"])
@@ -189,7 +193,7 @@ def test_only_the_partitions_of_the_run_are_replaced(
     asset = producer(rows(7), partitions_def=days, metadata=metadata)
     dg.materialize([asset], resources=resources, tags=RANGE, instance=instance)
 
-    assert stored(table) == [(DAYS[0], 7), ("2026-01-03", 3)]  # the second one is empty now
+    assert stored(table) == [(DAYS[0], 7), ("2026-01-03", 3)]  # the second partition is empty now
 
     strays = producer(rows(8, day="2026-01-03"), partitions_def=days, metadata=metadata)
     with pytest.raises(InputError, match="do not all lie in the partition"):
@@ -201,7 +205,7 @@ def test_input_before_the_first_partition_is_empty(
     table: Table, paimon: PaimonCatalogResource
 ) -> None:
     table.append(pa.concat_tables([rows(1, 2), rows(7, day=DAYS[1])]))
-    seen: list[list[int]] = []
+    loaded: list[list[int]] = []
     day_before = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
 
     @dg.asset(
@@ -210,13 +214,13 @@ def test_input_before_the_first_partition_is_empty(
         partitions_def=dg.DailyPartitionsDefinition(DAYS[0], end_date="2026-01-04"),
     )
     def daily(sales: pa.Table) -> pa.Table:
-        seen.append(sales["id"].to_pylist())
+        loaded.append(sales["id"].to_pylist())
         return sales.slice(0, 0)
 
     for day in DAYS:
         run(paimon, daily, key=day)
 
-    assert seen == [[], [1, 2]]
+    assert loaded == [[], [1, 2]]
 
 
 def test_filter_groups_partitions_by_the_first_column(
@@ -226,21 +230,21 @@ def test_filter_groups_partitions_by_the_first_column(
         "lake.sales", "dt STRING, hh INT, id INT", partition_by=["dt", "hh"]
     )
     hours = [(day, hour) for day in DAYS for hour in (0, 1, None)]
-    given = pa.table(
+    partitions = pa.table(
         {"dt": [day for day, _ in hours], "hh": [hour for _, hour in hours], "id": range(6)}
     )
-    table.append(given)
+    table.append(partitions)
     specs: list[dict[str, object]] = [
         {"dt": DAYS[0], "hh": "0"},
         {"dt": DAYS[0], "hh": "1"},
         {"dt": DAYS[1], "hh": None},
     ]
 
-    chosen = build_partition_filter(table, specs)
+    partition_filter = build_partition_filter(table, specs)
 
-    assert isinstance(chosen, Or)
-    assert len(chosen.children) == 2
-    assert sorted(table.scan(filter=chosen).to_arrow()["id"].to_pylist()) == [0, 1, 5]
+    assert isinstance(partition_filter, Or)
+    assert len(partition_filter.children) == 2
+    assert sorted(table.scan(filter=partition_filter).to_arrow()["id"].to_pylist()) == [0, 1, 5]
 
 
 KINDS: list[tuple[str, dg.PartitionsDefinition[str], str, list[Any]]] = [
@@ -285,17 +289,13 @@ def test_only_the_partition_of_the_run_is_overwritten_and_loaded_for_each_type(
     table = paimon.catalog().create_table("lake.sales", f"p {kind}, id BIGINT", partition_by=["p"])
     typed = pa.array(values, to_arrow_type(table.schema.fields[0].type))
     table.append(pa.table({"p": typed, "id": [1, 2, 3]}))
-    seen: list[list[int]] = []
-
-    @dg.asset(ins={"sales": dg.AssetIn(["lake", "sales"])}, partitions_def=definition)
-    def counted(sales: pa.Table) -> None:
-        seen.append(sales["id"].to_pylist())
+    consume, loaded = consumer(definition)
 
     new = pa.table({"p": typed[1:2], "id": [5]})
     metadata = {"write_mode": "overwrite"}
-    run(paimon, producer(new, partitions_def=definition, metadata=metadata), counted, key=key)
+    run(paimon, producer(new, partitions_def=definition, metadata=metadata), consume, key=key)
 
-    assert seen == [[5]]
+    assert [rows["id"].to_pylist() for rows in loaded] == [[5]]
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 3, 5]
 
 
@@ -313,18 +313,14 @@ def test_partition_of_two_dimensions_is_overwritten_and_loaded(
             "dt": dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-01-03"),
         }
     )
-    seen: list[list[int]] = []
-
-    @dg.asset(ins={"sales": dg.AssetIn(["lake", "sales"])}, partitions_def=definition)
-    def counted(sales: pa.Table) -> None:
-        seen.append(sales["id"].to_pylist())
+    consume, loaded = consumer(definition)
 
     new = pa.table({"dt": [day], "region": ["us"], "id": [3]})
     metadata = {"write_mode": "overwrite"}
     overwriting = producer(new, partitions_def=definition, metadata=metadata)
-    run(paimon, overwriting, counted, key="2026-01-01|us")
+    run(paimon, overwriting, consume, key="2026-01-01|us")
 
-    assert seen == [[3]]
+    assert [rows["id"].to_pylist() for rows in loaded] == [[3]]
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 3]
 
 
@@ -332,17 +328,13 @@ def test_missing_partition_is_loaded_as_an_empty_table(
     table: Table, paimon: PaimonCatalogResource
 ) -> None:
     table.append(rows(7, day=DAYS[1]))
-    seen: list[pa.Table] = []
-
-    @dg.asset(ins={"sales": dg.AssetIn(["lake", "sales"])}, partitions_def=PARTITIONS)
-    def counted(sales: pa.Table) -> None:
-        seen.append(sales)
+    consume, loaded = consumer(PARTITIONS)
 
     appending = producer(rows(1).slice(0, 0), partitions_def=PARTITIONS)
-    run(paimon, appending, counted, key=DAYS[0])
+    run(paimon, appending, consume, key=DAYS[0])
 
-    assert seen[0].num_rows == 0
-    assert seen[0].column_names == ["dt", "id", "amount"]
+    assert loaded[0].num_rows == 0
+    assert loaded[0].column_names == ["dt", "id", "amount"]
 
 
 def test_unpartitioned_overwrite_replaces_the_table(

@@ -111,9 +111,9 @@ DATES = ["19723", "-1", "0", "2932896", "__DEFAULT_PARTITION__"]
 
 
 def table_schema(columns: str, *keys: str, **options: str) -> TableSchema:
-    found = parse_columns(f"{columns}, id BIGINT")
+    fields = parse_columns(f"{columns}, id BIGINT")
     named = {name.replace("_", "-").replace("--", "."): text for name, text in options.items()}
-    return build_table_schema(found, partition_by=keys, options={"bucket": "-1"} | named)
+    return build_table_schema(fields, partition_by=keys, options={"bucket": "-1"} | named)
 
 
 def test_day_numbers_in_directories_are_dates_in_keys() -> None:
@@ -152,22 +152,22 @@ def test_key_of_two_dimensions_is_unchanged_by_conversion_to_path_and_back(
     columns: tuple[str, ...],
 ) -> None:
     keys = PartitionKeys.of(table_schema("dt DATE, region STRING", *columns), MULTI)
-    found = MULTI.get_partition_keys()
+    dagster_keys = MULTI.get_partition_keys()
 
-    assert len(found) == 15
-    assert [keys.key_of(keys.path_of(key)) for key in found] == found
+    assert len(dagster_keys) == 15
+    assert [keys.key_of(keys.path_of(key)) for key in dagster_keys] == dagster_keys
     assert keys.path_of("2024-01-02|a/b") in ("dt=19724/region=a%2Fb", "region=a%2Fb/dt=19724")
 
 
 @given(VALUES, VALUES)
-def test_any_two_values_have_a_two_dimensional_key_or_are_refused(one: str, two: str) -> None:
+def test_any_two_values_have_a_two_dimensional_key_or_are_refused(first: str, second: str) -> None:
     keys = PartitionKeys(columns=("a", "b"), dimensions=("b", "a"))
     try:
-        key = keys.render({"a": one, "b": two})
+        key = keys.render({"a": first, "b": second})
     except InputError:
-        assert set(one + two) & set("|[],")
+        assert set(first + second) & set("|[],")
     else:
-        assert keys.parse(key) == {"a": one, "b": two}
+        assert keys.parse(key) == {"a": first, "b": second}
 
 
 @pytest.mark.parametrize("key", ["", "a", "a|", "|", "a|b|c"])
@@ -199,10 +199,10 @@ def test_time_keys_are_unchanged_by_conversion_to_path_and_back(
     definition: dg.PartitionsDefinition[str], count: int
 ) -> None:
     keys = PartitionKeys.of(table_schema("dt STRING", "dt"), definition)
-    found = list(definition.get_partition_keys())
+    dagster_keys = list(definition.get_partition_keys())
 
-    assert len(found) == count
-    assert [keys.key_of(keys.path_of(key)) for key in found] == found
+    assert len(dagster_keys) == count
+    assert [keys.key_of(keys.path_of(key)) for key in dagster_keys] == dagster_keys
 
 
 def test_hours_can_be_stored_in_two_columns() -> None:
@@ -211,11 +211,11 @@ def test_hours_can_be_stored_in_two_columns() -> None:
         "dt=2024-01-01/hh=00", end_date="dt=2024-01-02/hh=00", fmt="dt=%Y-%m-%d/hh=%H"
     )
 
-    found = list(definition.get_partition_keys())
+    dagster_keys = list(definition.get_partition_keys())
 
-    assert found[5] == "dt=2024-01-01/hh=05"
-    assert [keys.key_of(keys.path_of(key)) for key in found] == found
-    assert keys.parse(found[5]) == {"dt": "2024-01-01", "hh": "05"}
+    assert dagster_keys[5] == "dt=2024-01-01/hh=05"
+    assert [keys.key_of(keys.path_of(key)) for key in dagster_keys] == dagster_keys
+    assert keys.parse(dagster_keys[5]) == {"dt": "2024-01-01", "hh": "05"}
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_value_in_another_spelling_is_converted_to_the_directory_name(
 
 
 def test_key_that_is_not_a_value_of_its_column_is_refused() -> None:
-    """Else an asset by Dagster's own spelling of hours would be loaded empty, and compacted never."""
+    """With Dagster's default format of hours, loads would be empty without an error."""
     keys = PartitionKeys.of(table_schema("p TIMESTAMP(3)", "p"))
 
     with pytest.raises(InputError, match=r"'2026-01-01-05:00' is no value of .* 'p', .* TIMESTAMP"):
@@ -258,7 +258,7 @@ STORED = [
 def test_key_of_an_existing_partition_selects_its_files(
     tmp_path: Path, kind: str, values: list[object], legacy: str
 ) -> None:
-    """By the compaction's own choice of partitions, for each value that a table really has."""
+    """For all values of a table, with the partition filter of the compaction."""
     table = new_table(
         tmp_path, f"p {kind}, k BIGINT", key=(), partition_by=["p"], partition__legacy_name=legacy, bucket="-1"
     )  # fmt: skip
@@ -271,8 +271,8 @@ def test_key_of_an_existing_partition_selects_its_files(
     for path in paths:
         key = keys.key_of(path)
         assert keys.path_of(key) == path
-        [found] = decide(table, partitions=[keys.parse(key)])
-        assert found.partition == path
+        [decision] = decide(table, partitions=[keys.parse(key)])
+        assert decision.partition == path
 
 
 def test_dagster_accepts_keys_of_several_columns() -> None:

@@ -77,7 +77,7 @@ def test_active_session_is_used_and_not_stopped(spark: "SparkSession") -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "asked"),
+    ("fields", "expected"),
     [
         ({}, ("local[*]", None, {}, False)),
         (
@@ -91,7 +91,7 @@ def test_active_session_is_used_and_not_stopped(spark: "SparkSession") -> None:
     ],
 )
 def test_spark_session_is_started_with_the_configuration(
-    monkeypatch: pytest.MonkeyPatch, fields: dict[str, object], asked: tuple[object, ...]
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, object], expected: tuple[object, ...]
 ) -> None:
     calls: list[tuple[object, ...]] = []
 
@@ -113,4 +113,4 @@ def test_spark_session_is_started_with_the_configuration(
     settings = {"resources": {"spark": {"config": fields}}}
     job.execute_in_process(run_config=settings, resources=resources)
 
-    assert calls == [asked]
+    assert calls == [expected]

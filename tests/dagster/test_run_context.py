@@ -1,4 +1,4 @@
-"""A run and its Spark jobs name each other, and a run that is told to stop takes them along."""
+"""Runs and their Spark jobs reference each other, and terminated runs cancel their jobs."""
 
 import subprocess
 import sys
@@ -44,8 +44,8 @@ def test_run_and_its_spark_job_reference_each_other(
 
 
 def test_spark_ui_is_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {"application_id": "local-1", "ui": "http://spark:4040"}
-    monkeypatch.setattr(SparkSessionResource, "links", lambda _: found)
+    links = {"application_id": "local-1", "ui": "http://spark:4040"}
+    monkeypatch.setattr(SparkSessionResource, "links", lambda _: links)
 
     assert build_spark_link_metadata(SparkSessionResource()) == {
         "paimon/spark_application_id": "local-1",
@@ -58,13 +58,15 @@ def test_there_are_no_links_without_a_session() -> None:
         "from paimon_orch.dagster import SparkSessionResource as R; import sys;"
         "print(R().links(), 'pyspark' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
 
-    assert done.stdout.split() == ["{}", "False"]
+    assert process.stdout.split() == ["{}", "False"]
 
 
 def assert_untouched(table: Table, folder: Path) -> None:
-    """Nothing was committed, nothing is damaged, no unit went on, and the work can be done again."""
+    """Assert that the run committed and damaged nothing, and that a later run can compact."""
     assert table.stores.snapshots.latest_id() == 1
     assert check(table)
     assert not (folder / "ended").exists()
@@ -88,18 +90,18 @@ def test_interrupted_run_cancels_its_spark_job_and_commits_nothing(
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("connect")  # its server listens at the one port that Spark gives it
+@pytest.mark.xdist_group("connect")  # the server always listens on the same port
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_terminated_run_cancels_its_spark_connect_job_and_commits_nothing(
     repository: Path, orders: Table, upsert: Upsert, tmp_path: Path
 ) -> None:
-    """In a process of its own: one process has either kind of session. It is terminated."""
+    """In a separate process, since a process can only have one kind of session."""
     upsert(orders, DAY)
 
     program = repository / "tests" / "support" / "dagster" / "interrupted.py"
     arguments = [str(tmp_path / "warehouse"), str(tmp_path)]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, program, *arguments],
         capture_output=True,
         text=True,
@@ -107,5 +109,5 @@ def test_terminated_run_cancels_its_spark_connect_job_and_commits_nothing(
         timeout=280,
     )
 
-    assert done.stdout.split() == ["DagsterExecutionInterruptedError", "True"], done.stderr
+    assert process.stdout.split() == ["DagsterExecutionInterruptedError", "True"], process.stderr
     assert_untouched(orders, tmp_path)

@@ -85,10 +85,10 @@ def test_totals_of_several_partitions_are_not_reported_for_each(
     several = metadata_by_partition(
         materialize_range(asset, resources, first=DAYS[0], last=DAYS[1], instance=instance)
     )
-    one = metadata_by_partition(materialize(asset, resources, DAYS[2]))
+    single = metadata_by_partition(materialize(asset, resources, DAYS[2]))
 
     assert "paimon/rows_written" not in several[DAYS[0]]
-    assert one[DAYS[2]]["paimon/rows_written"] == 2
+    assert single[DAYS[2]]["paimon/rows_written"] == 2
 
 
 def test_unpartitioned_table_asset_reports_the_state_of_the_table(

@@ -1,4 +1,4 @@
-"""The demo, for one month of real flights: it checks itself, and says so."""
+"""The demo and its data, for one month of flights."""
 
 from __future__ import annotations
 
@@ -78,24 +78,24 @@ def test_external_writer_commits_one_day_per_call_until_the_end_of_the_year(
 
     assert [write_next_day(catalog), write_next_day(catalog)] == ["2013-01-01", "2013-01-02"]
 
-    board, measured = catalog.table(LIVE_BOARD_TABLE), catalog.table(WEATHER_TABLE)
+    board, weather = catalog.table(LIVE_BOARD_TABLE), catalog.table(WEATHER_TABLE)
     assert len(list(board.stores.snapshots.ids())) == 2 * len(WAVES)
     compact(board, InProcessExecutor())
     flown = compute_expected_board((MONTH,))["day"].isin([1, 2]).sum()
     assert board.scan().to_arrow().num_rows == flown
-    assert measured.scan().to_arrow().num_rows == 139  # lines of the CSV of those days
+    assert weather.scan().to_arrow().num_rows == 139  # lines of these days in the CSV
     monkeypatch.setattr("paimon_orch.demo.external_writer._DAYS_OF_2013", 2)
     assert write_next_day(catalog) is None
 
 
 @pytest.mark.slow
 def test_demo_of_one_month_succeeds(spark: SparkSession, tmp_path: Path) -> None:
-    said = io.StringIO()
+    output = io.StringIO()
 
-    # the console of the command, for which brackets are data
-    assert run_demo(str(tmp_path), 1, Console(file=said, width=120, markup=False))
+    # like the console of the command, without markup
+    assert run_demo(str(tmp_path), 1, Console(file=output, width=120, markup=False))
 
-    text = said.getvalue()
+    text = output.getvalue()
     assert "\nall rows equal the rows that pandas computes from the CSV" in text
     assert "MISMATCH" not in text
     assert f"PAIMON_WAREHOUSE={tmp_path} make dev" in text
@@ -103,15 +103,15 @@ def test_demo_of_one_month_succeeds(spark: SparkSession, tmp_path: Path) -> None
     assert set(levels_of(table)) == {5}
     assert not deletion_vectors_of(table)
     assert_healthy(table)
-    hidden = [
+    deleted_rows = [
         sum(r.cardinality or 0 for entry in index for r in entry.ranges or ())
         for index in (
             table.stores.manifests.read_index_entries(table.snapshot(n))
             for n in table.stores.snapshots.ids()
         )
     ]
-    assert max(hidden) > 20_000, "each wave hides the rows that it replaces"
-    assert hidden[-1] == 0
+    assert max(deleted_rows) > 20_000, "each wave marks the rows that it replaces as deleted"
+    assert deleted_rows[-1] == 0
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_demo_reports_a_table_with_wrong_rows(
         return compute_expected_board(months).replace({"status": {"DEPARTED": "LOST"}})
 
     monkeypatch.setattr("paimon_orch.demo.pipeline.compute_expected_board", with_another_status)
-    said = io.StringIO()
+    output = io.StringIO()
 
-    assert not run_demo(str(tmp_path), 1, Console(file=said, width=120))
-    assert "MISMATCH" in said.getvalue()
+    assert not run_demo(str(tmp_path), 1, Console(file=output, width=120))
+    assert "MISMATCH" in output.getvalue()

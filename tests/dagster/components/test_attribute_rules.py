@@ -1,4 +1,4 @@
-"""What ``dg check yaml`` and loading accept in the YAML of a component, and how they refuse the rest."""
+"""Validation of the YAML of a component by ``dg check yaml`` and when it is loaded."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ from paimon_orch.format.options import value_type
 from paimon_orch.format.times import parse_duration
 
 BASE = {"table": "lake.orders", "warehouse": "/lake"}
-WRONG: list[tuple[dict[str, Any], str, object, str]] = [
+INVALID: list[tuple[dict[str, Any], str, object, str]] = [
     ({"trigger": "sensr"}, "trigger", "sensr", "schedule"),
     ({"table": "orders"}, "table", "orders", "database.table"),
     ({"table": "lake.orders.x"}, "table", "lake.orders.x", "database.table"),
@@ -78,7 +78,7 @@ WRONG: list[tuple[dict[str, Any], str, object, str]] = [
         "error",
     ),
 ]
-RIGHT: list[dict[str, Any]] = [
+VALID: list[dict[str, Any]] = [
     {"trigger": "none"},
     {"snapshot_expiration": {"retain_for": "90 Minutes", "cron": "@daily"}},
     {"snapshot_expiration": {"retain_for": None, "cron": "*/5 1-3 * JAN-mar MON,5"}},
@@ -99,7 +99,7 @@ RIGHT: list[dict[str, Any]] = [
 def refusals(
     attributes: Mapping[str, Any], component: type[dg.Component] = PaimonTableComponent
 ) -> dict[str, str]:
-    """What ``dg check yaml`` says, by the path of the attribute; it validates by this schema only."""
+    """The errors of ``dg check yaml``, which validates this schema only, by attribute."""
     model = component.get_model_cls()
     assert model is not None
     validator = Draft202012Validator(model.model_json_schema())
@@ -113,7 +113,7 @@ def load(**attributes: Any) -> dg.Definitions:
     return PaimonTableComponent.from_attributes_dict(attributes=BASE | attributes).definitions()
 
 
-@pytest.mark.parametrize(("attributes", "name", "value", "accepted"), WRONG, ids=str)
+@pytest.mark.parametrize(("attributes", "name", "value", "accepted"), INVALID, ids=str)
 def test_schema_refuses_invalid_value_with_attribute_value_and_accepted_values(
     attributes: dict[str, Any], name: str, value: object, accepted: str
 ) -> None:
@@ -124,7 +124,7 @@ def test_schema_refuses_invalid_value_with_attribute_value_and_accepted_values(
     assert accepted in message
 
 
-@pytest.mark.parametrize(("attributes", "name", "value", "accepted"), WRONG, ids=str)
+@pytest.mark.parametrize(("attributes", "name", "value", "accepted"), INVALID, ids=str)
 def test_loading_refuses_invalid_value_with_attribute_and_value(
     attributes: dict[str, Any], name: str, value: object, accepted: str
 ) -> None:
@@ -136,7 +136,7 @@ def test_loading_refuses_invalid_value_with_attribute_and_value(
         assert accepted.replace("a unit", "'3 d'").replace("24 h", "12 h") in str(error.value)
 
 
-@pytest.mark.parametrize("attributes", RIGHT, ids=str)
+@pytest.mark.parametrize("attributes", VALID, ids=str)
 def test_valid_values_match_the_schema_and_load(attributes: dict[str, Any]) -> None:
     assert not refusals(BASE | attributes)
     assert load(**attributes).assets
@@ -148,7 +148,7 @@ def test_minimum_above_the_maximum_is_refused_when_definitions_load() -> None:
 
 
 def test_all_invalid_attributes_are_reported() -> None:
-    found = refusals(
+    errors = refusals(
         {
             "table": "orders",
             "trigger": "sensr",
@@ -158,18 +158,18 @@ def test_all_invalid_attributes_are_reported() -> None:
         }
     )
 
-    assert set(found) == {
+    assert set(errors) == {
         "table",
         "trigger",
-        "snapshot_expiration",  # of the unknown "retain"
+        "snapshot_expiration",  # for the unknown "retain"
         "snapshot_expiration.retain_for",
         "snapshot_expiration.retain_min",
         "compaction.deleted_ratio",
         "compaction.level0_files",
         "running",
     }
-    assert found["snapshot_expiration.retain_min"] == "'many' is not of type 'integer'"
-    assert "'retain' was unexpected" in found["snapshot_expiration"]
+    assert errors["snapshot_expiration.retain_min"] == "'many' is not of type 'integer'"
+    assert "'retain' was unexpected" in errors["snapshot_expiration"]
 
 
 def test_templates_are_accepted_for_all_values() -> None:
@@ -195,9 +195,9 @@ def test_error_of_missing_alternative_lists_all_alternatives(attribute: str) -> 
 
 
 def test_database_component_has_the_same_rules() -> None:
-    wrong = {"database": "a.b", "trigger": "sensr", "orphan_files": {"older_than": "long"}}
+    invalid = {"database": "a.b", "trigger": "sensr", "orphan_files": {"older_than": "long"}}
 
-    assert set(refusals(wrong, PaimonDatabaseComponent)) == {
+    assert set(refusals(invalid, PaimonDatabaseComponent)) == {
         "database",
         "trigger",
         "orphan_files.older_than",
@@ -262,7 +262,7 @@ def test_dg_check_yaml_refuses_invalid_and_accepts_valid_attributes(tmp_path: Pa
         '[tool.dg.project]\nroot_module = "project"\n'
     )
 
-    def checked(*lines: str) -> subprocess.CompletedProcess[str]:
+    def check_yaml(*lines: str) -> subprocess.CompletedProcess[str]:
         text = "type: paimon_orch.dagster.PaimonTableComponent\nattributes:\n"
         (folder / "defs.yaml").write_text(text + "".join(f"  {line}\n" for line in lines))
         return subprocess.run(
@@ -274,14 +274,14 @@ def test_dg_check_yaml_refuses_invalid_and_accepts_valid_attributes(tmp_path: Pa
             check=False,
         )
 
-    wrong = checked(
+    invalid = check_yaml(
         "table: orders",
         "trigger: sensr",
         "partitions: {start: 2026-13-45}",
         "snapshot_expiration: {retain_for: soon, cron: every day}",
         "checks: {levle0: {limit: 3}}",
     )
-    right = checked(
+    valid = check_yaml(
         "table: lake.orders",
         "trigger: schedule",
         "partitions: {start: 2026-01-31}",
@@ -289,7 +289,7 @@ def test_dg_check_yaml_refuses_invalid_and_accepts_valid_attributes(tmp_path: Pa
         "checks: {level0_backlog: {limit: 3}}",
     )
 
-    assert wrong.returncode == 1
+    assert invalid.returncode == 1
     for sentence in (
         "attributes.table 'orders' is not one of ['database.table",
         "attributes.trigger 'sensr' is not one of ['sensor', 'schedule', 'none']",
@@ -298,5 +298,5 @@ def test_dg_check_yaml_refuses_invalid_and_accepts_valid_attributes(tmp_path: Pa
         "attributes.snapshot_expiration.cron 'every day' is not one of ['five fields",
         "attributes.checks 'levle0' is not one of ['level0_backlog'",
     ):
-        assert sentence in wrong.stdout
-    assert right.returncode == 0, right.stdout + right.stderr
+        assert sentence in invalid.stdout
+    assert valid.returncode == 0, valid.stdout + valid.stderr

@@ -271,7 +271,7 @@ def test_launchpad_of_the_webserver_shows_the_policy(repository: Path, tmp_path:
         "{ ... on RunConfigSchema { rootDefaultYaml } }"
         for action in ("expire_snapshots", "remove_orphan_files")
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [
             Path(sys.executable).parent / "dagster-graphql",
             "--python-file",
@@ -285,8 +285,8 @@ def test_launchpad_of_the_webserver_shows_the_policy(repository: Path, tmp_path:
         text=True,
         check=True,
     )
-    [answer] = [line for line in done.stdout.splitlines() if line.startswith('{"data"')]
+    [answer] = [line for line in result.stdout.splitlines() if line.startswith('{"data"')]
 
-    expire, orphans = (found["rootDefaultYaml"] for found in json.loads(answer)["data"].values())
+    expire, orphans = (data["rootDefaultYaml"] for data in json.loads(answer)["data"].values())
     assert "config:\n      dry_run: true\n      retain_for: 24 h\n" in expire
     assert "config:\n      dry_run: true\n      older_than: 5 d\n" in orphans

@@ -12,8 +12,8 @@ from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.table.table import Table
 
 Create = Callable[..., Table]
-# Dagster warns of what it does itself when it loads YAML.
-of_dagster = pytest.mark.filterwarnings(
+# raised by Dagster's own code that loads YAML
+ignore_dagster_warnings = pytest.mark.filterwarnings(
     "ignore:.parse_obj_as. is deprecated", "ignore::dagster.BetaWarning"
 )
 
@@ -33,7 +33,7 @@ def warehouse(create: Create, paimon: PaimonCatalogResource) -> str:
     return paimon.warehouse
 
 
-def found(tmp_path: Path, **attributes: Any) -> dict[str, list[str]]:
+def discover(tmp_path: Path, **attributes: Any) -> dict[str, list[str]]:
     component(**attributes).write_state_to_path(tmp_path / "state")
     state: dict[str, list[str]] = json.loads((tmp_path / "state").read_text())
     return state
@@ -44,12 +44,12 @@ def partitions_of(defs: dg.Definitions, table: str) -> dg.PartitionsDefinition[s
 
 
 def test_matching_tables_are_discovered(warehouse: str, tmp_path: Path) -> None:
-    assert found(tmp_path, warehouse=warehouse) == {
+    assert discover(tmp_path, warehouse=warehouse) == {
         "items": [],
         "orders": ["dt"],
         "orders_old": ["dt"],
     }
-    assert set(found(tmp_path, warehouse=warehouse, include=["orders*"], exclude=["*_old"])) == {
+    assert set(discover(tmp_path, warehouse=warehouse, include=["orders*"], exclude=["*_old"])) == {
         "orders"
     }
 
@@ -60,31 +60,31 @@ def test_table_that_cannot_be_an_asset_is_skipped(
     create("lake.my orders")
     (Path(warehouse) / "lake.db" / "half" / "schema").mkdir(parents=True)
 
-    assert set(found(tmp_path, warehouse=warehouse)) == {"items", "orders", "orders_old"}
+    assert set(discover(tmp_path, warehouse=warehouse)) == {"items", "orders", "orders_old"}
     assert "'lake.my orders' cannot name an asset" in caplog.text
 
 
 def test_each_component_has_its_own_state_key() -> None:
-    differing: list[dict[str, Any]] = [
+    variants: list[dict[str, Any]] = [
         {},
         {"include": ["orders*"]},
         {"exclude": ["orders*"]},
         {"warehouse": "/other"},
         {"database": "sea"},
     ]
-    keys = {component(**given).defs_state_config.key for given in differing}
+    keys = {component(**attributes).defs_state_config.key for attributes in variants}
 
-    assert len(keys) == len(differing)
+    assert len(keys) == len(variants)
 
 
 def test_missing_database_is_refused(warehouse: str, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no database 'sea'"):
-        found(tmp_path, warehouse=warehouse, database="sea")
+        discover(tmp_path, warehouse=warehouse, database="sea")
 
 
 def test_discovery_requires_a_warehouse(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="'warehouse'"):
-        found(tmp_path)
+        discover(tmp_path)
 
 
 def test_each_table_has_the_definitions_of_a_table_component() -> None:
@@ -112,7 +112,7 @@ def test_given_partitions_apply_to_all_partitioned_tables() -> None:
     assert isinstance(partitions_of(defs, "orders"), dg.DailyPartitionsDefinition)
 
 
-@of_dagster
+@ignore_dagster_warnings
 def test_dagster_loads_the_component_without_reading_the_warehouse(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

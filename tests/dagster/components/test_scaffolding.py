@@ -1,4 +1,4 @@
-"""The program dg finds the components, and makes definitions of them that load."""
+"""The command ``dg`` finds the components, and their scaffolds can be loaded."""
 
 import os
 import subprocess
@@ -12,13 +12,13 @@ from dagster.components.testing import create_defs_folder_sandbox
 
 from paimon_orch.dagster import PaimonTableComponent
 
-# Dagster warns of what it does itself when it loads YAML.
-of_dagster = pytest.mark.filterwarnings(
+# raised by Dagster's own code that loads YAML
+ignore_dagster_warnings = pytest.mark.filterwarnings(
     "ignore:.parse_obj_as. is deprecated", "ignore::dagster.BetaWarning"
 )
 
 
-@of_dagster
+@ignore_dagster_warnings
 def test_scaffolded_component_can_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAIMON_WAREHOUSE", "/lake")
 
@@ -34,7 +34,7 @@ def test_scaffolded_component_can_be_loaded(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.slow
 def test_dg_accepts_the_component_that_it_scaffolds(tmp_path: Path) -> None:
-    """With the programs that a user runs, in a new project."""
+    """With the commands that a user runs, in a new project."""
     defs = tmp_path / "project" / "defs"
     defs.mkdir(parents=True)
     for folder in (defs, defs.parent):
@@ -46,8 +46,8 @@ def test_dg_accepts_the_component_that_it_scaffolds(tmp_path: Path) -> None:
     program = Path(sys.executable).parent / "dg"
     environment = {**os.environ, "PAIMON_WAREHOUSE": str(tmp_path / "lake")}
 
-    def dg_says(*arguments: str) -> str:
-        done = subprocess.run(
+    def run_dg(*arguments: str) -> str:
+        result = subprocess.run(
             [program, *arguments],
             cwd=tmp_path,
             env=environment,
@@ -55,22 +55,22 @@ def test_dg_accepts_the_component_that_it_scaffolds(tmp_path: Path) -> None:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
 
     component = "paimon_orch.dagster.PaimonTableComponent"
-    dg_says("scaffold", "defs", component, "orders", "--table", "lake.orders")
+    run_dg("scaffold", "defs", component, "orders", "--table", "lake.orders")
 
     assert "table: lake.orders" in (defs / "orders" / "defs.yaml").read_text()
-    assert "validated successfully" in dg_says("check", "yaml")
+    assert "validated successfully" in run_dg("check", "yaml")
     assert not (tmp_path / "lake").exists()
 
 
-def test_the_components_are_registered_for_dg() -> None:
-    found = entry_points(group="dagster_dg_cli.registry_modules", name="paimon_orch")
-    if not found:
-        pytest.skip("the package is not installed, so nothing of it is registered")
-    [entry] = found
+def test_components_are_registered_for_dg() -> None:
+    entries = entry_points(group="dagster_dg_cli.registry_modules", name="paimon_orch")
+    if not entries:
+        pytest.skip("the package is not installed")
+    [entry] = entries
 
     module = entry.load()
 
