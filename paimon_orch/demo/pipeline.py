@@ -109,8 +109,8 @@ def _print_compaction(run: _DemoRun, result: CompactionResult) -> None:
     report = inspect(run.table)
     run.console.print(
         f"  snapshot {result.snapshot_id}: {result.buckets} buckets, "
-        f"{result.rows_written:,} rows rewritten; deletion vectors mark "
-        f"{report.deleted_rows:,} of {report.physical_rows:,} rows as deleted"
+        f"{result.rows_written:,} rows rewritten; "
+        f"{report.deleted_rows:,} of {report.physical_rows:,} rows deleted"
     )
 
 
