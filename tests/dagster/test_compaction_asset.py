@@ -17,10 +17,10 @@ from support.dagster.ticks import SensorTicks
 
 from paimon_orch.dagster import (
     PaimonCatalogResource,
+    assets,
     build_compaction_asset,
     build_latest_snapshot_sensor,
 )
-from paimon_orch.dagster import assets as module
 from paimon_orch.errors import (
     CancelledError,
     CommitConflictError,
@@ -287,6 +287,18 @@ def test_compaction_without_work_does_not_start_spark(
     ).success
 
 
+def replace_compact(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> list[int]:
+    """Make compactions raise an error; the list has one element for each of them."""
+    calls = list[int]()
+
+    def fail(*_: object, **__: object) -> None:
+        calls.append(1)
+        raise error
+
+    monkeypatch.setattr(assets, "compact", fail)
+    return calls
+
+
 @pytest.mark.parametrize(
     ("error", "attempts"),
     [
@@ -304,13 +316,7 @@ def test_only_transient_errors_are_retried(
     error: Exception,
     attempts: int,
 ) -> None:
-    calls = []
-
-    def failing(*_: object, **__: object) -> None:
-        calls.append(1)
-        raise error
-
-    monkeypatch.setattr(module, "compact", failing)
+    calls = replace_compact(monkeypatch, error)
     asset = build_compaction_asset("lake.orders", retry_policy=IMMEDIATE_RETRIES)
 
     result = materialize(asset, resources, raise_on_error=False)
@@ -331,13 +337,7 @@ def test_terminated_run_is_not_retried(
     monkeypatch: pytest.MonkeyPatch,
     stop: BaseException,
 ) -> None:
-    calls = []
-
-    def interrupted(*_: object, **__: object) -> None:
-        calls.append(1)
-        raise stop
-
-    monkeypatch.setattr(module, "compact", interrupted)
+    calls = replace_compact(monkeypatch, stop)
     asset = build_compaction_asset("lake.orders", retry_policy=IMMEDIATE_RETRIES)
 
     with pytest.raises((KeyboardInterrupt, dg.DagsterExecutionInterruptedError)):

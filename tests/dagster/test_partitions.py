@@ -260,8 +260,13 @@ def test_key_of_an_existing_partition_selects_its_files(
 ) -> None:
     """For all values of a table, with the partition filter of the compaction."""
     table = new_table(
-        tmp_path, f"p {kind}, k BIGINT", key=(), partition_by=["p"], partition__legacy_name=legacy, bucket="-1"
-    )  # fmt: skip
+        tmp_path,
+        f"p {kind}, k BIGINT",
+        key=(),
+        partition_by=["p"],
+        partition__legacy_name=legacy,
+        bucket="-1",
+    )
     field = to_arrow_type(table.schema.fields[0].type)
     table.append(pa.table({"p": pa.array(values, field), "k": range(len(values))}))
     keys = PartitionKeys.of(table.schema)

@@ -1,7 +1,7 @@
 """The demo in Chromium, with a deployment of Dagster and Spark.
 
-``SCREENSHOTS=docs/images pytest tests/live/test_browser.py`` writes the pictures of the documentation,
-with the data of the whole year.
+``SCREENSHOTS=docs/images pytest tests/live/test_browser.py`` writes the pictures of the
+documentation, with the data of the whole year.
 """
 
 from __future__ import annotations

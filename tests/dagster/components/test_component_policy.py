@@ -266,8 +266,10 @@ def test_launchpad_of_the_webserver_shows_the_policy(repository: Path, tmp_path:
         "defs = component.definitions()\n"
     )
     fields = " ".join(
-        f"{action}: runConfigSchemaOrError(selector: {{repositoryName: {json.dumps('__repository__')}, "
-        f"repositoryLocationName: {json.dumps(file.name)}, pipelineName: {json.dumps(action + '__lake__orders')}}}) "
+        f"{action}: runConfigSchemaOrError(selector: "
+        f"{{repositoryName: {json.dumps('__repository__')}, "
+        f"repositoryLocationName: {json.dumps(file.name)}, "
+        f"pipelineName: {json.dumps(action + '__lake__orders')}}}) "
         "{ ... on RunConfigSchema { rootDefaultYaml } }"
         for action in ("expire_snapshots", "remove_orphan_files")
     )

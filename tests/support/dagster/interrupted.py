@@ -18,7 +18,7 @@ SLEEP = 60.0
 
 
 class SleepingExecutor(InProcessExecutor):
-    """Makes each unit sleep first; it creates the file ``started`` before and ``ended`` after that."""
+    """Makes each unit create a file ``started``, sleep, and create a file ``ended``."""
 
     def __init__(self, executor: Executor, folder: Path) -> None:
         self._executor, self._folder = executor, folder

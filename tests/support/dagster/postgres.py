@@ -69,7 +69,7 @@ def run_postgres_server(home: Path) -> Iterator[int]:
 
 
 def _copy_server(home: Path, folder: Path) -> Path:
-    """Copy a packaged server and the libraries of its wheel to a folder that every user can read."""
+    """Copy a packaged server and its libraries to a folder that every user can read."""
     libraries = home.parent.with_suffix(".libs")
     if not libraries.exists():
         return home
