@@ -180,7 +180,7 @@ class TableAttributes(Attributes):
         "neither.",
     )
     sensor_interval_seconds: int = Field(
-        default=30, ge=1, description="How often the sensor looks for new snapshots."
+        default=30, ge=1, description="Minimum interval between ticks of the sensor."
     )
     running: bool = Field(
         default=False, description="Whether the sensor and the schedules are started by default."
