@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-install: $(INSTALLED) ## make .venv with the project and its tools (quick when nothing changed)
+install: $(INSTALLED) ## create .venv with the project and its tools (quick if nothing changed)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { \
@@ -29,13 +29,13 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -c constraints.txt -e '.[demo,dev]'
 	@touch $@
 
-demo: install ## run the main job on real flight data: ingest, compact, check (ARGS="--months 2")
+demo: install ## load a year of real flights, compact the table, verify every row (ARGS="--months 2")
 	$(BIN)/paimon-orch demo $(ARGS)
 
 test: install ## run the tests (ARGS="-m 'not spark'" for those without Spark)
 	$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
 
-oldest: install ## run the heart of the Spark tests on the oldest PySpark that is supported
+oldest: install ## run the main Spark tests on the oldest supported PySpark
 	@test -d "$(OLDEST_AT)" || { rm -rf "$(OLDEST_AT).new" && $(BIN)/python -m pip install --quiet --target "$(OLDEST_AT).new" $(OLDEST) \
 		&& mv "$(OLDEST_AT).new" "$(OLDEST_AT)"; }
 	PYTHONPATH="$(OLDEST_AT)" $(BIN)/pytest $(addprefix tests/spark/,$(OLDEST_TESTS)) $(ARGS)
@@ -51,7 +51,7 @@ reference: install ## write the generated pages and pictures of docs/
 screenshots: install ## take the screenshots of docs/images: a year of flights, and Chromium
 	SCREENSHOTS=docs/images $(BIN)/pytest tests/live/test_browser.py
 
-lint: install ## check style, format and the floors (who may import whom)
+lint: install ## check style, format and the direction of imports
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
@@ -64,6 +64,6 @@ dev: install ## open the Dagster UI on the example code location
 	@test -e "$(DAGSTER_HOME)/dagster.yaml" || cp definitions/dagster.yaml "$(DAGSTER_HOME)"
 	$(BIN)/dagster dev -w workspace.yaml
 
-clean: ## remove .venv and everything that tools left behind
+clean: ## remove .venv and all generated files
 	rm -rf site .venv .dagster_home .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .test-data
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
