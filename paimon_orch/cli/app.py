@@ -31,7 +31,7 @@ app = typer.Typer(
     cls=HelpGroup,
     help="Reads, writes and maintains Apache Paimon tables.",
     epilog="Exit status: 0 for success, 1 for a failure or a finding of check or inspect, "
-    "2 for wrong usage.",
+    "2 for wrong usage, 130 for an interrupt.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

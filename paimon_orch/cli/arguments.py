@@ -18,8 +18,8 @@ DryRun = Annotated[
 Partitions = Annotated[
     str | None,
     typer.Option(
-        metavar='"DT=2026-01-01;..."',
-        help="Partitions to work on, separated by semicolons.",
+        metavar="DT=2026-01-01",
+        help="Partitions, separated by semicolons: 'dt=a;dt=b'.",
         show_default="all",
     ),
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-if TYPE_CHECKING:  # Typer below 0.20 takes them from Click
+if TYPE_CHECKING:  # older releases of Typer take them from Click
     from typer._click import Context, HelpFormatter, Parameter
 
 _NAME_WIDTH = 23  # of the column of command names; a longer name has its own line
@@ -89,7 +89,7 @@ class HelpGroup(TyperGroup):
 
 def new_group(help_text: str) -> typer.Typer:
     """Return an empty group of commands, such as ``tag``."""
-    return typer.Typer(cls=HelpGroup, help=help_text, no_args_is_help=True)
+    return typer.Typer(cls=HelpGroup, help=help_text, no_args_is_help=True, rich_markup_mode=None)
 
 
 def _select_arguments(parameters: Iterable["Parameter"]) -> Iterator["Parameter"]:

@@ -90,8 +90,8 @@ _PartitionsToDrop = Annotated[
     str,
     typer.Option(
         "--partitions",
-        metavar='"DT=2026-01-01;..."',
-        help="Partitions to drop, separated by semicolons.",
+        metavar="DT=2026-01-01",
+        help="Partitions to drop, separated by semicolons: 'dt=a;dt=b'.",
     ),
 ]
 _MERGE_EXAMPLE = (

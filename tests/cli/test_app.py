@@ -118,3 +118,14 @@ def test_notes_of_an_os_error_are_printed(
 
     assert answer.status == 1
     assert "the disk is full (the write itself is committed as snapshot 3)" in answer.error
+
+
+def test_an_interrupt_exits_with_130(
+    run: Run, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli_inspect, "inspect_table", interrupt)
+
+    assert run("inspect", warehouse, "db.t").status == 130
