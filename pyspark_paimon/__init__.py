@@ -1,7 +1,7 @@
-"""The data source ``paimon``, under a name that Spark finds by itself.
+"""The data source ``paimon``, in a module that Spark finds.
 
-At the first look-up of any format Spark imports every module whose name begins with ``pyspark_``; hence nothing but the
-classes is here, and paimon_orch is imported when a Paimon table is.
+At the first look-up of any format Spark imports every module whose name begins with ``pyspark_``, so
+this module has only the class, and imports paimon_orch when a Paimon table is used.
 """
 
 from pyspark.sql.datasource import (
@@ -31,25 +31,25 @@ class DefaultSource(DataSource):
         return read_source_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads the columns of ``schema``."""
+        """Return a reader of the columns of ``schema``."""
         from paimon_orch.spark.datasource.batch_read import build_reader
 
         return build_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
-        """Return what writes rows of ``schema``."""
+        """Return a writer of rows of ``schema``."""
         from paimon_orch.spark.datasource.batch_write import build_writer
 
         return build_writer(self.options, schema.names, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's names
-        """Return what follows the table, in the columns of ``schema``."""
+        """Return a stream reader of the columns of ``schema``."""
         from paimon_orch.spark.datasource.stream_read import build_stream_reader
 
         return build_stream_reader(self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
-        """Return what writes the batches of a stream."""
+        """Return a writer of the batches of a stream."""
         from paimon_orch.spark.datasource.stream_write import build_stream_writer
 
         return build_stream_writer(self.options, schema.names, overwrite=overwrite)

@@ -1,7 +1,7 @@
-"""What rows of a table are in Spark: the types of columns, and batches in them.
+"""The types of a table's columns in the data source, and conversions of batches to and from them.
 
-TIME becomes its milliseconds (INT), as not every Spark has the type; of timestamps finer than a microsecond, which no
-Spark has, the microseconds stay.
+TIME becomes an INT of milliseconds, because not every Spark has the type; timestamps finer than a
+microsecond, which no Spark has, are truncated to microseconds.
 """
 
 from collections.abc import Sequence
@@ -17,38 +17,33 @@ from paimon_orch.spark.row_conversion import to_spark_schema
 
 
 def is_exact(kind: pa.DataType) -> bool:
-    """Tell whether the values of a column are in Spark what they are in the table."""
+    """Return whether the values of a column are the same in Spark as in the table."""
     return not (
         pa.types.is_time(kind) or pa.types.is_nested(kind) or getattr(kind, "unit", None) == "ns"
     )
 
 
 def build_visible_schema(rows: pa.Schema) -> pa.Schema:
-    """Return the Arrow types in which Spark gets rows; everything may be null."""
+    """Return the Arrow types of the rows that Spark receives; all columns are nullable."""
     return pa.schema([(field.name, _to_visible_type(field.type, field.name)) for field in rows])
 
 
-def build_target_schema(rows: pa.Schema, asked: StructType) -> pa.Schema:
-    """Return the types of the columns that are asked for, in that order.
+def build_target_schema(rows: pa.Schema, requested: StructType) -> pa.Schema:
+    """Return the types of the requested columns, in that order.
 
-    Raises :class:`InputError` if the caller's schema gives a column another type than the table.
+    Raises :class:`InputError` if the requested type of a column is not its type in the table.
     """
-    found = build_visible_schema(rows)
+    visible = build_visible_schema(rows)
+    arrow_fields = [visible.field(name) for name in requested.names]
     fields = []
-    for wanted, have in zip(
-        asked, to_spark_schema(_select_fields(found, asked.names)), strict=True
-    ):
-        if wanted.dataType != have.dataType:
+    for request, actual in zip(requested, to_spark_schema(pa.schema(arrow_fields)), strict=True):
+        if request.dataType != actual.dataType:
             raise InputError(
-                f"column {have.name!r} is {have.dataType.simpleString()} in the table, the schema asks for "
-                f"{wanted.dataType.simpleString()}; cast after reading"
+                f"column {actual.name!r} is {actual.dataType.simpleString()} in the table, but "
+                f"{request.dataType.simpleString()} in the schema of the read; cast after reading"
             )
-        fields.append(found.field(have.name).with_nullable(wanted.nullable))
+        fields.append(visible.field(actual.name).with_nullable(request.nullable))
     return pa.schema(fields)
-
-
-def _select_fields(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    return pa.schema([schema.field(name) for name in names])
 
 
 def convert_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
@@ -60,44 +55,45 @@ def convert_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 def cast_timestamps_as_spark(
     batch: pa.RecordBatch, fields: Sequence[Field], zone: str | None
 ) -> pa.RecordBatch:
-    """Return rows to be stored, with moments and times without zone turned into each other as Spark turns them.
+    """Return rows with timestamps cast between types with and without time zone as Spark casts them.
 
-    Spark goes by the clocks of the session's zone, Arrow by UTC. A moment comes with the zone, a time without does not:
-    ``zone`` is it. Raises :class:`InputError` if it is needed and not known.
+    Spark uses the time zone of the session, Arrow would use UTC. ``zone`` is the time zone of the
+    session, as Arrow does not have it in timestamps without time zone. Raises :class:`InputError` if
+    it is needed and None.
     """
-    wanted = {field.name: to_arrow_type(field.type) for field in fields}
+    types = {field.name: to_arrow_type(field.type) for field in fields}
     columns = [
-        _cast_timestamp(column, wanted.get(name), name, zone)
+        _cast_timestamp(column, types.get(name), name, zone)
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def _cast_timestamp(
-    column: pa.Array, wanted: pa.DataType | None, name: str, zone: str | None
+    column: pa.Array, target: pa.DataType | None, name: str, zone: str | None
 ) -> pa.Array:
-    if wanted is None or not pa.types.is_timestamp(wanted):
+    if target is None or not pa.types.is_timestamp(target):
         return column
     if pa.types.is_timestamp(column.type) and column.type.tz is not None:
-        return pc.local_timestamp(column) if wanted.tz is None else column
-    if wanted.tz is None or not (
+        return pc.local_timestamp(column) if target.tz is None else column
+    if target.tz is None or not (
         pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)
     ):
         return column
     if zone is None:
         raise InputError(
-            f"column {name!r} is {wanted} in the table and {column.type} in the frame, and the session's zone is not "
-            "known here; cast it to timestamp, or set spark.sql.session.timeZone"
+            f"column {name!r} is {target} in the table and {column.type} in the frame, and the time zone of "
+            "the session is unknown; cast it to timestamp, or set spark.sql.session.timeZone"
         )
-    moments = column.cast(pa.timestamp("us"))
-    return pc.assume_timezone(moments, zone, ambiguous="earliest", nonexistent="latest")
+    timestamps = column.cast(pa.timestamp("us"))
+    return pc.assume_timezone(timestamps, zone, ambiguous="earliest", nonexistent="latest")
 
 
 def _cast_column(column: pa.Array, target: pa.DataType) -> pa.Array:
     if column.type == target:
         return column
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-        # a cast rounds to zero: moments before 1970 would move to the next microsecond
+        # a cast rounds towards zero: times before 1970 would move to the next microsecond
         column = pc.floor_temporal(column, unit="microsecond")
     return column.cast(target)
 
@@ -108,8 +104,8 @@ def _to_visible_type(kind: pa.DataType, name: str, *, nested: bool = False) -> p
     if pa.types.is_timestamp(kind):
         if nested and kind.unit == "ns":
             raise UnsupportedError(
-                f"column {name!r} holds {kind} inside a nested type, which Spark cannot carry; name the columns to "
-                "read without it"
+                f"column {name!r} has {kind} inside a nested type, which Spark does not support; select the "
+                "other columns"
             )
         return pa.timestamp("us", None if kind.tz is None else "UTC")
 

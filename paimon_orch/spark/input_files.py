@@ -1,4 +1,4 @@
-"""Reading files to ingest: Parquet, CSV with a header, JSON lines."""
+"""Input files of an ingest: Parquet, CSV with a header, JSON lines."""
 
 import codecs
 from collections.abc import Sequence
@@ -28,15 +28,15 @@ def read_files(
 ) -> DataFrame:
     """Return the rows of files or directories of one format.
 
-    CSV and JSON values come as text and take the table's types when they are written: a value that does not fit is an
-    error that names it. An empty CSV field is null. Text is UTF-8; ``encoding`` names another one of CSV files, with a
-    byte for each character. Bytes that cannot be decoded and rows that do not have the columns of the header are an
-    error when the rows are read.
+    CSV and JSON values are text, which a write casts to the table's types; a value that does not fit is
+    an error with the value. An empty CSV field is null. Text is UTF-8; ``encoding`` names another
+    encoding of CSV files, with one byte per character. Bytes that cannot be decoded, and rows that do
+    not have the columns of the header, are an error when the rows are read.
     """
     formats = {_detect_format(path) for path in paths}
     if len(formats) != 1:
         raise InputError(
-            f"files of one format at a time: {', '.join(paths)} are {', '.join(sorted(formats))}"
+            f"all files must have the same format: {', '.join(paths)} are {', '.join(sorted(formats))}"
         )
     (form,) = formats
     characters = None if encoding is None else _decode_upper_bytes(encoding, form)
@@ -58,9 +58,9 @@ def read_files(
 
 
 def _decode_upper_bytes(encoding: str, form: str) -> list[str] | None:
-    """Return the characters of the upper 128 bytes, empty where there is none; None for UTF-8."""
+    """Return the character of each byte from 128 to 255, empty if it has none; None for UTF-8."""
     if form != "csv":
-        raise InputError(f"--encoding is for CSV only: {form} has an encoding of its own")
+        raise InputError(f"--encoding is for CSV only: {form} has a fixed encoding")
     try:
         name = codecs.lookup(encoding).name
         if name in ("utf-8", "utf-8-sig"):
@@ -68,7 +68,7 @@ def _decode_upper_bytes(encoding: str, form: str) -> list[str] | None:
         decoded = [bytes([byte]).decode(encoding, "ignore") for byte in range(256)]
     except (LookupError, UnicodeError):
         raise InputError(
-            f"encoding {encoding!r} is not known; examples are utf-8, latin-1, cp1252 and iso-8859-15"
+            f"unknown encoding {encoding!r}; examples are utf-8, latin-1, cp1252 and iso-8859-15"
         ) from None
     pairs = (
         bytes([first, second])
@@ -80,8 +80,8 @@ def _decode_upper_bytes(encoding: str, form: str) -> list[str] | None:
         _is_decodable(pair, encoding) for pair in pairs
     ):
         raise InputError(
-            f"encoding {encoding!r} does not have one byte for each character; convert the files to UTF-8, for example "
-            f"by: iconv -f {encoding} -t UTF-8"
+            f"encoding {encoding!r} does not have one byte for each character; convert the files to UTF-8, "
+            f"for example by: iconv -f {encoding} -t UTF-8"
         )
     return decoded[_ASCII_SIZE:]
 
@@ -114,8 +114,8 @@ def _decode_name(name: str, characters: list[str] | None, encoding: str) -> str:
         )
     except UnicodeError:
         raise InputError(
-            f"the header has the column {name!r}, which is not {encoding}; name the encoding of the files by --encoding, "
-            "for example latin-1. Nothing was committed"
+            f"the header has the column {name!r}, which is not {encoding}; set the encoding of the files by "
+            "--encoding, for example latin-1. Nothing was committed"
         ) from None
 
 
@@ -137,7 +137,7 @@ def _decode_column(value: Column, name: str, characters: list[str] | None, encod
         fn.lit(f": column '{name}' has '"),
         value,
         fn.lit(
-            f"', which is not {encoding}; name the encoding of the files by --encoding, for example "
+            f"', which is not {encoding}; set the encoding of the files by --encoding, for example "
             "latin-1"
         ),
     )
@@ -145,7 +145,7 @@ def _decode_column(value: Column, name: str, characters: list[str] | None, encod
 
 
 def _find_reason(error: Exception) -> str:
-    """Return the first line of what Spark says, or what a Java exception was caused by in the end."""
+    """Return the root cause of a Java exception, or the first line of Spark's message."""
     lines = str(error).strip().splitlines()
     causes = [line.partition(": ")[2] for line in lines if line.startswith("Caused by: ")]
     return causes[-1] if causes else lines[0]
@@ -157,9 +157,9 @@ def _detect_format(path: str) -> str:
     if "://" not in path and location.is_dir():
         names = [file.name for file in location.rglob("*") if file.is_file()] or [path]
     suffixes = {Path(name.removesuffix(".gz")).suffix.lower() for name in names}
-    known = {_FORMAT_BY_SUFFIX[suffix] for suffix in suffixes if suffix in _FORMAT_BY_SUFFIX}
-    if len(known) != 1:
+    formats = {_FORMAT_BY_SUFFIX[suffix] for suffix in suffixes if suffix in _FORMAT_BY_SUFFIX}
+    if len(formats) != 1:
         raise InputError(
-            f"{path}: the format is told by the ending: {', '.join(_FORMAT_BY_SUFFIX)}"
+            f"{path}: the file name must end in one of {', '.join(_FORMAT_BY_SUFFIX)}, which is the format"
         )
-    return known.pop()
+    return formats.pop()

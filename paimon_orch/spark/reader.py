@@ -1,8 +1,8 @@
-"""Tables as frames: Spark's own Parquet reader for files that hold rows as they are, our tasks for all others.
+"""Tables as frames: Spark's Parquet reader for raw-convertible files, our tasks for all others.
 
-The data source ``paimon`` hands over every row as an Arrow batch from a Python worker, and turning batches into Spark's rows
-alone costs what its Parquet reader costs in all. Where nothing has to be merged, hidden or converted, Spark reads
-the files itself, and then prunes columns and skips row groups as it does for any Parquet file.
+The data source ``paimon`` passes all rows as Arrow batches from Python workers, and converting batches
+to Spark's rows costs as much as its whole Parquet reader. Files without rows to merge, delete or convert
+are read by Spark itself, which prunes columns and row groups as for any Parquet file.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,8 +32,8 @@ from paimon_orch.table.scan.lazy_rows import BaseScan
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.scan_planner import BucketSplit, filter_partitions
 
-_GLOB_CHARACTERS = frozenset("*?[]{}\\")  # in a path these are a pattern to Spark
-_HIDDEN_PREFIXES = ("_", ".")  # files that begin so are passed over by Spark, in silence
+_GLOB_CHARACTERS = frozenset("*?[]{}\\")  # patterns in Spark's paths
+_HIDDEN_PREFIXES = ("_", ".")  # Spark ignores such files without an error
 _STRICT_OPTIONS = {
     "datetimeRebaseMode": "CORRECTED",
     "ignoreCorruptFiles": "false",
@@ -42,18 +42,17 @@ _STRICT_OPTIONS = {
 
 
 def read(session: SparkSession, scan: BaseScan, *, native: bool | None = None) -> DataFrame:
-    """Return the rows of a scan as a frame, in no order; the files are planned now and read when the frame is.
+    """Return the rows of a scan as a frame, without order; files are planned now and read with the frame.
 
-    Changes (:meth:`Table.incremental`) and the rows of system tables are read by tasks.
+    Spark's Parquet reader reads a file if its rows are the rows of the table: the scan has no filter on
+    rows, no other file has the same keys, the file has no deletion vector, the columns have not changed
+    since it was written, and Spark has their types. All other rows, changes (:meth:`Table.incremental`)
+    and system tables are read by tasks, as ``scan`` reads them. The types are those of the data source
+    (:mod:`paimon_orch.spark.column_types`).
 
-    Spark's own Parquet reader takes the files whose rows are rows of the table as they lie: of a scan without a filter on
-    rows, no other file with the same keys, no vector, no change of the columns since, no nested or finer type than Spark
-    has. All other rows come from tasks that read as ``scan`` does, through file indexes too. The types are those of
-    the data source (:mod:`paimon_orch.spark.column_types`).
-
-    :param native: whether Spark reads files itself; if not given, where they are local. In a store Spark needs that store's
-        settings (``spark.hadoop.*``) of its own
-    :raises InputError: if the scan has a limit or an order, which belong to the frame: ``read(...).limit(10)``
+    :param native: whether Spark reads files itself; by default only local files. For an object store
+        Spark needs its own settings (``spark.hadoop.*``)
+    :raises InputError: if the scan has a limit or an order; use those of the frame
     """
     if not isinstance(scan, Scan):
         reader = PaimonReader(scan, build_visible_schema(scan.arrow_schema))
@@ -65,17 +64,16 @@ def read(session: SparkSession, scan: BaseScan, *, native: bool | None = None) -
     warn_of_rows_left_out(scan)
     target = build_visible_schema(scan.arrow_schema)
     schema = to_spark_schema(target)
-    local = isinstance(scan.io, LocalFileIO)
-    files, others = (
-        separate_native_files(scan)
-        if native or (native is None and local)
-        else ([], _plan_pieces(scan))
-    )
-    parts = [BatchInputPartition(tuple(splits)) for splits in pack_splits(others, scan.schema)]
+    is_local = isinstance(scan.io, LocalFileIO)
+    if is_local if native is None else native:
+        files, splits = separate_native_files(scan)
+    else:
+        files, splits = [], _plan_parts(scan)
+    parts = [BatchInputPartition(tuple(packed)) for packed in pack_splits(splits, scan.schema)]
     frames = []
     if files:
-        # a path without scheme lies in the file system that is the session's own, which may be HDFS
-        uris = [f"file://{path}" if local else path for path in files]
+        # a path without scheme is in the default file system of the session, which can be HDFS
+        uris = [f"file://{path}" if is_local else path for path in files]
         frames.append(session.read.schema(schema).options(**_STRICT_OPTIONS).parquet(*uris))
     if parts or not files:
         frames.append(
@@ -85,49 +83,49 @@ def read(session: SparkSession, scan: BaseScan, *, native: bool | None = None) -
 
 
 def separate_native_files(scan: Scan) -> tuple[list[str], list[BucketSplit]]:
-    """Return the paths that Spark can read itself, and what is left for tasks of ours."""
-    splits = _plan_pieces(scan)
+    """Return the paths of files that Spark can read itself, and the other parts of the scan."""
+    splits = _plan_parts(scan)
     if not _can_read_natively(scan):
         return [], splits
     schemas = scan.schemas.get_all(file.schema_id for split in splits for file in split.files)
-    plain = {number for number, schema in schemas.items() if _has_same_columns(scan, schema)}
-    wanted = filter_partitions((s.partition for s in splits), scan.schema, scan.predicate)
-    files, others = list[str](), list[BucketSplit]()
+    same_ids = {number for number, schema in schemas.items() if _has_same_columns(scan, schema)}
+    partitions = filter_partitions((s.partition for s in splits), scan.schema, scan.predicate)
+    files, other_splits = list[str](), list[BucketSplit]()
     for split in splits:
-        if split.partition not in wanted:
+        if split.partition not in partitions:
             continue
         path = _find_raw_file(scan, split)
-        if path is not None and split.files[0].schema_id in plain:
+        if path is not None and split.files[0].schema_id in same_ids:
             files.append(path)
         else:
-            others.append(split)
-    return files, others
+            other_splits.append(split)
+    return files, other_splits
 
 
 def _can_read_natively(scan: Scan) -> bool:
-    """Tell whether rows of a file can be rows of a scan as they are."""
-    schema, by_partition = scan.schema, set(scan.schema.partition_keys)
+    """Return whether the rows of files can be rows of a scan without conversion."""
+    schema, partition_keys = scan.schema, set(scan.schema.partition_keys)
     return (
-        (scan.predicate is None or collect_columns(scan.predicate) <= by_partition)
+        (scan.predicate is None or collect_columns(scan.predicate) <= partition_keys)
         and not scan.is_audit_log
         and not has_data_evolution(schema)
-        # Java 0.9 wrote rows of such tables whose key is null among the values; ours reads it from its own column
+        # Java 0.9 wrote null keys among the values of such tables; we read the key columns instead
         and not (schema.primary_keys and schema.typed_options.merge_engine == "partial-update")
         and all(is_exact(field.type) for field in scan.arrow_schema)
     )
 
 
 def _has_same_columns(scan: Scan, written: TableSchema) -> bool:
-    """Tell whether files of a schema hold the columns of a scan under their names and types, which Spark tells apart."""
-    stored = {(field.id, field.name, field.type) for field in written.fields}
-    distinct = {name.lower() for name in written.names}  # Spark knows no upper and lower case
-    return len(distinct) == len(stored) and all(
-        (field.id, field.name, field.type) in stored for field in scan.fields
+    """Return whether files of a schema have the columns of a scan with the same names and types."""
+    written_fields = {(field.id, field.name, field.type) for field in written.fields}
+    distinct_names = {name.lower() for name in written.names}  # Spark ignores case
+    return len(distinct_names) == len(written_fields) and all(
+        (field.id, field.name, field.type) in written_fields for field in scan.fields
     )
 
 
 def _find_raw_file(scan: Scan, split: BucketSplit) -> str | None:
-    """Return the path of the one Parquet file of a piece, if nothing hides a row of it."""
+    """Return the path of a Parquet file without other files to merge and without deletion vector."""
     file = split.files[0]
     if (
         len(split.files) > 1
@@ -136,18 +134,18 @@ def _find_raw_file(scan: Scan, split: BucketSplit) -> str | None:
     ):
         return None
     path = scan.paths.data_file(scan.schema, split.partition, split.bucket, file)
-    plain = not (_GLOB_CHARACTERS & set(path) or file.file_name.startswith(_HIDDEN_PREFIXES))
-    return path if plain and path.endswith(".parquet") else None
+    is_misread = _GLOB_CHARACTERS & set(path) or file.file_name.startswith(_HIDDEN_PREFIXES)
+    return path if path.endswith(".parquet") and not is_misread else None
 
 
-def _plan_pieces(scan: Scan) -> list[BucketSplit]:
+def _plan_parts(scan: Scan) -> list[BucketSplit]:
     return divide_splits(scan.plan(), scan)
 
 
 def _read_in_tasks(
     session: SparkSession, reader: PaimonReader, parts: Sequence[InputPartition]
 ) -> DataFrame:
-    """Return the rows of parts, one task each, which unpickles only its own."""
+    """Return the rows of parts, one task each, which unpickles only its part."""
     pickled = [cloudpickle.dumps(part) for part in parts]
 
     def run(number: int) -> Iterator[pa.RecordBatch]:

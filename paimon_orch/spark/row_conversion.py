@@ -1,7 +1,7 @@
-"""Rows of a table as Spark rows, and back, without loss.
+"""Lossless conversion of a table's rows to Spark rows and back.
 
-Spark has no TIME before 4.1 and no timestamps finer than a microsecond: the former travel as milliseconds of the day
-(INT), the latter as nanoseconds since 1970 (BIGINT).
+Spark has no TIME before 4.1 and no timestamps finer than a microsecond: TIME is carried as milliseconds
+of the day (INT), a finer timestamp as nanoseconds since 1970 (BIGINT).
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,37 +18,36 @@ from paimon_orch.format.types.data_types import Field
 
 
 def build_carrier_schema(fields: Sequence[Field]) -> pa.Schema:
-    """Return the Arrow types in which columns travel; refuses nested columns that would lose something."""
+    """Return the Arrow types in which Spark carries columns; refuses nested types with a loss."""
     return pa.schema([(field.name, _to_carrier_type(field)) for field in fields])
 
 
 def to_spark_schema(carriers: pa.Schema) -> StructType:
-    """Return the same as Spark types."""
+    """Return Arrow types as Spark types."""
     return from_arrow_schema(carriers, prefer_timestamp_ntz=True)
 
 
 def quote_column(name: str) -> str:
-    """Return a column's name as Spark reads it whatever characters it has."""
+    """Return a column's name in backquotes."""
     escaped = name.replace("`", "``")
     return f"`{escaped}`"
 
 
 def cast_timestamps(frame: DataFrame, fields: Sequence[Field]) -> DataFrame:
-    """Return a frame whose moments, and times without zone, are those that columns of a table hold.
+    """Return a frame with timestamps that have a time zone exactly if the table's columns have one.
 
-    Spark turns one into the other by the clocks of the session's zone; left to Arrow it would be UTC.
+    Spark casts them by the time zone of the session; Arrow would use UTC.
     """
-    names = {field.name: to_arrow_type(field.type) for field in fields}
-    casts = {
-        column.name: fn.col(quote_column(column.name)).cast(
-            "timestamp_ntz" if wanted.tz is None else "timestamp"
-        )
-        for column in frame.schema
-        if pa.types.is_timestamp(wanted := names.get(column.name, pa.null()))
-        and isinstance(
-            column.dataType, TimestampType if wanted.tz is None else (TimestampNTZType, DateType)
-        )
-    }
+    types = {field.name: to_arrow_type(field.type) for field in fields}
+    casts = {}
+    for column in frame.schema:
+        target = types.get(column.name, pa.null())
+        if not pa.types.is_timestamp(target):
+            continue
+        has_zone = target.tz is not None
+        if isinstance(column.dataType, (TimestampNTZType, DateType) if has_zone else TimestampType):
+            value = fn.col(quote_column(column.name))
+            casts[column.name] = value.cast("timestamp" if has_zone else "timestamp_ntz")
     return frame.withColumns(casts) if casts else frame
 
 
@@ -69,17 +68,17 @@ def _to_carrier_type(field: Field) -> pa.DataType:
         return pa.int64() if target.unit == "ns" else pa.timestamp("us", target.tz)
     if pa.types.is_nested(target) and (unfit := _find_lossy_types(target)):
         raise UnsupportedError(
-            f"column {field.name!r} holds {', '.join(sorted(unfit))} inside a nested type, which Spark cannot carry "
-            "without loss"
+            f"column {field.name!r} has {', '.join(sorted(unfit))} inside a nested type, which Spark cannot "
+            "carry without loss"
         )
     return target
 
 
 def _find_lossy_types(target: pa.DataType) -> set[str]:
-    """Return the leaves of a nested type that Spark has not."""
+    """Return the types inside a nested type that Spark does not have."""
     if pa.types.is_nested(target):
         children = (target.field(index).type for index in range(target.num_fields))
         return set().union(*map(_find_lossy_types, children))
-    fine = isinstance(target, pa.TimestampType) and target.unit == "us"
+    is_exact = isinstance(target, pa.TimestampType) and target.unit == "us"
     temporal = pa.types.is_time(target) or pa.types.is_timestamp(target)
-    return {str(target)} if temporal and not fine else set()
+    return {str(target)} if temporal and not is_exact else set()

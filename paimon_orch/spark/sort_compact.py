@@ -1,4 +1,4 @@
-"""Sort compaction on Spark: ranges of the sort key go to tasks, which sort and write them."""
+"""Sort compaction on Spark: each task sorts and writes a range of the sort key."""
 
 import math
 from collections.abc import Iterator
@@ -117,7 +117,7 @@ def _build_sort_columns(order: SortOrder) -> list[Column]:
 
 
 def _read_rows(session: SparkSession, planned: CompactionPlan, order: SortOrder) -> DataFrame:
-    """Return the rows of a plan with their place on the curve, one task for each part that is read."""
+    """Return the rows of a plan with their position on the curve, one task per read unit."""
     found = sort_compact.plan_read_units(planned)
     schema = found[0].reader.schema
     fields, units = (

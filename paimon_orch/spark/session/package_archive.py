@@ -1,4 +1,4 @@
-"""The package itself on its way to the workers, for clusters on whose nodes it is not installed."""
+"""An archive of this package for the workers of clusters where it is not installed."""
 
 import hashlib
 import io
@@ -11,26 +11,22 @@ from pathlib import Path
 import platformdirs
 from pyspark.sql import SparkSession
 
-# now: the client of Spark Connect puts what it has sent on the path of this process too, and it would come from there
+# imported here: the client of Spark Connect also adds the archives that it sent to sys.path
+import paimon_orch
 import pyspark_paimon
 from paimon_orch.errors import InputError
 
-_PACKAGE_ROOTS = (Path(__file__).parents[1], Path(pyspark_paimon.__file__).parent)
-_FIXED_TIMESTAMP = (
-    1980,
-    1,
-    1,
-    0,
-    0,
-    0,
-)  # the oldest date of the format: the same files are the same bytes
+_PACKAGE_ROOTS = tuple(Path(package.__path__[0]) for package in (paimon_orch, pyspark_paimon))
+# the earliest timestamp of the format; the archive depends on the content of the files only
+_FIXED_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
 
 
 def ship_package(session: SparkSession) -> Path:
-    """Give the workers of a session this very package, and return the archive that holds it.
+    """Send this package to the workers of a session, and return its archive.
 
-    For each session once; on Spark Connect no other session sees it. What the package depends on (pyarrow and so on) must
-    be on the nodes. Call :func:`paimon_orch.spark.register` too where the format ``paimon`` is wanted.
+    Call it once per session; on Spark Connect only that session uses it. The dependencies of the
+    package (pyarrow and others) must be installed on the nodes. To use the format ``paimon``, call
+    :func:`paimon_orch.spark.register` too.
     """
     archive = package_archive()
     session.addArtifacts(str(archive), pyfile=True)
@@ -40,9 +36,9 @@ def ship_package(session: SparkSession) -> Path:
 def package_archive(directory: Path | None = None) -> Path:
     """Write the package into an archive for ``spark-submit --py-files``, and return its path.
 
-    The name holds a hash of the content: a session refuses other bytes under a name that it knows.
+    The name has a hash of the content: a session refuses other content under a known name.
 
-    :param directory: where to put it; by default the user's cache
+    :param directory: the folder of the archive; by default the user's cache
     :raises InputError: if the directory cannot be written
     """
     content = _build_zip()
@@ -51,7 +47,7 @@ def package_archive(directory: Path | None = None) -> Path:
     try:
         if not archive.is_file():
             folder.mkdir(parents=True, exist_ok=True)
-            # Put in place at once: another process may be reading the one there.
+            # renamed atomically: another process may be reading an existing file
             handle, name = tempfile.mkstemp(dir=folder)
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
@@ -59,7 +55,7 @@ def package_archive(directory: Path | None = None) -> Path:
     except OSError as error:
         raise InputError(
             f"The archive for Spark's workers cannot be written to {archive}: {error.strerror}. "
-            "Let XDG_CACHE_HOME name a directory that you can write."
+            "Set XDG_CACHE_HOME to a directory that you can write."
         ) from error
     return archive
 
@@ -77,7 +73,9 @@ def _build_zip() -> bytes:
 def _list_package_files() -> Iterator[tuple[str, Path]]:
     for root in _PACKAGE_ROOTS:
         if not (root / "__init__.py").is_file():
-            raise InputError(f"The package {root.name} is not here as files, so it cannot be sent.")
+            raise InputError(
+                f"The package {root.name} is not installed as files, so it cannot be sent."
+            )
         for path in sorted(root.rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
                 yield f"{root.name}/{path.relative_to(root).as_posix()}", path

@@ -1,7 +1,7 @@
-"""The Spark session: use the caller's, or start one that is quiet, in UTC, and tries tasks again.
+"""The Spark session: the active one, or a new one in UTC with little output and task retries.
 
-A session that is already there belongs to somebody else: it is used as it is, no setting is written
-into it, and :func:`stop_session` leaves it alone.
+An active session belongs to its creator: its settings are not changed, and :func:`stop_session` does
+not stop it.
 """
 
 import logging
@@ -26,7 +26,7 @@ from paimon_orch.spark.session.java_home import find_java
 logger = logging.getLogger(__name__)
 
 TASK_ATTEMPTS = 4
-"""How often a task runs before its transient error counts: Spark's own default on clusters."""
+"""How many times a task with a transient error is tried: Spark's default on clusters."""
 
 _SQL_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -34,7 +34,7 @@ _SQL_SETTINGS = {
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
 }
 
-_SUBMIT_VARIABLE = "PYSPARK_GATEWAY_PORT"  # where spark-submit tells its program to find the JVM
+_SUBMIT_VARIABLE = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it to the port of the JVM
 
 _started_sessions: list[SparkSession] = []
 
@@ -46,18 +46,19 @@ def spark_session(
     *,
     ship_package: bool = False,
 ) -> SparkSession:
-    """Return the active session as it is, or start one.
+    """Return the active session unchanged, or start one.
 
-    In a program that ``spark-submit`` started the master is the one of ``spark-submit``, and of our settings
-    only those of ``spark.sql`` are added to its own.
+    In a program that ``spark-submit`` started, its master is used, and only our ``spark.sql`` settings
+    are added to its settings.
 
-    :param master: a Spark master; ``local[...]`` gets the retries that Spark leaves out there
-    :param remote: a Spark Connect address (``sc://host:port``) instead of a master; of ``config`` only
-        ``spark.sql.*`` settings reach it. ``local[...]`` starts a server in this process, on loopback
-    :param config: settings over ours; they are for a new session only. ``spark.pyspark.python`` names the
-        workers' Python, which Spark itself overlooks here
+    :param master: a Spark master; ``local[...]`` gets task retries, which Spark does not do there
+    :param remote: a Spark Connect address (``sc://host:port``) instead of a master; only the
+        ``spark.sql.*`` settings of ``config`` are sent to it. ``local[...]`` starts a server in this
+        process, on loopback
+    :param config: settings of a new session, which override ours. ``spark.pyspark.python`` names the
+        workers' Python; Spark itself ignores it here
     :param ship_package: send this package to the workers of a new session, as
-        :func:`paimon_orch.spark.ship_package` does, and make ``paimon`` one of its formats
+        :func:`paimon_orch.spark.ship_package` does, and register the format ``paimon``
     :raises InputError: if there is no usable Java, the client of Spark Connect is not installed, or
         Spark does not start
     """
@@ -85,38 +86,38 @@ def spark_session(
             register(session)
     except (PySparkException, Py4JError, ImportError, OSError) as error:
         target, text = remote or master, str(error)
-        # a cause with a token would put into the traceback what the text leaves out
+        # a cause with a token would show it in the traceback
         cause = error if _mask_parameters(target, text) == text else None
         raise InputError(_describe_start_failure(target, error)) from cause
     return session
 
 
 def _set_worker_python(settings: Mapping[str, str]) -> None:
-    """Say which Python the workers run; it is read once, when the context is made."""
+    """Set the Python of the workers, which Spark reads once, when it creates the context."""
     if python := settings.get("spark.pyspark.python"):
         os.environ["PYSPARK_PYTHON"] = python
-    # A value of the user's own (a path on the nodes) wins.
+    # A value of the user (a path on the nodes) has priority.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def active_session() -> SparkSession | None:
-    """Return the session of this process, whichever thread or library started it.
+    """Return the session of this process, started by any thread or library.
 
-    None if a Spark Connect server has ended it, as one does after an hour without use: the next one is a new one.
+    None if a Spark Connect server has ended it, as servers do after an hour without use.
     """
     try:
         session = SparkSession.active()
     except PySparkException:
         return None
     if is_remote() and _is_ended(session):
-        _started_sessions[:] = [own for own in _started_sessions if own is not session]
+        _started_sessions[:] = [started for started in _started_sessions if started is not session]
         session.stop()
         return None
     return session
 
 
 def _is_ended(session: SparkSession) -> bool:
-    """Ask the server, as the client does not know."""
+    """Return whether the server has ended a session; the client does not know."""
     try:
         session.conf.get("spark.sql.session.timeZone")
     except PySparkException as error:
@@ -125,19 +126,19 @@ def _is_ended(session: SparkSession) -> bool:
 
 
 def stop_session(session: SparkSession) -> None:
-    """Stop a session that :func:`spark_session` started; any other is left running.
+    """Stop a session that :func:`spark_session` started; any other session continues to run.
 
-    On classic Spark this ends the one context of the process; starting again afterwards is quick.
+    On classic Spark this ends the only context of the process; starting another one is quick.
     """
-    for index, own in enumerate(_started_sessions):
-        if own is session:
+    for index, started in enumerate(_started_sessions):
+        if started is session:
             del _started_sessions[index]
             session.stop()
             return
 
 
 def java_in_use(session: SparkSession) -> str:
-    """Return the Java under a running session, such as ``Java 21.0.8 (/opt/java)``."""
+    """Return the Java of a running session, such as ``Java 21.0.8 (/opt/java)``."""
     row = session.sql(
         "SELECT java_method('java.lang.System', 'getProperty', 'java.version') AS version, "
         "java_method('java.lang.System', 'getProperty', 'java.home') AS home"
@@ -147,7 +148,7 @@ def java_in_use(session: SparkSession) -> str:
 
 def _start_classic(master: str, config: Mapping[str, str]) -> SparkSession:
     if master.startswith("local"):
-        # Spark warns about a host name that means loopback, and nothing outside has to reach us.
+        # Spark warns about host names of loopback addresses; no other machine has to connect.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(add_task_retries(master)).appName("paimon-orch")
     return _start(builder, _SQL_SETTINGS | _build_quiet_settings() | dict(config))
@@ -156,13 +157,15 @@ def _start_classic(master: str, config: Mapping[str, str]) -> SparkSession:
 def _start_connect(remote: str, config: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.remote(add_task_retries(remote))
     if remote.startswith("local"):
-        # the server is one that is started for us, and for nobody outside
+        # the server is for this process only
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        own = _build_quiet_settings() | {"spark.connect.grpc.binding.address": "127.0.0.1"}
+        server_settings = _build_quiet_settings() | {
+            "spark.connect.grpc.binding.address": "127.0.0.1"
+        }
         with warnings.catch_warnings():
-            # settings that the server was started with are sent once more, which it refuses
+            # the settings that started the server are sent again, which it refuses
             warnings.filterwarnings("ignore", "Failed to set", UserWarning)
-            return _start(builder, _SQL_SETTINGS | own | dict(config))
+            return _start(builder, _SQL_SETTINGS | server_settings | dict(config))
     # Static settings belong to the server; sending them gives a warning for each.
     settings = {key: value for key, value in config.items() if key.startswith("spark.sql.")}
     return _start(builder, _SQL_SETTINGS | settings)
@@ -180,7 +183,7 @@ def _build_quiet_settings() -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()}",
-        # Left alone, the first look at the catalog makes a spark-warehouse in the working directory.
+        # Without it, the first use of the catalog creates spark-warehouse in the working directory.
         "spark.sql.warehouse.dir": (
             platformdirs.user_cache_path("paimon-orch") / "spark-warehouse"
         ).as_uri(),
@@ -188,7 +191,7 @@ def _build_quiet_settings() -> dict[str, str]:
 
 
 def add_task_retries(master: str) -> str:
-    """Return a local master with task retries (``local[2]`` has none), any other as it is."""
+    """Return a local master with task retries (``local[2]`` has none), any other unchanged."""
     match = re.fullmatch(r"local(?:\[([\d*]+)\])?", master)
     return f"local[{match[1] or 1},{TASK_ATTEMPTS}]" if match else master
 
@@ -204,9 +207,9 @@ def _describe_start_failure(target: str, error: Exception) -> str:
 
 
 def _split_target(target: str) -> tuple[str, list[str]]:
-    """Return an address and the parameters behind it; one of them may be a token, so that no text repeats them."""
+    """Return an address and its parameters, which may contain a token."""
     address, *parameters = target.split(";")
-    return address, [one for one in parameters if one]
+    return address, [parameter for parameter in parameters if parameter]
 
 
 def _mask_parameters(target: str, text: str) -> str:

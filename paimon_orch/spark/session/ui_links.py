@@ -1,4 +1,4 @@
-"""Where to look at what a session does: its application, its user interface, its session on a server."""
+"""Links to the user interface and the ids of a running session."""
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -7,13 +7,13 @@ from pyspark.sql.utils import is_remote
 
 
 def find_ui_links(session: SparkSession) -> dict[str, str]:
-    """Return what is known of ``application_id``, ``ui`` (an address) and ``session_id`` (on Spark Connect)."""
+    """Return ``application_id``, ``ui`` (an address) and ``session_id`` (on Spark Connect), if known."""
     try:
-        found = {"application_id": session.conf.get("spark.app.id", None)}
+        links = {"application_id": session.conf.get("spark.app.id", None)}
         if is_remote():
-            found["session_id"] = getattr(session, "session_id", None)
+            links["session_id"] = getattr(session, "session_id", None)
         else:
-            found["ui"] = session.sparkContext.uiWebUrl
-    except (PySparkException, Py4JError, OSError):  # a courtesy: the work itself was done
+            links["ui"] = session.sparkContext.uiWebUrl
+    except (PySparkException, Py4JError, OSError):  # links are optional: the work itself is done
         return {}
-    return {name: str(value) for name, value in found.items() if value}
+    return {name: str(value) for name, value in links.items() if value}

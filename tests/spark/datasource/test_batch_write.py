@@ -79,7 +79,9 @@ def test_a_time_in_a_zone_that_is_not_known_is_refused() -> None:
     batch = pa.RecordBatch.from_pydict({"l": pa.array([0], pa.timestamp("us"))})
     fields = [Field(id=0, name="l", type=parse_type("TIMESTAMP(6) WITH LOCAL TIME ZONE"))]
 
-    with pytest.raises(InputError, match=r"'l' .* the session's zone is not known here; cast it"):
+    with pytest.raises(
+        InputError, match=r"'l' .* the time zone of the session is unknown; cast it"
+    ):
         cast_timestamps_as_spark(batch, fields, None)
 
 

@@ -282,7 +282,9 @@ def test_a_type_that_changes_ends_the_query_which_goes_on_when_it_is_started_aga
     )
     table.append(table_of("k v w", [(2, 2**33 + 5, 2), (3, -(2**33) + 5, 3)]))
 
-    with pytest.raises(PaimonError, match=r"'v' is BIGINT since .* reads it as INT. Start the que"):
+    with pytest.raises(
+        PaimonError, match=r"'v' was changed to BIGINT .* reads it as INT. Start the que"
+    ):
         query.rows()
     again = Query(table, query.at, **options).rows()
     assert again == ([(2,)] if options else [(2, 2**33 + 5, 2), (3, -(2**33) + 5, 3)])
