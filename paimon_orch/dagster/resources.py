@@ -117,13 +117,13 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
 
 
 class _LazySparkExecutor(ForwardingExecutor):
-    """Asks for the session when there are units: a run with nothing to do starts no JVM."""
+    """An executor that starts the session only if there are units."""
 
     def __init__(self, resource: SparkSessionResource) -> None:
         self._resource = resource
 
     def choose_executor(self, unit_count: int) -> Executor:
-        """Return an executor on Spark if there is any unit."""
+        """Return an executor on Spark if there are units."""
         if not unit_count:
             return InProcessExecutor()
         from paimon_orch.spark import SparkExecutor

@@ -15,11 +15,11 @@ class RunLabelExecutor(ForwardingExecutor):
         self._executor, self._run = executor, run
 
     def choose_executor(self, unit_count: int) -> Executor:  # noqa: ARG002 - for any number of units
-        """Return the executor whose jobs are labelled."""
+        """Return the wrapped executor."""
         return self._executor
 
     def build_label(self, label: str) -> str:
-        """Return the label with the run."""
+        """Return the label followed by the run."""
         return f"{label} ({self._run})"
 
 

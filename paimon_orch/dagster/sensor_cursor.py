@@ -92,8 +92,6 @@ class ChangesSinceCursor:
     """Identifies this evaluation in the run key of a request for the whole table."""
     data_snapshots: tuple[Snapshot, ...] = ()
     """The new snapshots that changed data."""
-    snapshots: int = 0
-    """The number of new snapshots."""
     whole_table_reason: str | None = None
     """Why all partitions were evaluated, None if only those with changes were."""
     touched_partitions: frozenset[str] | None = None
@@ -210,7 +208,6 @@ def _evaluate_changes(
         cursor=next_cursor,
         run_key_suffix=" ".join([str(handled), *(() if snapshots else suffixes.values())]),
         data_snapshots=tuple(data_snapshots),
-        snapshots=len(snapshots),
         touched_partitions=frozenset(suffixes),
         decisions=decisions,
     )
