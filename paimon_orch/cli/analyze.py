@@ -66,19 +66,17 @@ def analyze(
     if columns and all_columns:
         raise InputError("--columns and --all-columns exclude each other; give one")
     target = open_table(ctx, warehouse, table)
-    planned = step.plan(target, None if all_columns else parse_names(columns))
+    planned = step.plan(
+        target, step.AnalyzeRequest(columns=None if all_columns else parse_names(columns))
+    )
     if dry_run:
         text = f"would read {len(planned.units)} buckets; nothing was changed"
         print_values(planned.to_dict(), as_json, text)
         return
     with Progress(console=error_console, transient=True) as bars:
-        results = _build_executor(planned.units, master).map(
-            step.run,
-            planned.units,
-            label=f"analyze {table}",
-            progress=add_progress_bar(bars, "analyze"),
-        )
-    result = step.commit(target, planned, results)
+        executor = _build_executor(planned.units, master)
+        progress = add_progress_bar(bars, "analyze")
+        result = run_step(step.ANALYZE, target, planned, executor, progress=progress)
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))
     elif result.statistics is None:

@@ -24,6 +24,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.maintenance import rewrite_file_index as step
 
 _NOTHING_TO_DO = "nothing to do: every file has the indexes that the table's options name"
@@ -51,7 +52,7 @@ def rewrite_file_index(
     """
     target = open_table(ctx, warehouse, table)
     specs = parse_partitions(target, partitions)
-    planned = step.plan(target, partitions=specs, where=where)
+    planned = step.plan(target, step.RewriteFileIndexRequest(partitions=specs, where=where))
     if dry_run:
         _print_plan(planned, as_json=as_json)
         return
@@ -61,11 +62,11 @@ def rewrite_file_index(
     from paimon_orch.spark.execution.spark_executor import SparkExecutor
 
     with Progress(console=error_console, transient=True) as bars:
-        result = step.rewrite_file_index(
+        result = run_step(
+            step.REWRITE_FILE_INDEX,
             target,
+            planned,
             SparkExecutor(start_spark(master)),
-            partitions=specs,
-            where=where,
             progress=add_progress_bar(bars, f"rewrite file indexes of {table}"),
         )
     print_result(result.to_dict(), as_json, _NOTHING_TO_DO)

@@ -29,11 +29,11 @@ from paimon_orch.cli.registration import register_command
 from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step
 from paimon_orch.steps.cleanup import remove_unexisting_files as missing_step
 from paimon_orch.steps.common.executor import Executor, ThresholdExecutor
+from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.expiration import expire_changelogs as changelog_step
 from paimon_orch.steps.expiration import expire_partitions as partition_step
 from paimon_orch.steps.expiration import expire_snapshots as expire_step
 from paimon_orch.steps.expiration import expire_tags as tag_step
-from paimon_orch.steps.expiration.retention import RetentionOverrides
 from paimon_orch.steps.inspection import check as check_step
 from paimon_orch.steps.maintenance import compact_manifests as manifest_step
 from paimon_orch.steps.maintenance import rescale as rescale_step
@@ -148,12 +148,12 @@ def expire_snapshots(
     that a tag, branch or consumer holds are listed by --dry-run.
     """
     target = open_table(ctx, warehouse, table)
-    overrides = _parse_retention(retain_max, retain_min, older_than, max_deletes)
+    limits = _parse_retention(retain_max, retain_min, older_than, max_deletes)
+    planned = expire_step.plan(target, expire_step.ExpireSnapshotsRequest(**limits))
     if dry_run:
-        planned = expire_step.plan(target, **overrides)
         print_values(planned.to_dict(), as_json, _format_expiration_plan(planned))
         return
-    result = expire_step.expire_snapshots(target, **overrides)
+    result = expire_step.run_expiration(target, planned)
     text = (
         f"expired {result.snapshots} snapshots, deleted {result.data_files} data files "
         f"({result.bytes:,} bytes) and {result.metadata_files} metadata files"
@@ -163,7 +163,7 @@ def expire_snapshots(
 
 def _parse_retention(
     retain_max: int | None, retain_min: int | None, older_than: str | None, max_deletes: int | None
-) -> RetentionOverrides:
+) -> dict[str, int | None]:
     before = parse_optional_cutoff("--older-than", older_than)
     return {
         "retain_max": retain_max,
@@ -223,7 +223,7 @@ def remove_orphan_files(
     result = orphan_step.run(target, planned, executor, quarantine=quarantine)
     verb = "deleted" if result.quarantine is None else f"moved to quarantine {result.quarantine}:"
     text = f"{verb} {result.files} files of {result.bytes:,} bytes"
-    values = result.to_dict() | {"left_alone": list(planned.skipped_external_paths)}
+    values = result.to_dict() | {"skipped_external_paths": list(planned.skipped_external_paths)}
     text = _append_refused_paths("\n".join([*skipped, text]), result.refused)
     print_values(values, as_json, text)
 
@@ -273,9 +273,11 @@ def expire_changelogs(
 
     These are the changelogs of a table that keeps them longer than its snapshots.
     """
-    step = changelog_step.plan if dry_run else changelog_step.expire_changelogs
-    overrides = _parse_retention(retain_max, retain_min, older_than, max_deletes)
-    expired = step(open_table(ctx, warehouse, table), **overrides)
+    target = open_table(ctx, warehouse, table)
+    limits = _parse_retention(retain_max, retain_min, older_than, max_deletes)
+    expired = changelog_step.plan(target, changelog_step.ExpireChangelogsRequest(**limits))
+    if not dry_run:
+        expired = changelog_step.run_expiration(target, expired)
     verb = "would expire" if dry_run else "expired"
     text = f"{verb} {len(expired.changelogs)} changelogs with {len(expired.files_to_delete)} files"
     print_values(expired.to_dict(), as_json, text)
@@ -297,15 +299,17 @@ def expire_partitions(
 
     Their files are deleted when the snapshots that reference them expire.
     """
-    step = partition_step.plan if dry_run else partition_step.expire_partitions
-    dropped = step(
-        open_table(ctx, warehouse, table),
+    target = open_table(ctx, warehouse, table)
+    request = partition_step.ExpirePartitionsRequest(
         expiration_time=parse_optional_duration("--expiration-time", expiration_time),
         strategy=expire_strategy,
         timestamp_formatter=timestamp_formatter,
         timestamp_pattern=timestamp_pattern,
         max_expires=max_expires,
     )
+    dropped = partition_step.plan(target, request)
+    if not dry_run:
+        dropped = run_step(partition_step.EXPIRE_PARTITIONS, target, dropped).plan
     verb = "would drop" if dry_run else "dropped"
     text = f"{verb} {len(dropped.names)} partitions of {dropped.rows:,} rows"
     print_values(dropped.to_dict(), as_json, "\n".join([*dropped.names, text]))
@@ -320,8 +324,10 @@ def compact_manifests(
 ) -> None:
     """Merge small manifests of the newest snapshot."""
     target = open_table(ctx, warehouse, table)
-    planned = manifest_step.plan(target)
-    snapshot = None if dry_run else manifest_step.compact_manifests(target)
+    planned = manifest_step.plan(target, EmptyRequest())
+    snapshot = (
+        None if dry_run else run_step(manifest_step.COMPACT_MANIFESTS, target, planned).snapshot
+    )
     values = planned.to_dict() | {"snapshot_id": None if snapshot is None else snapshot.id}
     outcome = "nothing was changed" if snapshot is None else f"merged in snapshot {snapshot.id}"
     text = (
@@ -343,8 +349,10 @@ def remove_unexisting_files(
     The remaining rows of the newest snapshot can be read again. The rows of the missing files are
     lost.
     """
-    step = missing_step.plan if dry_run else missing_step.remove_unexisting_files
-    missing = step(open_table(ctx, warehouse, table))
+    target = open_table(ctx, warehouse, table)
+    missing = missing_step.plan(target, EmptyRequest())
+    if not dry_run:
+        missing = run_step(missing_step.REMOVE_UNEXISTING_FILES, target, missing).plan
     verb = "would remove" if dry_run else "removed"
     text = f"{verb} {len(missing.paths)} files of {missing.rows:,} rows from the metadata"
     print_values(missing.to_dict(), as_json, "\n".join([*missing.paths, text]))
@@ -362,15 +370,17 @@ def rescale(
 ) -> None:
     """Change the number of buckets.
 
-    Rewrites the partitions, and changes the table's option 'bucket' too.
+    Rewrites the partitions. Also change the table's option 'bucket', which writers use.
     """
     target = open_table(ctx, warehouse, table)
     specs = parse_partitions(target, partitions)
-    planned = rescale_step.plan(target, bucket_num, partitions=specs)
+    planned = rescale_step.plan(
+        target, rescale_step.RescaleRequest(bucket_num=bucket_num, partitions=specs)
+    )
     snapshot = None
     if planned and not dry_run:
         executor = _build_executor(master, large=planned.bytes >= _LARGE_UNIT_BYTES)
-        snapshot = rescale_step.rescale(target, bucket_num, executor, partitions=specs)
+        snapshot = run_step(rescale_step.RESCALE, target, planned, executor).snapshot
     committed = None if snapshot is None else snapshot.id
     outcome = "nothing was changed" if snapshot is None else f"snapshot {snapshot.id}"
     text = f"{len(planned.partitions)} partitions to {planned.buckets} buckets; {outcome}"

@@ -34,7 +34,7 @@ from paimon_orch.cli.registration import register_command
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.compaction.compact import CompactionResult
 from paimon_orch.steps.row_level import row_level
-from paimon_orch.steps.row_level.row_level import RowLevelPlan, RowLevelResult
+from paimon_orch.steps.row_level.row_level import RowLevelPlan, RowLevelRequest, RowLevelResult
 from paimon_orch.table.filter.partition_spec import (
     build_any_partition_matcher,
     parse_partition_spec,
@@ -144,7 +144,7 @@ def delete(
     With --dry-run only metadata is read: it prints the files that may hold such rows.
     """
     target = open_table_for_write(ctx, warehouse, table, compact=compact_after)
-    planned = row_level.plan(target, where)
+    planned = row_level.plan(target, RowLevelRequest(where=where))
     if dry_run or not planned:
         _print_row_level_plan(target, planned, dry_run, as_json)
         return
@@ -153,7 +153,7 @@ def delete(
     with Progress(console=error_console, transient=True) as bars:
         progress = add_progress_bar(bars, f"delete rows of {table}")
         session = start_spark(master)
-        result = row_level.delete(target, SparkExecutor(session), where, progress=progress)
+        result = row_level.run_delete(target, planned, SparkExecutor(session), progress=progress)
         compaction = (
             compact_after_write(target, result.snapshot_id, session, bars)
             if compact_after
@@ -179,7 +179,7 @@ def update(
     """
     target = open_table_for_write(ctx, warehouse, table, compact=compact_after)
     values = _parse_assignments(assignments)
-    planned = row_level.plan(target, where, "update")
+    planned = row_level.plan(target, RowLevelRequest(where=where, operation="update"))
     if dry_run or not planned:
         _print_row_level_plan(target, planned, dry_run, as_json)
         return
@@ -189,7 +189,7 @@ def update(
     with Progress(console=error_console, transient=True) as bars:
         progress = add_progress_bar(bars, f"update {table}")
         session = start_spark(master)
-        result = on_spark.update(session, target, values, where, progress=progress)
+        result = on_spark.update(session, target, values, where, plan=planned, progress=progress)
         compaction = (
             compact_after_write(target, result.snapshot_id, session, bars)
             if compact_after

@@ -38,11 +38,13 @@ from paimon_orch.dagster.run_config import (
 from paimon_orch.dagster.run_context import build_executor, build_spark_link_metadata
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.steps.common.executor import Executor
+from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.compaction.compact import CompactionResult, compact
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.steps.maintenance.rewrite_file_index import (
+    REWRITE_FILE_INDEX,
     FileIndexRewriteResult,
-    rewrite_file_index,
+    RewriteFileIndexRequest,
 )
 from paimon_orch.steps.maintenance.rewrite_file_index import plan as plan_index
 from paimon_orch.table.table import Table
@@ -326,11 +328,11 @@ def _rewrite_partition_indexes(
 ) -> dict[str, Metadata]:
     context, table, partition_keys = run.context, run.table, run.get_partition_keys(keys)
     specs = [partition_keys.parse(key) for key in keys] if partition_keys else None
-    plan = plan_index(table, partitions=specs)
+    plan = plan_index(table, RewriteFileIndexRequest(partitions=specs))
     name = " ".join([table.identifier, *keys])
     if plan:
         progress = build_progress_logger(context, f"rewrite file indexes of {name}")
-        result = rewrite_file_index(table, run.executor, partitions=specs, progress=progress)
+        result = run_step(REWRITE_FILE_INDEX, table, plan, run.executor, progress=progress)
         context.log.info("%s: added file indexes to %d files", name, result.files)
         stale = report_stale_options(context, table)
     else:

@@ -14,6 +14,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.times import parse_cutoff, parse_duration
 from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step
 from paimon_orch.steps.common.executor import Executor, Progress
+from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.expiration import expire_partitions as partition_step
 from paimon_orch.steps.expiration import expire_snapshots as snapshot_step
 from paimon_orch.steps.inspection.check import check
@@ -182,24 +183,16 @@ def _expire_snapshots(
     if config.retain_for is not None:
         retained = parse_duration("retain_for", config.retain_for)
         older_than = int((time.time() - retained.total_seconds()) * 1000)
-    if not config.dry_run:
-        result = snapshot_step.expire_snapshots(
-            table,
-            executor,
-            retain_max=config.retain_max,
-            retain_min=config.retain_min,
-            older_than=older_than,
-            max_deletes=config.max_deletes,
-            progress=progress,
-        )
-        return MaintenanceResult(result.to_dict() | {"refused": len(result.refused)})
-    planned = snapshot_step.plan(
-        table,
+    request = snapshot_step.ExpireSnapshotsRequest(
         retain_max=config.retain_max,
         retain_min=config.retain_min,
         older_than=older_than,
         max_deletes=config.max_deletes,
     )
+    planned = snapshot_step.plan(table, request)
+    if not config.dry_run:
+        result = snapshot_step.run_expiration(table, planned, executor, progress=progress)
+        return MaintenanceResult(result.to_dict() | {"refused": len(result.refused)})
     kinds = {
         "snapshot": [table.stores.snapshots.path(number) for number in planned.snapshots],
         "data": planned.files_to_delete.data,
@@ -244,14 +237,15 @@ def _check_not_damaged(table: Table) -> None:
 def _expire_partitions(
     table: Table, config: ExpirePartitionsConfig, *_: object
 ) -> MaintenanceResult:
-    step = partition_step.plan if config.dry_run else partition_step.expire_partitions
     kept = config.expiration_time
-    done = step(
-        table,
+    request = partition_step.ExpirePartitionsRequest(
         expiration_time=None if kept is None else parse_duration("expiration_time", kept),
         strategy=config.strategy,
         max_expires=config.max_expires,
     )
+    done = partition_step.plan(table, request)
+    if not config.dry_run:
+        done = run_step(partition_step.EXPIRE_PARTITIONS, table, done).plan
     figures = {"partitions": len(done.names), "rows": done.rows, "bytes": done.bytes}
     return MaintenanceResult(
         figures, ({"partition": name} for name in done.names), {"partition": "string"}
@@ -261,11 +255,11 @@ def _expire_partitions(
 def _compact_manifests(
     table: Table, config: CompactManifestsConfig, *_: object
 ) -> MaintenanceResult:
-    planned = manifest_step.plan(table)
+    planned = manifest_step.plan(table, EmptyRequest())
     if config.dry_run:
         return MaintenanceResult(planned.to_dict())
-    manifest_step.compact_manifests(table)
-    after = manifest_step.plan(table)
+    run_step(manifest_step.COMPACT_MANIFESTS, table, planned)
+    after = manifest_step.plan(table, EmptyRequest())
     return MaintenanceResult(
         {
             "manifests_before": planned.manifests,

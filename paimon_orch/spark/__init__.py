@@ -1,4 +1,10 @@
-"""Spark: the session, and the executor that runs work units on it."""
+"""Spark: the session, reads and writes, row-level changes, and the executor that runs work units.
+
+This package exports what users call; the modules below it are internal.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from paimon_orch.spark.datasource.batch_read import register
 from paimon_orch.spark.execution.spark_executor import SparkExecutor
@@ -13,17 +19,42 @@ from paimon_orch.spark.session.session import (
 )
 from paimon_orch.spark.writer import write
 
+if TYPE_CHECKING:
+    from paimon_orch.spark.row_level import merge_into as merge_into
+    from paimon_orch.spark.row_level import preview_merge as preview_merge
+    from paimon_orch.spark.row_level import update as update
+    from paimon_orch.spark.sort_compact import sort_table as sort_table
+
+_LAZY_MODULES = {  # workers do not need them
+    "merge_into": "row_level",
+    "preview_merge": "row_level",
+    "sort_table": "sort_compact",
+    "update": "row_level",
+}
+
 __all__ = [
     "Java",
     "SparkExecutor",
     "active_session",
     "find_java",
     "java_in_use",
+    "merge_into",
     "package_archive",
+    "preview_merge",
     "read",
     "register",
     "ship_package",
+    "sort_table",
     "spark_session",
     "stop_session",
+    "update",
     "write",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY_MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_LAZY_MODULES[name]}"), name)
+    globals()[name] = value
+    return value

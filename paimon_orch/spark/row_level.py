@@ -1,9 +1,8 @@
 """UPDATE and MERGE INTO on Spark: Spark computes the new values, our tasks read and write the rows."""
 
 import re
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypedDict, Unpack
 
@@ -45,17 +44,19 @@ from paimon_orch.spark.row_level_columns import (
 from paimon_orch.spark.writer import cluster_by_bucket
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import Progress
-from paimon_orch.steps.common.retry import retry_on_conflict
+from paimon_orch.steps.common.step import run_plan
 from paimon_orch.steps.row_level import row_level
 from paimon_orch.steps.row_level.row_level import (
     RowLevelPlan,
+    RowLevelRequest,
     RowLevelResult,
     TargetUnit,
-    discard_changes,
+    discard_encoded_changes,
 )
 from paimon_orch.steps.row_level.task_result import (
     ADDRESS_COLUMN,
     KIND_COLUMN,
+    RowLevelTaskResult,
     build_multiple_matches_error,
 )
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
@@ -78,6 +79,7 @@ def update(
     assignments: Assignments,
     where: str | Predicate | None = None,
     *,
+    plan: RowLevelPlan | None = None,
     progress: Progress | None = None,
 ) -> RowLevelResult:
     """Set columns of the rows that a filter selects, in one snapshot; it does not select NULL.
@@ -90,6 +92,7 @@ def update(
 
     Conflicts are handled as by :func:`paimon_orch.steps.row_level.row_level.delete`.
 
+    :param plan: a plan of this update that was already made; it is executed unchanged
     :raises InputError: naming the column and the rule, if the table's options would merge another row,
         for example of a lowered ``max`` or sequence field. The table is then unchanged
     """
@@ -103,7 +106,7 @@ def update(
         label=f"update rows of {table.identifier}",
         where=where,
         assigned=assignments,
-    ).run(progress)
+    ).run(progress, plan)
 
 
 def _build_update(
@@ -249,17 +252,15 @@ class _RowLevelWrite:
     assigned: Assignments = field(default_factory=dict)
     """The new values, for the text of errors."""
 
-    def run(self, progress: Progress | None) -> RowLevelResult:
-        started = time.monotonic()
+    def run(self, progress: Progress | None, plan: RowLevelPlan | None = None) -> RowLevelResult:
+        return run_plan(
+            self.label,
+            plan or self._plan(),
+            replan=lambda _: self._plan(),
+            attempt=partial(self._attempt, progress=progress),
+        )
 
-        def attempt(number: int) -> RowLevelResult:
-            result = self._attempt(progress)
-            return replace(result, duration_seconds=time.monotonic() - started, attempts=number)
-
-        return retry_on_conflict(self.label, attempt)
-
-    def _attempt(self, progress: Progress | None) -> RowLevelResult:
-        planned = self._plan()
+    def _attempt(self, planned: RowLevelPlan, *, progress: Progress | None) -> RowLevelResult:
         row_kind = KIND_COLUMN if planned.schema.primary_keys else None
         columns = [*planned.schema.names, *([row_kind] if row_kind else [])]
         writing = ingest.plan(self.table, columns, row_kind=row_kind)
@@ -272,17 +273,23 @@ class _RowLevelWrite:
                 executor,
                 label=self.label,
                 progress=progress,
-                undo=partial(discard_changes, self.table),
+                undo=partial(discard_encoded_changes, self.table),
             )
         except InputError as error:
             raise self._add_column_name(error) from error
         guard = ReadGuard(planned.snapshot_id) if self.is_guarded else None
         return row_level.commit(
-            self.table, executor, planned, results, guard=guard, hashes=writing.hashes
+            self.table,
+            planned,
+            [RowLevelTaskResult.decode(result) for result in results],
+            executor=executor,
+            guard=guard,
+            hashes=writing.hashes,
         )
 
     def _plan(self) -> RowLevelPlan:
-        return row_level.plan(self.table, self.where, self.operation)
+        request = RowLevelRequest(where=self.where, operation=self.operation)
+        return row_level.plan(self.table, request)
 
     def _build_frame(self, planned: RowLevelPlan) -> DataFrame:
         try:
@@ -334,11 +341,12 @@ def _read_target(session: SparkSession, planned: RowLevelPlan) -> DataFrame:
     has_row_ids = bool(list_row_id_columns(planned.schema))
     fields = [*planned.schema.fields, *([ROW_ID] if has_row_ids else [])]
     carriers = pa.schema([(ADDRESS_COLUMN, pa.int64()), *build_carrier_schema(fields)])
-    units = [cloudpickle.dumps(unit) for unit in planned.units]
+    units, source = [cloudpickle.dumps(unit) for unit in planned.units], planned.source
 
     def read(index: int) -> Iterator[pa.RecordBatch]:
         unit: TargetUnit = cloudpickle.loads(units[index])
-        for rows in unit.read(fields):
+        assert source is not None
+        for rows in unit.read(source, fields):
             yield from to_carrier_batches(rows, carriers)
 
     return map_units_in_spark(session, len(units), read, to_spark_schema(carriers))

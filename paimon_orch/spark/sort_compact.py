@@ -32,6 +32,7 @@ from paimon_orch.steps.common.step import run_plan
 from paimon_orch.steps.compaction import sort as sort_compact
 from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionResult
 from paimon_orch.steps.compaction.sort import SortOrder, SortRequest
+from paimon_orch.steps.row_level.row_level import RowSource
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 
@@ -118,19 +119,18 @@ def _build_sort_columns(order: SortOrder) -> list[Column]:
 
 def _read_rows(session: SparkSession, planned: CompactionPlan, order: SortOrder) -> DataFrame:
     """Return the rows of a plan with their position on the curve, one task per read unit."""
-    found = sort_compact.plan_read_units(planned)
-    schema = found[0].reader.schema
-    fields, units = (
-        (*schema.fields, *row_tracking_fields(schema)),
-        list(map(cloudpickle.dumps, found)),
-    )
+    assert planned.reader is not None
+    source = RowSource(planned.reader)
+    schema = source.reader.schema
+    fields = (*schema.fields, *row_tracking_fields(schema))
+    units = list(map(cloudpickle.dumps, sort_compact.plan_read_units(planned)))
     width = schema.typed_options.get(ZORDER_VAR_LENGTH_CONTRIBUTION)
     carriers = build_carrier_schema(fields)
     if order.strategy != "order":
         carriers = carriers.append(pa.field(_CURVE_COLUMN, pa.binary()))
 
     def read(index: int) -> Iterator[pa.RecordBatch]:
-        for addressed in cloudpickle.loads(units[index]).read(fields):
+        for addressed in cloudpickle.loads(units[index]).read(source, fields):
             rows = addressed.select([field.name for field in fields])
             if order.strategy != "order":
                 rows = rows.append_column(_CURVE_COLUMN, order.keys(rows, width))

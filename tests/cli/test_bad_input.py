@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from support.steps import commit_plan
 from support.tables import new_table, table_of
 from typer.main import get_command
 
@@ -74,8 +75,8 @@ def build(root: Path) -> None:
         if number == 0:
             table.tags.create("t1")
             table.branches.create("b1", "t1")
-    planned = analyze.plan(table, ["v"])
-    analyze.commit(table, planned, executor.map(analyze.run, planned.units, label="analyze"))
+    planned = analyze.plan(table, analyze.AnalyzeRequest(columns=["v"]))
+    commit_plan(analyze.ANALYZE, table, planned)
     consumer = Path(table.paths.root) / "consumer"
     consumer.mkdir()
     (consumer / "consumer-job").write_text('{"nextSnapshot": 3}')

@@ -25,7 +25,7 @@ def test_inspect_prints_snapshot_and_totals(run: Run, table: Table, warehouse: P
     assert found["snapshot"]["id"] == 1
     assert found["totals"]["physical_rows"] == 3
     assert found["totals"]["level0_files"] == len(levels_of(table))
-    assert found["totals"]["hidden_rows"] == 0
+    assert found["totals"]["deleted_rows"] == 0
     assert "snapshot 1 (APPEND)" in shown.out
     assert_fails(run("inspect", warehouse, "db.t", "--snapshot", 5), "has no snapshot 5")
 

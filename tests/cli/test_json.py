@@ -52,7 +52,7 @@ STEPS: list[tuple[str, list[str], set[str]]] = [
         {"partitions", "rows"},
     ),
     ("remove-unexisting-files", [], {"files", "rows"}),
-    ("remove-orphan-files", [], {"files", "bytes", "left_alone"}),
+    ("remove-orphan-files", [], {"files", "bytes", "skipped_external_paths"}),
     ("quarantine restore", ["--dry-run"], {"files"}),
     ("quarantine restore", [], {"files", "remaining_files"}),
     ("quarantine empty", ["--dry-run"], {"files"}),

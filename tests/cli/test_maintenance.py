@@ -135,7 +135,7 @@ def test_skipped_external_paths_are_reported(tmp_path: Path) -> None:
 
     assert f"skipped: {path}: it does not end in" in run("remove-orphan-files", *where).stdout
     document = json.loads(run("remove-orphan-files", *where, "--json", "--dry-run").stdout)
-    assert len(document["left_alone"]) == 1
+    assert len(document["skipped_external_paths"]) == 1
 
 
 def test_only_the_given_partition_is_cleaned(tmp_path: Path) -> None:

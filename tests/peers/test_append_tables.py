@@ -26,7 +26,7 @@ from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.compaction.sort import SortOrder, SortRequest, commit, plan, plan_read_units
-from paimon_orch.steps.row_level.row_level import delete
+from paimon_orch.steps.row_level.row_level import RowSource, delete
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()
@@ -84,7 +84,7 @@ def test_sorted_tables_are_read_alike(peer: Peer, tmp_path: Path) -> None:
     batches = (
         batch
         for unit in plan_read_units(planned)
-        for rows in unit.read(table.schema.fields)
+        for rows in unit.read(RowSource(table.stores.reader()), table.schema.fields)
         for batch in rows.select(table.schema.names).combine_chunks().to_batches()
     )
 

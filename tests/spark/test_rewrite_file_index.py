@@ -9,7 +9,11 @@ from support.tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.spark.execution.spark_executor import SparkExecutor
-from paimon_orch.steps.maintenance.rewrite_file_index import plan, rewrite_file_index
+from paimon_orch.steps.maintenance.rewrite_file_index import (
+    RewriteFileIndexRequest,
+    plan,
+    rewrite_file_index,
+)
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 
 
@@ -24,5 +28,5 @@ def test_spark_makes_the_indexes_of_all_partitions(tmp_path: Path, spark: SparkS
     result = rewrite_file_index(table, SparkExecutor(spark))
 
     assert (result.files, result.snapshots) == (3, 1)
-    assert not plan(table)
+    assert not plan(table, RewriteFileIndexRequest())
     assert rows_of(table, filter="k = 7") == [("a", 7), ("b", 7), ("c", 7)]

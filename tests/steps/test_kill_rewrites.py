@@ -32,7 +32,7 @@ from paimon_orch.steps.maintenance.analyze import analyze
 from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
 from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
-from paimon_orch.steps.row_level.row_level import delete
+from paimon_orch.steps.row_level.row_level import RowSource, delete
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
@@ -89,7 +89,9 @@ def sort(table: Table) -> object:
         return None
     fields = table.schema.fields
     rows = pa.concat_tables(
-        part for unit in sort_compact.plan_read_units(planned) for part in unit.read(fields)
+        part
+        for unit in sort_compact.plan_read_units(planned)
+        for part in unit.read(RowSource(table.stores.reader()), fields)
     )
     ordered = rows.select(table.schema.names).sort_by("k").combine_chunks()
     writing = ingest.plan(table, table.schema.names)

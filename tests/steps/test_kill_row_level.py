@@ -21,7 +21,7 @@ from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.inspection.check import check
 from paimon_orch.steps.row_level import row_level
-from paimon_orch.steps.row_level.task_result import ADDRESS_COLUMN, KIND_COLUMN
+from paimon_orch.steps.row_level.task_result import ADDRESS_COLUMN, KIND_COLUMN, RowLevelTaskResult
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.table import Table
 
@@ -48,7 +48,7 @@ def vectored(root: Path) -> Table:
 
 def update(table: Table) -> None:
     """Give the rows of one key a new value."""
-    planned = row_level.plan(table, "k = 3", "update")
+    planned = row_level.plan(table, row_level.RowLevelRequest(where="k = 3", operation="update"))
     found = rows_found(planned)
     value = found.schema.get_field_index("v")
     new = found.set_column(value, "v", pa.repeat("new", len(found)))
@@ -57,7 +57,7 @@ def update(table: Table) -> None:
 
 def merge_into(table: Table) -> None:
     """Delete the rows of one key, update those of another, and insert what is not there of a third."""
-    planned = row_level.plan(table, None, "merge")
+    planned = row_level.plan(table, row_level.RowLevelRequest(where=None, operation="merge"))
     found = rows_found(planned)
     matched = found.filter(pc.is_in(found.column("k"), pa.array([2, 3])))
     gone = pc.equal(matched.column("k"), 2)
@@ -73,8 +73,9 @@ def merge_into(table: Table) -> None:
 
 def rows_found(planned: row_level.RowLevelPlan) -> pa.Table:
     """Return the rows of a plan behind their addresses."""
-    fields = planned.schema.fields
-    return pa.concat_tables(part for unit in planned.units for part in unit.read(fields))
+    fields, source = planned.schema.fields, planned.source
+    assert source is not None
+    return pa.concat_tables(part for unit in planned.units for part in unit.read(source, fields))
 
 
 def write(
@@ -89,7 +90,12 @@ def write(
     written = row_level.write_changes(writing, changes)
     guard = ReadGuard(planned.snapshot_id) if guarded else None
     row_level.commit(
-        table, InProcessExecutor(), planned, [written], guard=guard, hashes=writing.hashes
+        table,
+        planned,
+        [RowLevelTaskResult.decode(written)],
+        executor=InProcessExecutor(),
+        guard=guard,
+        hashes=writing.hashes,
     )
 
 

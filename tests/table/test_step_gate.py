@@ -71,7 +71,9 @@ CHANGES: dict[str, Callable[[Table], object]] = {
     ),
     "rescale": lambda table: rescale.rescale(table, 2, InProcessExecutor()),
     "expire snapshots": lambda table: expire_snapshots.expire_snapshots(table, retain_max=1),
-    "plan of expiration": lambda table: expire_snapshots.plan(table, retain_max=1),
+    "plan of expiration": lambda table: expire_snapshots.plan(
+        table, expire_snapshots.ExpireSnapshotsRequest(retain_max=1)
+    ),
     "expire changelogs": expire_changelogs.expire_changelogs,
     "expire tags": expire_tags.expire_tags,
     "remove orphan files": remove_orphan_files.remove_orphan_files,

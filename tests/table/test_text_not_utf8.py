@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from support.commands import run_command
+from support.steps import commit_plan
 from support.tables import new_table
 
 from paimon_orch.format.row.binary_row import deserialize_row, serialize_row
@@ -59,9 +60,8 @@ def test_a_deep_check_names_the_file_and_analyze_counts_it(table: Table) -> None
     compact(table, InProcessExecutor(), strategy="full")
 
     found = check(table, deep=True).findings
-    planned = analyze.plan(table, ["v"])
-    results = [analyze.run(unit) for unit in planned.units]
-    statistics = analyze.commit(table, planned, results).statistics
+    planned = analyze.plan(table, analyze.AnalyzeRequest(columns=["v"]))
+    statistics = commit_plan(analyze.ANALYZE, table, planned).statistics
 
     assert {finding.rule for finding in found} == {"text"}
     assert "has text that is not UTF-8" in found[0].text

@@ -49,7 +49,7 @@ _MAX_PARTS = 200
 class OrphanFilesPlan:
     """The orphans of a table; it is false when there are none. Also the dry run. Sizes are in bytes.
 
-    ``left_alone`` are external paths that were not looked into, each with the reason.
+    ``skipped_external_paths`` are external paths that were not listed, each with the reason.
     """
 
     files: tuple[OrphanCandidate, ...] = ()
@@ -75,7 +75,7 @@ class OrphanFilesPlan:
             "bytes": self.bytes,
             "empty_directories": len(self.directories),
             "old_files": self.scanned,
-            "left_alone": list(self.skipped_external_paths),
+            "skipped_external_paths": list(self.skipped_external_paths),
             "paths": [file.path for file in self.files],
         }
 

@@ -1,10 +1,10 @@
-"""Taking data files that were lost out of a table, so that the rest can be read again.
+"""Removing missing data files from a table, so that the rest can be read again.
 
 See docs/format/orphan-files.md#removing-lost-files.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS_INDEX, IndexManifestEntry
@@ -15,24 +15,31 @@ from paimon_orch.merge.compact.bucket_deletion_vectors import (
     BucketDeletionVectors,
     read_deletion_vectors,
 )
+from paimon_orch.steps.common.step import (
+    EmptyRequest,
+    StepOutcome,
+    build_metadata_step,
+    run_step,
+)
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MissingFilesPlan:
-    """The live data files that do not exist. Also the dry run."""
+    """The live data files that do not exist; false if there are none."""
 
+    request: EmptyRequest = field(default_factory=EmptyRequest)
     paths: tuple[str, ...] = ()
     entries: tuple[ManifestEntry, ...] = ()
 
     def __bool__(self) -> bool:
-        """Tell whether anything is lost."""
+        """Return whether any file is missing."""
         return bool(self.paths)
 
     @property
     def rows(self) -> int:
-        """Return the physical rows that are lost with the files."""
+        """Return the physical rows of the missing files."""
         return sum(entry.file.row_count for entry in self.entries)
 
     def to_dict(self) -> dict[str, object]:
@@ -40,12 +47,20 @@ class MissingFilesPlan:
         return {"files": len(self.paths), "rows": self.rows, "paths": list(self.paths)}
 
 
-def plan(table: Table) -> MissingFilesPlan:
-    """Look for every live data file of the newest snapshot, level 0 included."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingFilesResult(StepOutcome):
+    """What was removed; ``snapshot`` is None if no file was missing."""
+
+    plan: MissingFilesPlan
+    snapshot: Snapshot | None = None
+
+
+def plan(table: Table, request: EmptyRequest) -> MissingFilesPlan:
+    """Look for every live data file of the latest snapshot, level 0 included."""
     table.stores.check_step(StepKind.DELETE)
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:
-        return MissingFilesPlan()
+        return MissingFilesPlan(request=request)
     schema = table.schema
     listed: dict[str, set[str]] = {}
     paths, entries = [], []
@@ -58,17 +73,20 @@ def plan(table: Table) -> MissingFilesPlan:
         if name not in listed[directory] and not table.io.exists(path):
             paths.append(path)
             entries.append(entry)
-    return MissingFilesPlan(tuple(paths), tuple(entries))
+    return MissingFilesPlan(request=request, paths=tuple(paths), entries=tuple(entries))
 
 
-def commit(table: Table, lost: MissingFilesPlan) -> Snapshot | None:
-    """Delete the files from the table in one snapshot, with the vectors that hide rows of them."""
-    if not lost:
-        return None
-    index = _rewrite_deletion_vectors(table, {entry.file.file_name for entry in lost.entries})
-    entries = tuple(entry.deleted() for entry in lost.entries)
+def commit(
+    table: Table, plan: MissingFilesPlan, _results: Sequence[bytes] = ()
+) -> MissingFilesResult:
+    """Remove the files from the table in one snapshot, with their deletion vectors."""
+    if not plan:
+        return MissingFilesResult(plan=plan)
+    index = _rewrite_deletion_vectors(table, {entry.file.file_name for entry in plan.entries})
+    entries = tuple(entry.deleted() for entry in plan.entries)
     changes = CommitChanges(kind=CommitKind.OVERWRITE, entries=entries, index=tuple(index))
-    return table.stores.new_commit(StepKind.DELETE).commit(changes)
+    snapshot = table.stores.new_commit(StepKind.DELETE).commit(changes)
+    return MissingFilesResult(plan=plan, snapshot=snapshot)
 
 
 def _rewrite_deletion_vectors(table: Table, names: set[str]) -> Iterable[IndexManifestEntry]:
@@ -92,8 +110,11 @@ def _rewrite_deletion_vectors(table: Table, names: set[str]) -> Iterable[IndexMa
             yield written
 
 
+REMOVE_UNEXISTING_FILES = build_metadata_step(
+    "remove missing files of", plan, commit, max_attempts=1
+)
+
+
 def remove_unexisting_files(table: Table) -> MissingFilesPlan:
-    """Plan and commit; return what was lost."""
-    lost = plan(table)
-    commit(table, lost)
-    return lost
+    """Remove missing data files from the table in one snapshot; return which they were."""
+    return run_step(REMOVE_UNEXISTING_FILES, table, plan(table, EmptyRequest())).plan

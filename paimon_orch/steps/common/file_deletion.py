@@ -1,11 +1,13 @@
-"""Deleting many files: work units of paths, for every step that deletes."""
+"""Deleting many files: work units of paths, for all steps that delete."""
 
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
+from functools import partial
 
 from paimon_orch.steps.common.executor import Executor, Progress
+from paimon_orch.steps.common.step import StepOutcome
 from paimon_orch.storage import FileIO
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 
@@ -14,17 +16,19 @@ _MAX_CONCURRENT_REQUESTS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeletionResult:
-    """What a step deleted; ``bytes`` are those of data files, ``refused`` files that lie outside the table's folders."""
+class DeletionResult(StepOutcome):
+    """What a step deleted."""
 
     bytes: int = 0
+    """The size of the deleted data files."""
     directories: int = 0
     refused: tuple[str, ...] = ()
-    duration_seconds: float = 0.0
+    """Files that were not deleted because they are outside the table's directories."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return the figures as JSON values."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        """Return the metrics as JSON values."""
+        names = [each.name for each in fields(self) if each.name != "attempts"]
+        values: dict[str, object] = {name: getattr(self, name) for name in names}
         return values | {
             "refused": list(self.refused),
             "duration_seconds": round(self.duration_seconds, 3),
@@ -32,23 +36,22 @@ class DeletionResult:
 
 
 @dataclass(frozen=True, slots=True)
-class DeletionUnit:
-    """Files to delete, all below the roots."""
+class DeletionScope:
+    """Where files may be deleted."""
 
     io: FileIO
     roots: tuple[str, ...]
-    paths: tuple[str, ...]
 
 
-def run(unit: DeletionUnit) -> bytes:
-    """Delete the files of a unit and return the paths that were refused, as JSON. Running it twice is harmless."""
-    remover = SafeDeleter(io=unit.io, roots=unit.roots)
-    delete_in_threads(remover, unit.paths)
-    return json.dumps(remover.refused).encode()
+def run(scope: DeletionScope, paths: Sequence[str]) -> bytes:
+    """Delete files and return the paths that were refused, as JSON. Can be repeated."""
+    deleter = SafeDeleter(io=scope.io, roots=scope.roots)
+    delete_in_threads(deleter, paths)
+    return json.dumps(deleter.refused).encode()
 
 
 def delete_in_threads(remover: SafeDeleter, paths: Sequence[str]) -> None:
-    """Delete files, many at once: who deletes one by one waits for a store, or a disk, most of the time."""
+    """Delete files, in several threads if there are many: deletes mostly wait for the storage."""
     if len(paths) < _MAX_CONCURRENT_REQUESTS:
         for path in paths:
             remover.delete(path)
@@ -67,12 +70,16 @@ def delete_files(
     progress: Progress | None = None,
 ) -> list[str]:
     """Delete files and return those that were refused because they do not lie in the roots."""
-    units = [DeletionUnit(io, roots, part) for part in _split_paths(paths)]
-    results = executor.map(run, units, label=label, progress=progress) if units else []
+    units = split_paths(paths)
+    if not units:
+        return []
+    delete = partial(run, DeletionScope(io, roots))
+    results = executor.map(delete, units, label=label, progress=progress)
     return [path for result in results for path in json.loads(result)]
 
 
-def _split_paths(paths: Sequence[str]) -> list[tuple[str, ...]]:
+def split_paths(paths: Sequence[str]) -> list[tuple[str, ...]]:
+    """Split paths into work units."""
     return [
         tuple(paths[start : start + _PATHS_PER_UNIT])
         for start in range(0, len(paths), _PATHS_PER_UNIT)

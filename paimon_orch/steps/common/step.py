@@ -77,8 +77,8 @@ def _no_units(_table: Table, _plan: StepPlan) -> WorkUnits[None, None]:
     return WorkUnits(shared=None, units=())
 
 
-def _run_nothing(_shared: None, _unit: None) -> bytes:
-    raise NotImplementedError
+def _run_no_unit(_shared: None, _unit: None) -> bytes:
+    raise NotImplementedError("the step has no work units")
 
 
 def _keep_plan(_table: Table, plan: PlanT) -> PlanT:
@@ -117,6 +117,25 @@ class Step(Generic[RequestT, PlanT, SharedT, UnitT, ResultT, OutcomeT]):
     def label(self, table: Table) -> str:
         """Return what is shown in the Spark UI, in logs and in errors."""
         return f"{self.title} {table.identifier}"
+
+
+def build_metadata_step(
+    title: str,
+    plan: Callable[[Table, RequestT], PlanT],
+    commit: Callable[[Table, PlanT, Sequence[bytes]], OutcomeT],
+    *,
+    max_attempts: int = MAX_ATTEMPTS,
+) -> Step[RequestT, PlanT, None, None, bytes, OutcomeT]:
+    """Return a step without work units."""
+    return Step(
+        title=title,
+        plan=plan,
+        work=_no_units,
+        run=_run_no_unit,
+        decode=bytes,
+        commit=commit,
+        max_attempts=max_attempts,
+    )
 
 
 def run_step(

@@ -133,7 +133,7 @@ def plan_read_units(plan: CompactionPlan) -> list[TargetUnit]:
     """Return the files of the selected partitions as units that each justify a task."""
     assert plan.reader is not None
     return [
-        TargetUnit(plan.reader, part, 0, None)
+        TargetUnit(part, 0)
         for unit in select_append_units(plan)
         for part in split_bucket_by_size(_build_bucket_split(unit), plan.reader.schema)
     ]

@@ -6,12 +6,11 @@ See docs/format/snapshot-expiration.md#changelogs.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Unpack
 
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 from paimon_orch.steps.common.file_deletion import delete_files, delete_in_threads
-from paimon_orch.steps.expiration.retention import Retention, RetentionOverrides
+from paimon_orch.steps.expiration.retention import Retention, RetentionRequest
 from paimon_orch.table.cleanup.references import (
     CHANGELOG_PREFIX,
     ReferenceReader,
@@ -28,14 +27,14 @@ from paimon_orch.table.table import Table
 
 @dataclass(frozen=True, slots=True)
 class ChangelogExpirationPlan:
-    """What an expiration of changelogs would do; it is false when none goes. ``end`` is the oldest that stays."""
+    """The changelogs to expire; false if there are none. ``end`` is the oldest that is retained."""
 
     changelogs: tuple[int, ...] = ()
     end: int | None = None
     files_to_delete: UnreferencedFiles = field(default_factory=UnreferencedFiles)
 
     def __bool__(self) -> bool:
-        """Tell whether any changelog goes."""
+        """Return whether any changelog expires."""
         return bool(self.changelogs)
 
     def to_dict(self) -> dict[str, object]:
@@ -48,11 +47,15 @@ class ChangelogExpirationPlan:
         }
 
 
-def plan(table: Table, **limits: Unpack[RetentionOverrides]) -> ChangelogExpirationPlan:
-    """Choose the changelogs that go, by their own age, and find what only they name.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpireChangelogsRequest(RetentionRequest):
+    """Limits of an expiration of changelogs."""
 
-    For the limits see :class:`RetentionOverrides`; where there are no options of changelogs those of snapshots count. The newest
-    changelog stays.
+
+def plan(table: Table, request: ExpireChangelogsRequest) -> ChangelogExpirationPlan:
+    """Select the changelogs to expire, by their own age, and the files that only they reference.
+
+    Without options of changelogs those of snapshots apply. The newest changelog is retained.
     """
     table.stores.check_step(StepKind.DELETE)
     options = table.options
@@ -65,7 +68,7 @@ def plan(table: Table, **limits: Unpack[RetentionOverrides]) -> ChangelogExpirat
     latest = table.stores.snapshots.latest_id()
     if not mine or latest is None:
         return ChangelogExpirationPlan()
-    kept = Retention.of_changelogs(options, int(time.time() * 1000), limits)
+    kept = Retention.of_changelogs(options, int(time.time() * 1000), request)
     waiting = ConsumerStore(table.io, table.paths, options).read_next_snapshots().values()
     times = {number: v.snapshot.time_millis for number, v in sorted(mine.items())}
     end = _find_first_younger(times, max(latest - kept.retain_max + 1, min(mine)), kept.older_than)
@@ -104,10 +107,31 @@ def _find_first_younger(times: Mapping[int, int], first: int, before: int) -> in
 
 
 def expire_changelogs(
-    table: Table, executor: Executor | None = None, **limits: Unpack[RetentionOverrides]
+    table: Table,
+    executor: Executor | None = None,
+    *,
+    retain_max: int | None = None,
+    retain_min: int | None = None,
+    older_than: int | None = None,
+    max_deletes: int | None = None,
 ) -> ChangelogExpirationPlan:
-    """Expire changelogs and return what was done; see :func:`plan`. Done again after a failure it goes on."""
-    planned = plan(table, **limits)
+    """Expire changelogs and return what was deleted; can be repeated after a failure.
+
+    The limits override the table's options; ``older_than`` is in epoch milliseconds.
+    """
+    request = ExpireChangelogsRequest(
+        retain_max=retain_max,
+        retain_min=retain_min,
+        older_than=older_than,
+        max_deletes=max_deletes,
+    )
+    return run_expiration(table, plan(table, request), executor)
+
+
+def run_expiration(
+    table: Table, planned: ChangelogExpirationPlan, executor: Executor | None = None
+) -> ChangelogExpirationPlan:
+    """Delete the changelogs of a plan and return what was deleted."""
     if not planned:
         return planned
     directory = f"{table.paths.branch_root}/changelog"

@@ -1,4 +1,4 @@
-"""Dropping partitions by their age; their files go when the snapshots before that expire.
+"""Dropping partitions by their age; their files are deleted when older snapshots expire.
 
 See docs/format/partition-expiration.md.
 """
@@ -25,6 +25,7 @@ from paimon_orch.format.partition_path import format_partition_value
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.scan_planner import BucketSplit
@@ -42,17 +43,33 @@ _DATE_LETTERS = ({"y", "u"}, {"M"}, {"d"})
 _JAVA_FORMAT_TOKEN = re.compile(r"'([^']*)'|(([A-Za-z])\3*)|([^A-Za-z'])")
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionExpirationPlan:
-    """The partitions that expired, oldest names first, in batches of one commit each. Also the dry run."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpirePartitionsRequest:
+    """When partitions expire; what is None is taken from the table's options."""
 
+    expiration_time: timedelta | None = None
+    strategy: str | None = None
+    """``values-time`` uses the partition's values, ``update-time`` the newest of its files."""
+    timestamp_formatter: str | None = None
+    timestamp_pattern: str | None = None
+    max_expires: int | None = None
+    now: datetime | None = None
+    """The local wall clock time; None is the current time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionExpirationPlan:
+    """The partitions to drop; false if there are none."""
+
+    request: ExpirePartitionsRequest
     batches: tuple[tuple[bytes, ...], ...] = ()
+    """The partitions of each commit, in the order of their names."""
     names: tuple[str, ...] = ()
     rows: int = 0
     bytes: int = 0
 
     def __bool__(self) -> bool:
-        """Tell whether any partition expired."""
+        """Return whether any partition expired."""
         return bool(self.names)
 
     def to_dict(self) -> dict[str, object]:
@@ -60,33 +77,30 @@ class PartitionExpirationPlan:
         return {"partitions": list(self.names), "rows": self.rows, "bytes": self.bytes}
 
 
-def plan(
-    table: Table,
-    *,
-    expiration_time: timedelta | None = None,
-    strategy: str | None = None,
-    timestamp_formatter: str | None = None,
-    timestamp_pattern: str | None = None,
-    max_expires: int | None = None,
-    now: datetime | None = None,
-) -> PartitionExpirationPlan:
-    """Find partitions that are older than ``expiration_time``; what is not given is taken from the table's options.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionExpirationResult(StepOutcome):
+    """What was dropped."""
 
-    ``values-time`` reads the time out of the partition's values, ``update-time`` takes the newest of its files. ``now``
-    is local wall clock time. A partition whose time cannot be read never expires.
+    plan: PartitionExpirationPlan
+
+
+def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationPlan:
+    """Find the partitions that are older than the expiration time.
+
+    A partition whose time cannot be read never expires.
     """
     table.stores.check_step(StepKind.DELETE)
     schema = table.schema
     options = _override_options(
         schema.typed_options,
         {
-            "partition.expiration-strategy": strategy,
-            "partition.timestamp-formatter": timestamp_formatter,
-            "partition.timestamp-pattern": timestamp_pattern,
+            "partition.expiration-strategy": request.strategy,
+            "partition.timestamp-formatter": request.timestamp_formatter,
+            "partition.timestamp-pattern": request.timestamp_pattern,
         },
     )
-    kept = _resolve_expiration_time(table, options, expiration_time)
-    moment = datetime.now() if now is None else now
+    kept = _resolve_expiration_time(table, options, request.expiration_time)
+    moment = datetime.now() if request.now is None else request.now
     groups: dict[bytes, list[BucketSplit]] = {}
     for split in table.files():
         groups.setdefault(split.partition, []).append(split)
@@ -94,7 +108,7 @@ def plan(
         table, groups, moment=moment, kept=kept, time_of=_build_time_reader(schema, options)
     )
     most = options.get(PARTITION_EXPIRATION_MAX_NUM)
-    most = most if max_expires is None else max_expires
+    most = most if request.max_expires is None else request.max_expires
     chosen = expired[: max(0, most)]
     size = options.get(PARTITION_EXPIRATION_BATCH_SIZE, max(1, len(chosen)))
     if most < 0 or size < 1:
@@ -104,10 +118,11 @@ def plan(
         )
     files = [file for partition in chosen for split in groups[partition] for file in split.files]
     return PartitionExpirationPlan(
-        tuple(tuple(chosen[at : at + size]) for at in range(0, len(chosen), size)),
-        tuple(format_partition(partition, schema) for partition in chosen),
-        sum(file.row_count for file in files),
-        sum(file.file_size for file in files),
+        request=request,
+        batches=tuple(tuple(chosen[start : start + size]) for start in range(0, len(chosen), size)),
+        names=tuple(format_partition(partition, schema) for partition in chosen),
+        rows=sum(file.row_count for file in files),
+        bytes=sum(file.file_size for file in files),
     )
 
 
@@ -259,6 +274,19 @@ def _compile_java_format(java: str) -> re.Pattern[str]:
     return re.compile(_JAVA_FORMAT_TOKEN.sub(digits, java))
 
 
+def commit(
+    table: Table, plan: PartitionExpirationPlan, _results: Sequence[bytes] = ()
+) -> PartitionExpirationResult:
+    """Drop the partitions of a plan, one snapshot per batch."""
+    for batch in plan.batches:
+        changes = CommitChanges(kind=CommitKind.OVERWRITE, overwrite=frozenset(batch).__contains__)
+        table.stores.new_commit(StepKind.DELETE).commit(changes)
+    return PartitionExpirationResult(plan=plan)
+
+
+EXPIRE_PARTITIONS = build_metadata_step("expire partitions of", plan, commit, max_attempts=1)
+
+
 def expire_partitions(
     table: Table,
     *,
@@ -268,18 +296,12 @@ def expire_partitions(
     timestamp_pattern: str | None = None,
     max_expires: int | None = None,
 ) -> PartitionExpirationPlan:
-    """Drop expired partitions, one snapshot a batch, and return which; see :func:`plan`."""
-    planned = plan(
-        table,
+    """Drop expired partitions, one snapshot per batch, and return which; arguments override the table's options."""
+    request = ExpirePartitionsRequest(
         expiration_time=expiration_time,
         strategy=strategy,
         timestamp_formatter=timestamp_formatter,
         timestamp_pattern=timestamp_pattern,
         max_expires=max_expires,
     )
-    for batch in planned.batches:
-        chosen = frozenset(batch)
-        table.stores.new_commit(StepKind.DELETE).commit(
-            CommitChanges(kind=CommitKind.OVERWRITE, overwrite=chosen.__contains__)
-        )
-    return planned
+    return run_step(EXPIRE_PARTITIONS, table, plan(table, request)).plan

@@ -1,16 +1,17 @@
-"""Expiring snapshots: what only they name is deleted, and then they are.
+"""Expiring snapshots: the files that only they reference are deleted, and then the snapshots.
 
-The hint EARLIEST moves first, so that no reader begins with a snapshot that is going. Then data files go, then
-metadata, and snapshot files last: a run that was killed is completed by the next one.
+The hint EARLIEST moves first, so that no reader starts from an expiring snapshot. Then data files are deleted, then
+metadata, and snapshot files last: the next run completes a run that was killed.
 
 See docs/format/snapshot-expiration.md.
 """
 
+import json
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Unpack
+from functools import partial
 
 from paimon_orch.errors import CommitConflictError, NotFoundError
 from paimon_orch.format.manifest.manifest_entry import FileKind
@@ -21,13 +22,19 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.options.engine_options import SNAPSHOT_EXPIRE_CLEAN_EMPTY_DIRECTORIES
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.retry_policy import STEP_ON_CONFLICT
-from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
-from paimon_orch.steps.common.file_deletion import DeletionResult, delete_files, delete_in_threads
+from paimon_orch.steps.common.executor import Executor, Progress
+from paimon_orch.steps.common.file_deletion import (
+    DeletionResult,
+    DeletionScope,
+    delete_in_threads,
+    run,
+    split_paths,
+)
+from paimon_orch.steps.common.step import Step, WorkUnits, run_step
 from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs
 from paimon_orch.steps.expiration.retention import (
     Retention,
-    RetentionOverrides,
+    RetentionRequest,
     is_changelog_decoupled,
 )
 from paimon_orch.table.cleanup.references import (
@@ -47,28 +54,35 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpireSnapshotsRequest(RetentionRequest):
+    """Limits of an expiration of snapshots."""
+
+    now_millis: int | None = None
+    """The time that the age of snapshots is measured at; None is the current time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotExpirationPlan:
-    """What an expiration would do; it is false when no snapshot goes. Also the dry run.
+    """What an expiration would delete; false if no snapshot expires."""
 
-    ``end`` is the oldest snapshot that stays. ``refused`` are files that metadata names and that lie outside the
-    table: they stay.
-    """
-
+    request: ExpireSnapshotsRequest
     snapshots: tuple[int, ...] = ()
     end: int | None = None
+    """The oldest snapshot that is retained."""
     files_to_delete: UnreferencedFiles = field(default_factory=UnreferencedFiles)
     consumers: tuple[str, ...] = ()
     keeps_changelog: bool = False
     refused: tuple[str, ...] = ()
+    """Files that metadata names although they are outside the table; they are not deleted."""
     seen: tuple[tuple[str, Snapshot], ...] = ()
     held_by: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Tell whether any snapshot goes."""
+        """Return whether any snapshot expires."""
         return bool(self.snapshots)
 
     def to_dict(self) -> dict[str, object]:
-        """Return the plan in figures, for people and machines."""
+        """Return the plan as JSON values."""
         return {
             "snapshots": len(self.snapshots),
             "first": self.snapshots[0] if self.snapshots else None,
@@ -91,18 +105,16 @@ class SnapshotExpirationResult(DeletionResult):
     metadata_files: int = 0
 
 
-def plan(
-    table: Table, *, now_millis: int | None = None, **limits: Unpack[RetentionOverrides]
-) -> SnapshotExpirationPlan:
-    """Choose the snapshots that go and find what only they name; nothing is changed.
+def plan(table: Table, request: ExpireSnapshotsRequest) -> SnapshotExpirationPlan:
+    """Select the snapshots to expire and the files that only they reference; nothing is changed.
 
-    For the limits see :class:`RetentionOverrides`; a snapshot goes by age only if its successor is older. What tags, branches,
-    consumers and changelogs need stays. Raises :class:`CorruptFileError` if anything that stays cannot be read.
+    A snapshot expires by age only if its successor is older, too. Files that tags, branches, consumers and changelogs
+    need are retained. Raises :class:`CorruptFileError` if metadata of a retained version cannot be read.
     """
     table.stores.check_step(StepKind.DELETE)
-    now = int(time.time() * 1000) if now_millis is None else now_millis
+    now = int(time.time() * 1000) if request.now_millis is None else request.now_millis
     options = table.options
-    retention = Retention.of_snapshots(options, now, limits)
+    retention = Retention.of_snapshots(options, now, request)
     consumers = ConsumerStore(table.io, table.paths, options)
     waiting = consumers.read_next_snapshots()
     expired = tuple(consumers.find_expired())
@@ -116,9 +128,12 @@ def plan(
         if unheld is not None and number < unheld
     )
     if end is None:
-        return SnapshotExpirationPlan(consumers=expired, held_by=holders)
+        return SnapshotExpirationPlan(request=request, consumers=expired, held_by=holders)
     keeps_changelog = is_changelog_decoupled(options, retention)
-    planned = _plan_before(table, end, expired, keeps_changelog=keeps_changelog)
+    unheld_plan = SnapshotExpirationPlan(
+        request=request, end=end, consumers=expired, keeps_changelog=keeps_changelog
+    )
+    planned = _select_files(table, unheld_plan)
     return replace(planned, held_by=(*holders, *planned.held_by))
 
 
@@ -146,9 +161,10 @@ def _find_first_retained(
     return min((number for number in ids if number >= end), default=None)
 
 
-def _plan_before(
-    table: Table, end: int, consumers: tuple[str, ...], *, keeps_changelog: bool
-) -> SnapshotExpirationPlan:
+def _select_files(table: Table, plan: SnapshotExpirationPlan) -> SnapshotExpirationPlan:
+    """Return a plan with the snapshots before its end, and with their files."""
+    end = plan.end
+    assert end is not None
     versions = RetainedSnapshotStore(table.io, table.paths.root).all()
     mine = [v for v in versions.values() if v.branch == table.paths.branch]
     snapshots = {v.snapshot.id: v for v in mine if v.kind is RetainedSnapshotKind.SNAPSHOT}
@@ -158,12 +174,12 @@ def _plan_before(
         if number < end
     ]
     if not going:
-        return SnapshotExpirationPlan(consumers=consumers)
+        return replace(plan, end=None, keeps_changelog=False)
     if end not in snapshots:
         raise NotFoundError(f"snapshot {end} of {table.identifier} vanished; nothing was deleted")
     paths = {v.path for v in going}
     kept = [v for path, v in versions.items() if path not in paths]
-    if keeps_changelog:
+    if plan.keeps_changelog:
         kept += [_to_changelog(v) for v in going]
     reader = ReferenceReader.of(table.io, table.paths.root)
     collector = SnapshotDeletionPlanner(
@@ -174,12 +190,10 @@ def _plan_before(
     for version in going:
         collector.add_changelog_files(version)
     garbage, refused = _exclude_outside_files(table, collector.collect(going))
-    return SnapshotExpirationPlan(
+    return replace(
+        plan,
         snapshots=tuple(v.snapshot.id for v in going),
-        end=end,
         files_to_delete=garbage,
-        consumers=consumers,
-        keeps_changelog=keeps_changelog,
         refused=refused,
         seen=tuple((path, v.snapshot) for path, v in versions.items()),
         held_by=_find_holders(going, kept),
@@ -216,11 +230,12 @@ def _exclude_outside_files(
 
 def advance_hint_and_recheck(
     table: Table, planned: SnapshotExpirationPlan
-) -> SnapshotExpirationPlan | None:
-    """Move the hint EARLIEST, then look whether anything new needs what would go.
+) -> SnapshotExpirationPlan:
+    """Move the hint EARLIEST, then check whether newer versions need the files to delete.
 
-    Returns the plan, without what newer snapshots have taken up again; None if a tag, branch or changelog came since
-    and everything has to be planned anew. Who tags a snapshot looks at the hint afterwards: one of the two sees the other.
+    Returns the plan without files that newer snapshots reference again. Raises :class:`CommitConflictError` if a tag,
+    branch or changelog was created after the plan. The creation of a tag checks the hint after writing the tag, so one
+    of the two sees the other.
     """
     assert planned.end is not None
     table.stores.snapshots.write_hint(EARLIEST, planned.end)
@@ -230,9 +245,9 @@ def advance_hint_and_recheck(
     if any(
         v.kind is not RetainedSnapshotKind.SNAPSHOT or not _is_newer_than_seen(v, seen) for v in new
     ):
-        return None
+        raise _build_conflict_error(table)
     if f"{table.stores.snapshots.path(planned.end)}" not in versions:
-        return None
+        raise _build_conflict_error(table)
     reader = ReferenceReader.of(table.io, table.paths.root)
     names: set[str] = set()
     for version in new:
@@ -245,8 +260,14 @@ def advance_hint_and_recheck(
     return replace(planned, files_to_delete=garbage)
 
 
+def _build_conflict_error(table: Table) -> CommitConflictError:
+    return CommitConflictError(
+        f"{table.identifier}: tags or branches changed while snapshots were to expire; no file was deleted. Try again"
+    )
+
+
 def _is_newer_than_seen(version: RetainedSnapshot, seen: Mapping[str, Snapshot]) -> bool:
-    """Tell whether a new snapshot was committed after all that were known of its branch."""
+    """Return whether a new snapshot was committed after all snapshots of its branch that the plan saw."""
     directory = version.path.rpartition("/")[0]
     known = [
         snapshot.id for path, snapshot in seen.items() if path.startswith(f"{directory}/snapshot-")
@@ -254,8 +275,8 @@ def _is_newer_than_seen(version: RetainedSnapshot, seen: Mapping[str, Snapshot])
     return bool(known) and version.snapshot.id > max(known)
 
 
-def commit(table: Table, planned: SnapshotExpirationPlan) -> int:
-    """Delete the metadata and then the snapshots, whose changelogs are kept if they outlive them."""
+def _delete_metadata(table: Table, planned: SnapshotExpirationPlan) -> int:
+    """Delete metadata and then snapshots, keep changelogs that outlive them; return the deleted directories."""
     assert planned.end is not None
     roots = list_file_roots(table.io, table.paths)
     remover = SafeDeleter(io=table.io, roots=roots)
@@ -288,72 +309,88 @@ def _write_decoupled_changelog(table: Table, number: int) -> None:
     table.io.write(f"{folder}/{LATEST}", str(number).encode())
 
 
+def _collect_work(
+    table: Table, plan: SnapshotExpirationPlan
+) -> WorkUnits[DeletionScope, Sequence[str]]:
+    scope = DeletionScope(table.io, list_file_roots(table.io, table.paths))
+    return WorkUnits(shared=scope, units=split_paths(plan.files_to_delete.data))
+
+
+def commit(
+    table: Table,
+    plan: SnapshotExpirationPlan,
+    results: Sequence[Sequence[str]],
+    *,
+    executor: Executor | None = None,
+) -> SnapshotExpirationResult:
+    """Delete the metadata, the snapshots and expired consumers; the units have deleted the data files.
+
+    :param results: the paths that were refused
+    :param executor: expires changelogs that outlived their snapshots
+    """
+    if not plan:
+        deleter = SafeDeleter(io=table.io, roots=(table.paths.root,))
+        delete_in_threads(deleter, plan.consumers)
+        return SnapshotExpirationResult()
+    refused = [path for paths in results for path in paths]
+    refused_paths = set(refused)
+    deleted = plan.files_to_delete.filter(lambda path: path not in refused_paths)
+    directories = _delete_metadata(table, plan)
+    if plan.keeps_changelog:
+        expire_changelogs(table, executor)
+    logger.info("%s: expired %d snapshots", table.identifier, len(plan.snapshots))
+    return SnapshotExpirationResult(
+        snapshots=len(plan.snapshots),
+        data_files=len(deleted.data),
+        metadata_files=len(plan.files_to_delete.metadata) + len(plan.files_to_delete.lists),
+        bytes=deleted.bytes,
+        directories=directories,
+        refused=(*plan.refused, *refused),
+    )
+
+
+EXPIRE_SNAPSHOTS = Step(
+    title="expire snapshots of",
+    plan=plan,
+    work=_collect_work,
+    run=run,
+    decode=json.loads,
+    commit=commit,
+    prepare=advance_hint_and_recheck,
+)
+
+
+def run_expiration(
+    table: Table,
+    plan: SnapshotExpirationPlan,
+    executor: Executor | None = None,
+    *,
+    progress: Progress | None = None,
+) -> SnapshotExpirationResult:
+    """Execute the plan of an expiration; see :func:`expire_snapshots`."""
+    step = replace(EXPIRE_SNAPSHOTS, commit=partial(commit, executor=executor))
+    return run_step(step, table, plan, executor, progress=progress)
+
+
 def expire_snapshots(
     table: Table,
     executor: Executor | None = None,
     *,
+    retain_max: int | None = None,
+    retain_min: int | None = None,
+    older_than: int | None = None,
+    max_deletes: int | None = None,
     progress: Progress | None = None,
-    **limits: Unpack[RetentionOverrides],
 ) -> SnapshotExpirationResult:
-    """Plan and run an expiration; see :func:`plan` for the arguments. Done again after a failure it goes on.
+    """Expire snapshots and delete the files that only they reference; can be repeated after a failure.
 
-    Raises :class:`CommitConflictError` if tags or branches come faster than they are looked at.
+    The limits override the table's options; ``older_than`` is in epoch milliseconds. Raises
+    :class:`CommitConflictError` if tags or branches change faster than they are checked.
     """
-    started = time.monotonic()
-
-    def attempt() -> SnapshotExpirationResult | None:
-        planned = plan(table, **limits)
-        if not planned:
-            deleter = SafeDeleter(io=table.io, roots=(table.paths.root,))
-            delete_in_threads(deleter, planned.consumers)
-            return SnapshotExpirationResult(duration_seconds=time.monotonic() - started)
-        final = advance_hint_and_recheck(table, planned)
-        if final is None:
-            logger.info(
-                "%s: a tag or branch was created during the expiration; planning again",
-                table.identifier,
-            )
-            return None
-        return _run_expiration(
-            table,
-            final,
-            executor=executor or InProcessExecutor(),
-            progress=progress,
-            started=started,
-        )
-
-    result = STEP_ON_CONFLICT.call_until_result(attempt)
-    if result is None:
-        raise CommitConflictError(
-            f"{table.identifier}: tags and branches changed {STEP_ON_CONFLICT.attempts} times "
-            "during the expiration of snapshots; no file was deleted. Try again"
-        )
-    return result
-
-
-def _run_expiration(
-    table: Table,
-    planned: SnapshotExpirationPlan,
-    executor: Executor,
-    progress: Progress | None,
-    started: float,
-) -> SnapshotExpirationResult:
-    roots = list_file_roots(table.io, table.paths)
-    data = planned.files_to_delete.data
-    label = f"expire snapshots of {table.identifier}"
-    refused = delete_files(executor, table.io, roots, data, label=label, progress=progress)
-    stayed = set(refused)
-    deleted = planned.files_to_delete.filter(lambda path: path not in stayed)
-    directories = commit(table, planned)
-    if planned.keeps_changelog:
-        expire_changelogs(table, executor)
-    logger.info("%s: expired %d snapshots", table.identifier, len(planned.snapshots))
-    return SnapshotExpirationResult(
-        snapshots=len(planned.snapshots),
-        data_files=len(deleted.data),
-        metadata_files=len(planned.files_to_delete.metadata) + len(planned.files_to_delete.lists),
-        bytes=deleted.bytes,
-        directories=directories,
-        refused=(*planned.refused, *refused),
-        duration_seconds=time.monotonic() - started,
+    request = ExpireSnapshotsRequest(
+        retain_max=retain_max,
+        retain_min=retain_min,
+        older_than=older_than,
+        max_deletes=max_deletes,
     )
+    return run_expiration(table, plan(table, request), executor, progress=progress)

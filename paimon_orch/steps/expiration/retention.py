@@ -1,10 +1,9 @@
-"""How many versions of a table are kept, and how long: options, and what a caller says instead.
+"""How many versions of a table are retained, and how long: table options, and arguments that override them.
 
 See docs/format/snapshot-expiration.md.
 """
 
 from dataclasses import dataclass
-from typing import TypedDict
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
@@ -21,17 +20,21 @@ from paimon_orch.format.options.core_options import (
 _SNAPSHOT, _CHANGELOG = "snapshot", "changelog"
 
 
-class RetentionOverrides(TypedDict, total=False):
-    """What a caller says instead of the table's options; what is missing or None is taken from them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionRequest:
+    """Limits that override the table's options; what is None is taken from the options.
 
-    ``retain_max`` and ``retain_min`` are numbers of versions to keep at most and at least, ``older_than`` epoch
-    milliseconds, ``max_deletes`` how many may go at once. An argument goes before an option that contradicts it.
+    An argument wins over an option that contradicts it.
     """
 
-    retain_max: int | None
-    retain_min: int | None
-    older_than: int | None
-    max_deletes: int | None
+    retain_max: int | None = None
+    """The number of versions to retain at most."""
+    retain_min: int | None = None
+    """The number of versions to retain at least."""
+    older_than: int | None = None
+    """The time before which versions expire, in epoch milliseconds."""
+    max_deletes: int | None = None
+    """The number of versions to delete at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +48,24 @@ class Retention:
 
     @classmethod
     def of_snapshots(
-        cls, options: Options, now_millis: int, limits: RetentionOverrides
+        cls, options: Options, now_millis: int, limits: RetentionRequest
     ) -> "Retention":
         """Take what a caller says of snapshots, and the table's options for the rest."""
         return cls._of(options, _SNAPSHOT, now_millis, limits)
 
     @classmethod
     def of_changelogs(
-        cls, options: Options, now_millis: int, limits: RetentionOverrides
+        cls, options: Options, now_millis: int, limits: RetentionRequest
     ) -> "Retention":
         """Take what a caller says of changelogs, and the options of changelogs or else snapshots for the rest."""
         return cls._of(options, _CHANGELOG, now_millis, limits)
 
     @classmethod
     def _of(
-        cls, options: Options, kind: str, now_millis: int, limits: RetentionOverrides
+        cls, options: Options, kind: str, now_millis: int, limits: RetentionRequest
     ) -> "Retention":
-        retain_min, retain_max = limits.get("retain_min"), limits.get("retain_max")
-        older_than, max_deletes = limits.get("older_than"), limits.get("max_deletes")
+        retain_min, retain_max = limits.retain_min, limits.retain_max
+        older_than, max_deletes = limits.older_than, limits.max_deletes
         least = options.get(SNAPSHOT_NUM_RETAINED_MIN)
         most = options.get(SNAPSHOT_NUM_RETAINED_MAX)
         kept = options.get(SNAPSHOT_TIME_RETAINED)

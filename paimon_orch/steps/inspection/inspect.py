@@ -36,7 +36,7 @@ class BucketReport:
             "bucket": self.bucket,
             "total_buckets": self.total_buckets,
             "rows": sum(file.row_count for file in self.files),
-            "hidden_rows": self.deleted_rows,
+            "deleted_rows": self.deleted_rows,
             "bytes": sum(file.file_size for file in self.files),
             "files": [
                 {
@@ -47,7 +47,7 @@ class BucketReport:
                     "bytes": file.file_size,
                     "sequence": [file.min_sequence_number, file.max_sequence_number],
                     "schema_id": file.schema_id,
-                    "hidden_rows": self.vectors.get(file.file_name, 0),
+                    "deleted_rows": self.vectors.get(file.file_name, 0),
                 }
                 for file in self.files
             ],
@@ -159,7 +159,7 @@ class TableReport:
             "totals": {
                 "rows": self.row_count,
                 "physical_rows": self.physical_rows,
-                "hidden_rows": self.deleted_rows,
+                "deleted_rows": self.deleted_rows,
                 "rows_not_visible": self.rows_not_visible,
                 "files": self.file_count,
                 "bytes": self.bytes,

@@ -1,4 +1,4 @@
-"""ANALYZE: how many rows a reader sees, and figures of columns, for those who plan queries.
+"""ANALYZE: the visible row count and column statistics, for query planners.
 
 See docs/format/statistics.md#statistics-file.
 """
@@ -6,6 +6,7 @@ See docs/format/statistics.md#statistics-file.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
 from paimon_orch.files.stats.column_stats import ColumnStatsBuilder, can_collect_stats
@@ -15,25 +16,45 @@ from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.table_statistics import TableStatistics
 from paimon_orch.format.types.data_types import Field, type_to_sql
 from paimon_orch.steps.common.executor import Executor, Progress
+from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.scan_planner import BucketSplit, count_visible_rows
 from paimon_orch.table.table import Table
 
+_UnitStatistics = list[Any]
+"""A row count, and the encoded statistics of each column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyzeRequest:
+    """What to analyze."""
+
+    columns: Sequence[str] | None = ()
+    """The columns to compute statistics of; None selects all columns except nested ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzeScan:
+    """How the rows of buckets are read, and the columns to compute statistics of."""
+
+    scan: Scan
+    columns: tuple[Field, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class AnalyzeUnit:
-    """The rows of one bucket to read; ``scan`` tells which columns."""
+    """The rows of one bucket to read."""
 
-    scan: Scan
     split: BucketSplit
-    columns: tuple[Field, ...]
+    partition_text: str
+    """``k1=v1/k2=v2``, or an empty text."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return the unit for people and machines."""
+        """Return the unit as JSON values."""
         return {
-            "partition": format_partition(self.split.partition, self.scan.schema),
+            "partition": self.partition_text,
             "bucket": self.split.bucket,
             "files": len(self.split.files),
             "rows": self.split.row_count,
@@ -43,22 +64,27 @@ class AnalyzeUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzePlan:
-    """What an analysis would read; without a snapshot there is nothing to analyze. Also the dry run.
+    """What an analysis would read; false for a table without snapshot."""
 
-    ``counted`` are the rows of buckets that metadata alone tells, ``physical`` the rows and ``bytes`` the size of all
-    files.
-    """
-
-    snapshot: Snapshot | None
+    request: AnalyzeRequest
+    snapshot: Snapshot | None = None
     schema_id: int
+    scan: AnalyzeScan | None = None
     columns: tuple[Field, ...] = ()
     units: tuple[AnalyzeUnit, ...] = ()
     counted_rows: int = 0
-    physical: int = 0
+    """The rows of buckets whose row count is known from metadata."""
+    physical_rows: int = 0
+    """The rows of all files."""
     bytes: int = 0
+    """The size of all files."""
+
+    def __bool__(self) -> bool:
+        """Return whether there is a snapshot to analyze."""
+        return self.snapshot is not None
 
     def to_dict(self) -> dict[str, object]:
-        """Return the plan for people and machines."""
+        """Return the plan as JSON values."""
         return {
             "snapshot_id": None if self.snapshot is None else self.snapshot.id,
             "columns": [column.name for column in self.columns],
@@ -68,11 +94,11 @@ class AnalyzePlan:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class AnalyzeResult:
-    """What an analysis found and the snapshot that refers to it; None for a table without snapshot."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyzeResult(StepOutcome):
+    """The statistics, and the snapshot that refers to them; None for a table without snapshot."""
 
-    snapshot_id: int | None
+    snapshot_id: int | None = None
     statistics: TableStatistics | None = None
 
     def to_dict(self) -> dict[str, object]:
@@ -81,36 +107,37 @@ class AnalyzeResult:
         return {"snapshot_id": self.snapshot_id, "statistics": found}
 
 
-def plan(table: Table, columns: Sequence[str] | None = ()) -> AnalyzePlan:
-    """Read the metadata of the newest snapshot; buckets are read where the rows, or ``columns``, need it.
+def plan(table: Table, request: AnalyzeRequest) -> AnalyzePlan:
+    """Read the metadata of the latest snapshot; buckets are read if the row count or the columns need it.
 
-    ``columns`` are those to gather figures of: none by default, all (but nested ones) with None. Raises
-    :class:`InputError` for a nested column, :class:`NotFoundError` for an unknown one.
+    Raises :class:`InputError` for a nested column, :class:`NotFoundError` for an unknown one.
     """
     table.stores.check_step(StepKind.METADATA)
-    schema, snapshot = table.schema, table.snapshot()
-    chosen = tuple(
-        _select_columns(schema.fields if columns is None else schema.select(list(columns)), columns)
+    schema, snapshot, names = table.schema, table.snapshot(), request.columns
+    columns = tuple(
+        _select_columns(schema.fields if names is None else schema.select(list(names)), names)
     )
     if snapshot is None:
-        return AnalyzePlan(snapshot=None, schema_id=schema.id)
+        return AnalyzePlan(request=request, schema_id=schema.id)
     # rows of tables with a key are counted by it
-    read = [field.name for field in chosen] or [*schema.trimmed_primary_keys, *schema.names][:1]
+    read = [column.name for column in columns] or [*schema.trimmed_primary_keys, *schema.names][:1]
     scan = replace(table.scan(read, snapshot_id=snapshot.id), fallback=None)
-    units, counted = [], 0
+    units, counted_rows = [], 0
     for split in scan.plan():
-        rows = None if chosen else count_visible_rows(split, schema)
-        counted += rows or 0
+        rows = None if columns else count_visible_rows(split, schema)
+        counted_rows += rows or 0
         if rows is None:
-            units.append(AnalyzeUnit(scan, split, chosen))
+            units.append(AnalyzeUnit(split, format_partition(split.partition, schema)))
     files = [file for split in table.files(snapshot) for file in split.files]
     return AnalyzePlan(
+        request=request,
         snapshot=snapshot,
         schema_id=schema.id,
-        columns=chosen,
+        scan=AnalyzeScan(scan, columns),
+        columns=columns,
         units=tuple(units),
-        counted_rows=counted,
-        physical=sum(file.row_count for file in files),
+        counted_rows=counted_rows,
+        physical_rows=sum(file.row_count for file in files),
         bytes=sum(file.file_size for file in files),
     )
 
@@ -124,25 +151,30 @@ def _select_columns(fields: Sequence[Field], columns: Sequence[str] | None) -> l
     return [column for column in fields if can_collect_stats(column)]
 
 
-def run(unit: AnalyzeUnit) -> bytes:
-    """Read one bucket and return its row count and the figures of its columns, encoded."""
+def _collect_work(_table: Table, plan: AnalyzePlan) -> WorkUnits[AnalyzeScan | None, AnalyzeUnit]:
+    return WorkUnits(shared=plan.scan, units=plan.units)
+
+
+def run(shared: AnalyzeScan | None, unit: AnalyzeUnit) -> bytes:
+    """Read one bucket and return its row count and the statistics of its columns, encoded."""
+    assert shared is not None
     rows = 0
-    builders = [ColumnStatsBuilder(column) for column in unit.columns]
-    for batch in unit.scan.read_split(unit.split):
+    builders = [ColumnStatsBuilder(column) for column in shared.columns]
+    for batch in shared.scan.read_split(unit.split):
         rows += batch.num_rows
         for builder in builders:
             builder.add(batch.column(builder.column.name))
     return json.dumps([rows, *(builder.encode() for builder in builders)]).encode()
 
 
-def commit(table: Table, planned: AnalyzePlan, results: Sequence[bytes]) -> AnalyzeResult:
-    """Write the statistics file and a snapshot that refers to it; the rows of the table stay as they are.
+def commit(table: Table, plan: AnalyzePlan, results: Sequence[_UnitStatistics]) -> AnalyzeResult:
+    """Write the statistics file and a snapshot that refers to it; the rows of the table do not change.
 
-    Raises :class:`CommitConflictError` if the schema has changed since the plan; nothing is left behind then.
+    Raises :class:`CommitConflictError` if the schema has changed since the plan; the file is removed then.
     """
-    if planned.snapshot is None:
-        return AnalyzeResult(None)
-    statistics = _merge_statistics(planned, results)
+    if not plan:
+        return AnalyzeResult()
+    statistics = _merge_statistics(plan, results)
     name = FileNameGenerator().next("stat-")
     path = f"{table.paths.statistics_dir}/{name}"
     with table.io.open_output(path) as sink:
@@ -154,38 +186,49 @@ def commit(table: Table, planned: AnalyzePlan, results: Sequence[bytes]) -> Anal
     except (CommitConflictError, InputError, UnsupportedError):
         table.io.delete(path)
         raise
-    return AnalyzeResult(snapshot.id, statistics)
+    return AnalyzeResult(snapshot_id=snapshot.id, statistics=statistics)
 
 
-def _merge_statistics(planned: AnalyzePlan, results: Sequence[bytes]) -> TableStatistics:
-    assert planned.snapshot is not None
-    rows = planned.counted_rows
-    builders = [ColumnStatsBuilder(column) for column in planned.columns]
-    for result in results:
-        count, *texts = json.loads(result)
-        rows += count
+def _merge_statistics(plan: AnalyzePlan, results: Sequence[_UnitStatistics]) -> TableStatistics:
+    assert plan.snapshot is not None
+    rows = plan.counted_rows
+    builders = [ColumnStatsBuilder(column) for column in plan.columns]
+    for row_count, *texts in results:
+        rows += row_count
         for builder, text in zip(builders, texts, strict=True):
             builder.merge(ColumnStatsBuilder.decode(builder.column, text))
-    size = planned.bytes * rows // planned.physical if planned.physical else 0
+    size = plan.bytes * rows // plan.physical_rows if plan.physical_rows else 0
     columns = {builder.column.name: builder.build() for builder in builders}
     return TableStatistics(
-        snapshot_id=planned.snapshot.id,
-        schema_id=planned.schema_id,
+        snapshot_id=plan.snapshot.id,
+        schema_id=plan.schema_id,
         row_count=rows,
         size=size,
         columns=columns,
     )
 
 
+ANALYZE = Step(
+    title="analyze",
+    plan=plan,
+    work=_collect_work,
+    run=run,
+    decode=json.loads,
+    commit=commit,
+    max_attempts=1,
+)
+
+
 def analyze(
     table: Table,
-    executor: Executor,
+    executor: Executor | None = None,
     *,
     columns: Sequence[str] | None = (),
     progress: Progress | None = None,
 ) -> AnalyzeResult:
-    """Plan, run and commit; see :func:`plan`."""
-    planned = plan(table, columns)
-    label = f"analyze {table.identifier}"
-    results = executor.map(run, planned.units, label=label, progress=progress)
-    return commit(table, planned, results)
+    """Count the rows of a table, compute statistics of columns, and commit them.
+
+    :param columns: the columns to compute statistics of; None selects all columns except nested ones
+    """
+    request = AnalyzeRequest(columns=columns)
+    return run_step(ANALYZE, table, plan(table, request), executor, progress=progress)

@@ -1,32 +1,40 @@
-"""Merging the manifests of a table into few, without deleted entries; rows stay as they are.
+"""Merging the manifests of a table, without deleted entries; rows do not change.
 
 See docs/format/procedures.md#compact-manifests.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from paimon_orch.format.options.core_options import MANIFEST_TARGET_FILE_SIZE
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.steps.common.step import (
+    EmptyRequest,
+    StepOutcome,
+    build_metadata_step,
+    run_step,
+)
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestCompactionPlan:
-    """The manifests of the newest snapshot in figures; it is false when merging them would change nothing."""
+    """The manifests of the latest snapshot; false if merging would change nothing."""
 
+    request: EmptyRequest = field(default_factory=EmptyRequest)
     manifests: int = 0
     small: int = 0
     deleted_entries: int = 0
     bytes: int = 0
 
     def __bool__(self) -> bool:
-        """Tell whether there is anything to merge."""
+        """Return whether there is anything to merge."""
         return self.small > 1 or self.deleted_entries > 0
 
     def to_dict(self) -> dict[str, object]:
-        """Return the figures."""
+        """Return the metrics as JSON values."""
         return {
             "manifests": self.manifests,
             "small": self.small,
@@ -35,26 +43,45 @@ class ManifestCompactionPlan:
         }
 
 
-def plan(table: Table) -> ManifestCompactionPlan:
-    """Look at the manifests of the newest snapshot, by its lists alone."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestCompactionResult(StepOutcome):
+    """What was merged; ``snapshot`` is None if there was nothing to do."""
+
+    plan: ManifestCompactionPlan
+    snapshot: Snapshot | None = None
+
+
+def plan(table: Table, request: EmptyRequest) -> ManifestCompactionPlan:
+    """Count the manifests of the latest snapshot; only its manifest lists are read."""
     table.stores.check_step(StepKind.METADATA)
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:
-        return ManifestCompactionPlan()
+        return ManifestCompactionPlan(request=request)
     metas = table.stores.manifests.manifests(snapshot)
     target = table.options.get(MANIFEST_TARGET_FILE_SIZE)
     return ManifestCompactionPlan(
-        len(metas),
-        sum(meta.file_size < target for meta in metas),
-        sum(meta.num_deleted_files for meta in metas),
-        sum(meta.file_size for meta in metas),
+        request=request,
+        manifests=len(metas),
+        small=sum(meta.file_size < target for meta in metas),
+        deleted_entries=sum(meta.num_deleted_files for meta in metas),
+        bytes=sum(meta.file_size for meta in metas),
     )
+
+
+def commit(
+    table: Table, plan: ManifestCompactionPlan, _results: Sequence[bytes] = ()
+) -> ManifestCompactionResult:
+    """Merge the manifests in one snapshot."""
+    if not plan:
+        return ManifestCompactionResult(plan=plan)
+    changes = CommitChanges(kind=CommitKind.COMPACT, merge_manifests=True)
+    snapshot = table.stores.new_commit(StepKind.METADATA).commit(changes)
+    return ManifestCompactionResult(plan=plan, snapshot=snapshot)
+
+
+COMPACT_MANIFESTS = build_metadata_step("compact manifests of", plan, commit, max_attempts=1)
 
 
 def compact_manifests(table: Table) -> Snapshot | None:
     """Merge the manifests in one snapshot; None if there is nothing to do."""
-    if not plan(table):
-        return None
-    return table.stores.new_commit(StepKind.METADATA).commit(
-        CommitChanges(kind=CommitKind.COMPACT, merge_manifests=True)
-    )
+    return run_step(COMPACT_MANIFESTS, table, plan(table, EmptyRequest())).snapshot

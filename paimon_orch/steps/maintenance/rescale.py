@@ -3,9 +3,8 @@
 See docs/format/procedures.md#rescale.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import gcd
 
 import pyarrow as pa
@@ -21,9 +20,10 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
-from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
+from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import PartitionSpecs
-from paimon_orch.steps.common.retry import discard_files_on_conflict, discard_results
+from paimon_orch.steps.common.retry import discard_files_on_conflict, discard_messages
+from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.filter.partition_spec import (
@@ -41,18 +41,35 @@ _MAX_OPEN_WRITERS = 4  # each holds back the rows of a row group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RescaleUnit:
-    """A few new buckets of one partition, and the old buckets whose rows may go there.
+class RescaleRequest:
+    """How many buckets partitions get."""
 
-    A row's bucket is its hash modulo the number of buckets, so old and new buckets with rows in common are equal modulo
-    ``step``, the greatest common divisor of both numbers.
-    """
+    bucket_num: int | None = None
+    """The new number of buckets; None takes it from the table's option."""
+    partitions: PartitionSpecs | None = None
+    """The partitions to rescale; None selects all."""
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleIo:
+    """What reads the old buckets and writes the new ones."""
 
     reader: FileReader
     factory: FileWriterFactory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescaleUnit:
+    """A few new buckets of one partition, and the old buckets that hold their rows.
+
+    The bucket of a row is its hash modulo the number of buckets, so old and new buckets with rows in common are equal
+    modulo ``step``.
+    """
+
     splits: tuple[BucketSplit, ...]
     target_buckets: range
     step: int
+    """The greatest common divisor of the old and the new number of buckets."""
 
     @property
     def partition(self) -> bytes:
@@ -62,8 +79,10 @@ class RescaleUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescalePlan:
-    """The partitions whose number of buckets changes; it is false when there are none. Also the dry run."""
+    """The partitions whose number of buckets changes; false if there are none."""
 
+    request: RescaleRequest
+    io: RescaleIo | None = None
     snapshot_id: int | None = None
     buckets: int = 0
     partitions: tuple[str, ...] = ()
@@ -71,7 +90,7 @@ class RescalePlan:
     units: tuple[RescaleUnit, ...] = ()
 
     def __bool__(self) -> bool:
-        """Tell whether anything is to be rewritten."""
+        """Return whether any partition is rewritten."""
         return bool(self.units)
 
     @property
@@ -90,49 +109,64 @@ class RescalePlan:
         }
 
 
-def plan(
-    table: Table, bucket_num: int | None = None, *, partitions: PartitionSpecs | None = None
-) -> RescalePlan:
-    """Find the partitions that have another number of buckets than asked for, by default the table's option.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescaleResult(StepOutcome):
+    """What was rescaled; ``snapshot`` is None if there was nothing to do."""
 
-    Writers go by the option ``bucket``: change it too, or they refuse the partition. Raises :class:`UnsupportedError`
-    for tables without fixed buckets, and :class:`InputError` if rows wait on level 0 that readers do not see.
+    plan: RescalePlan
+    snapshot: Snapshot | None = None
+
+
+def plan(table: Table, request: RescaleRequest) -> RescalePlan:
+    """Find the partitions whose number of buckets differs from the requested one.
+
+    Writers use the option ``bucket``: change it too, otherwise they refuse the partition. Raises
+    :class:`UnsupportedError` for tables without fixed buckets, and :class:`InputError` if there are rows on level 0
+    that readers do not see.
     """
     table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
-    count = schema.typed_options.bucket if bucket_num is None else bucket_num
-    if schema.typed_options.bucket < 1 or schema.typed_options.get(ROW_TRACKING_ENABLED):
+    bucket_num = schema.typed_options.bucket if request.bucket_num is None else request.bucket_num
+    _check_rescalable(table, schema, bucket_num)
+    snapshot = table.stores.snapshots.latest()
+    if snapshot is None:
+        return RescalePlan(request=request)
+    partitions = request.partitions
+    is_selected = build_any_partition_matcher(
+        [{}] if partitions is None else parse_partition_specs(partitions, schema), schema
+    )
+    by_partition: dict[bytes, list[BucketSplit]] = {}
+    for split in table.files(snapshot):
+        is_real = split.bucket >= 0 and split.total_buckets != bucket_num
+        if is_real and is_selected(split.partition):
+            by_partition.setdefault(split.partition, []).append(split)
+    splits = tuple(split for group in by_partition.values() for split in group)
+    _check_no_unread_level0(table, schema, splits)
+    rescaled = replace(schema, options=dict(schema.options) | {"bucket": str(bucket_num)})
+    factory = replace(table.stores.build_writer_factory(), schema=rescaled)
+    io = RescaleIo(table.stores.reader(), factory)
+    return RescalePlan(
+        request=request,
+        io=io,
+        snapshot_id=snapshot.id,
+        buckets=bucket_num,
+        partitions=tuple(format_partition(partition, schema) for partition in by_partition),
+        splits=splits,
+        units=tuple(unit for group in by_partition.values() for unit in _plan_units(io, group)),
+    )
+
+
+def _check_rescalable(table: Table, schema: TableSchema, bucket_num: int) -> None:
+    options = schema.typed_options
+    if options.bucket < 1 or options.get(ROW_TRACKING_ENABLED):
         raise UnsupportedError(f"{table.identifier} has no fixed buckets that could be rescaled")
-    if schema.primary_keys and schema.typed_options.is_pk_clustering_override:
+    if schema.primary_keys and options.is_pk_clustering_override:
         raise UnsupportedError(
             f"{table.identifier} has 'pk-clustering-override' = true: its files are sorted by 'clustering.columns', and "
             "rescale writes files that are sorted by key. Use Java Paimon to rescale it. Nothing was changed."
         )
-    if count < 1:
-        raise InputError(f"a table cannot have {count} buckets; give 1 or more")
-    snapshot = table.stores.snapshots.latest()
-    if snapshot is None:
-        return RescalePlan()
-    chosen = build_any_partition_matcher(
-        [{}] if partitions is None else parse_partition_specs(partitions, schema), schema
-    )
-    groups: dict[bytes, list[BucketSplit]] = {}
-    for split in table.files(snapshot):
-        if split.bucket >= 0 and split.total_buckets != count and chosen(split.partition):
-            groups.setdefault(split.partition, []).append(split)
-    splits = tuple(split for group in groups.values() for split in group)
-    _check_no_unread_level0(table, schema, splits)
-    rescaled = replace(schema, options=dict(schema.options) | {"bucket": str(count)})
-    factory = replace(table.stores.build_writer_factory(), schema=rescaled)
-    units = [
-        unit
-        for group in groups.values()
-        for unit in _plan_units(table.stores.reader(), factory, group)
-    ]
-    names = tuple(format_partition(partition, schema) for partition in groups)
-    return RescalePlan(
-        snapshot_id=snapshot.id, buckets=count, partitions=names, splits=splits, units=tuple(units)
-    )
+    if bucket_num < 1:
+        raise InputError(f"a table cannot have {bucket_num} buckets; give 1 or more")
 
 
 def _check_no_unread_level0(
@@ -145,11 +179,10 @@ def _check_no_unread_level0(
         )
 
 
-def _plan_units(
-    reader: FileReader, factory: FileWriterFactory, splits: Sequence[BucketSplit]
-) -> Iterator[RescaleUnit]:
+def _plan_units(io: RescaleIo, splits: Sequence[BucketSplit]) -> Iterator[RescaleUnit]:
     """Yield the work in one partition."""
-    count = factory.schema.typed_options.bucket
+    reader = io.reader
+    count = io.factory.schema.typed_options.bucket
     step = gcd(count, *(split.total_buckets for split in splits))
     key = build_bucket_key_signature(reader.schema.bucket_key_fields)
     if any(
@@ -161,23 +194,27 @@ def _plan_units(
         targets = range(first, count, step)
         for start in range(0, len(targets) if sources else 0, _MAX_OPEN_WRITERS):
             part = targets[start : start + _MAX_OPEN_WRITERS]
-            yield RescaleUnit(
-                reader=reader, factory=factory, splits=sources, target_buckets=part, step=step
-            )
+            yield RescaleUnit(splits=sources, target_buckets=part, step=step)
 
 
-def run(unit: RescaleUnit) -> bytes:
-    """Write the rows of new buckets and return a :class:`CommitMessage`, encoded. Running it twice is harmless."""
-    schema = unit.factory.schema
+def _collect_work(_table: Table, plan: RescalePlan) -> WorkUnits[RescaleIo | None, RescaleUnit]:
+    return WorkUnits(shared=plan.io, units=plan.units)
+
+
+def run(shared: RescaleIo | None, unit: RescaleUnit) -> bytes:
+    """Write the rows of new buckets and return an encoded :class:`CommitMessage`. Can be repeated."""
+    assert shared is not None
+    schema = shared.factory.schema
     # where no older version of a key can be below it, and readers need not merge
     level = schema.typed_options.num_levels - 1 if schema.primary_keys else 0
     writers = {
-        bucket: unit.factory.writer(unit.partition, bucket, level=level)
+        bucket: shared.factory.writer(unit.partition, bucket, level=level)
         for bucket in unit.target_buckets
     }
     try:
-        for rows in _read_merged(unit) if schema.primary_keys else _read_appended(unit):
-            _route_rows(unit, rows, writers)
+        read = _read_merged if schema.primary_keys else _read_appended
+        for rows in read(shared.reader, unit):
+            _route_rows(shared, unit, rows, writers)
         entries = [
             ManifestEntry(
                 kind=FileKind.ADD,
@@ -196,13 +233,13 @@ def run(unit: RescaleUnit) -> bytes:
     return CommitMessage(entries=tuple(entries)).encode()
 
 
-def _read_merged(unit: RescaleUnit) -> Iterator[pa.Table]:
+def _read_merged(reader: FileReader, unit: RescaleUnit) -> Iterator[pa.Table]:
     """Yield the rows of all old buckets in the order of their keys, each of which is in one bucket alone."""
-    schema = unit.reader.schema
+    schema = reader.schema
     fields = [*SYSTEM_FIELDS, *schema.fields]
 
     def batches(split: BucketSplit) -> Iterator[tuple[int, pa.RecordBatch]]:
-        for batch in BucketReader(unit.reader, split, fields).merged():
+        for batch in BucketReader(reader, split, fields).merged():
             if batch.num_rows:
                 yield 0, batch
 
@@ -212,17 +249,20 @@ def _read_merged(unit: RescaleUnit) -> Iterator[pa.Table]:
         yield step.rows if alone else step.rows.take(pa.array(step.order))
 
 
-def _read_appended(unit: RescaleUnit) -> Iterator[pa.Table]:
+def _read_appended(reader: FileReader, unit: RescaleUnit) -> Iterator[pa.Table]:
     for split in unit.splits:
-        for batch in BucketReader(unit.reader, split, unit.reader.schema.fields).batches():
+        for batch in BucketReader(reader, split, reader.schema.fields).batches():
             yield pa.Table.from_batches([batch])
 
 
 def _route_rows(
-    unit: RescaleUnit, rows: pa.Table, writers: Mapping[int, RollingFileWriter]
+    shared: RescaleIo,
+    unit: RescaleUnit,
+    rows: pa.Table,
+    writers: Mapping[int, RollingFileWriter],
 ) -> None:
-    """Hand each row to the writer of its bucket; other units take those of buckets without one."""
-    schema = unit.factory.schema
+    """Write each row with the writer of its bucket; rows of buckets without a writer belong to other units."""
+    schema = shared.factory.schema
     if not rows.num_rows:
         return
     buckets = compute_row_buckets(rows, schema, schema.typed_options.bucket)
@@ -230,13 +270,49 @@ def _route_rows(
         numbers = ", ".join(str(split.bucket) for split in unit.splits)
         where = format_partition(unit.partition, schema)
         raise CorruptFileError(
-            f"{unit.reader.paths.root}/{where}",
+            f"{shared.reader.paths.root}/{where}",
             f"holds rows in the buckets {numbers} that do not belong there; nothing was changed",
         )
     for bucket, writer in writers.items():
         mine = buckets == bucket
         if mine.any():
             writer.write(rows.filter(pa.array(mine)))
+
+
+def commit(table: Table, plan: RescalePlan, messages: Sequence[CommitMessage]) -> RescaleResult:
+    """Replace the partitions by what the units wrote, in one snapshot.
+
+    Raises :class:`CommitConflictError` if another commit changed rows of the partitions; the new files are removed.
+    """
+    if not plan:
+        return RescaleResult(plan=plan)
+    assert plan.snapshot_id is not None
+    read = {
+        PartitionBucket(split.partition, bucket)
+        for split in plan.splits
+        for bucket in range(split.total_buckets)
+    }
+    changes = CommitChanges(
+        kind=CommitKind.OVERWRITE,
+        entries=tuple(entry for message in messages for entry in message.entries),
+        read_guard=ReadGuard(plan.snapshot_id, frozenset(read)),
+        overwrite=frozenset(split.partition for split in plan.splits).__contains__,
+    )
+    with discard_files_on_conflict(table, messages):
+        snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
+    return RescaleResult(plan=plan, snapshot=snapshot)
+
+
+RESCALE = Step(
+    title="rescale",
+    plan=plan,
+    work=_collect_work,
+    run=run,
+    decode=CommitMessage.decode,
+    commit=commit,
+    discard=discard_messages,
+    max_attempts=1,
+)
 
 
 def rescale(
@@ -247,38 +323,11 @@ def rescale(
     partitions: PartitionSpecs | None = None,
     progress: Progress | None = None,
 ) -> Snapshot | None:
-    """Plan, run and commit in one snapshot; None if there is nothing to do. See :func:`plan`.
+    """Change the number of buckets of partitions in one snapshot; None if there is nothing to do.
 
-    Raises :class:`CommitConflictError` if another commit changed rows of the partitions meanwhile; what was written is
-    removed.
+    Raises :class:`CommitConflictError` if another commit changed rows of the partitions; the new files are removed.
+
+    :param bucket_num: the new number of buckets; None takes it from the table's option
     """
-    planned = plan(table, bucket_num, partitions=partitions)
-    if not planned:
-        return None
-    results = (executor or InProcessExecutor()).map(
-        run,
-        planned.units,
-        label=f"rescale {table.identifier}",
-        progress=progress,
-        undo=partial(discard_results, table),
-    )
-    return commit(table, planned, map(CommitMessage.decode, results))
-
-
-def commit(table: Table, planned: RescalePlan, messages: Iterable[CommitMessage]) -> Snapshot:
-    """Replace the partitions by what the units wrote, in one snapshot; see :func:`rescale`."""
-    assert planned.snapshot_id is not None
-    done = list(messages)
-    read = {
-        PartitionBucket(split.partition, bucket)
-        for split in planned.splits
-        for bucket in range(split.total_buckets)
-    }
-    changes = CommitChanges(
-        kind=CommitKind.OVERWRITE,
-        entries=tuple(entry for message in done for entry in message.entries),
-        read_guard=ReadGuard(planned.snapshot_id, frozenset(read)),
-        overwrite=frozenset(split.partition for split in planned.splits).__contains__,
-    )
-    with discard_files_on_conflict(table, done):
-        return table.stores.new_commit(StepKind.COMPACT).commit(changes)
+    request = RescaleRequest(bucket_num=bucket_num, partitions=partitions)
+    return run_step(RESCALE, table, plan(table, request), executor, progress=progress).snapshot

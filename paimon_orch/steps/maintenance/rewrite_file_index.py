@@ -5,11 +5,9 @@ See docs/format/procedures.md#rewrite-file-indexes.
 
 import logging
 import re
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
-from functools import partial
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -41,11 +39,8 @@ from paimon_orch.steps.common.partition_selection import (
     PartitionSpecs,
     plan_splits,
 )
-from paimon_orch.steps.common.retry import (
-    discard_files_on_conflict,
-    discard_results,
-    retry_on_conflict,
-)
+from paimon_orch.steps.common.retry import discard_files_on_conflict, discard_messages
+from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.bitmap_index_version import choose_bitmap_version
@@ -66,25 +61,26 @@ MAX_FILES_PER_COMMIT = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileIndexRewriteUnit:
-    """Files of one bucket that get other indexes.
+    """Files of one bucket that get other indexes."""
 
-    A file's indexes are part of its identity, and readers take an identity that was deleted for deleted for ever:
-    ``retired`` are those that the files had before, and must not get again. ``bitmap_version`` is that of bitmap indexes
-    whose options name none, for files that have no such index yet.
-    """
-
-    reader: FileReader
     partition: bytes
+    partition_text: str
+    """``k1=v1/k2=v2``, or an empty text."""
     bucket: int
     total_buckets: int
     files: tuple[DataFileMeta, ...]
     retired_identities: frozenset[FileIdentity] = frozenset()
+    """Identities that the files had before and must not get again.
+
+    The indexes of a file are part of its identity, and for readers a deleted identity is deleted forever.
+    """
     bitmap_version: int = LATEST_BITMAP_VERSION
+    """The version of bitmap indexes without a version in the options, for files that have no such index yet."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return the unit for people and machines."""
+        """Return the unit as JSON values."""
         return {
-            "partition": format_partition(self.partition, self.reader.schema),
+            "partition": self.partition_text,
             "bucket": self.bucket,
             "files": len(self.files),
             "rows": sum(file.row_count for file in self.files),
@@ -92,22 +88,29 @@ class FileIndexRewriteUnit:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class FileIndexRewritePlan:
-    """What a rewrite would do; it is false when there is nothing to do. Also the dry run."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteFileIndexRequest(PartitionRequest):
+    """The partitions whose file indexes are rewritten."""
 
-    snapshot_id: int | None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileIndexRewritePlan:
+    """What a rewrite would do; false if there is nothing to do."""
+
+    request: RewriteFileIndexRequest
+    snapshot_id: int | None = None
+    reader: FileReader | None = None
     units: tuple[FileIndexRewriteUnit, ...] = ()
     skipped_files: int = 0
 
     def __bool__(self) -> bool:
-        """Tell whether there is anything to do."""
+        """Return whether there is anything to do."""
         return bool(self.units)
 
     def groups(
         self, files: int = MAX_FILES_PER_COMMIT
     ) -> Iterator[tuple[FileIndexRewriteUnit, ...]]:
-        """Yield units that are committed together: of so many files at most, or one unit alone."""
+        """Yield units that are committed together: at most this number of files, or one unit."""
         group: list[FileIndexRewriteUnit] = []
         for unit in self.units:
             if group and sum(len(u.files) for u in group) + len(unit.files) > files:
@@ -117,8 +120,12 @@ class FileIndexRewritePlan:
         if group:
             yield tuple(group)
 
+    def split(self) -> "list[FileIndexRewritePlan]":
+        """Return a plan for each commit; this plan if there is nothing to do."""
+        return [replace(self, units=group) for group in self.groups()] or [self]
+
     def to_dict(self) -> dict[str, object]:
-        """Return the plan for people and machines: counts and bytes, a row a unit."""
+        """Return counts, bytes and all units as JSON values."""
         return {
             "snapshot_id": self.snapshot_id,
             "files": sum(len(unit.files) for unit in self.units),
@@ -130,62 +137,51 @@ class FileIndexRewritePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileIndexRewriteResult:
-    """What a rewrite did; ``snapshot_id`` is the last one it made, None if there was nothing to do.
-
-    ``embedded`` and ``index_files`` count the files whose indexes are in the manifest and beside the data, ``removed``
-    those that have none any more. ``embedded_bytes`` is the size of the indexes in the manifest.
-    """
+class FileIndexRewriteResult(StepOutcome):
+    """What a rewrite did."""
 
     snapshot_id: int | None = None
+    """The last snapshot; None if there was nothing to do."""
     snapshots: int = 0
     files: int = 0
     embedded: int = 0
+    """The number of files whose indexes are in the manifest."""
     index_files: int = 0
+    """The number of files whose indexes are in a file of their own."""
     removed: int = 0
+    """The number of files that no longer have indexes."""
     embedded_bytes: int = 0
-    duration_seconds: float = 0.0
+    """The size of the indexes in the manifest."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return the figures."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        """Return the metrics as JSON values."""
+        names = ("snapshot_id", "snapshots", *_COUNTS)
+        values: dict[str, object] = {name: getattr(self, name) for name in names}
         return values | {"duration_seconds": round(self.duration_seconds, 3)}
 
-    def add_group(
-        self, snapshot: Snapshot | None, messages: Sequence[CommitMessage]
-    ) -> "FileIndexRewriteResult":
-        """Return the result with what one more commit did."""
-        added = [entry.file for message in messages for entry in message.added]
-        small = [file for file in added if file.embedded_index is not None]
-        beside_data = [file for file in added if _find_index_names(file)]
-        sizes = sum(len(file.embedded_index or b"") for file in small)
-        return replace(
-            self,
-            snapshot_id=self.snapshot_id if snapshot is None else snapshot.id,
-            snapshots=self.snapshots + (snapshot is not None),
-            files=self.files + len(added),
-            embedded=self.embedded + len(small),
-            index_files=self.index_files + len(beside_data),
-            removed=self.removed + len(added) - len(small) - len(beside_data),
-            embedded_bytes=self.embedded_bytes + sizes,
-        )
+    def merge(self, later: "FileIndexRewriteResult") -> "FileIndexRewriteResult":
+        """Return what this rewrite and a later one did."""
+        sums = {
+            name: getattr(self, name) + getattr(later, name) for name in ("snapshots", *_COUNTS)
+        }
+        snapshot_id = self.snapshot_id if later.snapshot_id is None else later.snapshot_id
+        return FileIndexRewriteResult(snapshot_id=snapshot_id, **sums)
 
 
-def plan(
-    table: Table, *, partitions: PartitionSpecs | None = None, where: str | None = None
-) -> FileIndexRewritePlan:
-    """Find the files of the newest snapshot whose indexes are not those that the table's options ask for.
+_COUNTS = ("files", "embedded", "index_files", "removed", "embedded_bytes")
 
-    ``partitions`` are specs (``"dt=a"`` or mappings, full or partial), ``where`` a filter over partition columns. Heads
-    of index files are read, no data.
+
+def plan(table: Table, request: RewriteFileIndexRequest) -> FileIndexRewritePlan:
+    """Find the files of the latest snapshot whose indexes differ from those that the table's options ask for.
+
+    The heads of index files are read, no data.
     """
     table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
     specs = _build_index_specs(schema)
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:
-        return FileIndexRewritePlan(None)
-    request = PartitionRequest(partitions=partitions, where=where)
+        return FileIndexRewritePlan(request=request)
     splits = plan_splits(table, schema, snapshot, request)
     splits = [split for split in splits if split.bucket >= 0]
     schemas = table.stores.schemas.get_all(
@@ -205,7 +201,13 @@ def plan(
         for split in splits
         for unit in _plan_units(reader, split, chosen, retired, version=version)
     )
-    return FileIndexRewritePlan(snapshot.id, units, len(files) - len(chosen))
+    return FileIndexRewritePlan(
+        request=request,
+        snapshot_id=snapshot.id,
+        reader=reader,
+        units=units,
+        skipped_files=len(files) - len(chosen),
+    )
 
 
 def _read_retired_identities(
@@ -247,8 +249,8 @@ def _plan_units(
         names = {file.file_name for file in files}
         had = frozenset(identity for identity in retired if identity[3] in names)
         return FileIndexRewriteUnit(
-            reader=reader,
             partition=split.partition,
+            partition_text=format_partition(split.partition, reader.schema),
             bucket=split.bucket,
             total_buckets=split.total_buckets,
             files=tuple(files),
@@ -313,9 +315,16 @@ def select_file_specs(
     return found
 
 
-def run(unit: FileIndexRewriteUnit) -> bytes:
-    """Make the indexes of a unit's files and return a :class:`CommitMessage`, encoded. Running it twice is harmless."""
-    specs = parse_index_specs(unit.reader.schema.options)
+def _collect_work(
+    _table: Table, plan: FileIndexRewritePlan
+) -> WorkUnits[FileReader | None, FileIndexRewriteUnit]:
+    return WorkUnits(shared=plan.reader, units=plan.units)
+
+
+def run(reader: FileReader | None, unit: FileIndexRewriteUnit) -> bytes:
+    """Build the indexes of a unit's files and return an encoded :class:`CommitMessage`. Can be repeated."""
+    assert reader is not None
+    specs = parse_index_specs(reader.schema.options)
     entries, created = list[ManifestEntry](), list[str]()
     try:
         for file in unit.files:
@@ -326,20 +335,20 @@ def run(unit: FileIndexRewriteUnit) -> bytes:
                 total_buckets=unit.total_buckets,
                 file=file,
             )
-            container = _build_container(unit, file, specs)
-            entries += [old, _store_index(unit, old, container, created)]
+            container = _build_container(reader, unit, file, specs)
+            entries += [old, _store_index(reader, unit, old, container, created)]
     except BaseException:
         for path in created:
-            unit.reader.io.delete(path)
+            reader.io.delete(path)
         raise
     return CommitMessage(entries=tuple(entries)).encode()
 
 
 def _build_container(
-    unit: FileIndexRewriteUnit, file: DataFileMeta, specs: Sequence[IndexSpec]
+    reader: FileReader, unit: FileIndexRewriteUnit, file: DataFileMeta, specs: Sequence[IndexSpec]
 ) -> bytes | None:
     """Read the columns of a file that are to be indexed and return the indexes; None if there are none."""
-    reader, wanted = unit.reader, select_file_specs(unit.reader, file, specs)
+    wanted = select_file_specs(reader, file, specs)
     if not wanted:
         return None
     at = BucketFile(unit.partition, unit.bucket, file)
@@ -353,7 +362,11 @@ def _build_container(
 
 
 def _store_index(
-    unit: FileIndexRewriteUnit, old: ManifestEntry, container: bytes | None, created: list[str]
+    reader: FileReader,
+    unit: FileIndexRewriteUnit,
+    old: ManifestEntry,
+    container: bytes | None,
+    created: list[str],
 ) -> ManifestEntry:
     """Store the indexes of a file and return the entry that adds it; an index file's path goes to ``created``.
 
@@ -371,14 +384,14 @@ def _store_index(
         if without.identity not in unit.retired_identities:
             return without
         container = encode_container([])
-    if should_embed_index(container, unit.reader.schema):
+    if should_embed_index(container, reader.schema):
         inside = entry(kept, container)
         if inside.identity not in unit.retired_identities:
             return inside
-    path = unit.reader.path(BucketFile(unit.partition, unit.bucket, file))
+    path = reader.path(BucketFile(unit.partition, unit.bucket, file))
     names = _find_index_names(file)
     name = next_index_name(names[-1]) if names else file.file_name + INDEX_SUFFIX
-    while entry((*kept, name)).identity in unit.retired_identities or not unit.reader.io.create(
+    while entry((*kept, name)).identity in unit.retired_identities or not reader.io.create(
         sibling_path(path, name), container
     ):
         name = next_index_name(name)  # it was used before, is left over, or another rewrite's
@@ -398,47 +411,66 @@ def next_index_name(name: str) -> str:
     return f"{match.group(1)}-{int(match.group(2)) + 1}{INDEX_SUFFIX}"
 
 
-def commit(table: Table, messages: Sequence[CommitMessage]) -> Snapshot | None:
-    """Commit new indexes in one snapshot; None if nothing changed.
+def commit(
+    table: Table, plan: FileIndexRewritePlan, messages: Sequence[CommitMessage]
+) -> FileIndexRewriteResult:
+    """Commit new indexes in one snapshot.
 
-    Raises :class:`CommitConflictError` if another commit changed the same files; what was written is removed.
+    Raises :class:`CommitConflictError` if another commit changed the same files; the new files are removed.
     """
     entries = tuple(entry for message in messages for entry in message.entries)
-    if not entries:
-        return None
+    if not plan or not entries:
+        return FileIndexRewriteResult()
+    changes = CommitChanges(kind=CommitKind.COMPACT, entries=entries)
     with discard_files_on_conflict(table, messages):
-        return table.stores.new_commit(StepKind.COMPACT).commit(
-            CommitChanges(kind=CommitKind.COMPACT, entries=entries)
-        )
+        snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
+    return _build_result(snapshot, messages)
+
+
+def _build_result(snapshot: Snapshot, messages: Sequence[CommitMessage]) -> FileIndexRewriteResult:
+    added = [entry.file for message in messages for entry in message.added]
+    embedded = [file for file in added if file.embedded_index is not None]
+    with_index_file = [file for file in added if _find_index_names(file)]
+    return FileIndexRewriteResult(
+        snapshot_id=snapshot.id,
+        snapshots=1,
+        files=len(added),
+        embedded=len(embedded),
+        index_files=len(with_index_file),
+        removed=len(added) - len(embedded) - len(with_index_file),
+        embedded_bytes=sum(len(file.embedded_index or b"") for file in embedded),
+    )
+
+
+REWRITE_FILE_INDEX = Step(
+    title="rewrite file indexes of",
+    plan=plan,
+    work=_collect_work,
+    run=run,
+    decode=CommitMessage.decode,
+    commit=commit,
+    discard=discard_messages,
+    split=FileIndexRewritePlan.split,
+    merge=FileIndexRewriteResult.merge,
+)
 
 
 def rewrite_file_index(
     table: Table,
-    executor: Executor,
+    executor: Executor | None = None,
     *,
     partitions: PartitionSpecs | None = None,
     where: str | None = None,
     progress: Progress | None = None,
 ) -> FileIndexRewriteResult:
-    """Plan, run and commit a rewrite of file indexes; see :func:`plan` for the arguments.
+    """Give data files the indexes that the table's options ask for.
 
-    Idempotent: with nothing to do nothing is committed. Each group of files is one snapshot. A conflict with another
-    committer is answered by a fresh plan, which leaves out what is done, three times at most; then
-    :class:`CommitConflictError` is raised, and groups that were committed stay.
+    With nothing to do nothing is committed. Each group of files is one snapshot. After a conflict with another commit
+    the remaining work is planned again, at most three times; then :class:`CommitConflictError` is raised, and the
+    groups that were committed remain.
+
+    :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all partitions
+    :param where: a filter over partition columns
     """
-    started, label = time.monotonic(), f"rewrite file indexes of {table.identifier}"
-    result = FileIndexRewriteResult()
-
-    def attempt(_number: int) -> None:
-        nonlocal result
-        planned = plan(table, partitions=partitions, where=where)
-        if not planned:
-            logger.info("%s: nothing to do", label)
-        for group in planned.groups():
-            undo = partial(discard_results, table)
-            found = executor.map(run, group, label=label, progress=progress, undo=undo)
-            messages = [CommitMessage.decode(data) for data in found]
-            result = result.add_group(commit(table, messages), messages)
-
-    retry_on_conflict(label, attempt)
-    return replace(result, duration_seconds=time.monotonic() - started)
+    request = RewriteFileIndexRequest(partitions=partitions, where=where)
+    return run_step(REWRITE_FILE_INDEX, table, plan(table, request), executor, progress=progress)

@@ -1,9 +1,8 @@
-"""Row-level writes: find rows, take them out or write their new versions, commit.
+"""Row-level writes: find rows, delete them or write their new versions, commit.
 
 See docs/format/deletion-vectors-in-compaction.md#append-tables and docs/format/append-table-compaction.md#row-level-operations-without-deletion-vectors.
 """
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,9 +26,10 @@ from paimon_orch.format.types.data_types import Field
 from paimon_orch.format.types.predicate import Predicate, collect_columns, to_arrow_expression
 from paimon_orch.merge.compact.append_deletion_vectors import is_bucket_unaware
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
-from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.retry import discard_files_on_conflict, retry_on_conflict
+from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
+from paimon_orch.steps.common.retry import discard_files_on_conflict
 from paimon_orch.steps.common.row_tracking_writer import write_tracked_rows
+from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.steps.row_level.delete_rows import plan_delete_units, run_delete_unit
 from paimon_orch.steps.row_level.engine_rules import (
     build_delete_rows,
@@ -63,43 +63,60 @@ from paimon_orch.table.write.write_plan import WritePlan
 _TARGET_UNIT_BYTES = 32 << 20  # of files: reading them takes longer than starting a task of Spark
 
 
-@dataclass(frozen=True, slots=True)
-class TargetUnit:
-    """Files of one bucket to look for rows in; ``number`` is that of the first file in the plan.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowLevelRequest:
+    """Which rows are changed, and how."""
 
-    A bucket of a table with primary key is one unit and counts as one file, as its rows come from a merge.
-    """
+    where: str | Predicate | None = None
+    """The filter of the rows; None selects all rows."""
+    operation: str = "delete"
+    """``delete``, ``update``, ``merge`` (which may delete) or ``insert``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowSource:
+    """What reads the files of a plan, and the predicate of its rows."""
 
     reader: FileReader
+    predicate: Predicate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetUnit:
+    """Files of one bucket to find rows in.
+
+    A bucket of a table with primary key is one unit and counts as one file, as its rows are merged.
+    """
+
     split: BucketSplit
     number: int
-    predicate: Predicate | None
+    """The number of the first file in the plan."""
 
-    def read(self, fields: Sequence[Field]) -> Iterator[pa.Table]:
-        """Yield the rows that the predicate keeps behind a column of their addresses, the same at each call.
+    def read(self, source: RowSource, fields: Sequence[Field]) -> Iterator[pa.Table]:
+        """Yield the matching rows with their addresses as the first column, in the same order at each call.
 
-        Level 0 is read where readers leave it out too: a change of a row starts from its newest version.
+        Level 0 is read even where readers skip it: a change of a row is based on its newest version.
         """
         names = {column.name for column in fields}
-        if self.predicate is not None:
-            names |= collect_columns(self.predicate)
-        schema = self.reader.schema
+        if source.predicate is not None:
+            names |= collect_columns(source.predicate)
+        schema = source.reader.schema
         stored = (*schema.fields, *row_tracking_fields(schema))
         needed = [column for column in stored if column.name in names]
-        for addresses, batch in self._read_with_addresses(needed):
+        for addresses, batch in self._read_with_addresses(source, needed):
             rows = pa.Table.from_batches([batch]).append_column(ADDRESS_COLUMN, pa.array(addresses))
-            if self.predicate is not None:
-                rows = rows.filter(to_arrow_expression(self.predicate))
+            if source.predicate is not None:
+                rows = rows.filter(to_arrow_expression(source.predicate))
             if rows.num_rows:
                 yield rows.select([ADDRESS_COLUMN, *(column.name for column in fields)])
 
     def _read_with_addresses(
-        self, fields: Sequence[Field]
+        self, source: RowSource, fields: Sequence[Field]
     ) -> Iterator[tuple[RowAddresses, pa.RecordBatch]]:
-        reader, split = self.reader, self.split
+        reader, split = source.reader, self.split
         if reader.schema.primary_keys:
             start = first_row_address(self.number)
-            for batch in BucketReader(reader, split, fields, self.predicate).batches():
+            for batch in BucketReader(reader, split, fields, source.predicate).batches():
                 yield np.arange(start, start + batch.num_rows), batch
                 start += batch.num_rows
             return
@@ -107,22 +124,25 @@ class TargetUnit:
         for number, file in enumerate(split.files, self.number):
             at = BucketFile(split.partition, split.bucket, file)
             batches = reader.read(
-                at, fields, vectors.get(file.file_name), predicate=self.predicate, positions=True
+                at, fields, vectors.get(file.file_name), predicate=source.predicate, positions=True
             )
             for batch in batches:
                 yield batch.column(ROW_POSITION).to_numpy() + first_row_address(number), batch
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RowLevelPlan:
-    """Where to look for rows; it is false when there is nowhere. Also the dry run."""
+    """The files that may hold rows to change; false if there are none."""
 
+    request: RowLevelRequest
     schema: TableSchema
     snapshot_id: int = 0
+    source: RowSource | None = None
+    """Reads the files of all units; None in a plan for a table without snapshot."""
     units: tuple[TargetUnit, ...] = ()
 
     def __bool__(self) -> bool:
-        """Tell whether there is any file to look into."""
+        """Return whether any file may hold rows to change."""
         return bool(self.units)
 
     @property
@@ -147,7 +167,7 @@ class RowLevelPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowLevelResult:
+class RowLevelResult(StepOutcome):
     """What a row-level write did; ``snapshot_id`` is None if no row was affected.
 
     ``rows_not_visible`` of the records that were written are seen by batch readers after a compaction only.
@@ -159,25 +179,31 @@ class RowLevelResult:
     inserted: int = 0
     files_added: int = 0
     files_removed: int = 0
-    duration_seconds: float = 0.0
     attempts: int = 1
     rows_not_visible: int = 0
 
     def to_dict(self) -> dict[str, object]:
         """Return the figures."""
-        values = {name: getattr(self, name) for name in self.__slots__}
-        return values | {"duration_seconds": round(self.duration_seconds, 3)}
+        values: dict[str, object] = {name: getattr(self, name) for name in _COUNTS}
+        return values | {
+            "duration_seconds": round(self.duration_seconds, 3),
+            "attempts": self.attempts,
+            "rows_not_visible": self.rows_not_visible,
+        }
 
 
-def plan(table: Table, where: str | Predicate | None, operation: str = "delete") -> RowLevelPlan:
-    """Find the files that may hold rows of a filter, from metadata alone."""
+_COUNTS = ("snapshot_id", "deleted", "updated", "inserted", "files_added", "files_removed")
+
+
+def plan(table: Table, request: RowLevelRequest) -> RowLevelPlan:
+    """Find the files that may hold matching rows, from metadata only."""
     table.stores.check_step(StepKind.WRITE_ROWS)
     schema = table.schema
-    check_row_level_supported(schema, operation)
-    predicate = bind_filter(where, schema)
+    check_row_level_supported(schema, request.operation)
+    predicate = bind_filter(request.where, schema)
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:
-        return RowLevelPlan(schema)
+        return RowLevelPlan(request=request, schema=schema)
     pruner = None if predicate is None else FilePruner(schema, predicate, table.stores.schemas.get)
     splits = ScanPlanner(table.stores.manifests, schema).splits(snapshot, pruner)
     schemas = table.stores.schemas.get_all(
@@ -187,9 +213,15 @@ def plan(table: Table, where: str | Predicate | None, operation: str = "delete")
     units, number = [], 0
     for split in splits:
         for part in [split] if schema.primary_keys else split_bucket_by_size(split, schema):
-            units.append(TargetUnit(reader, part, number, predicate))
+            units.append(TargetUnit(part, number))
             number += 1 if schema.primary_keys else len(part.files)
-    return RowLevelPlan(schema, snapshot.id, tuple(units))
+    return RowLevelPlan(
+        request=request,
+        schema=schema,
+        snapshot_id=snapshot.id,
+        source=RowSource(reader, predicate),
+        units=tuple(units),
+    )
 
 
 def split_bucket_by_size(split: BucketSplit, schema: TableSchema) -> Iterator[BucketSplit]:
@@ -206,6 +238,23 @@ def split_bucket_by_size(split: BucketSplit, schema: TableSchema) -> Iterator[Bu
         yield replace(split, files=tuple(part))
 
 
+@dataclass(frozen=True, slots=True)
+class DeleteSource:
+    """What the units of a delete share."""
+
+    source: RowSource
+    sequences: Mapping[PartitionBucket, int]
+    """The next sequence number of each bucket of a table with primary key."""
+
+
+def _collect_work(table: Table, plan: RowLevelPlan) -> WorkUnits[DeleteSource | None, TargetUnit]:
+    if plan.source is None:
+        return WorkUnits(shared=None, units=())
+    writes_rows = bool(plan and plan.schema.primary_keys)
+    sequences = WriteBuilder(table.stores).read_next_sequences() if writes_rows else {}
+    return WorkUnits(shared=DeleteSource(plan.source, sequences), units=plan.units)
+
+
 def delete(
     table: Table,
     executor: Executor,
@@ -213,51 +262,50 @@ def delete(
     *,
     progress: Progress | None = None,
 ) -> RowLevelResult:
-    """Delete the rows that a filter keeps, in one snapshot; rows for which it is unknown (NULL) stay.
+    """Delete the rows that match a filter, in one snapshot; rows for which it is unknown (NULL) are kept.
 
-    Append tables with ``deletion-vectors.enabled`` get vectors, others new files without the rows; tables with primary
-    key get -D records, and a row that the table's merge engine would keep nevertheless raises :class:`InputError`. A conflict with another committer is answered by a fresh plan, three times at most, then
+    Append tables with ``deletion-vectors.enabled`` get deletion vectors, others new files without the rows; tables
+    with primary key get -D records. A row that the table's merge engine would keep nevertheless raises
+    :class:`InputError`. After a conflict with another commit the work is planned again, at most three times; then
     :class:`CommitConflictError` is raised and the table is unchanged.
     """
-    started, label = time.monotonic(), f"delete rows of {table.identifier}"
-
-    def attempt(number: int) -> RowLevelResult:
-        planned = plan(table, where)
-        sequences = (
-            WriteBuilder(table.stores).read_next_sequences() if planned.schema.primary_keys else {}
-        )
-        run = partial(_run_delete_unit, sequences=sequences)
-        undo = partial(discard_changes, table)
-        results = executor.map(run, planned.units, label=label, progress=progress, undo=undo)
-        done = commit(table, executor, planned, results)
-        return replace(done, duration_seconds=time.monotonic() - started, attempts=number)
-
-    return retry_on_conflict(label, attempt)
+    return run_delete(table, plan(table, RowLevelRequest(where=where)), executor, progress=progress)
 
 
-def _run_delete_unit(unit: TargetUnit, sequences: Mapping[PartitionBucket, int]) -> bytes:
-    """Find the rows to delete; with a primary key also write that they are deleted."""
-    schema = unit.reader.schema
+def run_delete(
+    table: Table, plan: RowLevelPlan, executor: Executor, *, progress: Progress | None = None
+) -> RowLevelResult:
+    """Execute the plan of a delete; see :func:`delete`."""
+    step = replace(DELETE_ROWS, commit=partial(commit, executor=executor))
+    return run_step(step, table, plan, executor, progress=progress)
+
+
+def run(shared: DeleteSource | None, unit: TargetUnit) -> bytes:
+    """Find the rows to delete; in a table with primary key, write their -D records."""
+    assert shared is not None
+    source = shared.source
+    schema = source.reader.schema
     if not schema.primary_keys:
-        found = [rows.column(ADDRESS_COLUMN).to_numpy() for rows in unit.read(())]
+        addresses = [rows.column(ADDRESS_COLUMN).to_numpy() for rows in unit.read(source, ())]
         return RowLevelTaskResult(
-            rows=group_rows_by_file(found), counts=_count_deleted(found)
+            rows=group_rows_by_file(addresses), counts=_count_deleted(addresses)
         ).encode()
-    reader, at = unit.reader, unit.split.partition_bucket
+    bucket_id = unit.split.partition_bucket
     writer = TableWriter(
-        factory=FileWriterFactory.for_rewrite(reader, *at, unit.split.files),
-        first_sequence=sequences,
+        factory=FileWriterFactory.for_rewrite(source.reader, *bucket_id, unit.split.files),
+        first_sequence=shared.sequences,
     )
     try:
-        found = []
-        for rows in unit.read(schema.fields):
-            found.append(rows.column(ADDRESS_COLUMN).to_numpy())
-            writer.write_bucket(at, build_delete_rows(schema, rows.drop_columns(ADDRESS_COLUMN)))
+        addresses = []
+        for rows in unit.read(source, schema.fields):
+            addresses.append(rows.column(ADDRESS_COLUMN).to_numpy())
+            deletes = build_delete_rows(schema, rows.drop_columns(ADDRESS_COLUMN))
+            writer.write_bucket(bucket_id, deletes)
         message = writer.close()
     except BaseException:
         writer.abort()
         raise
-    return RowLevelTaskResult(message, counts=_count_deleted(found)).encode()
+    return RowLevelTaskResult(message, counts=_count_deleted(addresses)).encode()
 
 
 def prepare_changes(
@@ -322,29 +370,34 @@ def _count_deleted(found: Sequence[RowAddresses]) -> dict[str, int]:
     return {"deleted": sum(map(len, found))}
 
 
-def discard_changes(table: Table, results: Sequence[bytes]) -> None:
-    """Remove what tasks wrote for changes that are not committed."""
-    discard_written_files(
-        table.stores.reader(), [RowLevelTaskResult.decode(result).message for result in results]
-    )
+def discard_changes(table: Table, results: Sequence[RowLevelTaskResult]) -> None:
+    """Remove the files that tasks wrote for changes that are not committed."""
+    discard_written_files(table.stores.reader(), [result.message for result in results])
+
+
+def discard_encoded_changes(table: Table, results: Sequence[bytes]) -> None:
+    """Remove the files of encoded results; see :func:`discard_changes`."""
+    discard_changes(table, [RowLevelTaskResult.decode(result) for result in results])
 
 
 def commit(
     table: Table,
-    executor: Executor,
     planned: RowLevelPlan,
-    results: Sequence[bytes],
+    results: Sequence[RowLevelTaskResult],
     *,
+    executor: Executor,
     guard: ReadGuard | None = None,
     hashes: HashIndex | None = None,
 ) -> RowLevelResult:
-    """Take the changed rows out of the files of an append table, and commit all that tasks wrote.
+    """Remove the changed rows from the files of an append table, and commit all that tasks wrote.
 
-    ``guard`` says what must not have changed since the plan; tables with primary key guard the buckets they write to.
-    ``hashes`` is the state that rows were assigned to dynamic buckets by.
-    Nothing is left behind if it is refused.
+    If the commit is refused, all new files are removed.
+
+    :param guard: what must not have changed since the plan; by default the buckets that tables with primary key
+        write to
+    :param hashes: the state of dynamic buckets that rows were assigned with
     """
-    done = [RowLevelTaskResult.decode(result) for result in results]
+    done = list(results)
     messages = [change.message for change in done]
     try:
         marked = collect_changed_rows(planned.files, done)
@@ -386,7 +439,8 @@ def _delete_rows_of_files(
     marked: Mapping[PartitionBucket, Mapping[str, DeletionVector]],
 ) -> list[CommitMessage]:
     snapshot = table.stores.snapshots.get(planned.snapshot_id)
-    reader = planned.units[0].reader
+    assert planned.source is not None
+    reader = planned.source.reader
     splits = ScanPlanner(table.stores.manifests, planned.schema).splits(snapshot)
     schemas = table.stores.schemas.get_all(
         file.schema_id for split in splits for file in split.files
@@ -432,3 +486,20 @@ def _build_changes(
         hash_index_guards=() if hashes is None else hashes.guards(entries, index),
         read_guard=guard,
     )
+
+
+def _commit_without_executor(
+    table: Table, plan: RowLevelPlan, results: Sequence[RowLevelTaskResult]
+) -> RowLevelResult:
+    return commit(table, plan, results, executor=InProcessExecutor())
+
+
+DELETE_ROWS = Step(
+    title="delete rows of",
+    plan=plan,
+    work=_collect_work,
+    run=run,
+    decode=RowLevelTaskResult.decode,
+    commit=_commit_without_executor,
+    discard=discard_changes,
+)

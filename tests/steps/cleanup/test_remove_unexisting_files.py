@@ -12,6 +12,7 @@ from support.tables import deletion_vectors_of, new_table, rows_of, stored_files
 from paimon_orch.errors import PaimonError
 from paimon_orch.steps.cleanup.remove_unexisting_files import plan, remove_unexisting_files
 from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.common.step import EmptyRequest
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check import check
 
@@ -26,7 +27,7 @@ def test_the_rest_can_be_read_again(tmp_path: Path) -> None:
         rows_of(table)
     before = stored_files(table)
 
-    planned = plan(table)
+    planned = plan(table, EmptyRequest())
     assert (planned.paths, planned.rows, stored_files(table)) == ((str(lost),), 1, before)
     assert remove_unexisting_files(table) == planned
 
@@ -64,4 +65,4 @@ def test_a_whole_table_is_left_alone(tmp_path: Path) -> None:
 
     assert not remove_unexisting_files(table)
     assert table.stores.snapshots.latest_id() == newest
-    assert not plan(new_table(tmp_path / "empty"))
+    assert not plan(new_table(tmp_path / "empty"), EmptyRequest())

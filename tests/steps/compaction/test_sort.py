@@ -21,7 +21,7 @@ from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import CompactionPlan, compact
 from paimon_orch.steps.compaction.sort import SortOrder, SortRequest, commit, plan, plan_read_units
-from paimon_orch.steps.row_level.row_level import delete
+from paimon_orch.steps.row_level.row_level import RowSource, delete
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 
@@ -42,7 +42,10 @@ def three_files(root: Path, **options: str) -> Table:
 def sorted_rows(table: Table, planned: CompactionPlan) -> list[CommitMessage]:
     """Do what a Spark task does, for all rows at once."""
     fields = table.schema.fields
-    rows = pa.concat_tables(part for unit in plan_read_units(planned) for part in unit.read(fields))
+    source = RowSource(table.stores.reader())
+    rows = pa.concat_tables(
+        part for unit in plan_read_units(planned) for part in unit.read(source, fields)
+    )
     ordered = rows.select(table.schema.names).sort_by("k").combine_chunks()
     writing = ingest.plan(table, table.schema.names)
     return [writing.write(writing.prepare(ordered.to_batches()))]

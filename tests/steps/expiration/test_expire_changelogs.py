@@ -13,7 +13,11 @@ from paimon_orch.errors import InputError
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs, plan
+from paimon_orch.steps.expiration.expire_changelogs import (
+    ExpireChangelogsRequest,
+    expire_changelogs,
+    plan,
+)
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check import check
 from paimon_orch.table.table import Table
@@ -44,7 +48,7 @@ def test_changelogs_expire_with_what_only_they_name(tmp_path: Path, producer: st
     before, changes = read_all_branches(table), table.incremental(4, 7, mode).to_arrow().to_pylist()
     files = stored_files(table)
 
-    planned = plan(table, retain_max=3)
+    planned = plan(table, ExpireChangelogsRequest(retain_max=3))
     assert stored_files(table) == files
     done = expire_changelogs(table, retain_max=3)
 
@@ -71,20 +75,24 @@ def test_age_counts_with_a_minimum_a_limit_and_consumers(tmp_path: Path) -> None
     table = table_with_changelogs(tmp_path, "input")
     far = 2**60
 
-    assert plan(table).changelogs == (), "they are young"
-    assert plan(table, older_than=far).changelogs == (1, 2, 3, 4, 5)
-    assert plan(table, older_than=far, retain_min=4).changelogs == (1, 2, 3)
-    assert plan(table, older_than=far, max_deletes=2).changelogs == (1, 2)
+    assert plan(table, ExpireChangelogsRequest()).changelogs == (), "they are young"
+    assert plan(table, ExpireChangelogsRequest(older_than=far)).changelogs == (1, 2, 3, 4, 5)
+    assert plan(table, ExpireChangelogsRequest(older_than=far, retain_min=4)).changelogs == (
+        1,
+        2,
+        3,
+    )
+    assert plan(table, ExpireChangelogsRequest(older_than=far, max_deletes=2)).changelogs == (1, 2)
     consumer = Path(table.paths.root) / "consumer" / "consumer-job"
     consumer.parent.mkdir()
     consumer.write_text('{"nextSnapshot": 3}')
-    assert plan(table, older_than=far).changelogs == (1, 2)
+    assert plan(table, ExpireChangelogsRequest(older_than=far)).changelogs == (1, 2)
     with pytest.raises(InputError, match=r"less than the minimum \(retain-min\), which is 3"):
-        plan(table, retain_min=3, retain_max=2)
+        plan(table, ExpireChangelogsRequest(retain_min=3, retain_max=2))
 
 
 def test_a_table_without_changelogs_has_nothing_to_expire(tmp_path: Path) -> None:
-    assert not plan(new_table(tmp_path))
+    assert not plan(new_table(tmp_path), ExpireChangelogsRequest())
 
 
 def test_snapshot_expiration_goes_on_to_changelogs(tmp_path: Path) -> None:

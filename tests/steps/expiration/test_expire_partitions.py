@@ -15,7 +15,11 @@ from support.tables import new_table, rows_of, table_of
 from paimon_orch.errors import InputError
 from paimon_orch.steps.compaction.compact import CompactRequest
 from paimon_orch.steps.compaction.compact import plan as compact_plan
-from paimon_orch.steps.expiration.expire_partitions import expire_partitions, plan
+from paimon_orch.steps.expiration.expire_partitions import (
+    ExpirePartitionsRequest,
+    expire_partitions,
+    plan,
+)
 from paimon_orch.steps.inspection.check import check
 from paimon_orch.table.table import Table
 
@@ -31,7 +35,12 @@ def by_day(root: Path, days: Sequence[str | None], **options: str) -> Table:
 
 
 def names(table: Table, days: float, **arguments: Any) -> list[str]:
-    return list(plan(table, expiration_time=timedelta(days=days), now=NOW, **arguments).names)
+    return list(
+        plan(
+            table,
+            ExpirePartitionsRequest(expiration_time=timedelta(days=days), now=NOW, **arguments),
+        ).names
+    )
 
 
 def test_partitions_go_by_the_time_in_their_value(tmp_path: Path) -> None:
@@ -47,7 +56,7 @@ def test_expired_partitions_are_dropped_and_others_stay(tmp_path: Path) -> None:
     table = by_day(tmp_path, ["2020-01-01", "2020-01-02", "2999-01-01"], partition__expiration_time="7 d")  # fmt: skip
     assert table.stores.snapshots.ids() == [1]
 
-    planned = plan(table)
+    planned = plan(table, ExpirePartitionsRequest())
     assert table.stores.snapshots.ids() == [1]
     done = expire_partitions(table)
 
@@ -106,10 +115,10 @@ def test_partitions_go_by_their_newest_file(tmp_path: Path) -> None:
 
 def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no partition columns"):
-        plan(new_table(tmp_path / "a"))
+        plan(new_table(tmp_path / "a"), ExpirePartitionsRequest())
     table = by_day(tmp_path / "b", ["2020-01-01"])
     with pytest.raises(InputError, match=r"partition\.expiration-time"):
-        plan(table)
+        plan(table, ExpirePartitionsRequest())
     with pytest.raises(InputError, match="QQ is not known"):
         names(table, 1, timestamp_formatter="yyyy-QQ")
     with pytest.raises(InputError, match="strategy"):

@@ -48,7 +48,9 @@ NOW = 10_000_000_000
 
 
 def going(table: Table, **arguments: Any) -> list[int]:
-    return list(step.plan(table, now_millis=NOW, **arguments).snapshots)
+    return list(
+        step.plan(table, step.ExpireSnapshotsRequest(now_millis=NOW, **arguments)).snapshots
+    )
 
 
 def test_defaults_keep_ten_snapshots_and_those_of_the_last_hour(tmp_path: Path) -> None:
@@ -78,11 +80,11 @@ def test_options_of_the_table_count_and_arguments_go_before_them(tmp_path: Path)
 @pytest.mark.parametrize("arguments", [{"retain_min": 0}, {"retain_min": 3, "retain_max": 2}, {"max_deletes": -1}])  # fmt: skip
 def test_contradictions_are_refused(tmp_path: Path, arguments: dict[str, int]) -> None:
     with pytest.raises(InputError, match=r"but must (be|not be less)"):
-        step.plan(make_snapshots(tmp_path, 3), **arguments)
+        step.plan(make_snapshots(tmp_path, 3), step.ExpireSnapshotsRequest(**arguments))
 
 
 def test_an_empty_table_and_a_single_snapshot_have_nothing_to_expire(tmp_path: Path) -> None:
-    assert not step.plan(new_table(tmp_path / "a"), retain_max=1)
+    assert not step.plan(new_table(tmp_path / "a"), step.ExpireSnapshotsRequest(retain_max=1))
     table = make_snapshots(tmp_path / "b", 1)
     assert expire_snapshots(table, retain_max=1, older_than=NOW).snapshots == 0
     assert snapshot_range(table) == ([1], None)
@@ -92,7 +94,7 @@ def test_the_plan_changes_nothing_and_says_what_the_run_does(tmp_path: Path) -> 
     table = make_table(tmp_path, "vectors", [("full", 0), ("upsert", 1), ("full", 0), ("upsert", 2)])  # fmt: skip
     before = stored_files(table)
 
-    planned = step.plan(table, retain_max=1)
+    planned = step.plan(table, step.ExpireSnapshotsRequest(retain_max=1))
 
     assert stored_files(table) == before
     figures = planned.to_dict()

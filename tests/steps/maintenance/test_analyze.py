@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.steps import run_units
 from support.tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
@@ -22,7 +23,13 @@ from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
-from paimon_orch.steps.maintenance.analyze import analyze, commit, plan, run
+from paimon_orch.steps.maintenance.analyze import (
+    ANALYZE,
+    AnalyzeRequest,
+    analyze,
+    commit,
+    plan,
+)
 from paimon_orch.table.schema_evolution.schema_changes import AddColumn
 from paimon_orch.table.table import Table
 
@@ -68,7 +75,7 @@ def test_what_metadata_tells_is_not_read(tmp_path: Path, vectors: str) -> None:
     table.upsert(table_of("k v", [(3, "b"), (20, "c")]))
     compact.compact(table, InProcessExecutor())
 
-    planned = plan(table)
+    planned = plan(table, AnalyzeRequest())
 
     assert (len(planned.units), planned.counted_rows) == ((0, 11) if vectors == "true" else (1, 0))
     result = analyze(table, InProcessExecutor())
@@ -132,10 +139,13 @@ def test_only_the_columns_that_are_named_are_read(tmp_path: Path) -> None:
     assert found is not None
     assert list(found.columns) == ["v"]
     with pytest.raises(InputError, match="'r' is ROW<x INT>: nested"):
-        plan(table, ["r"])
+        plan(table, AnalyzeRequest(columns=["r"]))
     with pytest.raises(NotFoundError, match="zz"):
-        plan(table, ["zz"])
-    assert [column.name for column in plan(table, None).columns] == ["k", "v"]
+        plan(table, AnalyzeRequest(columns=["zz"]))
+    assert [column.name for column in plan(table, AnalyzeRequest(columns=None)).columns] == [
+        "k",
+        "v",
+    ]
 
 
 def test_a_table_without_rows_has_statistics_and_one_without_snapshot_has_none(
@@ -181,8 +191,8 @@ def test_statistics_stay_until_the_schema_changes(tmp_path: Path) -> None:
 def test_a_schema_that_changes_meanwhile_is_a_conflict(tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="-1")
     table.append(table_of("k v", [(1, "a")]))
-    planned = plan(table, None)
-    results = [run(unit) for unit in planned.units]
+    planned = plan(table, AnalyzeRequest(columns=None))
+    results = run_units(ANALYZE, table, planned)
     Catalog(str(tmp_path)).alter_table("db.t", [AddColumn(column="n", type="INT")])
     before = stored_files(table)
 

@@ -9,6 +9,7 @@ from support.histories import KINDS, make_table, read_all_branches, select_retai
 from support.tables import new_table
 
 from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.steps.common.step import EmptyRequest
 from paimon_orch.steps.inspection.check import check
 from paimon_orch.steps.maintenance.compact_manifests import compact_manifests, plan
 
@@ -22,7 +23,7 @@ def test_manifests_become_one_and_nothing_else_changes(tmp_path: Path, kind: str
     assert newest is not None
     live = {entry.identity for entry in table.stores.manifests.live(newest)}
 
-    planned = plan(table)
+    planned = plan(table, EmptyRequest())
     snapshot = compact_manifests(table)
 
     assert planned.manifests > 3
@@ -37,7 +38,7 @@ def test_manifests_become_one_and_nothing_else_changes(tmp_path: Path, kind: str
     assert select_retained(after, before) == before
     assert after[f"main {snapshot.id}"] == before[f"main {newest.id}"]
     assert check(table, deep=True).findings == ()
-    assert not plan(table)
+    assert not plan(table, EmptyRequest())
     assert compact_manifests(table) is None
 
 

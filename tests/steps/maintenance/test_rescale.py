@@ -38,7 +38,7 @@ def test_rows_stay_and_writers_go_on(tmp_path: Path, kind: str) -> None:
     table = make_table(tmp_path, kind, [("upsert", 1), ("delete", 2), ("full", 0)])
     before = read_all_branches(table)
 
-    planned = step.plan(table, 4)
+    planned = step.plan(table, step.RescaleRequest(bucket_num=4))
     assert table.stores.snapshots.latest_id() == planned.snapshot_id
     snapshot = rescale(table, 4)
 
@@ -127,7 +127,7 @@ def test_rows_go_to_their_buckets_and_each_is_written_once(
             table.append(table_of("k v", [(start + k, str(k)) for k in range(90)]))
         rows = rows_of(table)
 
-        planned = step.plan(table, after)
+        planned = step.plan(table, step.RescaleRequest(bucket_num=after))
         read = [
             (unit.target_buckets, split.bucket) for unit in planned.units for split in unit.splits
         ]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from support.golden import GOLDEN
+from support.steps import run_units
 from support.tables import assert_healthy, new_table, rows_of, table_of
 from typer.testing import CliRunner
 
@@ -33,7 +34,6 @@ from paimon_orch.table.schema_evolution.schema_changes import (
     UpdateType,
 )
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.commit_message import CommitMessage
 
 EXECUTOR = InProcessExecutor()
 BITMAP, BLOOM = "file-index.bitmap.columns", "file-index.bloom-filter.columns"
@@ -159,7 +159,7 @@ def test_without_any_index_in_the_options_files_lose_theirs(table: Table) -> Non
 
     assert result.files == 2
     assert indexes_of(table) == [{}, {}]
-    assert not step.plan(table)
+    assert not step.plan(table, step.RewriteFileIndexRequest())
 
 
 def test_indexes_that_come_and_go_and_come_again_lose_no_row(table: Table) -> None:
@@ -172,7 +172,7 @@ def test_indexes_that_come_and_go_and_come_again_lose_no_row(table: Table) -> No
 
         assert rows_of(table) == before
         assert indexes_of(table) == [{} if number % 2 else {"v": ["bitmap"]}] * 2
-        assert not step.plan(table)
+        assert not step.plan(table, step.RewriteFileIndexRequest())
     assert_healthy(table)
 
 
@@ -188,7 +188,9 @@ def test_issue_10091_a_file_from_before_a_column_was_dropped_is_indexed_by_the_r
     table = alter(
         table, AddColumn(column="w", type="BIGINT"), ResetOption(BITMAP), SetOption(BITMAP, "v,w")
     )
-    assert not step.plan(table)  # the file has no column w, and its index of v stays
+    assert not step.plan(
+        table, step.RewriteFileIndexRequest()
+    )  # the file has no column w, and its index of v stays
     table.append(table_of("k v w", [(9, 103, 1)]))
     table = alter(table, SetOption(BLOOM, "v"), SetOption("file-index.bloom-filter.v.items", "10"))
     step.rewrite_file_index(table, EXECUTOR)  # as many columns as the file has, others
@@ -203,7 +205,7 @@ def test_a_renamed_column_keeps_its_index_under_its_old_name(table: Table) -> No
     step.rewrite_file_index(table, EXECUTOR)
     table = alter(table, RenameColumn("v", "w"))
 
-    assert not step.plan(table)
+    assert not step.plan(table, step.RewriteFileIndexRequest())
     assert indexes_of(table) == [{"v": ["bitmap"]}] * 2
     assert list(table.scan(filter="w = 'v1'").explain().indexes) == ["bitmap(w)"]
 
@@ -243,10 +245,10 @@ def test_issue_6106_partitions_are_rewritten_alone(table: Table) -> None:
 
     assert result.files == 1
     assert sorted(map(len, indexes_of(table))) == [0, 1]
-    assert step.plan(table, where="day = 'b'").units == ()
-    assert len(step.plan(table, where="day = 'a'").units) == 1
-    with pytest.raises(InputError, match="not a partition column"):
-        step.plan(table, where="k = 1")
+    assert step.plan(table, step.RewriteFileIndexRequest(where="day = 'b'")).units == ()
+    assert len(step.plan(table, step.RewriteFileIndexRequest(where="day = 'a'")).units) == 1
+    with pytest.raises(InputError, match="not a partition column: k"):
+        step.plan(table, step.RewriteFileIndexRequest(where="k = 1"))
 
 
 def test_issue_6090_the_help_says_that_partitions_are_rewritten() -> None:
@@ -304,13 +306,13 @@ def test_a_damaged_index_is_made_anew(table: Table) -> None:
 
 def test_a_rewrite_that_loses_the_race_takes_its_index_files_back(table: Table) -> None:
     table = alter(table, SetOption(BITMAP, "v"), BESIDE)
-    planned = step.plan(table)
-    messages = [CommitMessage.decode(step.run(unit)) for unit in planned.units]
+    planned = step.plan(table, step.RewriteFileIndexRequest())
+    messages = run_units(step.REWRITE_FILE_INDEX, table, planned)
     ours = set(Path(table.paths.root).rglob("*.index"))
     step.rewrite_file_index(table, EXECUTOR)
 
     with pytest.raises(CommitConflictError):
-        step.commit(table, messages)
+        step.commit(table, planned, messages)
 
     left = set(Path(table.paths.root).rglob("*.index"))
     assert len(left) == 2
@@ -341,7 +343,9 @@ def test_what_is_replaced_goes_when_snapshots_expire_and_what_is_in_use_stays(ta
 
 
 def test_the_plan_of_an_empty_table_is_empty(tmp_path: Path) -> None:
-    assert not step.plan(new_table(tmp_path, file_index__bitmap__columns="v"))
+    assert not step.plan(
+        new_table(tmp_path, file_index__bitmap__columns="v"), step.RewriteFileIndexRequest()
+    )
 
 
 @pytest.mark.parametrize(
@@ -368,7 +372,7 @@ def test_changed_options_of_an_index_make_it_anew_once(
         table = alter(table, SetOption(f"file-index.{index}.{column}.{option}", value))
         rewritten = step.rewrite_file_index(table, EXECUTOR).files
         assert rewritten > 0 or (number == 0 and option != "items")  # the default
-        assert not step.plan(table)
+        assert not step.plan(table, step.RewriteFileIndexRequest())
         assert rows_of(table, filter=f"{column} = '7'") == [
             row for row in before if str(row[["day", "k", "v"].index(column)]) == "7"
         ]
@@ -378,6 +382,8 @@ def test_changed_options_of_an_index_make_it_anew_once(
 def test_indexes_of_other_writers_are_not_made_anew(name: str) -> None:
     for folder in GOLDEN.glob(f"*/{name}/warehouse"):
         for path in folder.glob("db.db/*"):
-            planned = step.plan(Catalog(str(folder)).table(f"db.{path.name}"))
+            planned = step.plan(
+                Catalog(str(folder)).table(f"db.{path.name}"), step.RewriteFileIndexRequest()
+            )
             assert not planned
             assert planned.skipped_files > 0

@@ -28,7 +28,7 @@ from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.row_level import delete_rows as hide_rows
-from paimon_orch.steps.row_level.row_level import delete, plan
+from paimon_orch.steps.row_level.row_level import RowLevelRequest, delete, plan
 from paimon_orch.steps.row_level.task_result import (
     RowLevelTaskResult,
     collect_changed_rows,
@@ -159,7 +159,7 @@ def test_deleting_all_rows_leaves_an_empty_table(tmp_path: Path) -> None:
 def test_a_plan_looks_only_where_such_rows_may_be(tmp_path: Path) -> None:
     table = append_table(tmp_path)
 
-    planned = plan(table, "k = 13").to_dict()
+    planned = plan(table, RowLevelRequest(where="k = 13")).to_dict()
 
     assert (planned["snapshot_id"], planned["files"], planned["rows"]) == (2, 1, 10)
 
@@ -218,7 +218,7 @@ def test_engines_that_would_not_delete_are_refused_by_the_rule(
     tmp_path: Path, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises(UnsupportedError, match=said):
-        plan(new_table(tmp_path, **options), "k = 1")
+        plan(new_table(tmp_path, **options), RowLevelRequest(where="k = 1"))
 
 
 def test_rows_that_a_sequence_group_would_keep_are_not_deleted(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_rows_that_stay_keep_their_ids(tmp_path: Path, options: dict[str, str]) 
 
 def test_postpone_buckets_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="postpone buckets"):
-        plan(new_table(tmp_path, bucket="-2"), "k = 1")
+        plan(new_table(tmp_path, bucket="-2"), RowLevelRequest(where="k = 1"))
 
 
 keys = st.lists(st.integers(0, 30), min_size=1, max_size=12)

@@ -18,7 +18,11 @@ from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.row_level import row_level
-from paimon_orch.steps.row_level.task_result import KIND_COLUMN, OLD_VALUE_PREFIX
+from paimon_orch.steps.row_level.task_result import (
+    KIND_COLUMN,
+    OLD_VALUE_PREFIX,
+    RowLevelTaskResult,
+)
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()
@@ -47,12 +51,13 @@ STEPS = st.lists(
 
 def add_ten(table: Table, where: str) -> row_level.RowLevelResult:
     """Update ``n`` to ``n + 10``, as the Spark command does, without Spark."""
-    planned = row_level.plan(table, where, "update")
+    planned = row_level.plan(table, row_level.RowLevelRequest(where=where, operation="update"))
     schema = planned.schema
     writing = ingest.plan(table, [*schema.names, KIND_COLUMN], row_kind=KIND_COLUMN)
     results = []
     for unit in planned.units:
-        for rows in unit.read(schema.fields):
+        assert planned.source is not None
+        for rows in unit.read(planned.source, schema.fields):
             new = rows.append_column(KIND_COLUMN, pa.repeat("+U", rows.num_rows))
             if should_merge_updates(schema):
                 for name in schema.names:
@@ -60,8 +65,9 @@ def add_ten(table: Table, where: str) -> row_level.RowLevelResult:
             n = pc.add(rows.column("n"), pa.scalar(10, pa.int64()))
             new = new.set_column(new.column_names.index("n"), "n", n)
             changes = row_level.prepare_changes(writing, new.combine_chunks().to_batches())
-            results.append(row_level.write_changes(writing, changes))
-    return row_level.commit(table, EXECUTOR, planned, results, hashes=writing.hashes)
+            written = row_level.write_changes(writing, changes)
+            results.append(RowLevelTaskResult.decode(written))
+    return row_level.commit(table, planned, results, executor=EXECUTOR, hashes=writing.hashes)
 
 
 def run(table: Table, model: Model, step: str, argument: Any) -> Model:
