@@ -73,13 +73,13 @@ def _check_changelog_producer(options: Options, primary_keys: Sequence[str]) -> 
             )
         if producer in ("full-compaction", "lookup"):
             raise InputError(
-                f"'streaming-read-overwrite' does not go with 'changelog-producer' = {producer!r}: changes would be "
+                f"'streaming-read-overwrite' cannot be combined with 'changelog-producer' = {producer!r}: changes would be "
                 "read twice"
             )
     if options.has(FULL_COMPACTION_DELTA_COMMITS):
         if producer == "lookup":
             raise InputError(
-                "'full-compaction.delta-commits' does not go with 'changelog-producer' = 'lookup'; take "
+                "'full-compaction.delta-commits' cannot be combined with 'changelog-producer' = 'lookup'; take "
                 "'full-compaction' to get changes from regular full compactions"
             )
         if not primary_keys and options.bucket == -1:
@@ -94,7 +94,7 @@ def _check_sequence_fields(
     sequence = options.get(SEQUENCE_FIELD)
     if sequence and (options.merge_engine == "first-row" or cross_partition):
         raise InputError(
-            "'sequence.field' goes neither with first-row nor with cross-partition tables"
+            "'sequence.field' cannot be combined with first-row or cross-partition tables"
         )
     if len(set(sequence)) < len(sequence):
         raise InputError("'sequence.field' names a column twice")
@@ -105,7 +105,9 @@ def _check_sequence_fields(
             )
     if options.has_snapshot_ordering:
         if sequence:
-            raise InputError("'sequence.snapshot-ordering' does not go with 'sequence.field'")
+            raise InputError(
+                "'sequence.snapshot-ordering' cannot be combined with 'sequence.field'"
+            )
         if not primary_keys or not options.get(WRITE_ONLY):
             raise InputError(
                 "'sequence.snapshot-ordering' needs a primary key and 'write-only' = 'true'"
@@ -123,15 +125,17 @@ def _check_ignore_delete(options: Options) -> None:
     ):
         if is_set:
             raise InputError(
-                f"{option.key!r} does not go with 'ignore-delete': deletes would never arrive"
+                f"{option.key!r} cannot be combined with 'ignore-delete': deletes would never arrive"
             )
 
 
 def _check_deletion_vectors(options: Options) -> None:
     if options.changelog_producer == "full-compaction":
-        raise InputError("deletion vectors do not go with 'changelog-producer' = 'full-compaction'")
+        raise InputError(
+            "deletion vectors cannot be combined with 'changelog-producer' = 'full-compaction'"
+        )
     if options.merge_engine == "first-row" and not options.get(PK_CLUSTERING_OVERRIDE):
-        raise InputError("deletion vectors do not go with 'merge-engine' = 'first-row'")
+        raise InputError("deletion vectors cannot be combined with 'merge-engine' = 'first-row'")
 
 
 def _check_clustering_override(options: Options) -> None:
@@ -139,13 +143,15 @@ def _check_clustering_override(options: Options) -> None:
     if not options.clustering_columns:
         raise InputError(f"{name} needs 'clustering.columns'")
     if options.merge_engine not in ("deduplicate", "first-row"):
-        raise InputError(f"{name} does not go with 'merge-engine' = {options.merge_engine!r}")
+        raise InputError(
+            f"{name} cannot be combined with 'merge-engine' = {options.merge_engine!r}"
+        )
     if not options.has_deletion_vectors and options.merge_engine != "first-row":
         raise InputError(f"{name} needs 'deletion-vectors.enabled'")
     if options.changelog_producer not in ("none", "input"):
         raise InputError(
-            f"{name} does not go with 'changelog-producer' = {options.changelog_producer!r}"
+            f"{name} cannot be combined with 'changelog-producer' = {options.changelog_producer!r}"
         )
     for key in ("sequence.field", "record-level.expire-time"):
         if key in options.values:
-            raise InputError(f"{name} does not go with {key!r}")
+            raise InputError(f"{name} cannot be combined with {key!r}")

@@ -1,4 +1,4 @@
-"""Aggregate functions over text and nested values: ``listagg``, ``collect``, ``merge_map`` and its kin.
+"""Aggregate functions over text and nested values: ``listagg``, ``collect``, ``merge_map`` and related functions.
 
 Their values have no vectorised form, so these columns alone are folded value by value.
 """
@@ -22,7 +22,7 @@ _NON_BREAKING_SPACES = "\x85\xa0\u2007\u202f"
 
 
 class PythonAggregator(FieldAggregator):
-    """A fold by a function of (accumulated value, row's value); both may be None."""
+    """Aggregates by a function of (accumulated value, row's value); both can be None."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class PythonAggregator(FieldAggregator):
         take_back: CombineFunction | None = None,
         commutes: bool = False,
     ) -> None:
-        # as bytes: what Java stored in a nested value need not be valid text
+        # as bytes, because nested text that Java stored can be invalid UTF-8
         super().__init__(name, column.view(replace_text_by_binary(column.type)), groups)
         self._target = column.type
         self._combine, self._take_back, self._is_commutative = combine, take_back, commutes
@@ -49,17 +49,15 @@ class PythonAggregator(FieldAggregator):
             self._state[group] = self._combine(self._state[group], value)
 
     def add_older(self, groups: Indices, rows: Indices) -> None:
-        """Combine the other way round."""
-        if (
-            self._is_commutative and not self.ignores_retract
-        ):  # Java's wrapper swaps the arguments back
+        """Combine with an older row's value."""
+        if self._is_commutative and not self.ignores_retract:  # Java Paimon swaps the arguments
             self.add(groups, rows)
             return
         for group, value in self._values(groups, rows):
             self._state[group] = self._combine(value, self._state[group])
 
     def retract(self, groups: Indices, rows: Indices) -> None:
-        """Take the row's value back."""
+        """Retract the row's value."""
         if self._take_back is None:
             super().retract(groups, rows)
             return
@@ -67,12 +65,12 @@ class PythonAggregator(FieldAggregator):
             self._state[group] = self._take_back(self._state[group], value)
 
     def reset(self, groups: Indices, rows: Indices) -> None:
-        """Start again from a row's value."""
+        """Reset to a row's value."""
         for group, value in self._values(groups, rows):
             self._state[group] = value
 
     def clear(self, groups: Indices) -> None:
-        """Make the value null."""
+        """Reset to null."""
         for group in groups.tolist():
             self._state[group] = None
 
@@ -82,7 +80,7 @@ class PythonAggregator(FieldAggregator):
 
 
 def replace_text_by_binary(kind: pa.DataType) -> pa.DataType:
-    """Return the type with binary in place of text, at any depth: the same bytes, not decoded."""
+    """Return the type with binary instead of text at any depth; the bytes are not decoded."""
     if pa.types.is_string(kind):
         return pa.binary()
     if isinstance(kind, pa.ListType):
@@ -98,7 +96,7 @@ def replace_text_by_binary(kind: pa.DataType) -> pa.DataType:
 
 
 def listagg(separator: str, *, distinct: bool) -> CombineFunction:
-    """Return the concatenation of UTF-8 texts; blank ones are left out."""
+    """Return the function that concatenates UTF-8 texts; blank texts are skipped."""
     delimiter = separator.encode()
     split_at = delimiter or b" "
 
@@ -120,14 +118,14 @@ def listagg(separator: str, *, distinct: bool) -> CombineFunction:
 
 
 def _is_blank(text: bytes) -> bool:
-    """Tell whether there is nothing but white space as Java sees it, to which fixed spaces do not belong."""
-    if text and b"!" <= text[:1] <= b"~":  # most often the first byte tells
+    """Return whether a text is blank for Java, where non-breaking spaces are not white space."""
+    if text and b"!" <= text[:1] <= b"~":  # the first byte is usually visible ASCII
         return False
     return all(c.isspace() and c not in _NON_BREAKING_SPACES for c in text.decode(errors="replace"))
 
 
 def collect(element: DataType, *, distinct: bool) -> CombineFunction:
-    """Return the concatenation of arrays, with ``distinct`` of their different elements."""
+    """Return the function that concatenates arrays, with ``distinct`` their distinct elements."""
 
     def combine(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
         if (old is None or new is None) and (old is new or not distinct):
@@ -140,7 +138,7 @@ def collect(element: DataType, *, distinct: bool) -> CombineFunction:
 
 
 def _distinct_elements(old: list[Any], new: list[Any], element: DataType) -> list[Any]:
-    """Return the different elements, in the order of Java's hash set if they have a hash code.
+    """Return the distinct elements, in the order of Java's hash set if they have a hash code.
 
     Elements without one are compared with each other: those of ``old`` are not looked at again.
     """
@@ -159,7 +157,7 @@ def _distinct_elements(old: list[Any], new: list[Any], element: DataType) -> lis
 
 
 def _equality_key(item: Any) -> Any:
-    """Return a key that is equal for values that Java treats as equal."""
+    """Return a key that is equal for values that are equal in Java."""
     return encode_double_bits(item) if isinstance(item, float) else item
 
 
@@ -209,6 +207,6 @@ def merge_map_with_keytime(time: str) -> CombineFunction:
 
 
 def _is_later(new: bytes, old: bytes) -> bool:
-    """Compare texts as Java does, by their UTF-16 code units."""
+    """Return the key by which Java compares texts: their UTF-16 code units."""
     units = (text.decode(errors="replace").encode("utf-16-be") for text in (new, old))
     return next(units) > next(units)

@@ -1,4 +1,4 @@
-"""Column folds: the value of one column over the rows of each key, for many keys at once.
+"""Field aggregators: the value of one column over the rows of each key, for many keys in lockstep.
 
 The engines feed rows in lockstep: the first row of every key, then the second row of those keys that have one, and so
 on. Work stays vectorised over keys, and the rules stay the sequential ones of the format: a fold sees the rows of a
@@ -29,19 +29,19 @@ class FieldAggregator(ABC):
 
     @abstractmethod
     def add(self, groups: Indices, rows: Indices) -> None:
-        """Take an added row of each group."""
+        """Add a row to each group."""
 
     def add_older(self, groups: Indices, rows: Indices) -> None:
-        """Take an added row that is older by its sequence group than what was taken before."""
+        """Add a row that is older by its sequence group than earlier ones."""
         self.add(groups, rows)
 
     def take_back(self, groups: Indices, rows: Indices) -> None:
-        """Take back a row of each group, if the column does that at all."""
+        """Retract a row of each group unless the column ignores retracts."""
         if not self.ignores_retract:
             self.retract(groups, rows)
 
     def retract(self, groups: Indices, rows: Indices) -> None:  # noqa: ARG002
-        """Take back a row of each group."""
+        """Retract a row of each group."""
         raise InputError(
             f"column {self.name!r}: its aggregate function cannot take rows back (-U, -D); set "
             f"'fields.{self.name}.ignore-retract' = 'true' to leave them out"
@@ -49,30 +49,30 @@ class FieldAggregator(ABC):
 
     @abstractmethod
     def reset(self, groups: Indices, rows: Indices) -> None:
-        """Start again from a row's value."""
+        """Reset to a row's value."""
 
     @abstractmethod
     def clear(self, groups: Indices) -> None:
-        """Make the value null."""
+        """Reset to null."""
 
     @abstractmethod
     def result(self) -> pa.Array:
-        """Return one value a group."""
+        """Return one value per group."""
 
 
 class SelectingAggregator(FieldAggregator):
-    """A fold whose value is always that of one row; the state is the row's index, -1 for null."""
+    """An aggregator that selects the value of one row; its state is the row index, -1 for null."""
 
     def __init__(self, name: str, column: pa.Array, groups: int) -> None:
         super().__init__(name, column, groups)
         self.at: Indices = np.full(groups, _NO_ROW, np.int64)
 
     def reset(self, groups: Indices, rows: Indices) -> None:
-        """Start again from a row's value."""
+        """Reset to a row's value."""
         self.at[groups] = np.where(self.valid[rows], rows, _NO_ROW)
 
     def clear(self, groups: Indices) -> None:
-        """Make the value null."""
+        """Reset to null."""
         self.at[groups] = _NO_ROW
 
     def result(self) -> pa.Array:
@@ -81,17 +81,17 @@ class SelectingAggregator(FieldAggregator):
 
 
 class LastValue(SelectingAggregator):
-    """``last_value``, and every column that an accepted row overwrites: nulls count."""
+    """``last_value``, also for columns that every accepted row overwrites; nulls overwrite too."""
 
     def add(self, groups: Indices, rows: Indices) -> None:
-        """Take the row's value, null or not."""
+        """Select the row's value, null or not."""
         self.reset(groups, rows)
 
     def add_older(self, groups: Indices, rows: Indices) -> None:
         """Keep the newer value."""
 
     def retract(self, groups: Indices, rows: Indices) -> None:  # noqa: ARG002
-        """Forget the value."""
+        """Reset to null."""
         self.clear(groups)
 
 
@@ -99,17 +99,17 @@ class LastNonNullValue(SelectingAggregator):
     """``last_non_null_value``, the default of partial-update and aggregation."""
 
     def add(self, groups: Indices, rows: Indices) -> None:
-        """Take the row's value unless it is null."""
+        """Select the row's value unless it is null."""
         some = self.valid[rows]
         self.at[groups[some]] = rows[some]
 
     def add_older(self, groups: Indices, rows: Indices) -> None:
-        """Take the value only where there is none."""
+        """Select the row's value only if there is none."""
         some = self.at[groups] == _NO_ROW
         self.add(groups[some], rows[some])
 
     def retract(self, groups: Indices, rows: Indices) -> None:
-        """Forget the value if the retracted one is not null."""
+        """Reset to null if the retracted value is not null."""
         self.at[groups[self.valid[rows]]] = _NO_ROW
 
 
@@ -121,13 +121,13 @@ class FirstValue(SelectingAggregator):
         self._has_first: Mask = np.zeros(groups, bool)
 
     def add(self, groups: Indices, rows: Indices) -> None:
-        """Take the row's value if it is the first."""
+        """Select the row's value if it is the first."""
         first = ~self._has_first[groups]
         self.reset(groups[first], rows[first])
         self._has_first[groups[first]] = True
 
     def add_older(self, groups: Indices, rows: Indices) -> None:
-        """Take the row's value, except for the first call of a group, which keeps the value that it has.
+        """Select the row's value, except in the first call of a group, which keeps the current value.
 
         Java calls its function with the two arguments exchanged; what it remembers of earlier calls stays the same.
         """
@@ -140,19 +140,19 @@ class FirstNonNullValue(FirstValue):
     """``first_non_null_value``."""
 
     def add(self, groups: Indices, rows: Indices) -> None:
-        """Take the row's value if it is the first one that is not null."""
+        """Select the first value that is not null."""
         some = self.valid[rows]
         super().add(groups[some], rows[some])
 
     def add_older(self, groups: Indices, rows: Indices) -> None:
-        """Take the row's value, null or not, unless a value is there that no call has counted as the first yet."""
+        """Select the row's value, null or not, unless the current value is not yet counted as the first."""
         counts = ~self._has_first[groups] & (self.at[groups] != _NO_ROW)
         self.reset(groups[~counts], rows[~counts])
         self._has_first[groups[counts]] = True
 
 
 class MinMaxAggregator(SelectingAggregator):
-    """``max`` or ``min`` in the order of the format; nulls are left out."""
+    """``max`` or ``min`` in the order of the format; nulls are ignored."""
 
     def __init__(self, name: str, column: pa.Array, groups: int, *, largest: bool) -> None:
         super().__init__(name, column, groups)
@@ -164,14 +164,14 @@ class MinMaxAggregator(SelectingAggregator):
         self._ranks = ranks if largest else ~ranks
 
     def add(self, groups: Indices, rows: Indices) -> None:
-        """Take the row's value if it is more extreme."""
+        """Select the row's value if it is more extreme."""
         at = self.at[groups]
         better = self.valid[rows] & ((at == _NO_ROW) | (self._ranks[rows] > self._ranks[at]))
         self.at[groups[better]] = rows[better]
 
 
 class BooleanAggregator(FieldAggregator):
-    """``bool_and`` and ``bool_or``; nulls are left out."""
+    """``bool_and`` and ``bool_or``; nulls are ignored."""
 
     def __init__(self, name: str, column: pa.Array, groups: int, *, conjunction: bool) -> None:
         super().__init__(name, column, groups)
@@ -190,11 +190,11 @@ class BooleanAggregator(FieldAggregator):
         self._known[groups] = True
 
     def reset(self, groups: Indices, rows: Indices) -> None:
-        """Start again from a row's value."""
+        """Reset to a row's value."""
         self._value[groups], self._known[groups] = self._values[rows], self.valid[rows]
 
     def clear(self, groups: Indices) -> None:
-        """Make the value null."""
+        """Reset to null."""
         self._known[groups] = False
 
     def result(self) -> pa.Array:

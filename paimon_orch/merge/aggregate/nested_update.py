@@ -21,7 +21,7 @@ _SequenceKey = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class NestedAppend:
-    """``nested_update`` without a key: a list of rows up to a limit, from which equal rows are taken back."""
+    """``nested_update`` without a key: a list of rows up to a limit; a retract removes equal rows."""
 
     limit: int
 
@@ -33,7 +33,7 @@ class NestedAppend:
         return [*_non_null_rows(old), *_non_null_rows(new)[:room]]
 
     def take_back(self, old: NestedRows, new: NestedRows) -> NestedRows:
-        """Remove every row that equals one of those taken back."""
+        """Remove every row that equals a retracted row."""
         if old is None or new is None:
             return old
         return [row for row in _non_null_rows(old) if row not in new]
@@ -41,7 +41,7 @@ class NestedAppend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedTable:
-    """Rows told apart by a key, listed in the order of the reference's hash table.
+    """Rows with distinct keys, in the order of Java's hash table.
 
     ``sequence`` (with its types) names fields that must not go back; ``on_null_key`` is ``merge``, ``ignore`` or
     ``error``.
@@ -54,7 +54,7 @@ class NestedTable:
     limit: int
 
     def add(self, old: NestedRows, new: NestedRows) -> NestedRows:
-        """Replace the rows that are there unless they are newer, and add others while there is room."""
+        """Replace existing rows unless they are newer, and add other rows up to the limit."""
         if new is None:
             return old
         rows: dict[bytes, NestedRow] = {}
@@ -72,7 +72,7 @@ class NestedTable:
         return self._listed(rows)
 
     def update_fields(self, old: NestedRows, new: NestedRows) -> NestedRows:
-        """Overwrite fields of the rows that are there by what is not null: ``nested_partial_update``."""
+        """Overwrite fields of existing rows by values that are not null: ``nested_partial_update``."""
         if new is None:
             return old
         rows: dict[bytes, NestedRow] = {}
@@ -84,7 +84,7 @@ class NestedTable:
         return self._listed(rows, computed=True)
 
     def take_back(self, old: NestedRows, new: NestedRows) -> NestedRows:
-        """Remove the rows of the keys taken back."""
+        """Remove the rows with the retracted keys."""
         if old is None or new is None:
             return old
         gone = {self._encode_key(row) for row in _non_null_rows(new)}
@@ -92,7 +92,7 @@ class NestedTable:
         return self._listed({key: row for key, row in kept if key is not None and key not in gone})
 
     def _encode_key(self, row: NestedRow) -> bytes | None:
-        """Return the key in the form that Java compares, byte by byte; None for a row that is ignored."""
+        """Return the key in the form that Java compares, byte by byte; None for an ignored row."""
         key = tuple(row[name] for name in self.key)
         if None not in key or self.null_key_strategy == "merge":
             return encode_row(key, list(self.key.values()))

@@ -60,7 +60,7 @@ _UNLIMITED = 2**31 - 1
 
 
 def find_aggregate_function(schema: TableSchema, column: str) -> str | None:
-    """Return the aggregate function that the options name for a column, None for none."""
+    """Return the aggregate function that the options set for a column, or None."""
     options = schema.typed_options
     return options.get(FIELD_AGGREGATE_FUNCTION.named(column)) or options.get(
         FIELDS_DEFAULT_AGGREGATE_FUNCTION
@@ -108,7 +108,7 @@ _SIMPLE_FUNCTIONS = (
 
 
 def find_aggregator_factory(schema: TableSchema, name: str, function: str) -> AggregatorFactory:
-    """Return what makes the fold of a column; refuses unknown functions and types that they do not take."""
+    """Return the aggregator factory of a column; refuse unknown functions and unsupported types."""
     data_type = schema.field(name).type
     if function in _SIMPLE_FUNCTIONS:
         _check_type(name, function, data_type)
@@ -116,7 +116,7 @@ def find_aggregator_factory(schema: TableSchema, name: str, function: str) -> Ag
     if function not in _CONFIGURABLE_FUNCTIONS:
         known = ", ".join(sorted((*_SIMPLE_FUNCTIONS, *_CONFIGURABLE_FUNCTIONS)))
         raise InputError(
-            f"column {name!r}: {function!r} is no aggregate function; known are {known}"
+            f"column {name!r}: {function!r} is not an aggregate function; the functions are {known}"
         )
     return _CONFIGURABLE_FUNCTIONS[function](schema, name, data_type)
 
@@ -124,10 +124,10 @@ def find_aggregator_factory(schema: TableSchema, name: str, function: str) -> Ag
 def create_aggregator(
     schema: TableSchema, function: str, name: str, column: pa.Array, groups: int
 ) -> FieldAggregator:
-    """Return the fold of a column for a number of groups, which heeds ``ignore-retract``."""
-    fold = find_aggregator_factory(schema, name, function)(name, column, groups)
-    fold.ignores_retract = schema.typed_options.get(FIELD_IGNORE_RETRACT.named(name))
-    return fold
+    """Return the aggregator of a column for a number of groups, with its ``ignore-retract``."""
+    aggregator = find_aggregator_factory(schema, name, function)(name, column, groups)
+    aggregator.ignores_retract = schema.typed_options.get(FIELD_IGNORE_RETRACT.named(name))
+    return aggregator
 
 
 def _check_type(name: str, function: str, data_type: DataType) -> None:
@@ -142,9 +142,9 @@ def _check_type(name: str, function: str, data_type: DataType) -> None:
         raise _type_mismatch_error(name, function, TypeRoot.VARBINARY, data_type)
 
 
-def _type_mismatch_error(name: str, function: str, wanted: str, found: DataType) -> InputError:
+def _type_mismatch_error(name: str, function: str, expected: str, actual: DataType) -> InputError:
     return InputError(
-        f"column {name!r}: aggregate function {function!r} takes {wanted}, not {type_to_sql(found)}"
+        f"column {name!r}: aggregate function {function!r} takes {expected}, not {type_to_sql(actual)}"
     )
 
 
@@ -184,12 +184,12 @@ def _merge_map_with_keytime_factory(
     time = schema.typed_options.get(option, names[-1])
     if time not in names:
         raise InputError(
-            f"option {option.key!r} = {time!r} is no field of the rows, which are {', '.join(names)}"
+            f"option {option.key!r} = {time!r} is not a field of the rows; the fields are {', '.join(names)}"
         )
     kind = value.fields[names.index(time)].type
     if not (isinstance(kind, AtomicType) and kind.name in (TypeRoot.CHAR, TypeRoot.VARCHAR)):
         raise InputError(
-            f"column {name!r}: 'merge_map_with_keytime' compares field {time!r} as text, which is {type_to_sql(kind)}"
+            f"column {name!r}: 'merge_map_with_keytime' compares field {time!r} as text, but its type is {type_to_sql(kind)}"
         )
     return partial(PythonAggregator, combine=merge_map_with_keytime(time))
 
@@ -232,7 +232,7 @@ def _parse_nested_table(
         names = options.get(option)
         if unknown := [field for field in names if field not in types]:
             raise InputError(
-                f"option {option.key!r}: {', '.join(unknown)} is no field of the column's rows"
+                f"option {option.key!r}: {', '.join(unknown)} is not a field of the column's rows"
             )
         return {field: types[field] for field in names}
 

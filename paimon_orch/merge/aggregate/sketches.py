@@ -14,7 +14,7 @@ CombineFunction = Callable[[Any, Any], Any]
 _EMPTY_THETA = bytes.fromhex("01030300001e0000")
 _SINGLE_ITEM = 0x20
 _SAMPLING_RATE_ONE = struct.pack("<f", 1)
-_MIN_LG_K = 7  # the library's unions go no lower
+_MIN_LG_K = 7  # the smallest value that unions of the library take
 
 
 def bitmap_union(bits: int) -> CombineFunction:
@@ -38,14 +38,14 @@ def theta_sketch_union() -> CombineFunction:
 
 
 def _to_java_theta(theta: bytes) -> bytes:
-    """Write what Java's library writes and this one leaves out: that there is one item, or the sampling rate."""
+    """Add what Java's library writes and this one omits: the single-item flag and the sampling rate."""
     if theta[0] < 2:
         return theta[:5] + bytes([theta[5] | _SINGLE_ITEM]) + theta[6:]
     return theta[:12] + _SAMPLING_RATE_ONE + theta[16:]
 
 
 def hll_sketch_union() -> CombineFunction:
-    """Return the union of serialized HLL sketches, as precise as the later one, in four bits a slot."""
+    """Return the union of serialized HLL sketches, as precise as the later one, with four bits per slot."""
 
     def union(old: bytes, new: bytes) -> bytes:
         from datasketches import hll_sketch, hll_union, tgt_hll_type
@@ -60,7 +60,7 @@ def hll_sketch_union() -> CombineFunction:
 
 
 def _combine_non_null(union: Callable[[bytes, bytes], bytes], name: str) -> CombineFunction:
-    """Return the combination that leaves nulls out and says what it could not read."""
+    """Return the union that ignores nulls and names input that it cannot read."""
 
     def combine(old: bytes | None, new: bytes | None) -> bytes | None:
         if old is None or new is None:

@@ -1,4 +1,4 @@
-"""``sum`` and ``product``: numbers combined one row after the other, as Java computes them.
+"""``sum`` and ``product``: numbers combined row by row, as Java computes them.
 
 Integers and decimals are exact and must stay within the column's type at every step: an integer that leaves it is an
 error, a decimal becomes null and starts again. Decimals are computed as whole numbers, without their scale. Machine
@@ -20,7 +20,7 @@ _OVERFLOW_CHECK_ABOVE = 2.0**62
 
 
 class NumericAggregator(FieldAggregator):
-    """A number for each group, null until the first one came."""
+    """A number for each group, null until the first number."""
 
     def __init__(self, name: str, column: pa.Array, groups: int) -> None:
         super().__init__(name, column, groups)
@@ -31,12 +31,12 @@ class NumericAggregator(FieldAggregator):
 
     @property
     def is_decimal(self) -> bool:
-        """Tell whether the numbers are decimals without their scale."""
+        """Return whether the numbers are unscaled decimals."""
         return isinstance(self.column.type, pa.Decimal128Type)
 
     @abstractmethod
     def load(self, column: pa.Array) -> AnyArray:
-        """Return the column as numbers to compute with; what stands for null does not matter."""
+        """Return the column as numbers to compute with; the number for null is undefined."""
 
     @abstractmethod
     def combine(self, old: AnyArray, new: AnyArray) -> AnyArray:
@@ -48,17 +48,17 @@ class NumericAggregator(FieldAggregator):
 
     @abstractmethod
     def retract_first(self, groups: Indices, new: AnyArray) -> None:
-        """Take a number back where nothing came before."""
+        """Retract a number from a group without one."""
 
     def add(self, groups: Indices, rows: Indices) -> None:
-        """Combine with the row's number; nulls are left out."""
+        """Combine with the row's number; nulls are ignored."""
         groups, new, known = self._split(groups, rows)
         self._store(groups[~known], new[~known])
         with np.errstate(all="ignore"):
             self._store(groups[known], self.combine(self.value[groups[known]], new[known]))
 
     def retract(self, groups: Indices, rows: Indices) -> None:
-        """Take the row's number back; nulls are left out."""
+        """Retract the row's number; nulls are ignored."""
         groups, new, known = self._split(groups, rows)
         self.retract_first(groups[~known], new[~known])
         with np.errstate(all="ignore"):
@@ -70,7 +70,7 @@ class NumericAggregator(FieldAggregator):
         return groups, self.numbers[rows[some]], self.known[groups]
 
     def _store(self, groups: Indices, numbers: AnyArray) -> None:
-        """Store results; one that leaves the type is an error, or null if it is a decimal."""
+        """Store results; a result out of range is an error, or null for decimals."""
         known: Mask = np.ones(len(numbers), bool)
         if self.bounds is not None:
             known = (numbers >= self.bounds[0]) & (numbers <= self.bounds[1])
@@ -79,22 +79,22 @@ class NumericAggregator(FieldAggregator):
         self.value[groups], self.known[groups] = numbers, known
 
     def overflow_error(self) -> InputError:
-        """Return the error for an integer that leaves its type."""
+        """Return the error for an integer that is out of range."""
         return InputError(f"column {self.name!r}: a result does not fit {self.column.type}")
 
     def reset(self, groups: Indices, rows: Indices) -> None:
-        """Start again from a row's number."""
+        """Reset to a row's number."""
         self.value[groups], self.known[groups] = self.numbers[rows], self.valid[rows]
 
     def clear(self, groups: Indices) -> None:
-        """Make the number null."""
+        """Reset to null."""
         self.known[groups] = False
 
     def result(self) -> pa.Array:
         """Return the numbers in the column's type."""
         if self.is_decimal:
             return _build_decimals(self.value, self.known, self.column.type)
-        # what a null stands for may lie outside of the type
+        # the number for null can be out of range
         return pa.array(np.where(self.known, self.value, 0), mask=~self.known).cast(
             self.column.type
         )
@@ -104,7 +104,7 @@ class Sum(NumericAggregator):
     """``sum``; a retract subtracts."""
 
     def load(self, column: pa.Array) -> AnyArray:
-        """Return floats as they are, integers and decimals in 64 bits where no sum of them overflows."""
+        """Return floats unchanged, integers and decimals in 64 bits where no sum of them overflows."""
         if self.bounds is None:
             return column.fill_null(0).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
         numbers = (_to_unscaled(column) if self.is_decimal else column).fill_null(0)
@@ -132,7 +132,7 @@ class Product(NumericAggregator):
     """``product``; a retract divides: whole numbers are cut towards zero, decimals rounded to their scale."""
 
     def load(self, column: pa.Array) -> AnyArray:
-        """Return floats and integers as they are, decimals as Python's integers."""
+        """Return floats and integers unchanged, decimals as Python's integers."""
         if self.is_decimal:
             return _to_integers(_to_unscaled(column).fill_null(1), machine=False)
         if self.bounds is None:
@@ -179,7 +179,7 @@ class Product(NumericAggregator):
 
 
 def _type_bounds(kind: pa.DataType) -> tuple[int, int] | None:
-    """Return the least and the greatest whole number of a type, None for floats."""
+    """Return the smallest and largest integer of a type, None for floats."""
     if pa.types.is_floating(kind):
         return None
     if isinstance(kind, pa.Decimal128Type):
@@ -194,7 +194,7 @@ def _to_integers(column: pa.Array, *, machine: bool) -> AnyArray:
 
 
 def _divide_rounded(numbers: AnyArray, divisor: AnyArray | int) -> AnyArray:
-    """Return Python integers divided and rounded, halves away from zero."""
+    """Return quotients of Python integers, rounded half away from zero."""
     size = np.abs(divisor)
     rounded = (2 * np.abs(numbers) + size) // (2 * size)
     signed: AnyArray = np.where((numbers < 0) == (np.asarray(divisor) < 0), rounded, -rounded)
@@ -202,7 +202,7 @@ def _divide_rounded(numbers: AnyArray, divisor: AnyArray | int) -> AnyArray:
 
 
 def _to_unscaled(column: pa.Array) -> pa.Array:
-    """Return decimals of at most 18 digits as 64-bit integers, longer ones as decimals without scale."""
+    """Return decimals of at most 18 digits as 64-bit integers, longer ones as unscaled decimals."""
     kind = column.type
     if kind.precision > 18:
         with localcontext(prec=80):

@@ -1,4 +1,4 @@
-"""The deletion vectors of append tables: marked rows, and index files written anew.
+"""Deletion vectors of append tables, and the rewrite of their index files.
 
 See docs/format/deletion-vectors-in-compaction.md#append-tables and docs/format/append-table-compaction.md#tables-without-buckets.
 """
@@ -18,32 +18,31 @@ from paimon_orch.merge.compact.bucket_deletion_vectors import (
 
 
 def is_bucket_unaware(schema: TableSchema) -> bool:
-    """Tell whether the table has neither primary key nor buckets."""
+    """Return whether the table has neither a primary key nor fixed buckets."""
     return not schema.primary_keys and schema.typed_options.bucket == -1
 
 
 @dataclass(slots=True, kw_only=True)
 class DeletionVectorRewrite:
-    """Writes the index files of one bucket anew where vectors come or go.
-
-    ``stored`` are the bucket's index files; vectors of files that are not in ``live`` are left out, whoever forgot
-    them. ``written`` fills with what was written, for the caller to remove if it fails later.
-    """
+    """Rewrites the index files of one bucket whose deletion vectors change."""
 
     reader: FileReader
     partition: bytes
     bucket: int
     stored: tuple[IndexManifestEntry, ...]
+    """The index files of the bucket."""
     live: Collection[str]
+    """The live data files; deletion vectors of other files are dropped."""
     written: list[IndexManifestEntry] = field(default_factory=list)
+    """The index files written so far, which the caller deletes if it fails."""
 
     def run(
         self, *, drop: Collection[str] = (), add: Mapping[str, DeletionVector] | None = None
     ) -> list[IndexManifestEntry]:
-        """Forget the vectors of some data files, mark rows of others, and return the index changes.
+        """Drop the deletion vectors of some data files, add others, and return the index changes.
 
-        A bucket has one index file, which replaces the one before. Without buckets every index file with a touched
-        vector goes, and what is left of it comes in new ones.
+        A bucket has one index file, which is replaced. In a table without buckets every index file
+        with a changed deletion vector is deleted, and its other deletion vectors are written again.
         """
         added = add or {}
         touched = [entry for entry in self.stored if _data_file_names(entry) & {*drop, *added}]
@@ -54,13 +53,15 @@ class DeletionVectorRewrite:
         old = read_deletion_vectors(
             reader.io, reader.paths, reader.schema, touched if unaware else self.stored
         )
-        left = {n: v for n, v in old.items() if n in self.live and n not in drop and n not in added}
-        marked = {n: v if n not in old else old[n] | v for n, v in added.items()}
+        unchanged = {
+            n: v for n, v in old.items() if n in self.live and n not in drop and n not in added
+        }
+        extended = {n: v if n not in old else old[n] | v for n, v in added.items()}
         if not unaware:
-            return [self._write(left | marked)]
+            return [self._write(unchanged | extended)]
         written = [
             self._write(part)
-            for group in (left, marked)
+            for group in (unchanged, extended)
             for part in self._split_by_target_size(group)
         ]
         return [*(entry.deleted() for entry in touched), *written]
@@ -68,7 +69,7 @@ class DeletionVectorRewrite:
     def _split_by_target_size(
         self, vectors: Mapping[str, DeletionVector]
     ) -> Iterator[dict[str, DeletionVector]]:
-        """Cut vectors into index files: one ends with the vector that takes it beyond the target size."""
+        """Group deletion vectors by index file; the last one of a file takes it beyond the target size."""
         options = self.reader.schema.typed_options
         target = options.get(DELETION_VECTOR_INDEX_FILE_TARGET_SIZE)
         part, size = dict[str, DeletionVector](), 1
@@ -90,12 +91,12 @@ class DeletionVectorRewrite:
         return entry
 
     def abort(self) -> None:
-        """Remove every index file that was written."""
+        """Delete every written index file."""
         delete_index_files(self.reader, self.written)
 
 
 def delete_index_files(reader: FileReader, entries: Iterable[IndexManifestEntry]) -> None:
-    """Remove index files that nothing refers to."""
+    """Delete index files that no snapshot references."""
     for entry in entries:
         path = reader.paths.index_file(
             reader.schema,

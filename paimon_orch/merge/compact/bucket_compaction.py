@@ -1,4 +1,4 @@
-"""Compacting the picked files of one bucket: upgrade, rewrite, look up.
+"""Compaction of the selected files of one bucket: upgrade, rewrite and lookup.
 
 See docs/format/compaction-rewrites.md and docs/format/lookup-compaction.md.
 """
@@ -42,53 +42,52 @@ from paimon_orch.merge.tree.levels import sort_oldest_first, split_into_sections
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionTask:
-    """What to do in one bucket.
-
-    ``above`` are the files of the levels above ``output_level``. Files ``alone`` are rewritten after the others, each
-    by itself and on its level, to leave out what vectors hide or time expires; they may be among those above. ``now``
-    is in seconds since the epoch. ``groups`` are the files ``alone`` that are merged with each other, where files are
-    sorted by ``clustering.columns``. ``keys`` restricts the task to a slice of the keys. A task that is but a part of its
-    bucket's compaction leaves the bucket's index file to whoever has the outcomes of all parts; ``merges_level0`` says
-    that another part may hold the rows of level 0.
-    """
+    """The compaction of one bucket, or of a part of it."""
 
     partition: bytes
     bucket: int
     files: tuple[DataFileMeta, ...]
+    """The files to merge."""
     above: tuple[DataFileMeta, ...]
+    """The files of the levels above ``output_level``."""
     output_level: int
     max_level: int
     drop_delete: bool
     vectors: tuple[IndexManifestEntry, ...] = ()
     alone: tuple[DataFileMeta, ...] = ()
+    """Files that are rewritten one by one on their own level, after the others, to drop deleted or
+    expired rows. They can be files of the levels above."""
     groups: tuple[tuple[DataFileMeta, ...], ...] = ()
+    """Where files are sorted by ``clustering.columns``: the standalone files that are merged."""
     now: int = 0
+    """Seconds since the epoch, for record-level expiration."""
     keys: KeyRange | None = None
+    """The range of keys that the task is restricted to."""
     is_partial: bool = False
+    """Whether the task is one part of a compaction: the index file is written from all results."""
     merges_level0: bool = False
+    """Whether another part can contain the rows of level 0."""
 
     @property
     def inputs(self) -> tuple[DataFileMeta, ...]:
-        """Return all files that are read whole."""
+        """Return all files that are rewritten or moved."""
         return *self.files, *self.alone
 
 
 @dataclass(slots=True, kw_only=True)
 class BucketCompactionResult:
-    """What changed: files that go, files that come, changelog files, and the bucket's new index file.
-
-    ``marks`` are the rows to hide that a part of a compaction found, by file.
-    """
+    """The files before and after the compaction, its changelog files and its index file."""
 
     before: list[DataFileMeta] = field(default_factory=list)
     after: list[DataFileMeta] = field(default_factory=list)
     changelog: list[DataFileMeta] = field(default_factory=list)
     index: IndexManifestEntry | None = None
     marks: Mapping[str, DeletionVector] = field(default_factory=dict)
+    """The new deletion vectors of a part of a compaction, by data file."""
 
 
 class BucketCompaction:
-    """Runs one task; everything it writes has a fresh name, so running it twice is harmless."""
+    """Runs one task. Every written file has a new name, so a task can run twice."""
 
     def __init__(self, reader: FileReader, task: CompactionTask) -> None:
         self._reader, self._task = reader, task
@@ -108,7 +107,7 @@ class BucketCompaction:
         self._is_lookup_merge = False
 
     def run(self) -> BucketCompactionResult:
-        """Compact and return what changed; on failure what was written is removed again."""
+        """Compact the bucket; on failure the written files are deleted."""
         reader, task = self._reader, self._task
         try:
             self._compact()
@@ -127,7 +126,7 @@ class BucketCompaction:
         return self._outcome
 
     def _compact(self) -> None:
-        """Walk the sections in key order: large files that stand alone move up, the rest is merged."""
+        """Move large files that overlap no other up; merge the other files, in key order."""
         if self._task.keys is not None:
             self._merge_sections(split_into_sections(self._task.files, self._key_fields))
             return
@@ -148,7 +147,7 @@ class BucketCompaction:
         self._rewrite(pending)
 
     def _rewrite(self, pending: Sequence[list[list[DataFileMeta]]]) -> None:
-        """Merge sections into new files; a lone run is upgraded instead."""
+        """Merge sections into new files; upgrade a single run."""
         if len(pending) == 1 and len(pending[0]) == 1:
             for file in pending[0][0]:
                 self._upgrade(file)
@@ -156,7 +155,7 @@ class BucketCompaction:
             self._merge_sections(pending)
 
     def _upgrade(self, file: DataFileMeta) -> None:
-        """Move a file up by metadata alone where that is right, or rewrite it."""
+        """Move a file up by its metadata where rows do not change; otherwise rewrite it."""
         output = self._task.output_level
         formats = {self._options.file_format(level) for level in (file.level, output)}
         if self._should_rewrite_file(file) or (file.level != output and len(formats) > 1):
@@ -187,7 +186,7 @@ class BucketCompaction:
         return self._options.needs_lookup and bool(self._task.above)
 
     def _should_write_changelog(self, files: Iterable[DataFileMeta]) -> bool:
-        """Tell whether merging these files makes changes to write down (6.3, 6.4)."""
+        """Return whether merging these files writes changelog."""
         if self._options.changelog_producer == "lookup":
             return any(file.level == 0 for file in files)
         to_top = self._task.output_level == self._task.max_level
@@ -198,7 +197,7 @@ class BucketCompaction:
             return self._reader.row_groups(self._at(file), self._key_fields[0], vector)
 
         above, vectors = self._task.above, self._vectors.vectors
-        # the first row of a key stays the first until a compaction drops it
+        # an expired first row blocks later rows until a compaction drops it
         is_alive = None
         if self._expiry is not None and values and not self._engine.is_first_row:
             is_alive = self._expiry.is_alive
@@ -210,7 +209,7 @@ class BucketCompaction:
         return BucketFile(self._task.partition, self._task.bucket, file)
 
     def _runs(self, section: Sequence[Sequence[DataFileMeta]]) -> list[MergeRun]:
-        """Return the runs of a section, oldest first, without the rows that vectors hide."""
+        """Return the runs of a section without deleted rows, oldest first."""
         runs = sort_oldest_first(section)
         loads = plan_batch_rows([sum(file.row_count for file in files) for files in runs])
         return [
@@ -229,13 +228,13 @@ class BucketCompaction:
                     yield file.level, rows
 
     def _read_file(self, file: DataFileMeta, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a file that no vector hides and that belong to this task."""
+        """Yield the rows of a file that are not deleted and are in the key range of the task."""
         vector, keys = self._vectors.vectors.get(file.file_name), self._task.keys
-        within = None
+        key_filter = None
         if keys is not None:
-            within = build_first_key_predicate(keys.low, keys.high, self._key_fields[0])
+            key_filter = build_first_key_predicate(keys.low, keys.high, self._key_fields[0])
         for batch in self._reader.read(
-            self._at(file), self._fields, vector, predicate=within, batch_rows=batch_rows
+            self._at(file), self._fields, vector, predicate=key_filter, batch_rows=batch_rows
         ):
             rows = batch if keys is None else keys.slice_rows(batch, self._key_fields)
             if rows.num_rows:
@@ -248,7 +247,7 @@ class BucketCompaction:
         rewrite: bool = True,
         level: int | None = None,
     ) -> None:
-        """Merge sections in key order into new files, or only for the changes they make."""
+        """Merge sections in key order into new files and changelog files."""
         files = [file for section in pending for run in section for file in run]
         has_changes = self._should_write_changelog(files)
         merges_level0 = self._task.merges_level0 or any(file.level == 0 for file in files)
@@ -316,22 +315,22 @@ class BucketCompaction:
                 output.write(merged)
 
     def _add_older_rows(self, step: MergeBatch, lookup: PositionLookup) -> MergeBatch:
-        """Look up the keys that are on level 0 alone; take their older rows along if they matter."""
+        """Look up the keys that only level 0 has, and add their older rows to the batch."""
         newest = step.newest_row_per_key
         if step.levels.any():
             newest = newest[~step.any_in_group(step.levels > 0)]
-        found = lookup.mark(step.keys.take(newest))
-        if not found:
+        older_rows = lookup.mark(step.keys.take(newest))
+        if not older_rows:
             return step
-        step = insert_rows(step, found, self._key_names, self._engine.sequence)
+        step = insert_rows(step, older_rows, self._key_names, self._engine.sequence)
         if not self._engine.is_first_row:
             return step
-        # the first row of these keys lies above and stays there
-        known = step.any_in_group(step.levels > self._task.output_level)
-        return filter_batch(step, np.repeat(~known, step.sizes))
+        # the first row of these keys is on a higher level, where it remains
+        exists_above = step.any_in_group(step.levels > self._task.output_level)
+        return filter_batch(step, np.repeat(~exists_above, step.sizes))
 
     def _mark_replaced_rows(self, file: DataFileMeta) -> None:
-        """Hide the older versions of a level-0 file's keys; the file itself stays as it is."""
+        """Mark the older rows of a level-0 file's keys as deleted; the file is not rewritten."""
         lookup, order = self._create_lookup(), KeyOrderChecker(self._key_names)
 
         def batches() -> Iterator[tuple[int, pa.RecordBatch]]:

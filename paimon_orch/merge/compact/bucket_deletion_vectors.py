@@ -22,7 +22,7 @@ from paimon_orch.storage import FileIO
 def read_deletion_vectors(
     io: FileIO, paths: TablePaths, schema: TableSchema, entries: Iterable[IndexManifestEntry]
 ) -> dict[str, DeletionVector]:
-    """Return the vectors of some index files by data file name."""
+    """Return the deletion vectors of index files by data file name."""
     vectors: dict[str, DeletionVector] = {}
     for entry in entries:
         if entry.ranges:
@@ -37,7 +37,7 @@ def read_deletion_vectors(
                 data = io.read_bytes(path)
             if len(data) != entry.file_size:
                 raise CorruptFileError(
-                    path, f"has {len(data)} bytes, the index manifest says {entry.file_size}"
+                    path, f"has {len(data)} bytes, but the index manifest says {entry.file_size}"
                 )
             vectors |= decode_deletion_vector_file(data, entry.ranges, path)
     return vectors
@@ -45,29 +45,31 @@ def read_deletion_vectors(
 
 @dataclass(slots=True)
 class BucketDeletionVectors:
-    """All vectors of a bucket; remembers whether they differ from what is stored, and the ``marks`` that were added."""
+    """The deletion vectors of a bucket while it is compacted."""
 
     vectors: dict[str, DeletionVector]
     modified: bool = field(default=False)
+    """Whether the deletion vectors differ from the stored ones."""
     marks: dict[str, DeletionVector] = field(default_factory=dict)
+    """The deletion vectors that were added."""
 
-    def add(self, found: Mapping[str, DeletionVector]) -> None:
-        """Mark further rows."""
-        for name, vector in found.items():
+    def add(self, added: Mapping[str, DeletionVector]) -> None:
+        """Mark more rows as deleted."""
+        for name, vector in added.items():
             for vectors in (self.vectors, self.marks):
-                known = vectors.get(name)
-                vectors[name] = vector if known is None else known | vector
+                existing = vectors.get(name)
+                vectors[name] = vector if existing is None else existing | vector
             self.modified = True
 
     def drop(self, name: str) -> None:
-        """Forget the vector of a file that was rewritten."""
+        """Drop the deletion vector of a file that was rewritten."""
         if self.vectors.pop(name, None) is not None:
             self.modified = True
 
     def write(
         self, io: FileIO, paths: TablePaths, schema: TableSchema, partition: bytes, bucket: int
     ) -> IndexManifestEntry | None:
-        """Write one index file with all vectors, even none, if anything changed."""
+        """Write an index file with all deletion vectors if they changed, also if there are none left."""
         if not self.modified:
             return None
         data, ranges = encode_deletion_vector_file(

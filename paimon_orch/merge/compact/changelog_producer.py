@@ -1,4 +1,4 @@
-"""What a compaction tells readers of changes: the changelog producers lookup and full-compaction.
+"""The changelog of a compaction: the changelog producers ``lookup`` and ``full-compaction``.
 
 See docs/format/changelog-producers.md.
 """
@@ -23,10 +23,10 @@ _NO_ROW = -1
 
 @dataclass(frozen=True, slots=True)
 class ChangelogProducer:
-    """Makes the changes of merged keys.
+    """Produces the changes of merged keys.
 
-    ``lookup`` compares with the row above level 0, for keys that have rows on level 0; ``full-compaction`` with the row
-    on the highest level, for keys that have rows below it.
+    ``lookup`` compares the merged row with the row above level 0, for keys with rows on level 0.
+    ``full-compaction`` compares it with the row on the highest level, for keys with rows below it.
     """
 
     schema: TableSchema
@@ -37,9 +37,9 @@ class ChangelogProducer:
         return self.schema.typed_options.changelog_producer == "lookup"
 
     def changes(self, step: MergeBatch, merged: pa.Table) -> pa.Table:
-        """Return +I, -U, +U and -D rows in key order; ``merged`` has one row for each group of ``step``.
+        """Return +I, -U, +U and -D rows in key order; ``merged`` has one row per group of ``step``.
 
-        As in Java, the first row of a key has the kind with which it was written.
+        As in Java Paimon, the changelog of ``first-row`` has the row kind that the row was written with.
         """
         options = self.schema.typed_options
         levels = step.levels[step.order]
@@ -58,7 +58,7 @@ class ChangelogProducer:
         updated = np.flatnonzero(touched & existed & exists)
         first_row = options.merge_engine == "first-row"
         if first_row:
-            updated = updated[:0]  # a key that is there never changes
+            updated = updated[:0]  # an existing key never changes
         updated = self._changed(updated, step.rows, before, merged)
         groups = np.concatenate((inserted, deleted, updated, updated))
         parts = [
@@ -67,13 +67,13 @@ class ChangelogProducer:
             _take_with_kind(step.rows, before[updated], RowKind.UPDATE_BEFORE),
             _take_with_kind(merged, updated, RowKind.UPDATE_AFTER),
         ]
-        order = np.argsort(groups, kind="stable")  # -U stays in front of its +U
+        order = np.argsort(groups, kind="stable")  # -U before its +U
         return pa.concat_tables(parts).take(pa.array(order))
 
     def _changed(
         self, groups: Indices, rows: pa.Table, before: Indices, merged: pa.Table
     ) -> Indices:
-        """Leave out updates that change nothing, if the table asks for that."""
+        """Drop updates that change no value, if ``changelog-producer.row-deduplicate`` is set."""
         options = self.schema.typed_options
         if not options.get(CHANGELOG_PRODUCER_ROW_DEDUPLICATE) or not len(groups):
             return groups
@@ -91,25 +91,25 @@ class ChangelogProducer:
 
 
 def _last_flagged_row(step: MergeBatch, flags: Mask) -> Indices:
-    """Return for each group its last row that has the flag (flags in the order of the step), or -1."""
-    places = np.where(flags, np.arange(len(flags)), _NO_ROW)
-    last = np.maximum.reduceat(places, step.starts)
-    found: Indices = np.where(last == _NO_ROW, _NO_ROW, step.order[last])
-    return found
+    """Return the last flagged row of each group, or -1; flags are in the order of the step."""
+    positions = np.where(flags, np.arange(len(flags)), _NO_ROW)
+    last = np.maximum.reduceat(positions, step.starts)
+    rows: Indices = np.where(last == _NO_ROW, _NO_ROW, step.order[last])
+    return rows
 
 
 def _take_with_kind(rows: pa.Table, indices: Indices, kind: RowKind | None) -> pa.Table:
-    """Return some rows with another kind, or with None as they are."""
-    chosen = rows.take(pa.array(indices, pa.int64()))
+    """Return rows with the given row kind; None keeps the row kind of each row."""
+    taken = rows.take(pa.array(indices, pa.int64()))
     if kind is None:
-        return chosen
-    kinds = pa.repeat(pa.scalar(int(kind), pa.int8()), chosen.num_rows)
-    at = chosen.column_names.index(VALUE_KIND.name)
-    return chosen.set_column(at, chosen.schema.field(at), kinds)
+        return taken
+    kinds = pa.repeat(pa.scalar(int(kind), pa.int8()), taken.num_rows)
+    index = taken.column_names.index(VALUE_KIND.name)
+    return taken.set_column(index, taken.schema.field(index), kinds)
 
 
 def _find_differences(old: pa.ChunkedArray, new: pa.ChunkedArray) -> Mask:
-    if pa.types.is_nested(old.type):  # Arrow compares no nested values
+    if pa.types.is_nested(old.type):  # Arrow does not compare nested values
         return np.array([a != b for a, b in zip(old.to_pylist(), new.to_pylist(), strict=True)])
     both_null = pc.and_(pc.is_null(old), pc.is_null(new))
     same = pc.or_(pc.fill_null(pc.equal(old, new), False), both_null)

@@ -1,8 +1,8 @@
 """Compaction of buckets whose files above level 0 are sorted by ``clustering.columns``.
 
-Rows of level 0 are merged by key. The older rows that they replace are found among all keys of the files above, and
-deletion vectors mark them; in first-row tables the new rows are dropped instead. What is left is written to level 1,
-sorted by the clustering columns, and files there whose ranges overlap are merged by these columns.
+Rows of level 0 are merged by key. Deletion vectors mark the rows on higher levels that they replace; in
+first-row tables the new rows are dropped instead. The remaining rows are written to level 1, sorted by
+the clustering columns. Files of level 1 whose ranges overlap are merged by these columns.
 
 See docs/format/clustered-primary-key-tables.md.
 """
@@ -43,11 +43,13 @@ FileGroup = tuple[DataFileMeta, ...]
 def has_current_clustering(
     file: DataFileMeta, schema: TableSchema, schemas: Mapping[int, TableSchema]
 ) -> bool:
-    """Return whether a file above level 0 is sorted by the clustering columns of ``schema``, under their types."""
+    """Return whether a file above level 0 is sorted by the clustering columns of ``schema``."""
     if file.schema_id == schema.id:
         return True
-    own, now = (s.order_fields(file.level) for s in (schemas[file.schema_id], schema))
-    return [(field.id, field.type) for field in own] == [(field.id, field.type) for field in now]
+    written, current = (s.order_fields(file.level) for s in (schemas[file.schema_id], schema))
+    return [(field.id, field.type) for field in written] == [
+        (field.id, field.type) for field in current
+    ]
 
 
 def decode_clustering_range(file: DataFileMeta, schema: TableSchema) -> RangedFile:
@@ -58,10 +60,10 @@ def decode_clustering_range(file: DataFileMeta, schema: TableSchema) -> RangedFi
 def select_merge_groups(
     files: Iterable[DataFileMeta], schema: TableSchema, schemas: Mapping[int, TableSchema]
 ) -> list[FileGroup]:
-    """Return the files of level 1 that are worth merging, together with their neighbours.
+    """Return the groups of level-1 files to merge.
 
-    These are files whose ranges overlap by more than their ends, and neighbours that are small. A file that is sorted by
-    other columns is merged with all others.
+    A group has files whose ranges overlap by more than a bound, and small neighbors. If a file is sorted
+    by other columns, all files are merged.
     """
     files = list(files)
     if not all(has_current_clustering(file, schema, schemas) for file in files):
@@ -85,9 +87,9 @@ def plan_clustered_compaction(
     *,
     full: bool,
 ) -> tuple[list[FileGroup], CompactReason] | None:
-    """Return the files above level 0 to merge in a bucket, and why; None if there is nothing to do.
+    """Return the files above level 0 to merge in a bucket, and the reason; None if there are none.
 
-    Level 0 always moves up. A full compaction merges all files, unless they are as they would be afterwards.
+    Level 0 always moves up. A full compaction merges all files unless its result would equal them.
     """
     options = reader.schema.typed_options
     above = [file for file in files if file.level > 0]
@@ -163,11 +165,11 @@ class ClusteredCompaction:
         outcome = BucketCompactionResult(before=list(task.inputs))
         fresh = self._sort_level0()
         sorted_writers = list(self._writers)
-        # where all files above are merged, new rows are merged with them at once
-        together = fresh if len(task.groups) == 1 and not task.above else []
+        # if all files above are merged, the new rows are merged in the same pass
+        merged_with_groups = fresh if len(task.groups) == 1 and not task.above else []
         for group in task.groups:
-            outcome.after += self._merge((*group, *together))
-        if together:
+            outcome.after += self._merge((*group, *merged_with_groups))
+        if merged_with_groups:
             for writer in sorted_writers:
                 writer.abort()
         else:
@@ -184,13 +186,15 @@ class ClusteredCompaction:
         return BucketFile(self._task.partition, self._task.bucket, file)
 
     def _writer(self) -> RollingFileWriter:
-        at = self._task.partition, self._task.bucket
-        writer = self._factory.writer(*at, level=CLUSTERED_LEVEL, source=FileSource.COMPACT)
+        partition, bucket = self._task.partition, self._task.bucket
+        writer = self._factory.writer(
+            partition, bucket, level=CLUSTERED_LEVEL, source=FileSource.COMPACT
+        )
         self._writers.append(writer)
         return writer
 
     def _sort_level0(self) -> list[DataFileMeta]:
-        """Merge level 0 by key and write the new rows sorted by the clustering columns, in chunks of bounded memory."""
+        """Merge level 0 by key; write the rows sorted by the clustering columns, in bounded memory."""
         limit = self._schema.typed_options.get(WRITE_BUFFER_SIZE)
         runs = sort_oldest_first([[file] for file in self._task.files])
         loads = plan_batch_rows([sum(file.row_count for file in files) for files in runs])
@@ -199,15 +203,15 @@ class ClusteredCompaction:
             for files, load in zip(runs, loads, strict=True)
         ]
         files: list[DataFileMeta] = []
-        held: list[pa.Table] = []
+        buffered: list[pa.Table] = []
         size = 0
         for step in merge_runs(merging, self._keys, self._engine.sequence):
-            held.append(self._engine.merge(self._engine.prepare(step)))
-            size += held[-1].nbytes
+            buffered.append(self._engine.merge(self._engine.prepare(step)))
+            size += buffered[-1].nbytes
             if size >= limit:
-                files += self._write_sorted(pa.concat_tables(held))
-                held, size = [], 0
-        return files + self._write_sorted(pa.concat_tables(held)) if held else files
+                files += self._write_sorted(pa.concat_tables(buffered))
+                buffered, size = [], 0
+        return files + self._write_sorted(pa.concat_tables(buffered)) if buffered else files
 
     def _read_level0(
         self, files: Sequence[DataFileMeta], batch_rows: int
@@ -219,13 +223,13 @@ class ClusteredCompaction:
                 yield file.level, rows
 
     def _write_sorted(self, rows: pa.Table) -> list[DataFileMeta]:
-        """Write rows with distinct keys, which are in key order."""
+        """Write rows with distinct keys in key order."""
         if rows.num_rows:
-            known = self._mark_older_rows(KeyColumns.of(rows, self._keys))
+            exists_above = self._mark_older_rows(KeyColumns.of(rows, self._keys))
             if self._engine.is_first_row:
-                rows = rows.filter(pa.array(~known))
+                rows = rows.filter(pa.array(~exists_above))
             else:
-                rows = drop_retracts(rows)  # the rows that they delete are marked by now
+                rows = drop_retracts(rows)  # the rows that they delete are marked
         if not rows.num_rows:
             return []
         writer = self._writer()
@@ -234,8 +238,8 @@ class ClusteredCompaction:
         return writer.close()
 
     def _mark_older_rows(self, keys: KeyColumns) -> Mask:
-        """Return which of the sorted, distinct keys have a row above, and mark that row deleted unless it is kept."""
-        known = np.zeros(len(keys), bool)
+        """Return which of the sorted, distinct keys have a row above; mark that row as deleted unless it is kept."""
+        exists = np.zeros(len(keys), bool)
         for file in (*self._task.above, *self._task.alone):
             vector = self._vectors.vectors.get(file.file_name)
             fields = self._schema.key_fields
@@ -243,17 +247,17 @@ class ClusteredCompaction:
             if not batches:
                 continue
             rows = pa.Table.from_batches(batches)
-            stored = KeyColumns.of(rows, self._keys)
-            order, _ = stored.ordered()
-            found, places = keys.find(stored.take(order))
-            known[found] = True
-            if len(found) and not self._engine.is_first_row:
-                positions = rows.column(ROW_POSITION).to_numpy()[order[places]]
+            file_keys = KeyColumns.of(rows, self._keys)
+            order, _ = file_keys.ordered()
+            key_indices, row_indices = keys.find(file_keys.take(order))
+            exists[key_indices] = True
+            if len(key_indices) and not self._engine.is_first_row:
+                positions = rows.column(ROW_POSITION).to_numpy()[order[row_indices]]
                 self._vectors.add({file.file_name: DeletionVector.of(np.sort(positions))})
-        return known
+        return exists
 
     def _merge(self, files: Sequence[DataFileMeta]) -> list[DataFileMeta]:
-        """Write the rows of files that are not deleted, in the order of the clustering columns."""
+        """Merge the live rows of files by the clustering columns."""
         runs = self._runs(files)
         loads = plan_batch_rows([sum(file.row_count for file in run) for run in runs])
         merging = [
@@ -267,7 +271,7 @@ class ClusteredCompaction:
         return writer.close()
 
     def _runs(self, files: Sequence[DataFileMeta]) -> list[list[DataFileMeta]]:
-        """Return files in as few sorted runs as possible; each file sorted by other columns is its own run."""
+        """Return files in as few sorted runs as possible; a file sorted by other columns is a run."""
         ranges, runs = list[RangedFile](), list[list[DataFileMeta]]()
         for file in files:
             if has_current_clustering(file, self._schema, self._reader.schemas):

@@ -1,7 +1,8 @@
-"""Finding older versions of keys in higher levels, as a merge join over sorted files.
+"""Look up the older rows of keys on higher levels, as a merge join over sorted files.
 
-Keys come in ascending windows. Files outside the window are never opened; of an open file only the row groups are read
-into whose bounds a key falls, of these only the key columns, and values only of the row groups where a key was found.
+Keys arrive in ascending windows. Files outside the window are not opened. In an open file only the row
+groups whose bounds contain a key are read, first their key columns, and their values only where a key
+was found.
 
 See docs/format/lookup-compaction.md.
 """
@@ -34,7 +35,10 @@ ReadRowGroups = Callable[[DataFileMeta, DeletionVector | None], Iterator[RowGrou
 
 @dataclass(slots=True, kw_only=True)
 class _Cursor:
-    """A position in one file's sorted keys; it only moves forward. ``group`` is unread until there are ``batches``."""
+    """A position in the sorted keys of one file; it only moves forward.
+
+    ``group`` is the current row group; it is not read while ``batches`` is None.
+    """
 
     file: DataFileMeta
     low: Key
@@ -49,12 +53,12 @@ class _Cursor:
     done: bool = False
 
     def is_behind(self, key: Key) -> bool:
-        """Tell whether all keys of the loaded batch are smaller."""
+        """Return whether all keys of the loaded batch are smaller."""
         return self.keys is None or self.keys.at(len(self.keys) - 1) < key
 
 
 class PositionLookup:
-    """Finds the rows that newer ones replace, in the files of the levels above an output level."""
+    """Finds the rows that newer rows replace, in the files above an output level."""
 
     def __init__(
         self,
@@ -65,11 +69,13 @@ class PositionLookup:
         values: Sequence[Field] = (),
         is_alive: Callable[[pa.RecordBatch], Mask] | None = None,
     ) -> None:
-        """Take all files of the levels above.
+        """Open a lookup over all files of the higher levels.
 
-        ``read`` gives the row groups of a file, with bounds of the first key column and without the rows that
-        ``vectors`` hide. ``values`` are the columns of found rows that the caller needs in addition to the key. A row that
-        is not alive is marked too, and the search continues above it.
+        :param read: returns the row groups of a file with the bounds of the first key column, without
+            the rows that ``vectors`` mark as deleted
+        :param values: the columns to return for the rows found, in addition to the key
+        :param is_alive: a mask of rows that are not expired; an expired row is marked as deleted too,
+            and the search continues on the next level
         """
         self._key_fields = key_fields
         self._names = [field.name for field in key_fields]
@@ -89,10 +95,10 @@ class PositionLookup:
         return _Cursor(file=file, low=low, high=high, order=KeyOrderChecker(self._names))
 
     def mark(self, keys: KeyColumns) -> list[LevelRows]:
-        """Look up sorted keys, greater than all looked up before, and mark what is found.
+        """Look up sorted keys, greater than all earlier ones, and mark their rows as deleted.
 
-        A hit ends the search of its key: the lowest level counts. Returns the found rows with their level, in pieces,
-        if the lookup was made for values.
+        The search of a key ends at the lowest level that has it. Returns the rows with their level, in
+        batches, if the lookup has value columns.
         """
         self._rows = []
         for level in self._levels:
@@ -105,14 +111,14 @@ class PositionLookup:
         return self._rows
 
     def vectors(self) -> dict[str, DeletionVector]:
-        """Return the new deletion vectors by file name, without those that were there before."""
+        """Return the new deletion vectors by file name, without the existing ones."""
         return {
             name: DeletionVector.of(np.concatenate(parts))
             for name, parts in self._found_positions.items()
         }
 
     def _mark_in_file(self, cursor: _Cursor, keys: KeyColumns) -> Indices | None:
-        """Mark hits in one file; return the indices of keys without a hit, None for no hit at all."""
+        """Mark the rows of one file; return the indices of the missing keys, None if all are missing."""
         if cursor.done or keys.at(0) > cursor.high or keys.at(len(keys) - 1) < cursor.low:
             return None
         start, end = keys.count_below(cursor.low), keys.count_up_to(cursor.high)
@@ -126,17 +132,17 @@ class PositionLookup:
             stop = start + keys.slice(start, end - start).count_up_to(last)
             hits.append(start + self._mark_hits(cursor, keys.slice(start, stop - start)))
             start = stop
-        found = np.concatenate(hits) if hits else np.empty(0, np.int64)
-        if not len(found):
+        matched = np.concatenate(hits) if hits else _NO_INDICES
+        if not len(matched):
             return None
         missing = np.ones(len(keys), bool)
-        missing[found] = False
+        missing[matched] = False
         return np.flatnonzero(missing)
 
     def _advance(self, cursor: _Cursor, keys: KeyColumns, start: int, end: int) -> int:
-        """Move to the batch that may hold the first key from ``start`` on that lies in a row group; return which.
+        """Move to the next batch that can contain a key at or after ``start``; return that key's index.
 
-        That is ``end`` if this window has none. Row groups in which no key lies are passed over.
+        Returns ``end`` if the file has no such batch for this window. Row groups without a key are skipped.
         """
         while cursor.is_behind(keys.at(start)):
             batch = None if cursor.batches is None else next(cursor.batches, None)
@@ -156,7 +162,7 @@ class PositionLookup:
             if low is not None:
                 start = max(start, keys.first_column.count_below(low))
             if start >= end:
-                return end  # the row group waits for the next window
+                return end  # the next window can have a key of this row group
             if high is not None and keys.first_column.at(start) > high:
                 cursor.group = None
             else:
@@ -173,7 +179,10 @@ class PositionLookup:
         return cursor.group
 
     def _comparable_bound(self, value: object) -> Key | None:
-        """Return a bound of the first key column; None if it is not known in the order of keys (-0.0 and NaN)."""
+        """Return a bound of the first key column, None if it is unknown or of a floating-point type.
+
+        Statistics order -0.0 and NaN otherwise than keys.
+        """
         kind = self._key_fields[0].type
         if value is None or (
             isinstance(kind, AtomicType) and kind.name in (TypeRoot.FLOAT, TypeRoot.DOUBLE)
@@ -182,23 +191,25 @@ class PositionLookup:
         return (to_comparable_value(value, kind),)
 
     def _mark_hits(self, cursor: _Cursor, keys: KeyColumns) -> Indices:
-        """Mark the rows of the loaded batch that have one of the keys; return which keys those are."""
+        """Mark the rows of the loaded batch that have one of the keys; return the indices of these keys."""
         loaded = cursor.keys
         if loaded is None or not len(keys):
             return _NO_INDICES
         low, high = loaded.count_below(keys.at(0)), loaded.count_up_to(keys.at(len(keys) - 1))
         window = loaded.slice(low, high - low)
-        rows, wanted = window.find(keys)
+        rows, key_indices = window.find(keys)
         if len(rows) and cursor.batch is not None:
-            found = cursor.batch.take(pa.array(low + rows))
-            marked = found.column(ROW_POSITION).to_numpy()
-            self._found_positions.setdefault(cursor.file.file_name, []).append(marked)
+            matches = cursor.batch.take(pa.array(low + rows))
+            positions = matches.column(ROW_POSITION).to_numpy()
+            self._found_positions.setdefault(cursor.file.file_name, []).append(positions)
             if self._values:
-                return wanted[self._filter_alive(list(self._read_values(cursor, found, marked)))]
-        return wanted
+                return key_indices[
+                    self._filter_alive(list(self._read_values(cursor, matches, positions)))
+                ]
+        return key_indices
 
     def _filter_alive(self, rows: Sequence[LevelRows]) -> Mask:
-        """Keep the found rows that are alive, and return which of them are."""
+        """Keep the rows that are not expired, and return their mask."""
         if self._is_alive is None:
             self._rows += rows
             return np.ones(sum(batch.num_rows for _, batch in rows), bool)
@@ -211,16 +222,16 @@ class PositionLookup:
         return np.concatenate(masks)
 
     def _read_values(
-        self, cursor: _Cursor, found: pa.RecordBatch, marked: Positions
+        self, cursor: _Cursor, matches: pa.RecordBatch, positions: Positions
     ) -> Iterator[LevelRows]:
-        """Yield found rows of keys with their values."""
+        """Yield the matched rows with their value columns."""
         if cursor.values is None:
             assert cursor.group is not None
             name = cursor.file.file_name
             cursor.values = RowGroupValues(name, cursor.group.read(self._values))
-        parts = [batch.take(pa.array(rows)) for batch, rows in cursor.values.find(marked)]
+        parts = [batch.take(pa.array(rows)) for batch, rows in cursor.values.find(positions)]
         rows = pa.Table.from_batches(parts).drop_columns(ROW_POSITION)
         for name in self._names:
-            rows = rows.append_column(name, found.column(name))
+            rows = rows.append_column(name, matches.column(name))
         for batch in rows.combine_chunks().to_batches():
             yield cursor.file.level, batch

@@ -1,7 +1,7 @@
-"""Parts of one bucket's compaction that run side by side: sections, and key slices of a large section.
+"""Split the compaction of one bucket into parts that run in parallel: sections, and key ranges.
 
-A slice merges one key range, from files that other slices may read as well. What the parts write is disjoint and in
-key order, so together it stays one sorted run.
+A part with a key range merges that range of files that other parts can read too. The outputs of all
+parts have disjoint key ranges, so together they form one sorted run.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from paimon_orch.merge.sort.key_order import decode_key
 from paimon_orch.merge.tree.key_range import KeyRange
 from paimon_orch.merge.tree.levels import split_into_sections
 
-_MIN_PARTS = 4  # parts: fewer would leave one core waiting for another
+_MIN_PARTS = 4  # with fewer parts one core would wait for another
 
 Section = list[list[DataFileMeta]]
 SplitPointsOf = Callable[[DataFileMeta], Sequence[object]]
@@ -25,29 +25,30 @@ SplitPointsOf = Callable[[DataFileMeta], Sequence[object]]
 def split_task(
     task: CompactionTask, key_fields: Sequence[Field], part_bytes: int, starts: SplitPointsOf
 ) -> list[CompactionTask]:
-    """Return the tasks that do together what ``task`` does, each of about ``part_bytes`` of input.
+    """Return tasks of about ``part_bytes`` of input that together do the same as ``task``.
 
-    Small sections share a task. ``starts`` tells values of the first key column where a file may be cut. A task that
-    also rewrites files ``alone`` stays whole: it needs the vectors of all. One that does nothing else is split by file.
+    Small sections share a task. ``starts`` returns the values of the first key column at which a file
+    can be split. A task that merges files and rewrites standalone files is not split, because it needs
+    the deletion vectors of all. A task that only rewrites standalone files is split by file.
     """
     if not task.files:
         return _split_by_file(task, part_bytes)
     if task.alone or _total_size(task.files) < _MIN_PARTS * part_bytes:
         return [task]
     parts: list[CompactionTask] = []
-    together: list[DataFileMeta] = []
+    small_sections: list[DataFileMeta] = []
     for section in split_into_sections(task.files, key_fields):
         files = [file for run in section for file in run]
-        if together and _total_size(together) + _total_size(files) > part_bytes:
-            parts.append(replace(task, files=tuple(together)))
-            together = []
+        if small_sections and _total_size(small_sections) + _total_size(files) > part_bytes:
+            parts.append(replace(task, files=tuple(small_sections)))
+            small_sections = []
         slices = _split_section(section, round(_total_size(files) / part_bytes), key_fields, starts)
         if len(slices) == 1:
-            together += files
+            small_sections += files
         else:
             parts += [_restrict_to_range(task, files, keys, key_fields) for keys in slices]
-    if together:
-        parts.append(replace(task, files=tuple(together)))
+    if small_sections:
+        parts.append(replace(task, files=tuple(small_sections)))
     if len(parts) == 1:
         return [task]
     merges_level0 = any(file.level == 0 for file in task.files)
@@ -55,7 +56,7 @@ def split_task(
 
 
 def _split_by_file(task: CompactionTask, part_bytes: int) -> list[CompactionTask]:
-    """Split files that are rewritten each by itself."""
+    """Split standalone files into groups of about ``part_bytes``."""
     groups: list[list[DataFileMeta]] = []
     for file in task.alone:
         if not groups or _total_size(groups[-1]) + file.file_size > part_bytes:
@@ -79,16 +80,18 @@ def _restrict_to_range(
 def _split_section(
     section: Section, count: int, key_fields: Sequence[Field], starts: SplitPointsOf
 ) -> list[KeyRange]:
-    """Cut a section into ``count`` slices at most, of about as much of its largest run each."""
+    """Return at most ``count`` key ranges that split the section's largest run evenly."""
     if len(section) == 1 or count < 2:
         return [KeyRange(None, None)]
     largest = max(section, key=_total_size)
     first, *rest = [field.type for field in key_fields]
     values = [value for file in largest for value in starts(file) if value is not None]
     keys = [serialize_row([value, *(None for _ in rest)], [first, *rest]) for value in values]
-    known = sorted(set(keys), key=lambda key: decode_key(key, key_fields))
-    cuts = sorted({round(part * len(known) / count) for part in range(1, count)} - {0, len(known)})
-    bounds = [None, *(known[cut] for cut in cuts), None]
+    split_keys = sorted(set(keys), key=lambda key: decode_key(key, key_fields))
+    indices = sorted(
+        {round(part * len(split_keys) / count) for part in range(1, count)} - {0, len(split_keys)}
+    )
+    bounds = [None, *(split_keys[cut] for cut in indices), None]
     return [KeyRange(low, high) for low, high in pairwise(bounds)]
 
 

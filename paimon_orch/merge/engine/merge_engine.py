@@ -1,4 +1,4 @@
-"""Merge engines: what becomes of the rows of one key.
+"""Merge engines: how the rows of one key become one row.
 
 See docs/format/merge-engines.md.
 """
@@ -29,13 +29,13 @@ from paimon_orch.merge.engine.row_merge import (
 )
 from paimon_orch.merge.sort.sort_merge_reader import MergeBatch, SequenceOrder
 
-# functions that may change a first value
+# functions that can change the first value of a key
 _NON_NEUTRAL_FUNCTIONS = {"collect", "listagg", "nested_update", "nested_partial_update"}
 
 
 @dataclass(frozen=True, slots=True)
 class MergeEngine:
-    """Merges the rows of each key of a step; made by :func:`create_merge_engine`."""
+    """Merges the rows of each key of a batch; created by :func:`create_merge_engine`."""
 
     schema: TableSchema
 
@@ -45,33 +45,33 @@ class MergeEngine:
 
     @property
     def ignores_delete(self) -> bool:
-        """Tell whether -D and -U rows have no effect at all (3.2)."""
+        """Return whether -D and -U rows have no effect."""
         return self.schema.typed_options.ignores_delete
 
     @property
     def newest_row_wins(self) -> bool:
-        """Tell whether the newest row replaces an older one whatever that one holds."""
+        """Return whether the newest row always replaces older rows of its key."""
         return self._name == "deduplicate" and not self.sequence.names and not self.ignores_delete
 
     @property
     def is_deduplicate(self) -> bool:
-        """Tell whether what is left of a key is its newest row as it is."""
+        """Return whether the merged row of a key is one of its rows, unchanged."""
         return self._name == "deduplicate"
 
     @property
     def is_first_row(self) -> bool:
-        """Tell whether later rows of a key are dropped."""
+        """Return whether later rows of a key are dropped."""
         return self._name == "first-row"
 
     @property
     def sequence(self) -> SequenceOrder:
-        """Return how rows of one key are ordered before their sequence number."""
+        """Return the user-defined sequence, which orders rows of one key before their sequence number."""
         options = self.schema.typed_options
         descending = options.get(SEQUENCE_FIELD_SORT_ORDER) == "descending"
         return SequenceOrder(tuple(options.get(SEQUENCE_FIELD)), descending)
 
     def accepted(self, rows: pa.Table) -> pa.Table:
-        """Return the rows to write that have a say: the others get no sequence number and no place in a changelog."""
+        """Return the rows that are written; ignored rows get no sequence number and no changelog."""
         kinds = rows.column(VALUE_KIND.name)
         if self.ignores_delete:
             dropped = is_retract(kinds)
@@ -84,53 +84,54 @@ class MergeEngine:
     def required_columns(self, names: Sequence[str]) -> list[str]:
         """Return the columns to read so that ``names`` can be merged, in the order of the table."""
         schema = self.schema
-        wanted = {*names, *schema.trimmed_primary_keys, *self.sequence.names}
+        required = {*names, *schema.trimmed_primary_keys, *self.sequence.names}
         if self._name == "partial-update":
             for group in parse_sequence_groups(schema):
-                wanted |= set(group.fields)
-        return [name for name in schema.names if name in wanted]
+                required |= set(group.fields)
+        return [name for name in schema.names if name in required]
 
     @property
     def _should_drop_retracts(self) -> bool:
-        """Return whether retracts in files are left out; the other engines have rules of their own for them."""
+        """Return whether -U and -D rows in files are dropped; the other engines handle them themselves."""
         return self.ignores_delete and self._name in ("deduplicate", "first-row")
 
     @property
     def _can_change_single_rows(self) -> bool:
-        """Return whether merging a single added row may change it."""
+        """Return whether merging a single added row can change it."""
         if self._name == "partial-update":
             return bool(parse_sequence_groups(self.schema))
         names = {find_aggregate_function(self.schema, name) for name in self.schema.names}
         return bool(names & _NON_NEUTRAL_FUNCTIONS)
 
     def prepare(self, step: MergeBatch) -> MergeBatch:
-        """Leave out the rows that have no say; keys of which none is left vanish."""
-        if step.order is step.starts and not self._should_drop_retracts:
-            return step  # one run alone
+        """Drop ignored rows; a key with no remaining row is dropped."""
+        if step.is_single_run and not self._should_drop_retracts:
+            return step
         if self.schema.typed_options.needs_lookup and self._name != "first-row":
             step = keep_newest_level(step)
         return drop_batch_retracts(step) if self._should_drop_retracts else step
 
     def merge(self, step: MergeBatch, *, settles: bool = False, deletes: bool = True) -> pa.Table:
-        """Return one row for each key of a prepared step, in key order.
+        """Return one row for each key of a prepared batch, in key order.
 
-        A deleted key is a -D row, or without ``deletes`` no row. A key's only row passes through as it is, unless the
-        merge ``settles`` it: compaction that looks up older rows folds each row as the engine says. A lone retract of
-        an aggregation table becomes an insert, and a row without a sequence loses the columns of its group (3.1).
+        :param settles: merge keys with one row too, as a lookup compaction does: a single retract of an
+            aggregation table becomes an insert, and a row without a sequence loses the columns of its
+            group. Otherwise the only row of a key is returned unchanged.
+        :param deletes: return a -D row for a deleted key instead of no row
         """
         if not len(step.order):
             return step.rows.slice(0, 0)
-        if self._name == "deduplicate" and step.order is not step.starts:
-            chosen = step.newest_row_per_key
-            if not deletes:  # before the columns are copied, not after
-                chosen = chosen[~is_retract(step.rows.column(VALUE_KIND.name))[chosen]]
-            return step.rows.take(pa.array(chosen))
+        if self._name == "deduplicate" and not step.is_single_run:
+            rows = step.newest_row_per_key
+            if not deletes:  # before the columns are copied
+                rows = rows[~is_retract(step.rows.column(VALUE_KIND.name))[rows]]
+            return step.rows.take(pa.array(rows))
         merged = self._merged(step, settles=settles)
         return merged if deletes else drop_retracts(merged)
 
     def _merged(self, step: MergeBatch, *, settles: bool) -> pa.Table:
         if self._name == "deduplicate":
-            return step.rows  # one run alone: nothing to merge, nothing to move
+            return step.rows  # a single run
         if self._name == "first-row":
             return _take_first_rows(step)
         folded = step.sizes > 1
@@ -138,25 +139,25 @@ class MergeEngine:
         if counts is not None:
             changes = self._can_change_single_rows
             folded |= counts if changes else counts & _retract_mask(step)[step.starts]
-        if step.order is step.starts and not folded.any():
+        if step.is_single_run and not folded.any():
             return step.rows
         return self._fold(step, folded)
 
     def _fold(self, step: MergeBatch, folded: Mask) -> pa.Table:
-        """Fold the columns of some keys; the others have one row, which passes through as it is."""
+        """Merge the columns of some keys; the other keys have one row, which does not change."""
         sizes = step.sizes
-        several = np.flatnonzero(folded)
-        if not len(several):
+        merged_groups = np.flatnonzero(folded)
+        if not len(merged_groups):
             return step.rows.take(pa.array(step.newest_row_per_key))
-        make = create_aggregation if self._name == "aggregation" else create_partial_update
+        create = create_aggregation if self._name == "aggregation" else create_partial_update
         rows = step.rows.take(pa.array(step.order[np.repeat(folded, sizes)]))
-        fold = make(self.schema, rows, len(several))
-        for groups, turn in iterate_in_lockstep(sizes[several]):
-            fold.take(groups, turn)
-        merged = fold.result(step.rows.schema)
-        chosen = step.order[step.starts]
-        chosen[several] = step.rows.num_rows + np.arange(len(several))
-        return pa.concat_tables([step.rows, merged]).take(pa.array(chosen))
+        function = create(self.schema, rows, len(merged_groups))
+        for groups, turn in iterate_in_lockstep(sizes[merged_groups]):
+            function.take(groups, turn)
+        merged = function.result(step.rows.schema)
+        row_indices = step.order[step.starts]
+        row_indices[merged_groups] = step.rows.num_rows + np.arange(len(merged_groups))
+        return pa.concat_tables([step.rows, merged]).take(pa.array(row_indices))
 
 
 def create_merge_engine(schema: TableSchema) -> MergeEngine:
@@ -169,26 +170,26 @@ def create_merge_engine(schema: TableSchema) -> MergeEngine:
 
 
 def check_merge_engine(schema: TableSchema) -> None:
-    """Refuse a schema whose merge engine, aggregate functions or expiry could not work; says which rule it breaks."""
+    """Refuse a schema whose merge engine, aggregate functions or expiration cannot work; name the rule."""
     if schema.primary_keys:
         create_merge_engine(schema)
         RecordLevelExpire.of(schema, now=0)
 
 
 def iterate_in_lockstep(sizes: Indices) -> Iterator[tuple[Indices, Indices]]:
-    """Yield the first rows of all groups, then the second rows of those that have one, and so on.
+    """Yield the first rows of all groups, then the second rows of larger groups, and so on.
 
-    The rows of a group lie together, ``sizes`` of them. Each item is (numbers of the groups, their rows).
+    The rows of a group are adjacent, ``sizes`` of them. Each item is (group indices, row indices).
     """
     by_size = np.argsort(-sizes, kind="stable")
     ordered, firsts = sizes[by_size], (np.cumsum(sizes) - sizes)[by_size]
     for turn in range(int(ordered[0])):
-        alive = int(np.searchsorted(-ordered, -turn, side="left"))
-        yield by_size[:alive], firsts[:alive] + turn
+        active = int(np.searchsorted(-ordered, -turn, side="left"))
+        yield by_size[:active], firsts[:active] + turn
 
 
 def filter_batch(step: MergeBatch, keep: Mask) -> MergeBatch:
-    """Return the step without some of its rows; ``keep`` is in the order of ``step.order``."""
+    """Return the batch without some rows; ``keep`` is in the order of ``step.order``."""
     if keep.all():
         return step
     group = np.repeat(np.arange(len(step.starts)), step.sizes)
@@ -199,7 +200,10 @@ def filter_batch(step: MergeBatch, keep: Mask) -> MergeBatch:
 
 
 def keep_newest_level(step: MergeBatch) -> MergeBatch:
-    """Keep of each key's rows above level 0 the one of the lowest level: it is merged already (3.7)."""
+    """Drop rows above level 0 except those of each key's lowest level, which are already merged.
+
+    See docs/format/lookup-compaction.md.
+    """
     if not step.levels.any():
         return step
     levels = step.levels[step.order]
@@ -219,7 +223,7 @@ def _retract_mask(step: MergeBatch) -> Mask:
 
 
 def drop_batch_retracts(step: MergeBatch) -> MergeBatch:
-    """Leave out -U and -D rows."""
+    """Drop -U and -D rows."""
     return filter_batch(step, ~_retract_mask(step))
 
 
@@ -227,12 +231,12 @@ def _take_first_rows(step: MergeBatch) -> pa.Table:
     retracts = _retract_mask(step)
     if retracts.any():
         raise InputError(
-            "'merge-engine' = 'first-row' takes no -U and -D rows; set 'ignore-delete' = 'true' to leave them out"
+            "'merge-engine' = 'first-row' takes no -U and -D rows; set 'ignore-delete' = 'true' to drop them"
         )
     return step.rows.take(pa.array(step.order[step.starts]))
 
 
 def drop_retracts(rows: pa.Table) -> pa.Table:
-    """Return the rows that are there for a reader: no -U and no -D."""
+    """Return the rows without -U and -D rows."""
     retracts = is_retract(rows.column(VALUE_KIND.name))
     return rows.filter(pa.array(~retracts)) if retracts.any() else rows

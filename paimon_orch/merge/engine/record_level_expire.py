@@ -1,7 +1,7 @@
-"""Record-level expiry: compaction drops rows that are too old by a time column.
+"""Record-level expiration: compaction drops rows that are too old by a time column.
 
-As in Java, rows are dropped as they are read, before they are merged, whatever their kind. An older row of the same key
-that is not too old by its own time comes back.
+As in Java Paimon, rows of every kind are dropped when they are read, before they are merged. An older row
+of the same key that is not too old by its own time becomes visible again.
 
 See docs/format/record-level-expiration.md.
 """
@@ -25,13 +25,13 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
 
-_MIN_MILLISECONDS = 10**12  # a BIGINT from here on counts milliseconds
+_MIN_MILLISECONDS = 10**12  # a BIGINT of this size or larger is in milliseconds
 _TIME_TYPES = (TypeRoot.INT, TypeRoot.BIGINT, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordLevelExpire:
-    """Which rows of a table are too old at ``now``, in seconds since the epoch; null never is."""
+    """Finds the expired rows of a table at ``now``, in seconds since the epoch; null never expires."""
 
     column: Field
     expire_time: timedelta
@@ -39,59 +39,58 @@ class RecordLevelExpire:
 
     @classmethod
     def of(cls, schema: TableSchema, now: int) -> "RecordLevelExpire | None":
-        """Read the table's options; None if its rows do not expire."""
+        """Return the expiration that a table's options configure, None if its rows do not expire."""
         options = schema.typed_options
-        expire_time, name = (
-            options.get(RECORD_LEVEL_EXPIRE_TIME),
-            options.get(RECORD_LEVEL_TIME_FIELD),
-        )
+        expire_time = options.get(RECORD_LEVEL_EXPIRE_TIME)
+        name = options.get(RECORD_LEVEL_TIME_FIELD)
         if expire_time is None:
             return None
         if not name:
             raise InputError(
-                f"{RECORD_LEVEL_EXPIRE_TIME.key!r} needs {RECORD_LEVEL_TIME_FIELD.key!r}, the column with the time of a row"
+                f"{RECORD_LEVEL_EXPIRE_TIME.key!r} needs {RECORD_LEVEL_TIME_FIELD.key!r}, "
+                "the column with the time of a row"
             )
         column = schema.field(name)
         check_time_type(column)
         return cls(column, expire_time, now)
 
     def drop_expired(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that are not too old."""
+        """Return the rows that are not expired."""
         alive = self.is_alive(rows)
         return rows if alive.all() else rows.filter(pa.array(alive))
 
     def is_alive(self, rows: pa.RecordBatch) -> Mask:
-        """Return a mask of the rows that are not too old."""
+        """Return a mask of the rows that are not expired."""
         column = rows.column(self.column.name)
         expired = self.now > _to_epoch_seconds(column) + int(self.expire_time.total_seconds())
         alive: Mask = ~(expired & column.is_valid().to_numpy(zero_copy_only=False))
         return alive
 
     def touches(self, file: DataFileMeta, schemas: Mapping[int, TableSchema]) -> bool:
-        """Tell whether a file holds a row that is too old, as far as its statistics say."""
+        """Return whether a file contains an expired row, by its statistics."""
         schema = schemas[file.schema_id]
-        stored = next((f for f in schema.fields if f.id == self.column.id), None)
+        column = next((f for f in schema.fields if f.id == self.column.id), None)
         names = list(schema.names if file.value_stats_cols is None else file.value_stats_cols)
-        least = file.value_stats.min_values
-        if stored is None or stored.name not in names or read_row_arity(least) != len(names):
+        min_values = file.value_stats.min_values
+        if column is None or column.name not in names or read_row_arity(min_values) != len(names):
             return False
-        value = read_field(least, names.index(stored.name), stored.type)
+        value = read_field(min_values, names.index(column.name), column.type)
         if not isinstance(value, int):
             return False
-        oldest = int(_to_epoch_seconds(pa.array([value], to_arrow_type(stored.type)))[0])
+        oldest = int(_to_epoch_seconds(pa.array([value], to_arrow_type(column.type)))[0])
         return self.now - int(self.expire_time.total_seconds()) > oldest
 
 
 def check_time_type(column: Field) -> None:
-    """Refuse a time column of a type that tells no time."""
+    """Refuse a time column whose type is not a time."""
     if not (isinstance(column.type, AtomicType) and column.type.name in _TIME_TYPES):
         raise InputError(
-            f"'{RECORD_LEVEL_TIME_FIELD.key}' names {column.name!r}, which must be INT, BIGINT or a TIMESTAMP"
+            f"{RECORD_LEVEL_TIME_FIELD.key!r} names {column.name!r}, which must be INT, BIGINT or TIMESTAMP"
         )
 
 
 def _to_epoch_seconds(column: pa.Array) -> Indices:
-    """Return a time column in seconds since the epoch; what null stands for does not matter."""
+    """Return a time column in seconds since the epoch; the value for null is undefined."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]

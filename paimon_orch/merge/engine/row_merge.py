@@ -1,4 +1,4 @@
-"""Folding whole rows: the engines ``aggregation`` and ``partial-update``.
+"""The merge functions of the engines ``aggregation`` and ``partial-update``.
 
 See docs/format/merge-engines.md#partial-update and docs/format/aggregate-functions.md.
 """
@@ -69,19 +69,19 @@ def parse_sequence_groups(schema: TableSchema) -> list[SequenceGroup]:
 
 
 def check_partial_update(schema: TableSchema) -> None:
-    """Refuse options of a partial-update table that contradict each other (3.5)."""
+    """Refuse contradictory options of a partial-update table."""
     options, groups = schema.typed_options, parse_sequence_groups(schema)
     sequences = {name for group in groups for name in group.sequence}
     protected = {name for group in groups for name in group.columns}
     removing = options.get(PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP)
     if unknown := sorted(set(removing) - sequences):
         raise InputError(
-            f"'partial-update.remove-record-on-sequence-group' names {', '.join(unknown)}, which is no sequence "
-            "field of a sequence group"
+            f"'partial-update.remove-record-on-sequence-group' names {', '.join(unknown)}, which is not "
+            "a sequence field of a sequence group"
         )
     if options.get(PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE) and groups:
         raise InputError(
-            "'partial-update.remove-record-on-delete' does not go with sequence groups; name the groups whose "
+            "'partial-update.remove-record-on-delete' cannot be combined with sequence groups; name the groups whose "
             "deletes remove a record in 'partial-update.remove-record-on-sequence-group'"
         )
     for name in schema.names:
@@ -96,7 +96,7 @@ def check_partial_update(schema: TableSchema) -> None:
 
 
 def check_aggregation(schema: TableSchema) -> None:
-    """Refuse options of an aggregation table that contradict each other (3.6)."""
+    """Refuse contradictory options of an aggregation table."""
     options = schema.typed_options
     removes = options.get(AGGREGATION_REMOVE_RECORD_ON_DELETE)
     for name in schema.names:
@@ -105,12 +105,13 @@ def check_aggregation(schema: TableSchema) -> None:
         _aggregate_function(schema, name)
         if removes and options.get(FIELD_IGNORE_RETRACT.named(name)):
             raise InputError(
-                f"'fields.{name}.ignore-retract' does not go with 'aggregation.remove-record-on-delete'"
+                f"'fields.{name}.ignore-retract' cannot be combined with "
+                "'aggregation.remove-record-on-delete'"
             )
 
 
 def _aggregate_function(schema: TableSchema, name: str) -> str:
-    """Return the function of a column of an aggregation table, which it takes."""
+    """Return the checked aggregate function of a column of an aggregation table."""
     if name in schema.typed_options.get(SEQUENCE_FIELD):
         return "last_value"
     function = find_aggregate_function(schema, name) or "last_non_null_value"
@@ -120,7 +121,7 @@ def _aggregate_function(schema: TableSchema, name: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class MergeFunction(ABC):
-    """The merged rows of a number of keys while their rows come in, in lockstep."""
+    """Merges the rows of many keys in lockstep: one row of each key at a time."""
 
     rows: pa.Table
     groups: int
@@ -136,10 +137,10 @@ class MergeFunction(ABC):
 
     @abstractmethod
     def take(self, groups: Indices, rows: Indices) -> None:
-        """Take the next row of some groups; each engine says how."""
+        """Merge the next row of some groups."""
 
     def apply_delete(self, groups: Indices, rows: Indices) -> None:
-        """Let a delete stand for the whole row; a later row goes on from its values."""
+        """Replace the row by a deleted one; a later row is merged with its values."""
         for fold in self.aggregators.values():
             fold.reset(groups, rows)
         self.deleted[groups] = True
@@ -175,7 +176,7 @@ def _row_kind_masks(rows: pa.Table) -> tuple[Mask, Mask]:
 
 @dataclass(slots=True, kw_only=True)
 class AggregateMergeFunction(MergeFunction):
-    """Every column by its own aggregate function."""
+    """Merges each column by its aggregate function."""
 
     remove_on_delete: bool = False
 
@@ -186,19 +187,19 @@ class AggregateMergeFunction(MergeFunction):
         retracts = self.retracts[rows]
         restarts = self.deletes[rows] & self.remove_on_delete
         adds = ~retracts
-        backs = retracts & ~restarts
+        retracted = retracts & ~restarts
         for fold in self.aggregators.values():
             if adds.any():
                 fold.add(groups[adds], rows[adds])
-            if backs.any():
-                fold.take_back(groups[backs], rows[backs])
+            if retracted.any():
+                fold.take_back(groups[retracted], rows[retracted])
         if restarts.any():
             self.apply_delete(groups[restarts], rows[restarts])
 
 
 def create_aggregation(schema: TableSchema, rows: pa.Table, groups: int) -> MergeFunction:
-    """Return the fold of an aggregation table."""
-    folds = {
+    """Return the merge function of an aggregation table."""
+    aggregators = {
         name: create_aggregator(
             schema,
             _aggregate_function(schema, name),
@@ -213,7 +214,7 @@ def create_aggregation(schema: TableSchema, rows: pa.Table, groups: int) -> Merg
     return AggregateMergeFunction(
         rows=rows,
         groups=groups,
-        aggregators=folds,
+        aggregators=aggregators,
         retracts=retracts,
         deletes=deletes,
         remove_on_delete=removes,
@@ -222,7 +223,7 @@ def create_aggregation(schema: TableSchema, rows: pa.Table, groups: int) -> Merg
 
 @dataclass(slots=True, kw_only=True)
 class _GroupState:
-    """A sequence group while rows come in: the rank of its sequence, in all rows and as accepted."""
+    """The state of a sequence group: the ranks of its sequence in all rows, and the accepted ranks."""
 
     group: SequenceGroup
     ranks: Indices
@@ -234,7 +235,7 @@ class _GroupState:
 
 @dataclass(slots=True, kw_only=True)
 class PartialUpdateMergeFunction(MergeFunction):
-    """Non-null values overwrite; columns of sequence groups only with a sequence that is not older."""
+    """Non-null values replace older values; in sequence groups only if their sequence is not older."""
 
     group_states: Sequence[_GroupState] = ()
     remove_on_delete: bool = False
@@ -271,7 +272,7 @@ class PartialUpdateMergeFunction(MergeFunction):
         newer: Callable[[FieldAggregator, bool, Indices, Indices], None],
         older: Callable[[FieldAggregator, Indices, Indices], None],
     ) -> None:
-        """Hand the columns of a sequence group the rows that have a sequence, by its age."""
+        """Merge the columns of a sequence group from the rows that have a sequence."""
         some = state.has_sequence[rows]
         groups, rows = groups[some], rows[some]
         fresh = state.ranks[rows] >= state.accepted[groups]
@@ -285,7 +286,9 @@ class PartialUpdateMergeFunction(MergeFunction):
                 older(fold, groups[~fresh], rows[~fresh])
 
     def _retract(self, groups: Indices, rows: Indices) -> None:
-        first = ~self.initialized[groups]  # a key that begins with a retract begins with its values
+        first = ~self.initialized[
+            groups
+        ]  # a key whose first row is a retract starts with its values
         self._start(groups[first], rows[first])
         if self.ignores_delete:
             self.last[groups[first]] = rows[first]
@@ -304,20 +307,22 @@ class PartialUpdateMergeFunction(MergeFunction):
 
     def _retract_groups(self, groups: Indices, rows: Indices) -> None:
         self.deleted[groups] = ~self.added[groups]
-        going = np.ones(len(groups), bool)  # not deleted as a whole by a group before
+        active = np.ones(len(groups), bool)  # groups that no sequence group has deleted
         for state in self.group_states:
-            some = going & state.has_sequence[rows]
+            some = active & state.has_sequence[rows]
             fresh = some & (state.ranks[rows] >= state.accepted[groups])
             if state.removes_record:
-                gone = fresh & self.deletes[rows]
-                self._start(groups[gone], rows[gone])
-                self.deleted[groups[gone]] = True
-                going &= ~gone
-            chosen = going & some
-            self._update_group(state, groups[chosen], rows[chosen], _retract_newer, _retract_older)
+                removed = fresh & self.deletes[rows]
+                self._start(groups[removed], rows[removed])
+                self.deleted[groups[removed]] = True
+                active &= ~removed
+            updated = active & some
+            self._update_group(
+                state, groups[updated], rows[updated], _retract_newer, _retract_older
+            )
 
     def _start(self, groups: Indices, rows: Indices) -> None:
-        """Let the values of a retract stand for the whole row."""
+        """Replace the whole row by the values of a retract."""
         for fold in self.aggregators.values():
             fold.reset(groups, rows)
         for state in self.group_states:
@@ -345,16 +350,16 @@ def _retract_newer(fold: FieldAggregator, aggregated: bool, groups: Indices, row
 
 
 def create_partial_update(schema: TableSchema, rows: pa.Table, groups: int) -> MergeFunction:
-    """Return the fold of a partial-update table."""
+    """Return the merge function of a partial-update table."""
     options = schema.typed_options
-    found = parse_sequence_groups(schema)
-    sequences = {name for group in found for name in group.sequence}
-    grouped = {name for group in found for name in group.columns}
-    folds: dict[str, FieldAggregator] = {}
+    sequence_groups = parse_sequence_groups(schema)
+    sequences = {name for group in sequence_groups for name in group.sequence}
+    grouped = {name for group in sequence_groups for name in group.columns}
+    aggregators: dict[str, FieldAggregator] = {}
     for name in _value_column_names(schema, rows):
         function = None if name in sequences else find_aggregate_function(schema, name)
         plain = "last_value" if name in sequences | grouped else "last_non_null_value"
-        folds[name] = create_aggregator(
+        aggregators[name] = create_aggregator(
             schema,
             function or plain,
             name=name,
@@ -363,7 +368,7 @@ def create_partial_update(schema: TableSchema, rows: pa.Table, groups: int) -> M
         )
     removing = set(options.get(PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP))
     states = []
-    for group in found:
+    for group in sequence_groups:
         ranks, has_sequence = _compute_sequence_ranks(rows, group)
         state = _GroupState(
             group=group,
@@ -380,18 +385,18 @@ def create_partial_update(schema: TableSchema, rows: pa.Table, groups: int) -> M
     return PartialUpdateMergeFunction(
         rows=rows,
         groups=groups,
-        aggregators=folds,
+        aggregators=aggregators,
         retracts=retracts,
         deletes=deletes,
         group_states=states,
         remove_on_delete=options.get(PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE),
         ignores_delete=options.ignores_delete,
-        ungrouped_columns=tuple(name for name in folds if name not in sequences | grouped),
+        ungrouped_columns=tuple(name for name in aggregators if name not in sequences | grouped),
     )
 
 
 def _compute_sequence_ranks(rows: pa.Table, group: SequenceGroup) -> tuple[Indices, Mask]:
-    """Return a rank of every row's sequence (from 1), and which rows have a sequence at all."""
+    """Return the rank of every row's sequence (from 1), and a mask of the rows that have a sequence."""
     columns = [to_comparable_column(rows.column(name)) for name in group.sequence]
     some = np.logical_or.reduce([c.is_valid().to_numpy(zero_copy_only=False) for c in columns])
     combined = np.zeros(rows.num_rows, np.int64)

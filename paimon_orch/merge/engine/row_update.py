@@ -1,8 +1,8 @@
-"""Changing single rows on top of a merge engine: what to write so that the merge makes the wanted rows of the old ones.
+"""Updates of single rows: compute the rows to write so that the merge engine returns the requested rows.
 
-Engines that merge (all but plain deduplicate) take a written row as a contribution, not as the row's new values: a sum
-adds it up, a null overwrites nothing. So the contribution is computed, and merged with the old row as readers and
-compactions will do it: what would not give the row that was asked for is refused.
+All engines except plain deduplicate merge a written row with the old one: a sum adds it, a null does not
+overwrite. The contribution is therefore computed and merged with the old row as readers and compactions
+do. An update whose merge would not return the requested row is refused.
 
 See docs/format/merge-engines.md and docs/format/aggregate-functions.md.
 """
@@ -26,21 +26,22 @@ _WHOLE_VALUE_FUNCTIONS = (
     None,
     "last_value",
     "first_value",
-)  # functions for which a null says something
-_FLOAT_TOLERANCE = 1e-12  # a sum of floats rounds, in whatever order its rows come
+)  # functions that treat null as a value
+_FLOAT_TOLERANCE = 1e-12  # the rounding of a float sum depends on the order of its rows
 
 
 def should_merge_updates(schema: TableSchema) -> bool:
-    """Tell whether a table merges a changed row with the old one instead of always putting it in its place."""
+    """Return whether a table merges an updated row with the old row instead of replacing it."""
     engine = create_merge_engine(schema)
     return schema.typed_options.merge_engine != "deduplicate" or bool(engine.sequence.names)
 
 
 def compute_update_rows(schema: TableSchema, old: pa.Table, new: pa.Table) -> pa.Table:
-    """Return what to write so that each row of ``old`` becomes the one of ``new``, or is deleted if that is a -D row.
+    """Return the rows to write so that each row of ``old`` becomes the row of ``new``.
 
-    Both have the table's columns, row by row; ``new`` has ``_VALUE_KIND`` too, and no key comes twice. Raises
-    :class:`InputError` naming a row that the table's merge engine would not make so, the column and the rule.
+    Both have the table's columns and the same number of rows with distinct keys; ``new`` has
+    ``_VALUE_KIND`` too, and a -D row deletes. Raises :class:`InputError` naming a row that the merge
+    engine would not produce, with the column and the rule.
     """
     deleted: Mask = is_retract(new.column(VALUE_KIND.name))
     functions = _aggregate_functions(schema)
@@ -56,21 +57,21 @@ def compute_update_rows(schema: TableSchema, old: pa.Table, new: pa.Table) -> pa
             columns[field.name] = after
             continue
         changed = deleted | _find_differences(before, after)
-        given = (
+        contribution = (
             _compute_sum_delta(field.name, before, after, ~deleted) if function == "sum" else after
         )
         if needs_value:
-            columns[field.name] = given
+            columns[field.name] = contribution
         else:
-            rows = pa.array(np.arange(len(given)), mask=~changed)
-            columns[field.name] = given.take(rows)
-    given = pa.table(columns)
-    _check_merge_result(schema, old, new, given)
-    return given
+            rows = pa.array(np.arange(len(contribution)), mask=~changed)
+            columns[field.name] = contribution.take(rows)
+    rows_to_write = pa.table(columns)
+    _check_merge_result(schema, old, new, rows_to_write)
+    return rows_to_write
 
 
 def _aggregate_functions(schema: TableSchema) -> dict[str, str]:
-    """Return the columns that a row without a value leaves alone, with what their values are merged by."""
+    """Return the aggregate functions of the columns in which a null does not overwrite."""
     engine, names = schema.typed_options.merge_engine, set(schema.names)
     names -= {*schema.primary_keys, *schema.typed_options.get(SEQUENCE_FIELD)}
     if engine == "aggregation":
@@ -82,16 +83,16 @@ def _aggregate_functions(schema: TableSchema) -> dict[str, str]:
     groups = parse_sequence_groups(schema)
     names -= {name for group in groups for name in group.sequence}
     protected = {name for group in groups for name in group.columns}
-    found = {name: find_aggregate_function(schema, name) for name in names}
+    functions = {name: find_aggregate_function(schema, name) for name in names}
     return {
         name: function or "last_non_null_value"
-        for name, function in found.items()
+        for name, function in functions.items()
         if function is not None or name not in protected
     }
 
 
 def _effective_old_column(schema: TableSchema, old: pa.Table, name: str) -> pa.Array:
-    """Return what a column brings into the merge: without its sequence, a column of a sequence group brings nothing."""
+    """Return the values of a column that are merged: null in sequence groups without a sequence."""
     column = _contiguous_column(old, name)
     if schema.typed_options.merge_engine == "partial-update":
         for group in parse_sequence_groups(schema):
@@ -111,67 +112,71 @@ def _contiguous_column(rows: pa.Table, name: str) -> pa.Array:
 
 
 def _find_differences(one: pa.Array, other: pa.Array) -> Mask:
-    """Tell for each row whether the values differ; NaN and null are like themselves."""
+    """Return a mask of the rows whose values differ; NaN equals NaN and null equals null."""
     if one.equals(other):
         return np.zeros(len(one), bool)
-    if pa.types.is_nested(one.type):  # Arrow compares no lists, maps and rows
+    if pa.types.is_nested(one.type):  # Arrow does not compare lists, maps and rows
         pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
         return np.array([before != after for before, after in pairs], bool)
     one, other = to_comparable_column(one), to_comparable_column(other)
     different = pc.fill_null(pc.not_equal(one, other), False)
-    found = pc.or_(different, pc.xor(one.is_null(), other.is_null()))
-    mask: Mask = found.to_numpy(zero_copy_only=False)
+    result = pc.or_(different, pc.xor(one.is_null(), other.is_null()))
+    mask: Mask = result.to_numpy(zero_copy_only=False)
     return mask
 
 
 def _compute_sum_delta(name: str, before: pa.Array, after: pa.Array, updated: Mask) -> pa.Array:
-    """Return what makes ``after`` of a sum that is ``before``; of a deleted row its value."""
-    known = pa.array(updated & before.is_valid().to_numpy(zero_copy_only=False))
+    """Return the difference that turns the sum ``before`` into ``after``; ``after`` for other rows."""
+    has_sum = pa.array(updated & before.is_valid().to_numpy(zero_copy_only=False))
     try:
         difference = pc.subtract_checked(after, before).cast(after.type)
     except pa.ArrowInvalid as error:
         raise InputError(
             f"column {name!r} is a sum: the difference of the new and the old value does not fit its type {after.type}"
         ) from error
-    return pc.if_else(known, difference, after)
+    return pc.if_else(has_sum, difference, after)
 
 
-def _check_merge_result(schema: TableSchema, old: pa.Table, new: pa.Table, given: pa.Table) -> None:
-    """Merge what is to be written with the old rows, and refuse it unless that gives the new rows."""
+def _check_merge_result(
+    schema: TableSchema, old: pa.Table, new: pa.Table, rows_to_write: pa.Table
+) -> None:
+    """Merge the rows to write with the old rows; refuse them unless the result is the new rows."""
     engine, count = create_merge_engine(schema), old.num_rows
     kinds = pa.repeat(pa.scalar(0, pa.int8()), count)
-    stored = pa.table({VALUE_KIND.name: kinds, **{name: old.column(name) for name in schema.names}})
+    old_rows = pa.table(
+        {VALUE_KIND.name: kinds, **{name: old.column(name) for name in schema.names}}
+    )
     numbers = pa.array(np.arange(2 * count))
-    rows = pa.concat_tables([stored, given]).add_column(0, SEQUENCE_NUMBER.name, numbers)
+    rows = pa.concat_tables([old_rows, rows_to_write]).add_column(0, SEQUENCE_NUMBER.name, numbers)
     step = engine.prepare(build_sorted_batch(rows, schema.primary_keys, engine.sequence))
     merged = engine.merge(step)
-    found = step.order[step.starts] % count  # the rows of the result, which is sorted
-    wanted = new.take(pa.array(found))
-    deleted = is_retract(wanted.column(VALUE_KIND.name))
-    stay = is_retract(merged.column(VALUE_KIND.name)) != deleted
-    if stay.any():
-        row = int(np.flatnonzero(stay)[0])
+    row_indices = step.order[step.starts] % count  # of the result, which is sorted by key
+    expected = new.take(pa.array(row_indices))
+    deleted = is_retract(expected.column(VALUE_KIND.name))
+    differs = is_retract(merged.column(VALUE_KIND.name)) != deleted
+    if differs.any():
+        row = int(np.flatnonzero(differs)[0])
         raise _refusal_error(
             engine,
             step,
-            wanted=wanted,
+            expected=expected,
             row=row,
             reason="the row would not be deleted, or be deleted",
         )
     for name in schema.names:
-        got, asked = _contiguous_column(merged, name), _contiguous_column(wanted, name)
-        wrong = _find_differences(got, asked) & ~deleted
-        if find_aggregate_function(schema, name) == "sum" and pa.types.is_floating(got.type):
+        actual, requested = _contiguous_column(merged, name), _contiguous_column(expected, name)
+        wrong = _find_differences(actual, requested) & ~deleted
+        if find_aggregate_function(schema, name) == "sum" and pa.types.is_floating(actual.type):
             wrong &= ~np.isclose(
-                got.fill_null(np.nan), asked.fill_null(np.nan), _FLOAT_TOLERANCE, 0
+                actual.fill_null(np.nan), requested.fill_null(np.nan), _FLOAT_TOLERANCE, 0
             )
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
             reason = (
-                f"column {name!r} would be {got[row].as_py()!r}, not {asked[row].as_py()!r}: "
+                f"column {name!r} would be {actual[row].as_py()!r}, not {requested[row].as_py()!r}: "
                 f"{_explain_rule(schema, name)}"
             )
-            raise _refusal_error(engine, step, wanted=wanted, row=row, reason=reason)
+            raise _refusal_error(engine, step, expected=expected, row=row, reason=reason)
 
 
 def _explain_rule(schema: TableSchema, name: str) -> str:
@@ -179,23 +184,21 @@ def _explain_rule(schema: TableSchema, name: str) -> str:
     for group in parse_sequence_groups(schema) if options.merge_engine == "partial-update" else ():
         if name in group.fields:
             return (
-                f"it changes with its sequence group ({', '.join(group.sequence)}) alone, which must not be null and "
-                "not be lowered"
+                f"it changes only with its sequence group ({', '.join(group.sequence)}), whose values must not be null "
+                "or lower than before"
             )
     function = _aggregate_functions(schema).get(name)
     if function == "last_non_null_value":
-        return "a null does not overwrite a value there"
-    return (
-        f"that is what its aggregate function {function!r} makes of the old value and any new one"
-    )
+        return "a null does not overwrite its value"
+    return f"its aggregate function {function!r} merges the new value with the old one"
 
 
 def _refusal_error(
-    engine: MergeEngine, step: MergeBatch, wanted: pa.Table, row: int, reason: str
+    engine: MergeEngine, step: MergeBatch, expected: pa.Table, row: int, reason: str
 ) -> InputError:
-    """Return the error of a row that would not become what was asked for."""
+    """Return the error for a row that the merge engine would not produce."""
     options, names = engine.schema.typed_options, engine.schema.primary_keys
-    key = ", ".join(f"{name} = {wanted.column(name)[row].as_py()!r}" for name in names)
+    key = ", ".join(f"{name} = {expected.column(name)[row].as_py()!r}" for name in names)
     if engine.sequence.names and _is_old_row_newest(step)[row]:
         order = "lower" if not engine.sequence.descending else "higher"
         reason = (
@@ -203,12 +206,12 @@ def _refusal_error(
             f"{order} or null; set it to no {'less' if order == 'lower' else 'more'} than it was"
         )
     return InputError(
-        f"the row {key} of a table with 'merge-engine' = {options.merge_engine!r} cannot become what was asked for: "
+        f"the row {key} of a table with 'merge-engine' = {options.merge_engine!r} cannot be updated as requested: "
         f"{reason}. Nothing was changed."
     )
 
 
 def _is_old_row_newest(step: MergeBatch) -> Mask:
-    """Tell for each key whether its old row comes last; the old rows are the first half."""
-    found: Mask = step.newest_row_per_key < step.rows.num_rows // 2
-    return found
+    """Return a mask of the keys whose old row is the newest; old rows are the first half of the batch."""
+    mask: Mask = step.newest_row_per_key < step.rows.num_rows // 2
+    return mask

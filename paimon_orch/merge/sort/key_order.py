@@ -25,13 +25,13 @@ from paimon_orch.merge.sort.key_packing import pack_keys
 
 Key = tuple[tuple[bool, object], ...]
 
-# Keys of a step in a span of at most so many times its rows: a place for each costs less than a sort.
+# If the keys of a batch span at most this multiple of its rows, direct addressing is cheaper than a sort.
 _MAX_DENSE_SPAN = 8
 _CANONICAL_NAN = {32: 0x7FC00000, 64: 0x7FF8000000000000}
 
 
 def to_comparable_column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return one contiguous array whose natural order is the order of the format."""
+    """Return one contiguous array whose natural order is the key order of the format."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
         if isinstance(column, pa.ChunkedArray):  # no chunk, or too much for one
@@ -88,13 +88,13 @@ def decode_key_bounds(file: DataFileMeta, fields: Sequence[Field]) -> tuple[Key,
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """The comparable key columns of some rows."""
+    """The comparable key columns of rows."""
 
     arrays: tuple[pa.Array, ...]
 
     @classmethod
     def of(cls, rows: pa.Table | pa.RecordBatch, names: Sequence[str]) -> "KeyColumns":
-        """Take the named columns of a table."""
+        """Return the key columns of the named columns of a table."""
         return cls(tuple(to_comparable_column(rows.column(name)) for name in names))
 
     def __len__(self) -> int:
@@ -102,7 +102,7 @@ class KeyColumns:
 
     @property
     def first_column(self) -> "KeyColumns":
-        """Return the first column alone."""
+        """Return the keys of the first column only."""
         return KeyColumns(self.arrays[:1])
 
     def at(self, index: int) -> Key:
@@ -111,21 +111,21 @@ class KeyColumns:
         return tuple((value is not None, value) for value in values)
 
     def count_up_to(self, bound: Key) -> int:
-        """Return how many rows of sorted keys are not greater than ``bound``."""
+        """Return the number of sorted keys that are not greater than ``bound``."""
         return bisect_right(range(len(self)), bound, key=self.at)
 
     def count_below(self, bound: Key) -> int:
-        """Return how many rows of sorted keys are smaller than ``bound``."""
+        """Return the number of sorted keys that are smaller than ``bound``."""
         return bisect_left(range(len(self)), bound, key=self.at)
 
     def slice(self, start: int, length: int) -> "KeyColumns":
-        """Return some rows without copying."""
+        """Return a range of rows without copying."""
         return KeyColumns(tuple(array.slice(start, length) for array in self.arrays))
 
     def take(self, indices: Indices) -> "KeyColumns":
         """Return rows by index."""
-        chosen = pa.array(indices)
-        return KeyColumns(tuple(array.take(chosen) for array in self.arrays))
+        selection = pa.array(indices)
+        return KeyColumns(tuple(array.take(selection) for array in self.arrays))
 
     @staticmethod
     def concat(parts: Sequence["KeyColumns"]) -> "KeyColumns":
@@ -141,22 +141,22 @@ class KeyColumns:
             return bool((np.diff(self._sort_with_arrow()) > 0).all())
         ties: Mask | None = None
         for array in self.arrays:
-            one, two = _pair_with_next(array)
-            greater = _to_mask(pc.greater(one, two))
+            left, right = _pair_with_next(array)
+            greater = _to_mask(pc.greater(left, right))
             if (greater if ties is None else greater & ties).any():
                 return False
             if array is self.arrays[-1]:
                 break
-            equal = _to_mask(pc.equal(one, two))
+            equal = _to_mask(pc.equal(left, right))
             ties = equal if ties is None else ties & equal
             if not ties.any():
                 break
         return True
 
     def ordered(self) -> tuple[Indices, Mask]:
-        """Return the stable order of the rows by key, and for all but the last whether the next in order is equal.
+        """Return the stable order by key, and for each row but the last whether the next key is equal.
 
-        Presorted stretches make it cheap.
+        Sorted input is cheap.
         """
         words = pack_keys(self.arrays)
         if words is None:
@@ -170,9 +170,10 @@ class KeyColumns:
         return order, same
 
     def newest(self, counts: Sequence[int]) -> Indices:
-        """Return the last row of each key, in key order, of so many rows of each run; those of a run have distinct keys.
+        """Return the index of the newest row of each key, in key order.
 
-        Dense keys need no sort.
+        ``counts`` are the numbers of rows of each run, oldest first; keys within a run are distinct.
+        Dense keys are not sorted.
         """
         words = pack_keys(self.arrays)
         span = None if words is None or len(words) > 1 else int(words[0].max()) + 1
@@ -180,17 +181,17 @@ class KeyColumns:
             order, same = self.ordered()
             ends: Indices = order[np.append(~same, True)]
             return ends
-        places, rows = words[0].view(np.int64), np.arange(len(self), dtype=np.int32)
+        slots, rows = words[0].view(np.int64), np.arange(len(self), dtype=np.int32)
         last = np.full(span, -1, np.int32)
         for end, count in zip(np.cumsum(counts).tolist(), counts, strict=True):
-            last[places[end - count : end]] = rows[end - count : end]
-        found: Indices = last[last >= 0].astype(np.int64)
-        return found
+            last[slots[end - count : end]] = rows[end - count : end]
+        newest: Indices = last[last >= 0].astype(np.int64)
+        return newest
 
     def _sort_with_arrow(self) -> Indices:
         columns = {}
         for index, array in enumerate(self.arrays):
-            if array.null_count:  # said by a column, since pyarrow moved its option in release 25
+            if array.null_count:  # a column, because pyarrow 25 moved the option for null placement
                 columns[f"{index} is there"] = array.is_valid()
             columns[str(index)] = array
         keys = [(name, "ascending") for name in columns]
@@ -198,33 +199,34 @@ class KeyColumns:
         result: Indices = order.to_numpy().astype(np.int64)
         return result
 
-    def find(self, wanted: "KeyColumns") -> tuple[Indices, Indices]:
-        """Return which of these sorted, distinct keys are among other such keys: (own rows, rows of ``wanted``)."""
-        both = KeyColumns.concat([self, wanted])
+    def find(self, other: "KeyColumns") -> tuple[Indices, Indices]:
+        """Return the common keys of two sorted sets of distinct keys: (own rows, rows of ``other``)."""
+        both = KeyColumns.concat([self, other])
         words = pack_keys(both.arrays)
         if len(self) and words is not None and len(words) == 1:
-            own, other = words[0][: len(self)], words[0][len(self) :]
-            at = np.searchsorted(own, other)
-            hits = np.flatnonzero(own[np.minimum(at, len(own) - 1)] == other)
-            return at[hits], hits
+            own_words, other_words = words[0][: len(self)], words[0][len(self) :]
+            positions = np.searchsorted(own_words, other_words)
+            candidates = own_words[np.minimum(positions, len(own_words) - 1)]
+            hits = np.flatnonzero(candidates == other_words)
+            return positions[hits], hits
         order, same = both.ordered()
-        pairs = np.flatnonzero(same)  # stable: the own row comes first
+        pairs = np.flatnonzero(same)  # the sort is stable: the own row is first
         return order[pairs], order[pairs + 1] - len(self)
 
 
 class KeyOrderChecker:
-    """Checks that the rows of a sorted run, read batch by batch, are in key order.
+    """Checks that the rows of a sorted run are in key order, batch by batch.
 
-    Merges rely on it: rows of an unsorted run would be dropped, repeated, or taken from anywhere.
+    Merging an unsorted run would drop, repeat or mix up rows.
     """
 
     def __init__(self, names: Sequence[str], order: str = "the primary key") -> None:
-        """Take the columns that the rows are sorted by, and their description in errors."""
+        """Check the order by ``names``; ``order`` describes it in errors."""
         self._names, self._order = names, order
         self._last: Key | None = None
 
     def check(self, file_name: str, rows: pa.RecordBatch) -> None:
-        """Raise :class:`CorruptFileError` if a row of the next batch, of the named file, is out of order."""
+        """Raise :class:`CorruptFileError` if a row of the next batch is out of order."""
         if not rows.num_rows:
             return
         keys = KeyColumns.of(rows, self._names)
@@ -234,16 +236,16 @@ class KeyOrderChecker:
 
 
 def unsorted_file_error(file_name: str, order: str = "the primary key") -> CorruptFileError:
-    """Return the error for a file whose rows are not in the order that its level promises."""
+    """Return the error for a file whose rows are not in the order that its level requires."""
     return CorruptFileError(
         file_name,
-        f"its rows are not in the order of {order}, although files of its level must be; the table's metadata "
+        f"its rows are not sorted by {order}, as files of its level must be; the table's metadata "
         "or its options are damaged. Check the table, and restore its schema or an earlier snapshot",
     )
 
 
 def _pair_with_next(column: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return all values but the last, and the successor of each."""
+    """Return all values except the last, and the successor of each."""
     return column.slice(0, max(0, len(column) - 1)), column.slice(1)
 
 
@@ -256,10 +258,10 @@ def _equals_next(columns: Sequence[pa.Array]) -> Mask:
     size = max(0, len(columns[0]) - 1)
     same = np.ones(size, bool)
     for column in columns:
-        one, two = _pair_with_next(column)
-        equal = pc.equal(one, two)
+        left, right = _pair_with_next(column)
+        equal = pc.equal(left, right)
         if column.null_count:
-            both_null = pc.and_(pc.is_null(one), pc.is_null(two))
+            both_null = pc.and_(pc.is_null(left), pc.is_null(right))
             equal = pc.or_(pc.fill_null(equal, False), both_null)
         same &= _to_mask(equal)
     return same

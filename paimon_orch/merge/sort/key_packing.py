@@ -1,7 +1,7 @@
-"""Keys as unsigned 64-bit words that sort and compare like them, for numpy's sort and search.
+"""Keys packed into unsigned 64-bit words with the same order, for numpy's sort and search.
 
-The rows of one merge step lie close together, so a column needs only the bits of (largest - smallest); text is taken
-eight bytes at a time. Most composite and most text keys of a step become one word that way.
+The keys of one merge batch are close together, so a column needs only the bits of (largest - smallest).
+Text is packed eight bytes at a time. Most composite and text keys of a batch become one word.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,15 +12,15 @@ import pyarrow as pa
 from paimon_orch.format.arrays import Int32Array, Int64Array, UInt8Array, UInt64Array
 
 _WORD_BITS = 64
-_MAX_WORDS = 3  # with more, Arrow's own sort is as good
+_MAX_WORDS = 3  # with more words, Arrow's sort is as fast
 _MAX_TEXT_BYTES = 64
 _MAX_SHORT_DECIMAL_DIGITS = 18  # digits of an unscaled value that fits 64 bits
 
 
 def pack_keys(columns: Sequence[pa.Array]) -> list[UInt64Array] | None:
-    """Return words, the most significant first, whose order and equality are those of the rows.
+    """Return words, the most significant first, with the order and equality of the rows.
 
-    ``columns`` are comparable key columns (see ``merge.keys``). None if they hold nulls or do not fit.
+    ``columns`` are comparable key columns (see ``key_order``). None if they have nulls or do not fit.
     """
     if not len(columns[0]):
         return None
@@ -78,7 +78,7 @@ def _split_text(column: pa.Array) -> list[UInt64Array] | None:
     if shortest == longest:
         return list(_read_equal_length_chunks(padded, len(column), longest))
     if not text.all():
-        return None  # zeros fill up what is shorter
+        return None  # shorter values are padded with zeros
     return list(_read_chunks(padded, offsets[:-1] - offsets[0], lengths, longest))
 
 
@@ -97,7 +97,7 @@ def _read_chunks(
     at_every_byte = np.ndarray((len(text) - 7,), "<u8", text, strides=(1,))
     for start in range(0, longest, 8):
         chunk = at_every_byte[starts + start].byteswap(inplace=True)
-        # the rest of a short row is zeros, not the row behind it
+        # pad a short row with zeros, not with the next row
         chunk &= _FIRST_BYTES_MASKS[np.clip(lengths - start, 0, 8)]
         yield chunk >> np.uint64(8 * max(0, start + 8 - longest))
 

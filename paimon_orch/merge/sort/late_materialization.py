@@ -1,4 +1,4 @@
-"""Values of the rows that a merge chose, read after it: of row groups in which no row wins nothing is decoded."""
+"""Late materialization: read values after the merge, only from row groups that have merged rows."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,49 +15,53 @@ from paimon_orch.format.schema import KEY_PREFIX
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.sort.key_order import unsorted_file_error
 
-_ROW_LOCATION = f"{KEY_PREFIX}PLACE"  # a name that the format gives no column of a table
-_FILE_SHIFT = 40  # of a place: the number of the file from there on, the position in it below
+_ROW_LOCATION = f"{KEY_PREFIX}PLACE"  # the format reserves names with this prefix
+_FILE_SHIFT = (
+    40  # a row location is a file number above these bits, and a position in the file below
+)
 BatchRows = tuple[pa.RecordBatch, Positions]
-"""Some of the rows of a batch, by ascending indices."""
+"""A batch, and ascending indices of some of its rows."""
 
 
 @dataclass(slots=True)
 class RowGroupValues:
-    """The values of a row group of a file, found by ascending positions."""
+    """The values of a row group, looked up by ascending positions."""
 
     file_name: str
     batches: Iterator[pa.RecordBatch]
     batch: pa.RecordBatch | None = None
     positions: Positions = field(default_factory=lambda: np.empty(0, np.int64))
 
-    def find(self, wanted: Positions) -> Iterator[BatchRows]:
-        """Yield where the rows at some positions are, all greater than those of the call before."""
-        check_ascending(wanted, -1 if self.batch is None else self.positions[0] - 1, self.file_name)
-        while len(wanted):
-            if self.batch is None or self.positions[-1] < wanted[0]:
+    def find(self, requested: Positions) -> Iterator[BatchRows]:
+        """Yield the rows at positions, which are greater than those of earlier calls."""
+        check_ascending(
+            requested, -1 if self.batch is None else self.positions[0] - 1, self.file_name
+        )
+        while len(requested):
+            if self.batch is None or self.positions[-1] < requested[0]:
                 self.batch = next(self.batches, None)
                 if self.batch is None:
                     raise CorruptFileError(
-                        self.file_name, f"has no row {wanted[0]} where its keys were read"
+                        self.file_name, f"has no row {requested[0]} where its keys were read"
                     )
                 self.positions = self.batch.column(ROW_POSITION).to_numpy()
                 continue
-            count = int(np.searchsorted(wanted, self.positions[-1], side="right"))
-            yield self.batch, self._rows(wanted[:count])
-            wanted = wanted[count:]
+            count = int(np.searchsorted(requested, self.positions[-1], side="right"))
+            yield self.batch, self._rows(requested[:count])
+            requested = requested[count:]
 
-    def _rows(self, wanted: Positions) -> Positions:
-        rows: Positions = wanted - self.positions[0]
-        if self.positions[-1] - self.positions[0] >= len(self.positions):  # some are deleted
-            rows = np.searchsorted(self.positions, wanted)
-        if (self.positions[rows] != wanted).any():
+    def _rows(self, requested: Positions) -> Positions:
+        rows: Positions = requested - self.positions[0]
+        if self.positions[-1] - self.positions[0] >= len(self.positions):  # some rows are deleted
+            rows = np.searchsorted(self.positions, requested)
+        if (self.positions[rows] != requested).any():
             raise unsorted_file_error(self.file_name)
         return rows
 
 
 @dataclass(slots=True, kw_only=True)
 class _FileValues:
-    """The values of a file, found by ascending positions."""
+    """The values of a file, looked up by ascending positions."""
 
     number: int
     file_name: str
@@ -67,37 +71,39 @@ class _FileValues:
     values: RowGroupValues | None = None
     last: int = -1
 
-    def find(self, wanted: Positions) -> Iterator[BatchRows]:
-        check_ascending(wanted, self.last, self.file_name)
-        self.last = int(wanted[-1])
-        while len(wanted):
-            if self.group is None or wanted[0] >= self.group.rows.stop:
+    def find(self, requested: Positions) -> Iterator[BatchRows]:
+        check_ascending(requested, self.last, self.file_name)
+        self.last = int(requested[-1])
+        while len(requested):
+            if self.group is None or requested[0] >= self.group.rows.stop:
                 self.group, self.values = next(self.groups, None), None
                 if self.group is None:
                     raise CorruptFileError(
-                        self.file_name, f"has no row {wanted[0]} where its keys were read"
+                        self.file_name, f"has no row {requested[0]} where its keys were read"
                     )
                 continue
             if self.values is None:
                 self.values = RowGroupValues(self.file_name, self.group.read(self.fields))
-            count = int(np.searchsorted(wanted, self.group.rows.stop))
-            yield from self.values.find(wanted[:count])
-            wanted = wanted[count:]
+            count = int(np.searchsorted(requested, self.group.rows.stop))
+            yield from self.values.find(requested[:count])
+            requested = requested[count:]
 
 
 def check_ascending(positions: Positions, after: int, file_name: str) -> None:
-    """Raise :class:`CorruptFileError` if positions do not ascend from one beyond ``after``.
+    """Raise :class:`CorruptFileError` unless positions ascend and are greater than ``after``.
 
-    Keys come in order, so do the rows of a sorted file; values of others would be taken from anywhere.
+    Keys are merged in order, so the positions in a sorted file ascend. In an unsorted file values would
+    be read from wrong rows.
     """
     if len(positions) and (positions[0] <= after or (np.diff(positions) <= 0).any()):
         raise unsorted_file_error(file_name)
 
 
 def should_materialize_late(runs: Sequence[Sequence[DataFileMeta]]) -> bool:
-    """Tell whether whole row groups may hold no winner: where the other runs have as many rows as the largest one.
+    """Return whether late materialization can skip whole row groups.
 
-    Otherwise most row groups are read anyway, and the keys of each would be decoded apart from the values for nothing.
+    That is likely if the smaller runs together have as many rows as the largest run. Otherwise most row
+    groups are read anyway, and decoding keys and values separately costs more.
     """
     rows = [sum(file.row_count for file in files) for files in runs]
     parquet = all(
@@ -107,9 +113,9 @@ def should_materialize_late(runs: Sequence[Sequence[DataFileMeta]]) -> bool:
 
 
 class LateMaterialization:
-    """Columns that play no part in the merge of some runs, which follow each other in key order.
+    """Appends the columns that a merge of sorted runs does not need, in key order.
 
-    ``read`` gives the row groups of a file.
+    ``read`` returns the row groups of a file.
     """
 
     def __init__(
@@ -121,29 +127,29 @@ class LateMaterialization:
         self.fields = fields
         self._read = read
         self._files = [(run, file) for run, files in enumerate(runs) for file in files]
-        self._numbers = {file.file_name: at for at, (_, file) in enumerate(self._files)}
-        # of each run the one file that the merge has come to
+        self._numbers = {file.file_name: number for number, (_, file) in enumerate(self._files)}
+        # the current file of each run
         self._open: dict[int, _FileValues] = {}
 
     def add_row_location(self, file: DataFileMeta, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows of a file with their place, in the file and among the files, instead of ``POSITION``."""
+        """Return rows of a file with a row location (file number and position) instead of the position."""
         first = self._numbers[file.file_name] << _FILE_SHIFT
-        places = pa.array(rows.column(ROW_POSITION).to_numpy() + first)
-        return rows.drop_columns(ROW_POSITION).append_column(_ROW_LOCATION, places)
+        locations = pa.array(rows.column(ROW_POSITION).to_numpy() + first)
+        return rows.drop_columns(ROW_POSITION).append_column(_ROW_LOCATION, locations)
 
     def append_values(self, rows: pa.Table) -> pa.Table:
-        """Put the values beside merged rows with a place, which come in key order over all calls."""
-        places = rows.column(_ROW_LOCATION).to_numpy()
-        files, positions = places >> _FILE_SHIFT, places & ((1 << _FILE_SHIFT) - 1)
+        """Append the values to merged rows with a row location; calls are in key order."""
+        locations = rows.column(_ROW_LOCATION).to_numpy()
+        files, positions = locations >> _FILE_SHIFT, locations & ((1 << _FILE_SHIFT) - 1)
         batches, order, count = [], np.empty(len(files), np.int64), 0
         for number in np.flatnonzero(np.bincount(files)).tolist():
             of_file = np.flatnonzero(files == number)
-            for batch, found in self._file(number).find(positions[of_file]):
-                within = batch.slice(found[0], found[-1] + 1 - found[0])
-                order[of_file[: len(found)]] = found + (count - found[0])
-                of_file = of_file[len(found) :]
-                batches.append(within)
-                count += within.num_rows
+            for batch, indices in self._file(number).find(positions[of_file]):
+                span = batch.slice(indices[0], indices[-1] + 1 - indices[0])
+                order[of_file[: len(indices)]] = indices + (count - indices[0])
+                of_file = of_file[len(indices) :]
+                batches.append(span)
+                count += span.num_rows
         values = pa.Table.from_batches(batches)
         if count > len(order) or (np.diff(order) != 1).any():
             values = values.take(pa.array(order))
@@ -153,10 +159,10 @@ class LateMaterialization:
 
     def _file(self, number: int) -> _FileValues:
         run, file = self._files[number]
-        found = self._open.get(run)
-        if found is None or found.number != number:
+        values = self._open.get(run)
+        if values is None or values.number != number:
             groups = self._read(file)
-            found = self._open[run] = _FileValues(
+            values = self._open[run] = _FileValues(
                 number=number, file_name=file.file_name, fields=self.fields, groups=groups
             )
-        return found
+        return values

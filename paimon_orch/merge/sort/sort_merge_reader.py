@@ -1,7 +1,7 @@
-"""Streaming k-way merge of sorted runs, in bounded memory (engine: one batch of every run at a time).
+"""Streaming sort-merge of sorted runs in bounded memory: one batch of each run at a time.
 
-The smallest of the runs' last loaded keys bounds what is complete. Rows up to that bound, from all runs, are put in
-order and handed on as one :class:`MergeBatch`; the rest waits. Keys within one run are unique.
+Rows up to the smallest last loaded key of all runs are complete: they are sorted and yielded as one
+:class:`MergeBatch`, and later rows stay buffered. Keys within one run are unique.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,25 +20,27 @@ from paimon_orch.merge.sort.key_order import Key, KeyColumns, to_comparable_colu
 
 @dataclass(frozen=True, slots=True)
 class MergeRun:
-    """One sorted run to merge: its rows in key order, each batch with the level it comes from."""
+    """One sorted run to merge: batches in key order, each with its level."""
 
     batches: Iterable[tuple[int, pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeBatch:
-    """Complete groups of rows with equal keys.
-
-    ``order`` sorts ``rows`` by key, then sequence; group ``i`` is ``order[starts[i]:starts[i + 1]]``. ``levels`` tells
-    the level that each of ``rows`` came from, ``reduced`` which groups had more rows that do not count.
-    """
+    """Complete groups of rows with equal keys."""
 
     rows: pa.Table
     keys: KeyColumns
     order: Indices
+    """Sorts ``rows`` by key, then by sequence."""
     starts: Indices
+    """Group ``i`` is ``order[starts[i]:starts[i + 1]]``."""
     levels: Int32Array
+    """The level of each of ``rows``."""
+    is_single_run: bool = False
+    """Whether the rows are those of one run: sorted, and one per key."""
     reduced_groups: Mask | None = None
+    """The groups that had more rows, which were dropped."""
 
     @property
     def sizes(self) -> Indices:
@@ -47,19 +49,19 @@ class MergeBatch:
 
     @property
     def newest_row_per_key(self) -> Indices:
-        """Return the row of each group that comes last: the newest."""
+        """Return the index of the last, newest row of each group."""
         ends = np.append(self.starts[1:], len(self.order)) - 1
-        chosen: Indices = self.order[ends]
-        return chosen
+        newest: Indices = self.order[ends]
+        return newest
 
     def any_in_group(self, flags: Mask) -> Mask:
-        """Tell for each group whether one of its rows has the flag."""
-        found: Mask = np.logical_or.reduceat(flags[self.order], self.starts)
-        return found
+        """Return a mask of the groups with at least one flagged row."""
+        groups: Mask = np.logical_or.reduceat(flags[self.order], self.starts)
+        return groups
 
 
 class _RunBuffer:
-    """What is loaded of one run and not handed on yet."""
+    """The loaded rows of one run that are not yielded yet."""
 
     def __init__(self, run: MergeRun, key_names: Sequence[str]) -> None:
         self._batches = iter(run.batches)
@@ -76,7 +78,7 @@ class _RunBuffer:
             self.last = self.keys.at(len(self.keys) - 1)
 
     def take(self, bound: Key) -> tuple[pa.RecordBatch, KeyColumns] | None:
-        """Hand on the rows up to the bound; loads the next batch when all are gone."""
+        """Remove and return the rows up to the bound; load the next batch if none remain."""
         assert self.rows is not None
         count = len(self.keys) if self.last <= bound else self.keys.count_up_to(bound)
         if count == 0:
@@ -92,7 +94,7 @@ class _RunBuffer:
 
 @dataclass(frozen=True, slots=True)
 class SequenceOrder:
-    """How rows of one key are ordered before ``_SEQUENCE_NUMBER``: ``sequence.field`` and its direction."""
+    """The order of rows of one key before ``_SEQUENCE_NUMBER``: ``sequence.field`` and its direction."""
 
     names: tuple[str, ...] = ()
     descending: bool = False
@@ -116,16 +118,16 @@ def compute_dense_rank(column: pa.Array) -> Indices:
 
 
 NO_SEQUENCE_FIELD = SequenceOrder()
-_MIN_BATCH_ROWS = 16_384  # to load at once: the end of every batch is the end of a step
+_MIN_BATCH_ROWS = 16_384  # the end of every loaded batch is the end of a merge batch
 
 
 def plan_batch_rows(run_rows: Sequence[int]) -> list[int]:
-    """Return how many rows of each run to load at once, from the rows that each has.
+    """Return the number of rows to load per batch of each run, in proportion to the rows of the run.
 
-    A thin run spends few rows while the densest spends a batch: more of them would only wait in memory.
+    More rows of a small run would only wait in memory while the largest run is merged.
     """
-    most = max(run_rows, default=1)
-    return [max(_MIN_BATCH_ROWS, BATCH_ROWS * rows // max(1, most)) for rows in run_rows]
+    largest = max(run_rows, default=1)
+    return [max(_MIN_BATCH_ROWS, BATCH_ROWS * rows // max(1, largest)) for rows in run_rows]
 
 
 def merge_runs(
@@ -135,10 +137,11 @@ def merge_runs(
     *,
     newest: bool = False,
 ) -> Iterator[MergeBatch]:
-    """Yield the rows of all runs in key order, step by step.
+    """Yield the rows of all runs in key order, in batches of complete keys.
 
-    Runs are given oldest first: rows that are equal in everything else keep that order, and so do those of runs that were
-    read without ``_SEQUENCE_NUMBER``. Of the latter ``newest`` yields the last row of each key alone.
+    :param runs: the runs, oldest first; this order decides between rows with equal sequence numbers,
+        and between all rows of runs that were read without ``_SEQUENCE_NUMBER``
+    :param newest: without ``_SEQUENCE_NUMBER``: yield only the newest row of each key
     """
     buffers = [_RunBuffer(run, key_names) for run in runs]
     while buffers := [buffer for buffer in buffers if buffer.rows is not None]:
@@ -163,44 +166,48 @@ def _build_batch(
         np.array([level for level, _, _ in parts], np.int32),
         [batch.num_rows for _, batch, _ in parts],
     )
-    if len(parts) == 1:  # one run alone: its keys are unique and sorted
+    if len(parts) == 1:  # its keys are unique and sorted
         return _build_unique_batch(rows, keys, levels)
     if SEQUENCE_NUMBER.name not in rows.column_names:
         if newest:
-            last = keys.newest([batch.num_rows for _, batch, _ in parts])
-            return _build_unique_batch(rows.take(pa.array(last)), keys.take(last), levels[last])
+            indices = keys.newest([batch.num_rows for _, batch, _ in parts])
+            return _build_unique_batch(
+                rows.take(pa.array(indices)), keys.take(indices), levels[indices]
+            )
         order, starts, _ = _group_by_key(keys)
         return MergeBatch(rows=rows, keys=keys, order=order, starts=starts, levels=levels)
     return _build_ordered_batch(rows, keys, levels, sequence)
 
 
 def _build_unique_batch(rows: pa.Table, keys: KeyColumns, levels: Int32Array) -> MergeBatch:
-    everything = np.arange(len(keys))
-    return MergeBatch(rows=rows, keys=keys, order=everything, starts=everything, levels=levels)
+    order = np.arange(len(keys))
+    return MergeBatch(
+        rows=rows, keys=keys, order=order, starts=order, levels=levels, is_single_run=True
+    )
 
 
 def insert_rows(
     step: MergeBatch,
-    found: Sequence[tuple[int, pa.RecordBatch]],
+    older_rows: Sequence[tuple[int, pa.RecordBatch]],
     key_names: Sequence[str],
     sequence: SequenceOrder,
 ) -> MergeBatch:
-    """Return a step with further rows, of the given levels, put in order among its own."""
-    if not found:
+    """Return a batch with the rows of other levels inserted in order."""
+    if not older_rows:
         return step
     names = step.rows.column_names
-    older = pa.Table.from_batches([batch.select(names) for _, batch in found])
+    older = pa.Table.from_batches([batch.select(names) for _, batch in older_rows])
     rows = pa.concat_tables([older, step.rows])
     keys = KeyColumns.concat([KeyColumns.of(older, key_names), step.keys])
-    counts = [batch.num_rows for _, batch in found]
-    levels = np.repeat(np.array([level for level, _ in found], np.int32), counts)
+    counts = [batch.num_rows for _, batch in older_rows]
+    levels = np.repeat(np.array([level for level, _ in older_rows], np.int32), counts)
     return _build_ordered_batch(rows, keys, np.concatenate((levels, step.levels)), sequence)
 
 
 def build_sorted_batch(
     rows: pa.Table, key_names: Sequence[str], sequence: SequenceOrder = NO_SEQUENCE_FIELD
 ) -> MergeBatch:
-    """Return unsorted rows as one step, as if they came from level 0."""
+    """Return unsorted rows as one batch of level 0."""
     keys = KeyColumns.of(rows, key_names)
     return _build_ordered_batch(rows, keys, np.zeros(rows.num_rows, np.int32), sequence)
 
@@ -214,7 +221,7 @@ def _build_ordered_batch(
 
 
 def _group_by_key(keys: KeyColumns) -> tuple[Indices, Indices, Mask]:
-    """Return the order of the rows by key, where in it each key begins, and which rows are followed by their like."""
+    """Return the order by key, the start of each key in it, and where the next row has the same key."""
     order, same = keys.ordered()
     return order, np.flatnonzero(np.concatenate(([True], ~same))), same
 
@@ -232,7 +239,7 @@ def _sort_by_sequence(
     if not same.any():
         return order
     if not sequence.names and not (same & (ordered[:-1] >= ordered[1:])).any():
-        return order  # most often the rows of a key are in order already
+        return order  # usually the rows of a key are already in order
     group = np.zeros(len(order), np.int64)
     group[starts[1:]] = 1
     if VALUE_KIND.name in rows.column_names:
@@ -240,7 +247,7 @@ def _sort_by_sequence(
     else:
         is_add = np.zeros(len(order), bool)
     criteria = [is_add, numbers, *reversed(sequence.ranks(rows))]
-    resorted: Indices = order[
+    sorted_order: Indices = order[
         np.lexsort([*(values[order] for values in criteria), np.cumsum(group)])
     ]
-    return resorted
+    return sorted_order

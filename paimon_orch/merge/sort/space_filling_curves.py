@@ -1,4 +1,4 @@
-"""Space-filling curves: several columns as one sort key that keeps near rows near.
+"""Space-filling curves: one sort key for several columns that keeps similar rows close together.
 
 See docs/format/sort-compaction.md#sort-compaction.
 """
@@ -13,34 +13,34 @@ import pyarrow.compute as pc
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import UInt8Array, UInt64Array
 
-_WORD_BYTES = 8  # bytes of what is neither text nor binary
+_WORD_BYTES = 8  # width of values that are neither text nor binary
 _SIGN_BIT = np.uint64(1 << 63)
 
 
 def encode_order_bytes(column: pa.Array, name: str, width: int = _WORD_BYTES) -> UInt8Array:
-    """Return a row of bytes for each value, which compare as the values do; nulls come first, as zeros.
+    """Return fixed-width bytes for each value with the same order; nulls are zeros and sort first.
 
-    Of text and binary values the first ``width`` bytes count, other values have 8 bytes. Decimals are compared as 64-bit
-    floating point numbers. Raises :class:`InputError` for nested columns.
+    Text and binary values are cut to ``width`` bytes, other values have 8 bytes. Decimals are compared
+    as 64-bit floating point numbers. Raises :class:`InputError` for nested columns.
     """
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        found = _encode_prefixes(column, width)
+        encoded = _encode_prefixes(column, width)
     else:
-        found = _encode_words(column, name).astype(">u8").view(np.uint8).reshape(-1, _WORD_BYTES)
-    found[column.is_null().to_numpy(zero_copy_only=False)] = 0
-    return found
+        encoded = _encode_words(column, name).astype(">u8").view(np.uint8).reshape(-1, _WORD_BYTES)
+    encoded[column.is_null().to_numpy(zero_copy_only=False)] = 0
+    return encoded
 
 
 def _encode_prefixes(column: pa.Array, width: int) -> UInt8Array:
     data = column.cast(pa.large_binary())
     _, offsets, values = data.buffers()
     ends = np.frombuffer(offsets, np.int64)[data.offset : data.offset + len(data) + 1]
-    stored = np.frombuffer(values or b"", np.uint8)
-    at = ends[:-1, None] + np.arange(width)
-    inside = at < ends[1:, None]
+    stored_bytes = np.frombuffer(values or b"", np.uint8)
+    positions = ends[:-1, None] + np.arange(width)
+    inside = positions < ends[1:, None]
     result = np.zeros((len(data), width), np.uint8)
-    result[inside] = stored[at[inside]]
+    result[inside] = stored_bytes[positions[inside]]
     return result
 
 
@@ -61,22 +61,27 @@ def _encode_words(column: pa.Array, name: str) -> UInt64Array:
 
 
 def _encode_floats(values: npt.NDArray[np.float64]) -> UInt64Array:
-    """Order floating point numbers: negative ones backwards, NaN last, -0.0 like 0.0."""
+    """Return integers in the order of floating point numbers: NaN last, -0.0 equal to 0.0."""
     values = np.where(np.isnan(values), np.float64("nan"), values + 0.0)
     bits = values.view(np.uint64)
     return np.where(bits & _SIGN_BIT, ~bits, bits | _SIGN_BIT)
 
 
 def encode_z_order(columns: Sequence[UInt8Array]) -> UInt8Array:
-    """Interleave the bits of several columns, the highest first; a short column ends earlier."""
+    """Interleave the bits of several columns, the highest first; a narrow column ends earlier."""
     unpacked = [np.unpackbits(column, axis=1) for column in columns]
     longest = max(bits.shape[1] for bits in unpacked)
-    turns = [bits[:, at] for at in range(longest) for bits in unpacked if at < bits.shape[1]]
+    turns = [
+        bits[:, position]
+        for position in range(longest)
+        for bits in unpacked
+        if position < bits.shape[1]
+    ]
     return np.packbits(np.stack(turns, axis=1), axis=1)
 
 
 def encode_hilbert(columns: Sequence[UInt64Array], bits: int = 64) -> UInt8Array:
-    """Return the places of points on a Hilbert curve; coordinates have ``bits`` bits.
+    """Return the positions of points on a Hilbert curve; coordinates have ``bits`` bits.
 
     All cells of the grid have different places, and cells of neighbouring places touch. The places are bit strings,
     left-aligned in their bytes. After J. Skilling, "Programming the Hilbert curve" (2004).
@@ -92,7 +97,7 @@ def encode_hilbert(columns: Sequence[UInt64Array], bits: int = 64) -> UInt8Array
 
 
 def _transpose_coordinates(axes: list[UInt64Array], bits: int) -> list[UInt64Array]:
-    """Turn coordinates into the bits of their place, spread over the axes."""
+    """Return the bits of the positions of coordinates, spread over the axes."""
     zero = np.uint64(0)
     for bit in range(bits - 1, 0, -1):
         high, below = np.uint64(1 << bit), np.uint64((1 << bit) - 1)
@@ -112,7 +117,7 @@ def _transpose_coordinates(axes: list[UInt64Array], bits: int) -> list[UInt64Arr
 
 
 def decode_leading_words(column: UInt8Array) -> UInt64Array:
-    """Return the first 8 bytes of each row as a number that compares alike."""
+    """Return the first 8 bytes of each row as a number with the same order."""
     padded = np.zeros((len(column), _WORD_BYTES), np.uint8)
     padded[:, : min(_WORD_BYTES, column.shape[1])] = column[:, :_WORD_BYTES]
     return padded.view(">u8").astype(np.uint64).ravel()

@@ -1,4 +1,4 @@
-"""Which files of an append table are compacted together.
+"""Selects the files of an append table that are compacted together.
 
 See docs/format/append-table-compaction.md.
 """
@@ -25,7 +25,7 @@ _FULL_MIN_FILES = 3
 
 @dataclass(frozen=True, slots=True)
 class DeletionVectorRef:
-    """The deletion vector of a data file: the index file that holds it, and how many rows it hides if that is known."""
+    """Where the deletion vector of a data file is stored, and its cardinality if known."""
 
     index_file: str
     cardinality: int | None
@@ -34,7 +34,7 @@ class DeletionVectorRef:
 def collect_deletion_vector_refs(
     entries: Iterable[IndexManifestEntry],
 ) -> dict[str, DeletionVectorRef]:
-    """Return the marks of index files by data file."""
+    """Return where the deletion vectors of data files are stored, by data file."""
     return {
         item.data_file: DeletionVectorRef(entry.file_name, item.cardinality)
         for entry in entries
@@ -75,28 +75,28 @@ class AppendCompactStrategy:
         *,
         full: bool = False,
     ) -> list[FileGroup]:
-        """Return the groups to rewrite of a partition without buckets, each into files of its own.
+        """Return the groups of files to rewrite in a partition without buckets.
 
-        Vectors of one index file fall into one group, as it is written anew. ``full`` takes every small file and every
-        file with hidden rows, however few they are.
+        Files whose deletion vectors are in one index file are in one group, because the index file is
+        rewritten. ``full`` selects every small file and every file with deleted rows.
         """
-        chosen = [
+        selected = [
             file
             for file in files
             if self._should_rewrite(file, marks.get(file.file_name), full=full)
         ]
-        marked: dict[str, list[DataFileMeta]] = {}
-        for file in chosen:
+        by_index_file: dict[str, list[DataFileMeta]] = {}
+        for file in selected:
             if file.file_name in marks:
-                marked.setdefault(marks[file.file_name].index_file, []).append(file)
-        by_index = sorted(marked.values(), key=_total_size)
-        plain = sorted((f for f in chosen if f.file_name not in marks), key=_size_key)
+                by_index_file.setdefault(marks[file.file_name].index_file, []).append(file)
+        index_groups = sorted(by_index_file.values(), key=_total_size)
+        plain = sorted((f for f in selected if f.file_name not in marks), key=_size_key)
         packed, rest = self._pack_bins([[file] for file in plain])
         fewest = 1 if full and self.force_rewrite_all else 2 if full else self.min_files
         if len(rest) >= fewest:
             packed.append(rest)
-        hidden, rest = self._pack_bins(by_index)
-        return [tuple(group) for group in (*hidden, rest, *packed) if group]
+        with_deleted_rows, rest = self._pack_bins(index_groups)
+        return [tuple(group) for group in (*with_deleted_rows, rest, *packed) if group]
 
     def _should_rewrite(
         self, file: DataFileMeta, mark: DeletionVectorRef | None, *, full: bool
@@ -115,7 +115,7 @@ class AppendCompactStrategy:
     def _pack_bins(
         self, items: Iterable[list[DataFileMeta]]
     ) -> tuple[list[list[DataFileMeta]], list[DataFileMeta]]:
-        """Fill bins with whole items until each is worth a rewrite; return them and what is left over."""
+        """Fill bins with whole items until each is large enough; return the bins and the remaining files."""
         packed, current, weight = [], list[DataFileMeta](), 0
         for item in items:
             current.extend(item)
@@ -132,10 +132,10 @@ class AppendCompactStrategy:
         *,
         full: bool = False,
     ) -> list[FileGroup]:
-        """Return the groups to rewrite in a bucket; each is contiguous, so that the order of rows stays.
+        """Return the groups of files to rewrite in a bucket; each is contiguous, which keeps the row order.
 
-        Unlike the reference a full compaction leaves a lone last file alone that hides no row: it would be rewritten
-        each time.
+        Unlike in Java Paimon, a full compaction does not rewrite a single last file without deleted rows,
+        which it would otherwise rewrite each time.
         """
         ordered = sorted(files, key=lambda file: file.min_sequence_number)
         return self._select_trailing(ordered, marks) if full else self._select_windows(ordered)
@@ -154,19 +154,23 @@ class AppendCompactStrategy:
     def _select_trailing(
         self, ordered: Sequence[DataFileMeta], marks: Mapping[str, DeletionVectorRef]
     ) -> list[FileGroup]:
-        def settled(file: DataFileMeta) -> bool:
+        def is_compacted(file: DataFileMeta) -> bool:
             large = file.file_size >= self.small_file_size and not self.force_rewrite_all
             return large and file.file_name not in marks
 
-        start = next((at for at, file in enumerate(ordered) if not settled(file)), len(ordered))
-        rest = tuple(ordered[start:])
-        hides = any(file.file_name in marks for file in rest)
-        small = sum(file.file_size < self.small_file_size for file in rest)
-        worth = len(rest) >= _FULL_MIN_FILES and small > len(rest) - small
-        worth |= (
-            hides or (self.vectors and len(rest) > 1) or (self.force_rewrite_all and bool(rest))
+        start = next(
+            (index for index, file in enumerate(ordered) if not is_compacted(file)), len(ordered)
         )
-        return [rest] if worth else []
+        rest = tuple(ordered[start:])
+        has_deleted_rows = any(file.file_name in marks for file in rest)
+        small = sum(file.file_size < self.small_file_size for file in rest)
+        is_selected = len(rest) >= _FULL_MIN_FILES and small > len(rest) - small
+        is_selected |= (
+            has_deleted_rows
+            or (self.vectors and len(rest) > 1)
+            or (self.force_rewrite_all and bool(rest))
+        )
+        return [rest] if is_selected else []
 
 
 def _total_size(files: Iterable[DataFileMeta]) -> int:

@@ -1,4 +1,4 @@
-"""What a compaction of one bucket works on: runs to merge, and files to rewrite each by itself."""
+"""The choice of what to compact in a bucket: runs to merge, and files to rewrite one by one."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -24,7 +24,7 @@ CompactionSelection = tuple[RunSelection, tuple[DataFileMeta, ...]]
 DeletionVectorEntries = Sequence[IndexManifestEntry]
 
 _DELETE_RATIO = 0.5
-"""The default for tables with a primary key; append tables have the lower one of the register."""
+"""The default for primary-key tables; the register has the lower default of append tables."""
 
 
 def plan_full_compaction(
@@ -34,23 +34,26 @@ def plan_full_compaction(
     num_levels: int,
     now: datetime,
 ) -> CompactionSelection:
-    """Choose everything; if that is one run on the highest level already, only what is worth a rewrite (2.8)."""
+    """Select all runs, or, if there is one run on the highest level, its files that need a rewrite.
+
+    See docs/format/universal-compaction.md.
+    """
     top = num_levels - 1
-    everything = select_full_compaction(num_levels, runs)
-    if everything is not None and (len(runs) > 1 or runs[0].level < top):
-        return everything, ()
+    all_runs = select_full_compaction(num_levels, runs)
+    if all_runs is not None and (len(runs) > 1 or runs[0].level < top):
+        return all_runs, ()
     expiry = RecordLevelExpire.of(reader.schema, int(now.timestamp()))
-    hidden = _deleted_row_counts(vectors)
+    deleted_rows = _deleted_row_counts(vectors)
     forced = reader.schema.typed_options.get(COMPACTION_FORCE_REWRITE_ALL_FILES)
-    stale = tuple(
+    files_to_rewrite = tuple(
         file
         for run in runs
         for file in run.files
         if forced
-        or file.file_name in hidden
+        or file.file_name in deleted_rows
         or (expiry is not None and expiry.touches(file, reader.schemas))
     )
-    return RunSelection(0, top, CompactReason.DELETED_OR_EXPIRED_ROWS), stale
+    return RunSelection(0, top, CompactReason.DELETED_OR_EXPIRED_ROWS), files_to_rewrite
 
 
 def plan_minor_compaction(
@@ -60,31 +63,31 @@ def plan_minor_compaction(
     num_levels: int,
     now: datetime,
 ) -> CompactionSelection:
-    """Choose as the table's options say, and the files above whose rows are mostly hidden."""
-    found = select_minor_compaction(options, now.replace(tzinfo=None), num_levels, runs)
-    found = found or RunSelection(0, num_levels - 1, CompactReason.DELETED_ROWS)
-    above = [file for run in runs[found.count :] for file in run.files if file.level > 0]
-    return found, find_files_above_delete_ratio(above, vectors, options)
+    """Select runs by the table's options, and files on higher levels with many deleted rows."""
+    selection = select_minor_compaction(options, now.replace(tzinfo=None), num_levels, runs)
+    selection = selection or RunSelection(0, num_levels - 1, CompactReason.DELETED_ROWS)
+    above = [file for run in runs[selection.count :] for file in run.files if file.level > 0]
+    return selection, find_files_above_delete_ratio(above, vectors, options)
 
 
 def find_files_above_delete_ratio(
     files: Sequence[DataFileMeta], vectors: DeletionVectorEntries, options: Options
 ) -> tuple[DataFileMeta, ...]:
-    """Return the files of which deletion vectors hide more than ``compaction.delete-ratio-threshold`` (0.5) of the rows.
+    """Return the files whose ratio of deleted rows exceeds ``compaction.delete-ratio-threshold``.
 
-    A vector that does not tell how many rows it hides counts as one that hides too many. The option is that of append
-    tables, whose default is lower: there a rewrite has no merge to come that would do the same.
+    A deletion vector without a cardinality counts as exceeding it. The default is higher than that of
+    append tables, because a later merge drops the rows as well.
     """
     ratio = options.get(COMPACTION_DELETE_RATIO_THRESHOLD, _DELETE_RATIO)
-    hidden = _deleted_row_counts(vectors)
+    deleted_rows = _deleted_row_counts(vectors)
 
-    def is_hollow(file: DataFileMeta) -> bool:
-        count = hidden[file.file_name]
+    def exceeds_ratio(file: DataFileMeta) -> bool:
+        count = deleted_rows[file.file_name]
         return count is None or count > file.row_count * ratio
 
-    return tuple(file for file in files if file.file_name in hidden and is_hollow(file))
+    return tuple(file for file in files if file.file_name in deleted_rows and exceeds_ratio(file))
 
 
 def _deleted_row_counts(vectors: DeletionVectorEntries) -> dict[str, int | None]:
-    """Return how many rows of each file are hidden, None where that is not told."""
+    """Return the number of deleted rows by file, None where the deletion vector has no cardinality."""
     return {r.data_file: r.cardinality for entry in vectors for r in entry.ranges or ()}

@@ -1,4 +1,4 @@
-"""Ranges of keys: the slice of a bucket that one task merges, and what a range says of row groups."""
+"""Key ranges: the part of a bucket that one task merges, and predicates on its first key column."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ from paimon_orch.merge.sort.key_order import KeyColumns, decode_key, decode_key_
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Keys from ``low`` on and below ``high``, as manifests hold keys; None is an open end."""
+    """Keys from ``low`` (inclusive) to ``high`` (exclusive), serialized; None is unbounded."""
 
     low: bytes | None
     high: bytes | None
 
     def touches(self, file: DataFileMeta, key_fields: Sequence[Field]) -> bool:
-        """Tell whether a file may hold keys of the slice."""
+        """Return whether a file can contain keys of the range."""
         low, high = decode_key_bounds(file, key_fields)
         return (self.low is None or high >= decode_key(self.low, key_fields)) and (
             self.high is None or low < decode_key(self.high, key_fields)
         )
 
     def slice_rows(self, rows: pa.RecordBatch, key_fields: Sequence[Field]) -> pa.RecordBatch:
-        """Return those of sorted rows that belong to the slice."""
+        """Return the rows in the range; the rows are sorted by key."""
         keys = KeyColumns.of(rows, [field.name for field in key_fields])
         start, stop = 0, len(keys)
         if self.low is not None:
@@ -41,9 +41,9 @@ class KeyRange:
 def build_first_key_predicate(
     low: bytes | None, high: bytes | None, key: Field
 ) -> Predicate | None:
-    """Return a test of the first key column that the keys from ``low`` to ``high`` pass; None if there is none."""
+    """Return a predicate on the first key column that all keys of the range satisfy, or None."""
     if isinstance(key.type, AtomicType) and key.type.name in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
-        return None  # a predicate's order of -0.0 and NaN is not that of keys
+        return None  # predicates and keys order -0.0 and NaN differently
     tests = tuple(
         Leaf(key.name, op, (build_constant_column(read_field(bound, 0, key.type), key.type, 1)[0],))
         for op, bound in ((Operator.GREATER_OR_EQUAL, low), (Operator.LESS_OR_EQUAL, high))

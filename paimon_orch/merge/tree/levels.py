@@ -44,7 +44,7 @@ def sort_newest_first(files: Iterable[DataFileMeta]) -> list[DataFileMeta]:
 def build_sorted_runs(
     files: Iterable[DataFileMeta], key_fields: Sequence[Field]
 ) -> list[SortedRun]:
-    """Return the runs of a bucket, newest first: every level-0 file, then one run a level."""
+    """Return the runs of a bucket, newest first: each level-0 file, then one run per level."""
     files = list(files)
     runs = [SortedRun(0, (file,)) for file in sort_newest_first(f for f in files if f.level == 0)]
     above = sorted((f for f in files if f.level > 0), key=lambda file: file.level)
@@ -53,11 +53,11 @@ def build_sorted_runs(
             ((*decode_key_bounds(file, key_fields), file) for file in group),
             key=lambda item: item[0],
         )
-        for (_, end, one), (start, _, two) in pairwise(ranges):
+        for (_, end, file), (start, _, next_file) in pairwise(ranges):
             if end >= start:
                 raise CorruptFileError(
-                    two.file_name,
-                    f"its keys overlap those of {one.file_name} on level {level}, which must be one sorted run",
+                    next_file.file_name,
+                    f"its keys overlap those of {file.file_name} on level {level}, which must be one sorted run",
                 )
         runs.append(SortedRun(level, tuple(file for _, _, file in ranges)))
     return runs
@@ -66,7 +66,7 @@ def build_sorted_runs(
 def build_bucket_runs(files: Iterable[DataFileMeta], schema: TableSchema) -> list[SortedRun]:
     """Return the runs of a bucket of a table, newest first, as :func:`build_sorted_runs` does.
 
-    Files that are sorted by ``clustering.columns`` may overlap. Readers need not merge them, so they count as one run.
+    Files sorted by ``clustering.columns`` can overlap. Readers do not merge them, so they are one run.
     """
     files = list(files)
     if not schema.typed_options.is_pk_clustering_override:

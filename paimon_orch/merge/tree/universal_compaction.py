@@ -162,10 +162,10 @@ def move_up_level0_only(
 def select_minor_compaction(
     options: Options, now: datetime, num_levels: int, runs: Sequence[SortedRun]
 ) -> RunSelection | None:
-    """Pick as the table's options say; ``now`` is local time.
+    """Select runs by the table's options; ``now`` is local time.
 
-    A table that looks up older rows moves level 0 up each time, or, if ``lookup-compact`` is ``gentle``, once there
-    are ``lookup-compact.max-interval`` files on it: the reference counts its calls instead, one a file flushed.
+    A table with lookup moves level 0 up each time or, if ``lookup-compact`` is ``gentle``, when level 0
+    has ``lookup-compact.max-interval`` files. Java Paimon counts its calls instead, one per flushed file.
     """
     universal = UniversalCompaction.of(options, now)
     forced = options.needs_lookup or options.get(COMPACTION_FORCE_UP_LEVEL_0)
@@ -186,7 +186,7 @@ def _min_level0_files(options: Options) -> int:
 
 
 def select_full_compaction(num_levels: int, runs: Sequence[SortedRun]) -> RunSelection | None:
-    """Pick everything, to the highest level (2.8)."""
+    """Select all runs, to the highest level."""
     return RunSelection(len(runs), num_levels - 1, CompactReason.FULL) if runs else None
 
 

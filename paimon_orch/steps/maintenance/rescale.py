@@ -245,8 +245,7 @@ def _read_merged(reader: FileReader, unit: RescaleUnit) -> Iterator[pa.Table]:
 
     runs = [MergeRun(batches(split)) for split in unit.splits]
     for step in merge_runs(runs, schema.trimmed_primary_keys):
-        alone = step.order is step.starts
-        yield step.rows if alone else step.rows.take(pa.array(step.order))
+        yield step.rows if step.is_single_run else step.rows.take(pa.array(step.order))
 
 
 def _read_appended(reader: FileReader, unit: RescaleUnit) -> Iterator[pa.Table]:

@@ -35,8 +35,11 @@ def function(column: str, name: str, **more: str) -> dict[str, str]:
 
 
 REFUSED: list[tuple[dict[str, str], str]] = [
-    (VECTORS | FULL, "deletion vectors do not go with 'changelog-producer' = 'full-compaction'"),
-    (VECTORS | FIRST_ROW, "deletion vectors do not go with 'merge-engine' = 'first-row'"),
+    (
+        VECTORS | FULL,
+        "deletion vectors cannot be combined with 'changelog-producer' = 'full-compaction'",
+    ),
+    (VECTORS | FIRST_ROW, "deletion vectors cannot be combined with 'merge-engine' = 'first-row'"),
     (FIRST_ROW | FULL, "first-row' takes 'changelog-producer' none or lookup only"),
     (FIRST_ROW | {"changelog-producer": "input"}, "none or lookup only"),
     (FIRST_ROW | {"sequence.field": "v"}, "neither with first-row"),
@@ -49,10 +52,10 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     (AGGREGATION | {"sequence.field": "v", "fields.v.aggregate-function": "sum"}, "takes no"),
     (LOOKUP | {"streaming-read-overwrite": "true"}, "changes would be read twice"),
     (FULL | {"streaming-read-overwrite": "true"}, "changes would be read twice"),
-    (LOOKUP | {"full-compaction.delta-commits": "3"}, "does not go with"),
+    (LOOKUP | {"full-compaction.delta-commits": "3"}, "cannot be combined with"),
     (
         {"sequence.snapshot-ordering": "true", "write-only": "true", "sequence.field": "v"},
-        "does not go with 'sequence.field'",
+        "cannot be combined with 'sequence.field'",
     ),
     ({"sequence.snapshot-ordering": "true"}, "needs a primary key and 'write-only'"),
     (PARTIAL | {"ignore-delete": "true", "partial-update.remove-record-on-delete": "true"}, "nev"),
@@ -60,12 +63,12 @@ REFUSED: list[tuple[dict[str, str], str]] = [
         PARTIAL
         | {"partial-update.ignore-delete": "true", "fields.s.sequence-group": "v"}
         | {"partial-update.remove-record-on-sequence-group": "s"},
-        "does not go with 'ignore-delete'",
+        "cannot be combined with 'ignore-delete'",
     ),
     (
         PARTIAL
         | {"fields.s.sequence-group": "v", "partial-update.remove-record-on-delete": "true"},
-        "does not go with sequence groups",
+        "cannot be combined with sequence groups",
     ),
     (PARTIAL | {"fields.s.sequence-group": "k"}, "'k' belongs to the primary key"),
     (PARTIAL | {"fields.k.sequence-group": "v"}, "'k' belongs to the primary key"),
@@ -82,9 +85,9 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     (
         function("v", "sum", ignore_retract="true")
         | {"aggregation.remove-record-on-delete": "true"},
-        "ignore-retract' does not go with",
+        "ignore-retract' cannot be combined with",
     ),
-    (function("v", "mean"), "'mean' is no aggregate function; known are"),
+    (function("v", "mean"), "'mean' is not an aggregate function; the functions are"),
     (function("f", "sum"), "takes a number, not STRING"),
     (function("ok", "product"), "takes a number, not BOOLEAN"),
     (function("list", "max"), "takes a comparable type"),
@@ -97,7 +100,7 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     (function("m", "merge_map_with_keytime"), "takes a MAP of ROWs"),
     (function("ts", "merge_map_with_keytime", ts_field="u"), "no field of the rows, which are x"),
     (function("list", "nested_update"), "takes an ARRAY of ROWs"),
-    (function("rows", "nested_update", nested_key="z"), "z is no field"),
+    (function("rows", "nested_update", nested_key="z"), "z is not a field"),
     (function("rows", "nested_update", nested_sequence_field="x"), "need 'fields.rows.nested-key'"),
     (function("rows", "nested_partial_update"), "needs 'fields.rows.nested-key'"),
     (
@@ -115,7 +118,7 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     (
         VECTORS
         | {"pk-clustering-override": "true", "clustering.columns": "v", "sequence.field": "s"},
-        "does not go with 'sequence.field'",
+        "cannot be combined with 'sequence.field'",
     ),
     ({"num-levels": "1"}, "must be at least 2"),
     ({"compaction.delete-ratio-threshold": "2"}, "must be from 0 to 1"),
