@@ -1,7 +1,6 @@
-"""Files: the few operations the format needs, and nothing else.
+"""Storage: the file operations that the format needs, on local file systems and object stores.
 
-Paths are strings; a path handed to a :class:`FileIO` is always absolute. Only :meth:`FileIO.create` is
-exclusive, and a commit rests on it alone.
+Paths are strings and always absolute. Only :meth:`FileIO.create` is exclusive; commits rely on it.
 
 See docs/format/commit.md#atomic-creation.
 """
@@ -20,9 +19,9 @@ __all__ = ["FileIO", "FileInfo", "FsspecFileIO", "LocalFileIO", "resolve_warehou
 
 
 def resolve_warehouse(uri: str, options: Mapping[str, Any] | None = None) -> tuple[FileIO, str]:
-    """Return the file system of a warehouse and its absolute root path, without a slash at the end.
+    """Return the file system of a warehouse and its absolute root path, without a trailing slash.
 
-    ``options`` are fsspec's for the store of the URI: credentials, an endpoint. Raises :class:`InputError`.
+    ``options`` are the fsspec options of the store, for example credentials or an endpoint. Raises :class:`InputError`.
     """
     scheme = urlparse(uri).scheme
     if scheme not in ("", "file"):

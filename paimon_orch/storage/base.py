@@ -14,12 +14,15 @@ _UNSAFE_COMPONENT = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|\0")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileInfo:
-    """One entry of a listing; ``modified`` is epoch seconds, ``size`` bytes. A link is no directory."""
+    """One entry of a directory listing."""
 
     path: str
     size: int
+    """Bytes."""
     modified: float
+    """Epoch seconds."""
     is_dir: bool
+    """False for symbolic links."""
     is_link: bool = False
 
     @property
@@ -31,13 +34,13 @@ class FileInfo:
 class FileIO(Protocol):
     """The storage contract. Every missing file raises ``FileNotFoundError``.
 
-    Paths are absolute strings: ``/warehouse/db.db/t`` or ``s3://bucket/warehouse/db.db/t``. A path with a component
-    that leads elsewhere (``..``) is refused with :class:`CorruptFileError`: names in metadata are input.
+    Paths are absolute strings: ``/warehouse/db.db/t`` or ``s3://bucket/warehouse/db.db/t``. Names in metadata are
+    untrusted input, so a path with an empty, ``.`` or ``..`` component raises :class:`CorruptFileError`.
     """
 
     @property
     def remote(self) -> bool:
-        """Tell whether a read is a request over a network, so that few large reads are best."""
+        """Return whether a read is a network request, so that few large reads are best."""
         ...
 
     def open_input(self, path: str) -> IO[bytes]:
@@ -45,7 +48,7 @@ class FileIO(Protocol):
         ...
 
     def open_output(self, path: str) -> IO[bytes]:
-        """Open a new, uniquely named file for writing; parents are made."""
+        """Open a new, uniquely named file for writing; parent directories are created."""
         ...
 
     def read_bytes(self, path: str) -> bytes:
@@ -53,10 +56,11 @@ class FileIO(Protocol):
         ...
 
     def create(self, path: str, data: bytes) -> bool:
-        """Make ``path`` with ``data``, wholly or not at all; ``False`` if it exists already.
+        """Create ``path`` with ``data`` atomically; ``False`` if it exists already.
 
-        An object store cannot tell a request that it answered twice from one of somebody else: there it is also
-        ``True`` if ``path`` holds the very same bytes. Data that two callers must not both create names its creator.
+        An object store cannot distinguish the retry of a request from the request of another client, so there the
+        result is also ``True`` if ``path`` already holds the same bytes. If only one of two callers may succeed, the
+        data must identify its creator.
         """
         ...
 
@@ -69,7 +73,7 @@ class FileIO(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or directory is there."""
+        """Return whether a file or directory exists."""
         ...
 
     def size(self, path: str) -> int:
@@ -77,44 +81,47 @@ class FileIO(Protocol):
         ...
 
     def delete(self, path: str) -> None:
-        """Remove one file; a missing one is no error."""
+        """Delete one file; a missing file is not an error."""
         ...
 
     def delete_dir(self, path: str) -> None:
-        """Remove a whole directory (dropping a table); a missing one is no error."""
+        """Delete a directory with its content, to drop a table; a missing one is not an error."""
         ...
 
     def make_dir(self, path: str) -> bool:
-        """Make an empty directory, parents included; ``False`` if it is there.
+        """Create an empty directory and its parents; ``False`` if it exists.
 
-        Raises :class:`UnsupportedError` where there are no empty directories.
+        Raises :class:`UnsupportedError` for stores without empty directories.
         """
         ...
 
     def rename_dir(self, source: str, target: str) -> bool:
-        """Give a directory another name at one stroke; ``False``, and nothing happens, if ``target`` exists.
+        """Rename a directory atomically; ``False``, without a change, if ``target`` exists.
 
-        Raises :class:`UnsupportedError` where that would mean to copy one file after the other.
+        Raises :class:`UnsupportedError` for stores that would have to copy each file.
         """
         ...
 
     def delete_empty_dir(self, path: str) -> bool:
-        """Remove a directory that holds nothing; ``False``, and nothing happens, if there is none or it holds something.
+        """Delete an empty directory; ``False``, without a change, if it is missing or not empty.
 
-        An object store has no empty directories.
+        Object stores have no empty directories.
         """
         ...
 
     def move(self, source: str, target: str) -> bool:
-        """Give a file another name; ``False``, and nothing happens, if ``target`` exists already. Parents are made.
+        """Rename a file; ``False``, without a change, if ``target`` exists. Parents are created.
 
-        Whenever it stops half way the file is there, under one name or both.
+        If it is interrupted, the file exists under the old name, the new name, or both.
         """
         ...
 
 
 def check_path(path: str) -> str:
-    """Return a path that leads where it seems to; others are refused before anything is touched."""
+    """Return a path after checking it.
+
+    Raises :class:`CorruptFileError` for invalid names and for empty, ``.`` and ``..`` components.
+    """
     try:
         os.fsencode(path)
     except UnicodeEncodeError:
@@ -122,6 +129,6 @@ def check_path(path: str) -> str:
     inner = (path.partition("://")[2] or path).lstrip("/")
     if inner and _UNSAFE_COMPONENT.search(inner):
         raise CorruptFileError(
-            path, "is refused: a name with an empty, '.' or '..' part may lead out of the table"
+            path, "is refused: an empty, '.' or '..' component could point outside the table"
         )
     return path

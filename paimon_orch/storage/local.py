@@ -13,7 +13,7 @@ from paimon_orch.storage.base import FileInfo, check_path
 
 
 class LocalFileIO:
-    """The local file system; creation is exclusive by a hard link."""
+    """The local file system. Exclusive creation uses a hard link."""
 
     remote = False
 
@@ -25,7 +25,7 @@ class LocalFileIO:
             raise CorruptFileError(path, "is a directory where a file should be") from None
 
     def open_output(self, path: str) -> IO[bytes]:
-        """Open a new file for writing; parents are made."""
+        """Open a new file for writing; parent directories are created."""
         return _open_new(_check_local_path(path))
 
     def read_bytes(self, path: str) -> bytes:
@@ -34,7 +34,7 @@ class LocalFileIO:
             return file.read()
 
     def create(self, path: str, data: bytes) -> bool:
-        """Write a temporary file and hard-link it: atomic, and complete when it becomes visible."""
+        """Write a temporary file and hard-link it, so that ``path`` appears atomically with its content."""
         temporary = _write_temporary(_check_local_path(path), data)
         try:
             os.link(temporary, path)
@@ -54,7 +54,7 @@ class LocalFileIO:
         os.replace(_write_temporary(_check_local_path(path), data), path)
 
     def list_dir(self, path: str) -> Iterator[FileInfo]:
-        """Yield the entries directly below ``path``; links are reported as what they are."""
+        """Yield the entries directly below ``path``; symbolic links are not followed."""
         try:
             entries = os.scandir(_check_local_path(path))
         except (FileNotFoundError, NotADirectoryError):
@@ -75,7 +75,7 @@ class LocalFileIO:
                 )
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or directory is there."""
+        """Return whether a file or directory exists."""
         return os.path.exists(_check_local_path(path))
 
     def size(self, path: str) -> int:
@@ -83,18 +83,18 @@ class LocalFileIO:
         return os.stat(_check_local_path(path)).st_size
 
     def delete(self, path: str) -> None:
-        """Remove one file; a missing one is no error."""
+        """Delete one file; a missing file is not an error."""
         Path(_check_local_path(path)).unlink(missing_ok=True)
 
     def delete_dir(self, path: str) -> None:
-        """Remove a whole directory; a missing one is no error."""
+        """Delete a directory with its content; a missing one is not an error."""
         try:
             shutil.rmtree(_check_local_path(path))
         except FileNotFoundError:
             return
 
     def make_dir(self, path: str) -> bool:
-        """Make an empty directory, parents included."""
+        """Create an empty directory and its parents."""
         _make_parents(_check_local_path(path))
         try:
             os.mkdir(path)
@@ -105,7 +105,7 @@ class LocalFileIO:
         return True
 
     def rename_dir(self, source: str, target: str) -> bool:
-        """Rename; a directory that is there is replaced by the system only if it is empty."""
+        """Rename a directory; ``False`` if the target exists."""
         _make_parents(_check_local_path(target))
         if os.path.lexists(target):
             return False
@@ -114,21 +114,21 @@ class LocalFileIO:
         except FileNotFoundError:
             raise
         except OSError as error:
-            if os.path.lexists(target):  # somebody was faster
+            if os.path.lexists(target):  # created by another process meanwhile
                 return False
             raise _build_write_error(target, error) from error
         return True
 
     def delete_empty_dir(self, path: str) -> bool:
-        """Remove a directory that holds nothing."""
+        """Delete an empty directory."""
         try:
             os.rmdir(_check_local_path(path))
-        except OSError:  # gone, not empty, no directory, or not ours to remove
+        except OSError:  # missing, not empty, not a directory, or not permitted
             return False
         return True
 
     def move(self, source: str, target: str) -> bool:
-        """Hard-link the new name, which must be free, and remove the old one."""
+        """Hard-link the new name, which must not exist, and unlink the old one."""
         _make_parents(_check_local_path(target))
         try:
             os.link(_check_local_path(source), target, follow_symlinks=False)
@@ -141,7 +141,7 @@ class LocalFileIO:
 def _check_local_path(path: str) -> str:
     if not os.path.isabs(path):
         raise UnsupportedError(
-            f"{path}: lies in another store than the table, which is on the local file system; one table in "
+            f"{path}: is in another store than the table, which is on the local file system; a table in "
             "several stores is not supported"
         )
     return check_path(path)

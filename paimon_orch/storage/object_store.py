@@ -1,4 +1,4 @@
-"""Object stores through fsspec, on a list of implementations that are trusted to create exclusively."""
+"""Object stores through fsspec; written only through packages whose exclusive creation is trusted."""
 
 import errno
 import time
@@ -25,21 +25,20 @@ from paimon_orch.storage.streams import ObjectInput, ObjectOutput
 
 T = TypeVar("T")
 
-# Package of the file system's class, and since when its exclusive create is a condition of the request. s3fs was
-# tried with racing committers; gcsfs (ifGenerationMatch=0) and adlfs (If-None-Match) were read, not run.
+# First release of each package whose exclusive creation is a condition of the request. s3fs was tested with racing
+# committers; of gcsfs (ifGenerationMatch=0) and adlfs (If-None-Match) only the source was checked.
 _MIN_TRUSTED_VERSIONS = {"s3fs": (2025, 7), "gcsfs": (2025, 7), "adlfs": (2024, 12)}
 _MEMORY_MODULE = "fsspec.implementations.memory"  # exclusive in one process: for tests
 _PACKAGE_BY_SCHEME = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"} | dict.fromkeys(
     ("abfs", "abfss", "az"), "adlfs"
 )
-# Else s3fs asks for the size before it reads a whole object.
+# By default s3fs requests the size before it reads a whole object.
 _DEFAULT_OPTIONS: dict[str, dict[str, Any]] = {
     name: {"max_concurrency": 1} for name in ("s3", "s3a")
 }
 _LOCK_SECONDS = 60
-_PART_BYTES = (
-    16 << 20
-)  # of a file being written; the default of s3fs, 50 MiB, is too much for many buckets
+# Bytes of a part of an upload; the 50 MiB of s3fs are too much memory when many buckets are written.
+_PART_BYTES = 16 << 20
 _PERMANENT_ERRORS = (
     FileExistsError,
     FileNotFoundError,
@@ -55,10 +54,10 @@ _verified_stores: set[tuple[int, str]] = set()
 
 @dataclass(frozen=True, slots=True)
 class FsspecFileIO:
-    """Files of one object store. Holds no connection: each process opens its own when it needs one.
+    """Files of one object store. Holds no connection: each process opens its own on first use.
 
-    Reading works with whatever fsspec knows. Writing is refused unless the store is known, and was seen, to refuse
-    the second of two creations of one name.
+    Reading works with every fsspec implementation. Writing requires a package whose exclusive creation is trusted, and
+    a server that was verified to refuse a second creation of a name.
     """
 
     root: str
@@ -84,7 +83,7 @@ class FsspecFileIO:
             return fsspec.url_to_fs(self.root, **options)[0]
         except Exception as error:  # noqa: BLE001 - each package has its own errors
             raise InputError(
-                f"{self.root}: the store cannot be opened with these options: {self._text(error)}"
+                f"{self.root}: the store cannot be opened with these options: {self._describe_error(error)}"
             ) from self._redact_cause(error)
 
     def open_input(self, path: str) -> IO[bytes]:
@@ -99,7 +98,7 @@ class FsspecFileIO:
                 raise CorruptFileError(path, f"has fewer than the {end} bytes it had when opened")
             return bytes(data)
 
-        return ObjectInput(fetch, size)  # type: ignore[return-value]  # an IO in all but name
+        return ObjectInput(fetch, size)  # type: ignore[return-value]  # an IO by its methods
 
     def open_output(self, path: str) -> IO[bytes]:
         """Open a new object for writing; it becomes visible when it is closed."""
@@ -114,11 +113,11 @@ class FsspecFileIO:
         return bytes(self._retry_read(path, "read", lambda: self._fs.cat_file(path)))
 
     def create(self, path: str, data: bytes) -> bool:
-        """Put the object on condition that there is none; see :meth:`FileIO.create`.
+        """Put the object on the condition that it does not exist; see :meth:`FileIO.create`.
 
-        Whatever the answer, the stored object decides: a request that was sent twice can lose against itself, and
-        servers word a refusal differently. Raises :class:`StorageError` if there is no object to look at after an
-        error: it may still appear.
+        After an error the stored object decides the result: a repeated request can be refused because of its first
+        attempt, and refusals differ between servers. Raises :class:`StorageError` if there is no object after an error,
+        because it may still appear.
         """
         fs = self._get_writable_fs(path)
         if self.options.lock_path is not None:
@@ -128,12 +127,12 @@ class FsspecFileIO:
             OBJECT_PUT_WHILE_BUSY.call(
                 lambda: fs.pipe_file(path, data, mode="create"), retry_on=_is_busy
             )
-        except Exception as error:  # noqa: BLE001 - the outcome is looked up
+        except Exception as error:  # noqa: BLE001 - the stored object decides
             return self._resolve_create_outcome(path, data, error)
         return True
 
     def _create_under_lock(self, fs: Any, path: str, data: bytes) -> bool:
-        """Create as one of many that share a lock file; it is free again when its holder dies."""
+        """Create under the lock file that all committers share; the system releases it when its holder exits."""
         from filelock import FileLock, Timeout
 
         head, tail = path.rsplit("/", 1)
@@ -145,12 +144,12 @@ class FsspecFileIO:
                     return False
                 fs.makedirs(head, exist_ok=True)
                 fs.pipe_file(temporary, data)
-                fs.mv(temporary, path)  # whole when it becomes visible
+                fs.mv(temporary, path)  # complete when it becomes visible
         except Timeout as error:
             raise StorageError(
-                f"{path}: the lock {self.options.lock_path} was not free for {_LOCK_SECONDS} seconds"
+                f"{path}: the lock {self.options.lock_path} was not released within {_LOCK_SECONDS} seconds"
             ) from error
-        except Exception as error:  # noqa: BLE001 - the outcome is looked up
+        except Exception as error:  # noqa: BLE001 - the stored object decides
             return self._resolve_create_outcome(path, data, error)
         return True
 
@@ -159,7 +158,8 @@ class FsspecFileIO:
             return self.read_bytes(path) == data
         except (FileNotFoundError, StorageError):
             raise StorageError(
-                f"{path}: it is not known whether it was created ({self._text(error)}). Look for it before trying again."
+                f"{path}: it is unknown whether the object was created ({self._describe_error(error)}). "
+                "Check whether it exists before you try again."
             ) from self._redact_cause(error)
 
     def write(self, path: str, data: bytes) -> None:
@@ -175,9 +175,9 @@ class FsspecFileIO:
             entries = self._retry_read(path, "listed", lambda: self._fs.ls(path, detail=True))
         except (FileNotFoundError, NotADirectoryError):
             return
-        own = self._fs._strip_protocol(base)  # noqa: SLF001 - fsspec's own way to compare names
+        own_name = self._fs._strip_protocol(base)  # noqa: SLF001 - fsspec compares names in this form
         for entry in entries:
-            if entry["name"].rstrip("/") == own:
+            if entry["name"].rstrip("/") == own_name:
                 continue  # the path is a file, or has a marker object
             name = entry["name"].rstrip("/").rsplit("/", 1)[-1]
             is_dir = entry["type"] == "directory"
@@ -189,7 +189,7 @@ class FsspecFileIO:
             )
 
     def exists(self, path: str) -> bool:
-        """Tell whether an object, or one below this name, is there."""
+        """Return whether there is an object with this name or below it."""
         try:
             self._read_info(path)
         except FileNotFoundError:
@@ -200,51 +200,51 @@ class FsspecFileIO:
         """Return the size of an object in bytes."""
         info = self._read_info(path)
         if info["type"] == "directory":
-            raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
+            raise FileNotFoundError(errno.ENOENT, "object does not exist", path)
         return int(info["size"])
 
     def _read_info(self, path: str) -> Mapping[str, Any]:
-        # not fs.exists: it takes every error for "no", and a commit must not
+        # fs.exists returns False after any error, which would let a commit overwrite another one
         self._check_path(path)
         return self._retry_read(path, "looked up", lambda: self._fs.info(path))
 
     def delete(self, path: str) -> None:
-        """Remove one object; a missing one is no error."""
+        """Delete one object; a missing object is not an error."""
         fs = self._get_writable_fs(path)
         with suppress(FileNotFoundError), self._wrap_errors(path, "deleted"):
-            fs.rm_file(path)  # fs.rm takes * and ? in a name for a pattern
+            fs.rm_file(path)  # fs.rm would treat * and ? in a name as a pattern
 
     def delete_dir(self, path: str) -> None:
-        """Remove everything below a name."""
+        """Delete all objects below a name."""
         fs = self._get_writable_fs(path)
-        below = f"{fs._strip_protocol(path)}/"  # noqa: SLF001 - as above
+        below = f"{fs._strip_protocol(path)}/"  # noqa: SLF001 - fsspec compares names in this form
         with suppress(FileNotFoundError), self._wrap_errors(path, "deleted"):
             for name in fs.find(path):
                 if name.startswith(below):
                     fs.rm_file(name)
 
     def make_dir(self, path: str) -> bool:
-        """Refuse: there are no directories."""
+        """Raise :class:`UnsupportedError`."""
         raise UnsupportedError(
-            f"{self._check_path(path)}: an object store has no empty directories; the database is there as soon as a "
-            "table is created in it"
+            f"{self._check_path(path)}: object stores have no empty directories; the database exists as soon as "
+            "a table is created in it"
         )
 
     def rename_dir(self, source: str, target: str) -> bool:
-        """Refuse: every object would have to be copied, and readers and writers would meet half a table."""
+        """Raise :class:`UnsupportedError`."""
         self._check_path(target)
         raise UnsupportedError(
-            f"{self._check_path(source)}: an object store cannot rename at one stroke, so readers and writers would meet "
-            "half a table. Create the table under its new name and write its rows there."
+            f"{self._check_path(source)}: object stores have no atomic rename; concurrent readers would see a "
+            "partially renamed table. Create a table with the new name and write the rows to it."
         )
 
     def delete_empty_dir(self, path: str) -> bool:
-        """Return False: nothing is left of a directory when its last object is gone."""
+        """Return False: a directory does not outlive its last object."""
         self._check_path(path)
         return False
 
     def move(self, source: str, target: str) -> bool:
-        """Copy the object to a name that is free, and remove the old one."""
+        """Copy the object to a name that does not exist, and delete the old one."""
         if self.exists(target):
             return False
         fs = self._get_writable_fs(source)
@@ -261,15 +261,17 @@ class FsspecFileIO:
             mine, mine
         ):
             raise UnsupportedError(
-                f"{path}: lies in another store than the table, which is below {self.root}; one table in several "
+                f"{path}: is in another store than the table, which is below {self.root}; a table in several "
                 "stores is not supported"
             )
         if "?versionId=" in path:
-            raise CorruptFileError(path, "is refused: s3fs takes ?versionId= for another object")
+            raise CorruptFileError(
+                path, "is refused: s3fs would read another version of the object for ?versionId="
+            )
         return check_path(path)
 
     def _get_writable_fs(self, path: str) -> Any:
-        """Return the file system to write with; refuse one whose creation nobody has tried."""
+        """Return the file system, if it is trusted to create exclusively. Raises :class:`UnsupportedError`."""
         self._check_path(path)
         fs = self._fs
         module = type(fs).__module__
@@ -280,22 +282,22 @@ class FsspecFileIO:
         if needed is None:
             known = ", ".join(sorted(_MIN_TRUSTED_VERSIONS))
             raise UnsupportedError(
-                f"{path}: is not written. Tables are written through {known} alone; {type(fs).__name__} of {module} is "
-                "not known to create a file exclusively, so two committers could overwrite each other. Reading works; "
-                f"to write, let all committers share the storage option {LOCK_PATH}=<a file that all of them reach>."
+                f"{path}: is not written. Only {known} can write tables; {type(fs).__name__} of {module} is not "
+                "known to create files exclusively, so two committers could overwrite each other. Reading works; to "
+                f"write, give all committers the storage option {LOCK_PATH}=<a file that all of them reach>."
             )
         from importlib.metadata import version
 
-        found = version(package)
-        if _parse_release(found) < needed:
+        installed = version(package)
+        if _parse_release(installed) < needed:
             raise UnsupportedError(
-                f"{path}: is not written with {package} {found}, which may overwrite what another committer created; "
+                f"{path}: is not written: {package} {installed} may overwrite a file of another committer; "
                 f"install {package}>={needed[0]}.{needed[1]}"
             )
         return fs
 
     def _verify_exclusive_create(self, fs: Any, path: str) -> None:
-        """Try once per process and bucket that the server keeps the condition; some ignore it in silence."""
+        """Test once per process and bucket whether the server respects the condition; some ignore it."""
         bucket = "/".join(path.split("/", 3)[:3])
         if type(fs).__module__ == _MEMORY_MODULE or (hash(fs), bucket) in _verified_stores:
             return
@@ -304,51 +306,49 @@ class FsspecFileIO:
         with self._wrap_errors(probe, "created"):
             try:
                 fs.pipe_file(probe, b"first", mode="create")
-                with suppress(
-                    Exception
-                ):  # a refusal is wanted; any other error leaves the first one as well
+                with suppress(Exception):  # after any error the first object must still be there
                     fs.pipe_file(probe, b"second", mode="create")
-                kept = fs.cat_file(probe) == b"first"
+                is_exclusive = fs.cat_file(probe) == b"first"
             finally:
-                with suppress(Exception):  # what remains is removed with the orphans
+                with suppress(Exception):  # orphan cleanup deletes what remains
                     fs.rm_file(probe)
-        if not kept:
+        if not is_exclusive:
             raise UnsupportedError(
-                f"{path}: is not written. The server at {bucket} lets the second creation of one name replace the "
-                "first, so two committers could overwrite each other. Use a store with conditional writes."
+                f"{path}: is not written. At {bucket} a second creation of the same name replaces the first "
+                "object, so two committers could overwrite each other. Use a store with conditional writes."
             )
         _verified_stores.add((hash(fs), bucket))
 
-    def _retry_read(self, path: str, done: str, call: Callable[[], T]) -> T:
-        """Call what may be called again, and do so when the store has a bad moment."""
-        with self._wrap_errors(path, done):
+    def _retry_read(self, path: str, action: str, call: Callable[[], T]) -> T:
+        """Call a read, and retry it after errors that may be temporary."""
+        with self._wrap_errors(path, action):
             return OBJECT_READ.call(
                 call, retry_on=lambda error: not isinstance(error, _PERMANENT_ERRORS)
             )
 
     @contextmanager
-    def _wrap_errors(self, path: str, done: str) -> Iterator[None]:
-        """Turn what the store's packages raise into :class:`StorageError`, without secrets."""
+    def _wrap_errors(self, path: str, action: str) -> Iterator[None]:
+        """Raise errors of the store's packages as :class:`StorageError`, without secrets."""
         try:
             yield
         except (FileNotFoundError, NotADirectoryError, PaimonError):
             raise
         except Exception as error:  # noqa: BLE001 - each package has its own errors
             raise StorageError(
-                f"{path}: cannot be {done}: {self._text(error)}"
+                f"{path}: cannot be {action}: {self._describe_error(error)}"
             ) from self._redact_cause(error)
 
-    def _text(self, error: Exception) -> str:
+    def _describe_error(self, error: Exception) -> str:
         return self.options.redact(f"{type(error).__name__}: {error}")
 
     def _redact_cause(self, error: Exception) -> Exception | None:
-        """Return the error as a cause unless a traceback would show a secret."""
+        """Return the error, or None if its traceback would show a secret."""
         text = "".join(traceback.format_exception(error))
         return error if self.options.redact(text) == text else None
 
 
 def open_object_store(uri: str, options: Mapping[str, Any]) -> tuple[FsspecFileIO, str]:
-    """Return the file access and the root of a warehouse in an object store; nothing is connected yet."""
+    """Return the file system and the root of a warehouse in an object store, without connecting to it."""
     parsed = urlparse(uri)
     if parsed.password or parsed.query:
         raise InputError(
@@ -364,7 +364,7 @@ def open_object_store(uri: str, options: Mapping[str, Any]) -> tuple[FsspecFileI
     except ValueError:
         known = ", ".join(f"{name}://" for name in _PACKAGE_BY_SCHEME)
         raise InputError(
-            f"warehouse {uri!r}: the scheme {parsed.scheme!r} is not supported; give a local path, a file: URI, {known}"
+            f"warehouse {uri!r}: the scheme {parsed.scheme!r} is not supported; use a local path, a file: URI, {known}"
         ) from None
     except ImportError as error:
         package = _PACKAGE_BY_SCHEME.get(parsed.scheme, "the package for it")
@@ -380,7 +380,7 @@ def _is_busy(error: BaseException) -> bool:
 
 
 def _get_modification_time(entry: Mapping[str, Any]) -> float:
-    """Return when an object was written; "now" if the store does not tell, so that nobody takes it for old."""
+    """Return when an object was written; the current time if unknown, so that it does not count as old."""
     if entry["type"] == "directory":
         return 0.0
     for key in ("LastModified", "mtime", "updated", "last_modified", "created"):

@@ -1,4 +1,4 @@
-"""Options of object stores, credentials among them: kept out of texts, and out of pickles where possible."""
+"""Options of object stores. Credentials are redacted in texts, and kept out of pickles where possible."""
 
 import json
 import os
@@ -9,10 +9,10 @@ from typing import Any
 from paimon_orch.errors import InputError
 
 STORAGE_OPTIONS_ENV = "PAIMON_STORAGE_OPTIONS"
-LOCK_PATH = "lock_path"  # ours: a lock file for stores that cannot create exclusively
+LOCK_PATH = "lock_path"  # not an fsspec option: a lock file for stores without exclusive creation
 _REDACTED = "***"
-_MIN_SECRET_LENGTH = 4  # shorter values would blot out ordinary words
-# Options whose values may appear in an error text; whatever is not listed may be a secret.
+_MIN_SECRET_LENGTH = 4  # redacting shorter values would remove ordinary words
+# Options whose values may appear in an error text; values of all others may be secret.
 _PUBLIC_OPTIONS = {
     "account_name",
     "addressing_style",
@@ -29,44 +29,46 @@ _PUBLIC_OPTIONS = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StorageOptions:
-    """What a file system is opened with.
+    """The fsspec options of a store.
 
-    Values that the user gave travel with the object, into Spark tasks too. Of options from the environment variable
-    ``PAIMON_STORAGE_OPTIONS`` only the names travel: each process reads its own environment.
+    Of options from the environment variable ``PAIMON_STORAGE_OPTIONS`` only the names are stored and pickled, for
+    example for Spark tasks: each process reads its own environment.
     """
 
     explicit: Mapping[str, Any]
+    """Options that the user passed, with their values."""
     inherited: frozenset[str]
+    """Names of options from the environment."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "StorageOptions":
-        """Join what was given with what the environment adds; what was given counts."""
+        """Combine explicit options with those of the environment; explicit ones take precedence."""
         return cls(dict(given), frozenset(_read_environment()) - set(given))
 
     def resolve(self) -> dict[str, Any]:
-        """Return what fsspec takes, with its values.
+        """Return the options for fsspec.
 
-        Raises :class:`InputError` if an option came from the environment and is not there in this process.
+        Raises :class:`InputError` if an inherited option is missing in the environment of this process.
         """
-        return {name: value for name, value in self._all().items() if name != LOCK_PATH}
+        return {name: value for name, value in self._merge_options().items() if name != LOCK_PATH}
 
     @property
     def lock_path(self) -> str | None:
-        """Return the file whose lock all committers share, if one is configured."""
-        found = self._all().get(LOCK_PATH)
-        return None if found is None else str(found)
+        """Return the path of the lock file that all committers share, if one is configured."""
+        path = self._merge_options().get(LOCK_PATH)
+        return None if path is None else str(path)
 
-    def _all(self) -> dict[str, Any]:
+    def _merge_options(self) -> dict[str, Any]:
         if not self.inherited:
             return dict(self.explicit)
-        here = _read_environment()
-        missing = ", ".join(sorted(self.inherited - set(here)))
+        environment = _read_environment()
+        missing = ", ".join(sorted(self.inherited - set(environment)))
         if missing:
             raise InputError(
                 f"storage option {missing} came from {STORAGE_OPTIONS_ENV}, which does not have it in this process; set the "
-                "variable for Spark's workers too, or hand the options to the catalog"
+                "variable for Spark's workers too, or pass the options to the catalog"
             )
-        return {name: here[name] for name in self.inherited} | dict(self.explicit)
+        return {name: environment[name] for name in self.inherited} | dict(self.explicit)
 
     def redact(self, text: str) -> str:
         """Return the text without the values of options that may be secret."""
@@ -94,7 +96,7 @@ def _read_environment() -> dict[str, Any]:
         options = json.loads(text)
     except ValueError:
         options = None
-    if not isinstance(options, dict):  # the text may hold secrets: it is not repeated
+    if not isinstance(options, dict):  # the text may hold secrets, so it is not shown
         raise InputError(
             f'{STORAGE_OPTIONS_ENV} must be a JSON object, such as {{"key": "...", "secret": "..."}}'
         )
@@ -111,13 +113,13 @@ def parse_storage_option(text: str) -> tuple[str, Any]:
             return name.strip(), json.loads(value)
         except ValueError:
             raise InputError(
-                f"storage option {name.strip()!r} begins like JSON, but is none"
+                f"storage option {name.strip()!r} begins like JSON, but is not valid JSON"
             ) from None
     return name.strip(), value
 
 
 def _find_secrets(options: object, name: str = "") -> Iterator[str]:
-    """Yield every text among the values, nested ones too, unless its name is known to be harmless."""
+    """Yield all texts among the values, also nested ones, except those of public options."""
     if isinstance(options, Mapping):
         for key, value in options.items():
             yield from _find_secrets(value, str(key))

@@ -1,4 +1,4 @@
-"""File objects over an object store: reads as few ranges, errors as our own."""
+"""File objects over an object store, which read few ranges and raise the errors of this package."""
 
 import io
 from collections.abc import Callable
@@ -6,14 +6,14 @@ from contextlib import AbstractContextManager
 from typing import IO
 
 FetchRange = Callable[[int, int], bytes]
-_READ_AHEAD = 1 << 20  # a request takes as long as about a megabyte more
+_READ_AHEAD = 1 << 20  # bytes that are transferred in about the latency of one request
 
 
 class ObjectInput(io.RawIOBase):
     """Random reads of an object of known size by ``fetch(start, end)``; holds no connection.
 
-    Small reads are rounded up and kept, so that reading on costs no request; large ones go through as they are, as
-    their callers (Parquet with pre_buffer) have joined them already.
+    Small reads fetch a block of 1 MiB, which is cached for the following reads. Larger reads are passed on, because
+    their callers (Parquet with pre_buffer) have joined ranges already.
     """
 
     def __init__(self, fetch: FetchRange, size: int) -> None:
@@ -35,7 +35,7 @@ class ObjectInput(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move; nothing is read."""
+        """Set the position; nothing is read."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         if base + offset < 0:
             raise ValueError(f"cannot seek to {base + offset}")
@@ -48,7 +48,7 @@ class ObjectInput(io.RawIOBase):
         end = self._size if size is None or size < 0 else min(self._size, start + size)
         if start >= end:
             return b""
-        data = self._range(start, end)
+        data = self._read_range(start, end)
         self._position = start + len(data)
         return data
 
@@ -58,10 +58,10 @@ class ObjectInput(io.RawIOBase):
         buffer[: len(data)] = data
         return len(data)
 
-    def _range(self, start: int, end: int) -> bytes:
-        at = start - self._block_start
-        if at >= 0 and end <= self._block_start + len(self._block):
-            return self._block[at : at + end - start]
+    def _read_range(self, start: int, end: int) -> bytes:
+        offset = start - self._block_start
+        if offset >= 0 and end <= self._block_start + len(self._block):
+            return self._block[offset : offset + end - start]
         if end - start >= _READ_AHEAD:
             return self._fetch(start, end)
         self._block = self._fetch(start, min(self._size, start + _READ_AHEAD))
@@ -96,7 +96,7 @@ class ObjectOutput(io.RawIOBase):
         return length
 
     def close(self) -> None:
-        """Send what is left; only then the object is there."""
+        """Upload the rest; the object then becomes visible."""
         if self.closed:
             return
         try:

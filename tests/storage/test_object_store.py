@@ -116,7 +116,7 @@ def test_with_nothing_to_look_at_the_outcome_is_unknown(
     io: FsspecFileIO, store: type[FakeS3], error: Exception
 ) -> None:
     store.answers[:] = [error]
-    with pytest.raises(StorageError, match="not known whether it was created"):
+    with pytest.raises(StorageError, match="unknown whether the object was created"):
         io.create(f"{io.root}/snapshot-1", b"mine")
     assert store.calls.count("put") == 1, "a creation is not tried again"
 
@@ -160,7 +160,7 @@ def test_an_object_that_became_shorter_is_noticed(io: FsspecFileIO) -> None:
 def test_a_server_that_ignores_the_condition_is_refused(store: type[FakeS3]) -> None:
     store.keeps_condition = False
     io, root = resolve_warehouse(f"s3://{uuid4()}/wh")
-    with pytest.raises(UnsupportedError, match="lets the second creation of one name replace"):
+    with pytest.raises(UnsupportedError, match="second creation of the same name replaces"):
         io.create(f"{root}/snapshot-1", b"")
     assert list(io.list_dir(root)) == []
 
@@ -214,7 +214,7 @@ def test_a_lock_that_is_not_freed_is_named(tmp_path: Path, monkeypatch: pytest.M
     root, lock = f"local://{tmp_path}/warehouse", str(tmp_path / "lock")
     io = resolve_warehouse(root, {"lock_path": lock})[0]
 
-    with FileLock(lock), pytest.raises(StorageError, match="was not free"):
+    with FileLock(lock), pytest.raises(StorageError, match="was not released"):
         io.create(f"{root}/file", b"")
 
 

@@ -163,7 +163,7 @@ class StorageContract:
         if io.remote:
             with pytest.raises(UnsupportedError, match="no empty directories"):
                 io.make_dir(f"{root}/empty")
-            with pytest.raises(UnsupportedError, match="cannot rename at one stroke"):
+            with pytest.raises(UnsupportedError, match="no atomic rename"):
                 io.rename_dir(f"{root}/old", f"{root}/new")
         else:
             assert io.make_dir(f"{root}/a/empty")
