@@ -89,7 +89,7 @@ class TableSchema:
         raise NotFoundError(f"there is no column {name!r}; the columns are {', '.join(self.names)}")
 
     def select(self, names: Iterable[str]) -> list[Field]:
-        """Return columns by name, in the order asked for."""
+        """Return columns by name, in the order of the names."""
         return [self.field(name) for name in names]
 
     @property
@@ -125,14 +125,14 @@ class TableSchema:
 
     @property
     def cross_partition(self) -> bool:
-        """Tell whether a key may move between partitions.
+        """Return whether a key may move between partitions.
 
         See docs/format/schema.md#validation.
         """
         return bool(self.primary_keys) and not set(self.partition_keys) <= set(self.primary_keys)
 
     def to_json(self) -> bytes:
-        """Encode as a schema file; an absent comment is left out, never null."""
+        """Encode as a schema file; an absent comment is omitted, never null."""
         value: dict[str, Any] = {
             "version": SCHEMA_VERSION,
             "id": self.id,
@@ -225,7 +225,7 @@ def build_table_schema(
     comment: str | None = None,
     time_millis: int = 0,
 ) -> TableSchema:
-    """Make and validate the first schema of a table; field ids are assigned anew.
+    """Make and validate the first schema of a table; new field ids are assigned.
 
     See docs/format/schema.md#field-ids.
     """
@@ -308,7 +308,7 @@ def validate_schema(schema: TableSchema) -> None:
             raise InputError(f"the {kind} names a column twice")
     if schema.primary_keys and not schema.trimmed_primary_keys:
         raise InputError(
-            "the primary key has only partition columns; add a column that tells rows of one partition apart"
+            "the primary key has only partition columns; add a column that distinguishes the rows of a partition"
         )
     check_options(schema.options, names, schema.primary_keys)
     _validate_indexes(schema)

@@ -80,7 +80,7 @@ class Snapshot:
         return {key: item for key, item in self.additional.items() if key not in _COMMIT_KEYS}
 
     def to_json(self) -> bytes:
-        """Encode as a snapshot file; optional keys without a value are left out."""
+        """Encode as a snapshot file; optional keys without a value are omitted."""
         value: dict[str, Any] = {
             "version": self.version,
             "id": self.id,
@@ -150,7 +150,7 @@ class Snapshot:
 def _parse_optional_integer(
     value: Mapping[str, Any], key: str, least: int = _MIN_INT64
 ) -> int | None:
-    """Return a number of a snapshot, None if it is not there; another type, or one that is too small, raises."""
+    """Return a number of a snapshot, None if it is absent. Raises ``ValueError`` for other values."""
     number = value.get(key)
     if number is None:
         return None

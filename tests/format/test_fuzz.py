@@ -228,7 +228,7 @@ def test_records_that_take_no_bytes_are_not_counted_up(schema: Any) -> None:
     text = json.dumps(schema).encode()
     head = b"Obj\1" + b"\2" + b"\x16avro.schema" + _length(text) + text + b"\0" + b"s" * 16
     many = b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f"  # records, in a block of as good as no bytes
-    with pytest.raises(CorruptFileError, match="of nothing"):
+    with pytest.raises(CorruptFileError, match="zero-length"):
         avro.decode_avro_file(head + many + b"\x02\0" + b"s" * 16, FILE, {})
 
 

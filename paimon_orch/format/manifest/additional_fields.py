@@ -39,7 +39,7 @@ class AdditionalFields:
     def of(
         cls, definitions: Mapping[str, FieldDefinition], record: Mapping[str, Any], under: str = ""
     ) -> "AdditionalFields | None":
-        """Take the fields of a decoded record, which is at the path ``under``; None if its file has none."""
+        """Return the unknown fields of a record at the path ``under``; None if its file has none."""
         if not definitions:
             return None
         values = {}
@@ -79,7 +79,7 @@ def collect_known_fields(schema: Any) -> KnownFields:
 
 
 def check_avro_schema(schema: Any) -> None:
-    """Check the JSON types of an Avro schema, of which fastavro checks only some. Raises ``ValueError``."""
+    """Check the JSON types of an Avro schema; fastavro checks only some. Raises ``ValueError``."""
     match schema:
         case str():
             return
@@ -100,7 +100,7 @@ def check_avro_schema(schema: Any) -> None:
 
 
 def find_unknown_fields(known: KnownFields, written: Any) -> dict[str, FieldDefinition]:
-    """Return the fields of a file's schema that are not known, by dotted path; their types refer to no others."""
+    """Return the unknown fields of a file's schema by dotted path, with types that contain no references."""
     found: dict[str, FieldDefinition] = {}
     _collect_unknown_fields(known, written, "", found)
     if found:
@@ -183,7 +183,7 @@ class _ReferenceInliner:
     count: int = 0
 
     def type(self, schema: Any, inside: tuple[str, ...]) -> Any:
-        """Return a type without references to others; a recursive reference stays a name."""
+        """Return a type without references to others; a recursive reference remains a name."""
         self.count += 1
         if self.count > _MAX_TYPES:
             raise _TypeTooLargeError
@@ -199,7 +199,7 @@ class _ReferenceInliner:
 
 
 def strip_logical_types(schema: Any, unknown: Iterable[str]) -> Any:
-    """Return a file's schema by which the values of unknown fields are decoded as they are stored."""
+    """Return a file's schema without the logical types of unknown fields, to decode them uninterpreted."""
     chosen = frozenset(unknown)
 
     def strip(part: Any, path: str, *, inside: bool) -> Any:
@@ -308,7 +308,7 @@ def _can_carry(schema: Any) -> bool:
         return False
     if isinstance(schema, list) and len(schema) > 2:
         kinds = [option["type"] if isinstance(option, dict) else option for option in schema]
-        if sum(kind in _NAMED_TYPES for kind in kinds) > 1:  # their values come with the name
+        if sum(kind in _NAMED_TYPES for kind in kinds) > 1:  # their values contain the name
             kinds = [kind for kind in kinds if kind not in _NAMED_TYPES]
         families = [_TYPE_FAMILIES.get(kind, kind) for kind in kinds]
         if len(set(families)) < len(families):

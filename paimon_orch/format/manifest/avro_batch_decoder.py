@@ -21,12 +21,12 @@ _EMPTY_ROW_BYTES = 12  # a serialized row without fields
 
 
 class UnexpectedAvroError(Exception):
-    """The schema or the data is not what the walk knows."""
+    """The schema or the data is not supported by this decoder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvroColumn:
-    """One field of all records: numbers, or where bytes and arrays lie (``values`` to ``ends``).
+    """One field of all records: numbers, or the ranges of bytes and arrays (``values`` to ``ends``).
 
     ``valid`` is None where nothing is null. Arrays have an ``item_type``, and ``items`` where they hold numbers and are
     all of one length.
@@ -49,7 +49,7 @@ class AvroColumn:
         )
 
     def scatter(self, lanes: Indices, valid: Mask) -> "AvroColumn":
-        """Return the field of all records from that of the ``lanes`` that have it."""
+        """Return the field of all records, given its values in the ``lanes`` that have it."""
         values = np.zeros((2, len(valid)), np.int64)
         values[0][lanes] = self.values
         if self.ends is None:
@@ -61,7 +61,7 @@ class AvroColumn:
 
     @property
     def is_null(self) -> bool:
-        """Tell whether the field is null everywhere."""
+        """Return whether the field is null in all records."""
         return self.valid is not None and not self.valid.any()
 
     def numbers(self) -> list[Any]:
@@ -94,7 +94,7 @@ class AvroColumn:
         return found
 
     def to_python_values(self, schema: Any, data: bytes) -> list[Any]:
-        """Return values of a type for which :func:`is_column_type` holds, as an encoder takes them."""
+        """Return the values as an encoder takes them, for types that :func:`is_column_type` accepts."""
         kind = _get_type_name(schema)
         if kind in _INTEGER_TYPES:
             return self.numbers()
@@ -114,7 +114,7 @@ class AvroColumn:
 class AvroBatchDecoder:
     """The joined content of an Avro file's blocks.
 
-    A lane that leaves the content, or meets what cannot be, goes to a place behind the end and stays there.
+    A lane (one record) that leaves the content or finds invalid data is moved behind the end for all further fields.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -125,7 +125,7 @@ class AvroBatchDecoder:
     def find_entry_starts(self, version: int, branch: int | None) -> Indices:
         """Return where a manifest entry may start: version, kind, and a partition row with its arity in front.
 
-        With a ``branch``, entries are in a union, and its number comes before the version.
+        With a ``branch``, entries are in a union, and its encoded index precedes the version.
         """
         data = self._bytes
         at = np.flatnonzero(data[: self._size] == version)
@@ -145,7 +145,7 @@ class AvroBatchDecoder:
         return chosen
 
     def walk(self, schema: Any, starts: Indices) -> tuple[Indices, dict[str, AvroColumn]]:
-        """Walk a record from every start; return where each ends, and its fields by their dotted path."""
+        """Decode a record at every start; return where each ends, and its fields by their dotted path."""
         columns: dict[str, AvroColumn] = {}
         return self._read_record(schema, starts, "", columns), columns
 
@@ -262,7 +262,7 @@ class AvroBatchDecoder:
 
 
 def find_record_type(schema: Any) -> Mapping[str, Any]:
-    """Return a record type, also out of a union with null; an empty mapping if it is no record."""
+    """Return a record type, also one in a union with null; an empty mapping for other types."""
     if isinstance(schema, list) and len(schema) == 2:
         schema = schema[_find_non_null_branch(schema)]
     is_record = isinstance(schema, dict) and schema["type"] == "record"

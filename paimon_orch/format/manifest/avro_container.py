@@ -23,7 +23,9 @@ from paimon_orch.format.manifest.additional_fields import (
 NAMESPACE = "org.apache.paimon.avro.generated"
 ROOT_RECORD = "record"
 AVRO_MAGIC = b"Obj\x01"
-_BLOCK_BYTES = 64_000  # as Java: fewer and better compressed blocks than by default
+_BLOCK_BYTES = (
+    64_000  # as in Java Paimon: fewer and better compressed blocks than fastavro's default
+)
 
 HEADER_SCHEMA = {
     "type": "record",
@@ -67,7 +69,7 @@ def build_simple_stats_schema(name: str) -> dict[str, Any]:
 def encode_avro_file(
     schema: Any, records: Iterable[AvroRecord], codec: str = "zstandard", level: int = 1
 ) -> bytes:
-    """Return a container file; no records make a valid, empty one."""
+    """Return a container file, which is valid without records too."""
     buffer = io.BytesIO()
     compression = level if codec == "zstandard" else None
     fastavro.writer(
@@ -78,17 +80,17 @@ def encode_avro_file(
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecords:
-    """The records of a file, and the definitions of fields that are not known here, by dotted path."""
+    """The records of a file, and the definitions of unknown fields by dotted path."""
 
     values: list[dict[str, Any]]
     unknown: Mapping[str, FieldDefinition]
 
 
 def decode_avro_file(data: bytes, path: str, known: KnownFields) -> DecodedRecords:
-    """Return all records of a container; ``path`` is named in errors, ``known`` are the fields that have a meaning here."""
+    """Return all records of a container; ``path`` is named in errors, ``known`` are the known fields."""
     with wrap_decode_errors(path):
         if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:
-            raise ValueError("it is not an Avro file")
+            raise ValueError("not an Avro file")
         reader = open_block_reader(io.BytesIO(data))
         _refuse_zero_length_types(reader.writer_schema)
         unknown = find_unknown_fields(known, reader.writer_schema)
@@ -137,12 +139,12 @@ def _open_verbatim_reader(data: bytes, unknown: Iterable[str]) -> Any:
 
 
 def _refuse_zero_length_types(schema: Any) -> None:
-    """Refuse records and items that take no bytes: a small file could hold any number of them."""
+    """Refuse records and array items that take no bytes: a small file could hold any number of them."""
     for part in _iterate_types(schema):
         if part.get("type") == "array" and not _has_nonzero_length(part["items"]):
-            raise ValueError("an array of nothing is not believed")
+            raise ValueError("zero-length array item in the Avro schema")
     if not _has_nonzero_length(schema):
-        raise ValueError("records of nothing are not believed")
+        raise ValueError("zero-length record in the Avro schema")
 
 
 def _iterate_types(schema: Any) -> Iterator[Mapping[str, Any]]:
@@ -166,7 +168,7 @@ def _has_nonzero_length(schema: Any) -> bool:
 
 
 def check_record_version(value: Mapping[str, Any], supported: int, path: str) -> None:
-    """Refuse a record whose ``_VERSION`` means something else than what is implemented."""
+    """Raise :class:`UnsupportedError` for a record of another ``_VERSION``."""
     version = value["_VERSION"]
     if version != supported:
         raise UnsupportedError(

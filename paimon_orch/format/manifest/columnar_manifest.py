@@ -1,9 +1,8 @@
-"""Manifests as columns: all records of an Avro manifest are walked at once, one field a step.
+"""Manifests as columns: all records of an Avro manifest are decoded together, one field at a time.
 
-Avro says nothing of where a record ends, so fields must be passed one after the other. Places that look like the start
-of an entry are taken for starts, each is walked, and afterwards the proof: the records must follow one another without
-a gap, from the first byte to the last, as many in every block as the block says. Whatever cannot be proven or is not
-expected gives None, and the caller decodes record by record instead.
+Avro stores no record lengths. Positions that look like the start of an entry are candidates, and a record is decoded at
+each of them. The result is valid if the records follow each other without a gap from the first byte to the last, with
+as many records in each block as its header states. Otherwise the manifest is decoded record by record.
 """
 
 import io
@@ -49,7 +48,7 @@ from paimon_orch.format.row.simple_stats import SimpleStats
 T = TypeVar("T")
 
 _UNSAFE_NAMES = frozenset(("", ".", ".."))
-_MIN_COLUMNAR_BYTES = 16_384  # bytes up to which records are decoded as fast one by one
+_MIN_COLUMNAR_BYTES = 16_384  # below this size, decoding record by record is as fast
 
 _FILE_PREFIX = "_FILE."
 _ENTRY_START = ["_VERSION", "_KIND", "_PARTITION"]
@@ -59,7 +58,7 @@ _MILLIS_LOGICAL_TYPES = (None, "timestamp-millis", "local-timestamp-millis")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnarManifest:
-    """The entries of one manifest; objects are made of those alone that are asked for.
+    """The entries of one manifest as columns; objects are built only for requested entries.
 
     ``kinds``, ``buckets``, ``levels`` and ``names`` (of the data files) have one item an entry; ``path`` is the manifest.
     ``columns`` are all fields by their dotted path, with their bytes in ``data``; ``unknown`` defines those that are not
@@ -77,7 +76,7 @@ class ColumnarManifest:
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> "ColumnarManifest | None":
-        """Walk a manifest; None if it is no Avro file or its records cannot be told apart for certain."""
+        """Decode a manifest; None if it is not Avro, or the boundaries of its records are uncertain."""
         try:
             with wrap_decode_errors(path):
                 decoded = _decode_columns(data)
@@ -112,7 +111,7 @@ class ColumnarManifest:
         return len(self.kinds)
 
     def partitions(self) -> list[bytes]:
-        """Return the serialized partition of every entry; equal ones are one object."""
+        """Return the serialized partition of every entry; equal partitions share one object."""
         distinct: dict[bytes, bytes] = {}
         parts = self.columns["_PARTITION"].slices(self.data)
         return [distinct.setdefault(part, part) for part in parts]
@@ -146,7 +145,7 @@ class ColumnarManifest:
 
 
 class DecodedManifest:
-    """The entries of one manifest that is no Avro file, or small: the same to look at, all objects made."""
+    """The entries of a small manifest, or one that is not Avro, with the interface of ColumnarManifest."""
 
     def __init__(self, entries: Sequence[ManifestEntry]) -> None:
         self._entries = entries
@@ -178,7 +177,7 @@ Manifest = ColumnarManifest | DecodedManifest
 
 
 def open_manifest(data: bytes, path: str) -> Manifest:
-    """Decode a manifest in the way that is quickest for it; ``path`` is named in errors."""
+    """Decode a manifest as columns if possible; ``path`` is named in errors."""
     columns = ColumnarManifest.decode(data, path) if len(data) >= _MIN_COLUMNAR_BYTES else None
     return DecodedManifest(decode_manifest(data, path)) if columns is None else columns
 
@@ -189,10 +188,10 @@ def read_live_entries(
     levels: range | None = None,
     choose: "Callable[[Manifest, Indices], Indices] | None" = None,
 ) -> list[ManifestEntry]:
-    """Return the ADD entries that no DELETE of any of the manifests speaks of, in order.
+    """Return the ADD entries of the manifests without a DELETE entry in any of them, in order.
 
-    Objects are made of what is left: entries of these partitions and levels, and of those the ones that ``choose``
-    returns, which is given the entries of a manifest by their numbers.
+    Objects are built only for entries of these partitions and levels that ``choose`` returns; it takes a manifest and
+    the indices of such entries.
 
     See docs/format/manifest.md#file-identity-and-merging.
     """
@@ -211,7 +210,7 @@ def read_live_entries(
 
 @dataclass(frozen=True, slots=True)
 class _DeletedFiles:
-    """What DELETE entries speak of. Most files are spared by their name: only namesakes are compared in full."""
+    """The identities of DELETE entries. They are compared only for entries whose file name has a DELETE."""
 
     names: frozenset[str]
     identities: frozenset[tuple[object, ...]]
@@ -231,8 +230,8 @@ class _DeletedFiles:
             return chosen
         chosen = chosen.copy()
         rows = np.flatnonzero(chosen & _to_mask(name in self.names for name in manifest.names))
-        gone = _to_mask(entry.identity in self.identities for entry in manifest.entries(rows))
-        chosen[rows[gone]] = False
+        is_deleted = _to_mask(entry.identity in self.identities for entry in manifest.entries(rows))
+        chosen[rows[is_deleted]] = False
         return chosen
 
 
@@ -243,11 +242,11 @@ def _to_mask(flags: Iterable[bool]) -> Mask:
 def _decode_columns(
     data: bytes,
 ) -> tuple[bytes, dict[str, AvroColumn], dict[str, FieldDefinition]] | None:
-    """Return the content of the blocks, the fields of the entries, and the definitions of those that are unknown.
+    """Return the content of the blocks, the fields of the entries, and the definitions of unknown fields.
 
-    None or any error if there are doubts.
+    The result is None, or an error is raised, if the boundaries of records are uncertain.
     """
-    if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:  # fastavro does not look at it
+    if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:  # fastavro does not check it
         return None
     reader = open_block_reader(io.BytesIO(data))
     schema = reader.writer_schema
@@ -268,7 +267,7 @@ def _decode_columns(
     chain = _find_record_chain(starts, ends, blocks)
     if chain is None:
         return None
-    if len(chain) < len(starts):  # some only looked like a start
+    if len(chain) < len(starts):  # some candidates were not starts
         _, columns = walk.walk(schema, starts[chain])
     if any(columns[name].valid is not None for name in _REQUIRED_FIELDS):
         return None
@@ -278,7 +277,7 @@ def _decode_columns(
 def _find_record_chain(
     starts: Indices, ends: Indices, blocks: Sequence[tuple[int, bytes]]
 ) -> Indices | None:
-    """Return which starts follow one another through all blocks; None if they do not."""
+    """Return which candidates follow each other through all blocks; None if there is no such chain."""
     counts = np.array([count for count, _ in blocks], np.int64)
     sizes = np.array([len(part) for _, part in blocks], np.int64)
     total, size = int(counts.sum()), int(sizes.sum())
@@ -308,7 +307,7 @@ def _follow_chain(following: Sequence[int], total: int) -> Indices:
 
 
 def _is_compatible_schema(ours: Any, theirs: Any) -> bool:
-    """Tell whether what a writer wrote is read here as the other decoder reads it; unknown fields don't matter."""
+    """Return whether both decoders give the same values for a writer's schema, apart from unknown fields."""
     ours, theirs = _strip_null(ours), _strip_null(theirs)
     kinds = [_WIDENED_TYPES.get(part["type"], part["type"]) for part in (ours, theirs)]
     if kinds[0] != kinds[1]:
@@ -367,7 +366,7 @@ def _build_entries(manifest: ColumnarManifest) -> list[ManifestEntry]:
 
 @dataclass(frozen=True, slots=True)
 class _FileColumns:
-    """The fields of the data files; those that their writer did not know are null."""
+    """Fields of data files; fields that the writer did not know are null."""
 
     columns: Mapping[str, AvroColumn]
     data: bytes
@@ -441,7 +440,7 @@ def _build_stats(columns: Mapping[str, AvroColumn], prefix: str, data: bytes) ->
 
 
 def _build_objects(kind: type[T], size: int, columns: Sequence[Iterable[object]]) -> list[T]:
-    """Return frozen objects of a slotted class, made a column at a time: four times as fast as one by one."""
+    """Return frozen objects of a slotted class, built column by column, four times as fast as by constructors."""
     made = list(map(object.__new__, repeat(kind, size)))
     for slot, column in zip(fields(kind), columns, strict=True):  # type: ignore[arg-type]
         deque(map(getattr(kind, slot.name).__set__, made, column), maxlen=0)

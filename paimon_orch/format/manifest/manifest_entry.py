@@ -31,7 +31,7 @@ Shape = TypeVar("Shape")
 
 
 class FileKind(IntEnum):
-    """What an entry says of its file."""
+    """Whether an entry adds or deletes its file."""
 
     ADD = 0
     DELETE = 1
@@ -96,7 +96,7 @@ class ManifestEntry:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Return what makes an ADD and a DELETE speak of the same file.
+        """Return the key by which a DELETE entry matches an ADD entry.
 
         See docs/format/manifest.md#file-identity-and-merging.
         """
@@ -288,7 +288,7 @@ def _entry_from_avro(
 
 
 def _to_epoch_millis(value: datetime | int | None) -> int | None:
-    """Return epoch milliseconds; decoders make a datetime of the logical type, in UTC if it says nothing."""
+    """Return epoch milliseconds; decoders convert the logical type to a datetime, naive ones are in UTC."""
     if isinstance(value, datetime):
         return round((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1000)
     return value
@@ -306,14 +306,14 @@ def is_safe_file_name(name: object) -> bool:
 
 
 def check_file_name(name: str, path: str) -> str:
-    """Return a file name that stays inside its directory; ``path`` is the file that names it."""
+    """Return a file name after checking it; ``path`` is the file that contains the name."""
     if not is_safe_file_name(name):
-        raise CorruptFileError(path, f"names the file {name!r}, which lies outside its directory")
+        raise CorruptFileError(path, f"names the file {name!r}, which is outside its directory")
     return name
 
 
 def merge_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
-    """Cancel ADD and DELETE of the same file, in order; unmatched DELETEs stay.
+    """Cancel ADD and DELETE entries of the same file, in order; keep unmatched DELETE entries.
 
     See docs/format/manifest.md#file-identity-and-merging.
     """
@@ -334,7 +334,7 @@ def merge_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
 
 
 def filter_live_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
-    """Return the ADD entries that no DELETE speaks of, whatever the order (the read path)."""
+    """Return the ADD entries of files without a DELETE entry, in any order of the two."""
     entries = list(entries)
     deleted = {entry.identity for entry in entries if entry.kind is FileKind.DELETE}
     return [

@@ -1,7 +1,7 @@
-"""Predicates on columns: a small tree that is evaluated on Arrow and on statistics.
+"""Predicates on columns: a tree that is evaluated on Arrow data and on statistics.
 
-Comparisons are those of SQL on the values that Arrow holds: a test of null is unknown, and floating point numbers
-compare as IEEE 754 says (NaN equals nothing and lies between nothing, ``-0.0`` equals ``0.0``).
+Comparisons follow SQL: comparing null gives unknown. Floating-point numbers compare as in IEEE 754: comparisons
+with NaN are false, and ``-0.0`` equals ``0.0``.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +18,7 @@ from paimon_orch.errors import InputError
 class Operator(StrEnum):
     """Tests of a column. A :class:`Leaf` has a comparison, ``IN``, ``LIKE`` or ``IS_NULL``.
 
-    The other three are asked of file indexes only.
+    The other three are tests of file indexes only.
     """
 
     EQUAL = "="
@@ -43,7 +43,7 @@ _LEAF_OPERATORS = frozenset(Operator) - {
 
 
 class _PredicateOperators:
-    """What predicates have in common: they are joined by ``&``, ``|`` and ``~``."""
+    """The operators ``&``, ``|`` and ``~`` of predicates."""
 
     __slots__ = ()
 
@@ -63,7 +63,7 @@ class _PredicateOperators:
 
     def __bool__(self) -> bool:
         raise InputError(
-            "a filter is neither true nor false by itself: join tests by & | ~, not by 'and', 'or', 'not', and write "
+            "a filter has no truth value: combine tests with & | ~, not with 'and', 'or', 'not', and write "
             "(a < c) & (c < b) for a < c < b"
         )
 
@@ -71,7 +71,7 @@ class _PredicateOperators:
 def _check_predicate(value: object) -> "Predicate":
     if not isinstance(value, Leaf | And | Or | Not):
         raise InputError(
-            f"{value!r} is no test of a column; put each test in parentheses: (col('a') == 1) & (col('b') == 2)"
+            f"{value!r} is not a test of a column; put each test in parentheses: (col('a') == 1) & (col('b') == 2)"
         )
     return value
 
@@ -80,23 +80,24 @@ def _check_predicate(value: object) -> "Predicate":
 class Leaf(_PredicateOperators):
     """One test of one column: a comparison, ``in``, ``like`` or ``is null``.
 
-    ``values`` are Arrow scalars, which :func:`bind_predicate` casts to the column's type (text for ``like``). With a ``key`` the
-    column is a map, and tested is what it has for this text: null where it has nothing.
+    Rows whose map has no value for ``key`` count as null.
     """
 
     column: str
     op: Operator
     values: tuple["pa.Scalar[pa.DataType]", ...] = ()
+    """Constants, which :func:`bind_predicate` casts to the column's type; text for ``LIKE``."""
     key: str | None = None
+    """The key of a map column whose value is tested; None tests the column itself."""
 
     @property
     def name(self) -> str:
-        """Return what is tested: ``column``, or ``column[key]``."""
+        """Return ``column`` or ``column[key]``."""
         return self.column if self.key is None else f"{self.column}[{self.key}]"
 
     @property
     def field(self) -> pc.Expression:
-        """Return what is tested in Arrow; of a key that a map has twice the last value counts."""
+        """Return the tested value as an Arrow expression; the last value of a duplicate map key counts."""
         column = pc.field(self.column)
         if self.key is None:
             return column
@@ -119,7 +120,7 @@ class Or(_PredicateOperators):
 
 @dataclass(frozen=True, slots=True)
 class Not(_PredicateOperators):
-    """The child is false; unknown stays unknown, as in SQL."""
+    """The child is false; unknown remains unknown, as in SQL."""
 
     child: "Predicate"
 
@@ -128,7 +129,7 @@ Predicate = Leaf | And | Or | Not
 
 
 def collect_columns(predicate: Predicate) -> set[str]:
-    """Return the columns that a predicate looks at."""
+    """Return the columns that a predicate uses."""
     return {leaf.column for leaf in iterate_leaves(predicate)}
 
 
@@ -164,7 +165,7 @@ def _leaf_to_arrow_expression(leaf: Leaf) -> pc.Expression:
         case Operator.IS_NULL:
             return column.is_null()
         case Operator.IN if pa.types.is_floating(leaf.values[0].type):
-            # hashing tells -0.0 from 0.0 and takes NaN for equal to itself; = does neither
+            # isin distinguishes -0.0 from 0.0 and finds NaN; = does not
             return to_arrow_expression(
                 Or(tuple(replace(leaf, op=Operator.EQUAL, values=(v,)) for v in leaf.values))
             )
@@ -198,7 +199,7 @@ def split_conjuncts(predicate: Predicate) -> Iterable[Predicate]:
 
 
 def restrict_to_columns(predicate: Predicate, columns: set[str]) -> Predicate | None:
-    """Return the conjuncts that look at these columns alone: a weaker predicate, or None."""
+    """Return the conjuncts that use only these columns, a weaker predicate; None if there are none."""
     parts = tuple(part for part in split_conjuncts(predicate) if collect_columns(part) <= columns)
     if not parts:
         return None
@@ -216,9 +217,9 @@ def map_leaves(predicate: Predicate, change: Callable[[Leaf], Predicate]) -> Pre
 
 
 def bind_predicate(predicate: Predicate, type_of: Callable[[Leaf], pa.DataType]) -> Predicate:
-    """Return the predicate with its values as the types of what they are compared with; it is checked on the way.
+    """Check a predicate, and cast its values to the types of their columns.
 
-    Raises :class:`InputError` for an unknown test, and for a value that the column's type cannot hold.
+    Raises :class:`InputError` for an unknown operator and for a value that the type of its column cannot hold.
     """
 
     def bound(leaf: Leaf) -> Leaf:
@@ -243,30 +244,30 @@ def _cast_literal(
     value: "pa.Scalar[pa.DataType]", target: pa.DataType, leaf: Leaf
 ) -> "pa.Scalar[pa.DataType]":
     if not value.is_valid:
-        raise InputError(f"nothing equals null; use IS NULL on column {leaf.name!r}")
+        raise InputError(f"comparison with null is never true; use IS NULL on column {leaf.name!r}")
     try:
         if value.type == target:
             return value
         if pa.types.is_string(value.type):
             return parse_literal(value.as_py(), target)
         if not _is_comparable_type(value.type, target):
-            raise ValueError(f"{value.type} is no {target}")
+            raise ValueError(f"{value.type} is not comparable with {target}")
         if pa.types.is_decimal(target) and not pa.types.is_decimal(value.type):
-            return parse_literal(str(value.as_py()), target)  # Arrow would round, or go by the type
-        found = value.cast(target)
+            return parse_literal(str(value.as_py()), target)  # a cast in Arrow would round
+        literal = value.cast(target)
         if (pa.types.is_date(target) or pa.types.is_boolean(target)) and (
-            found.cast(value.type) != value
+            literal.cast(value.type) != value
         ):
             raise ValueError(f"{target} has no such value")
-        return found
+        return literal
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise InputError(
-            f"{value.as_py()!r} is no value of column {leaf.name!r} ({target})"
+            f"{value.as_py()!r} is not a value of column {leaf.name!r} ({target})"
         ) from error
 
 
 def _is_comparable_type(given: pa.DataType, target: pa.DataType) -> bool:
-    """Tell whether a constant may be of another type than its column: Arrow would take a date for a number."""
+    """Return whether a constant may have another type than its column; Arrow would cast dates to numbers."""
     if pa.types.is_string(target):
         return True
     if pa.types.is_boolean(given) and not pa.types.is_boolean(target):
@@ -275,7 +276,7 @@ def _is_comparable_type(given: pa.DataType, target: pa.DataType) -> bool:
 
 
 def parse_literal(text: str, target: pa.DataType) -> "pa.Scalar[pa.DataType]":
-    """Return a constant that is written as text; a moment without a zone is UTC.
+    """Parse a constant; timestamps without a zone are in UTC.
 
     Raises ``ValueError`` or ``pyarrow.ArrowInvalid`` if the type has no such value.
     """

@@ -150,5 +150,5 @@ class _FilterTranslator:
             return parse_literal(text, target)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
             raise self._error(
-                f"{text!r} is no value of column {field.name!r} ({target})"
+                f"{text!r} is not a value of column {field.name!r} ({target})"
             ) from error

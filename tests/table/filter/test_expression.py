@@ -194,7 +194,7 @@ def test_constants_are_not_rounded_to_what_the_column_can_hold(
     tmp_path: Path, column: str, value: object
 ) -> None:
     """``c < noon`` would lose the rows of the day, ``c = 1.199`` find those of 1.20."""
-    with pytest.raises(InputError, match="is no value of column 'c'"):
+    with pytest.raises(InputError, match="is not a value of column 'c'"):
         new_table(tmp_path, f"k INT, c {column}").scan(filter=col("c") < value)
 
 
