@@ -37,11 +37,11 @@ class DeletionVector:
 
     bitmaps: Mapping[int, BitMap]
     additional: AdditionalFields | None = field(default=None, repr=False, compare=False)
-    """Fields of its range in the index manifest that are not known to this version; a changed vector has none."""
+    """Unknown fields of its range in the index manifest; a changed deletion vector has none."""
 
     @classmethod
     def of(cls, positions: npt.ArrayLike) -> "DeletionVector":
-        """Make a vector of positions, in any order."""
+        """Create a deletion vector from positions in any order."""
         values = np.asarray(positions, np.int64)
         if not values.size:
             return EMPTY_DELETION_VECTOR
@@ -69,14 +69,14 @@ class DeletionVector:
         return sum(len(bitmap) for bitmap in self.bitmaps.values())
 
     def __or__(self, other: "DeletionVector") -> "DeletionVector":
-        """Return the union of two vectors."""
+        """Return the union of two deletion vectors."""
         merged = dict(self.bitmaps)
         for word, bitmap in other.bitmaps.items():
             merged[word] = merged[word] | bitmap if word in merged else bitmap
         return DeletionVector(merged)
 
     def encode_payload(self, *, bitmap64: bool) -> bytes:
-        """Return magic and bitmap as an index file holds them; bitmaps are run-optimised."""
+        """Return magic and bitmap as stored in an index file; bitmaps are run-optimised."""
         if not bitmap64:
             if (
                 max(self.bitmaps, default=0) > 0
@@ -113,7 +113,7 @@ def decode_deletion_vector_payload(data: bytes, path: str) -> DeletionVector:
             raise ValueError(f"unknown deletion vector magic {data[:4].hex()}")
         (count,) = _COUNT.unpack_from(data, 4)
         if not 0 <= count <= _MAX_BITMAPS:
-            raise ValueError(f"a deletion vector of {count} bitmaps is not believed")
+            raise ValueError(f"invalid number of bitmaps {count} in a deletion vector")
         bitmaps, at = {}, 12
         for _ in range(count):
             (word,) = _LE.unpack_from(data, at)
@@ -128,7 +128,7 @@ def decode_deletion_vector_payload(data: bytes, path: str) -> DeletionVector:
 def encode_deletion_vector_file(
     vectors: Mapping[str, DeletionVector], *, bitmap64: bool = False
 ) -> tuple[bytes, tuple[DeletionVectorRange, ...]]:
-    """Return an index file of the vectors of these data files, and where each lies in it."""
+    """Return an index file with the deletion vectors of data files, and the range of each."""
     out, ranges = bytearray([FILE_VERSION]), []
     for data_file, vector in vectors.items():
         payload = vector.encode_payload(bitmap64=bitmap64)
@@ -150,22 +150,24 @@ def encode_deletion_vector_file(
 def decode_deletion_vector_file(
     data: bytes, ranges: Iterable[DeletionVectorRange], path: str
 ) -> dict[str, DeletionVector]:
-    """Return the vector of every data file of an index file; checksums are verified."""
+    """Return the deletion vectors of an index file by data file; checksums are verified."""
     if data[:1] != bytes([FILE_VERSION]):
         raise CorruptFileError(path, f"deletion vector file version {data[:1].hex() or 'missing'}")
     return {entry.data_file: decode_deletion_vector(data, entry, path) for entry in ranges}
 
 
 def decode_deletion_vector(data: bytes, entry: DeletionVectorRange, path: str) -> DeletionVector:
-    """Return one vector of an index file whose whole content is ``data``."""
+    """Return one deletion vector of an index file whose whole content is ``data``."""
     with wrap_decode_errors(path):
         (size,) = _BE.unpack_from(data, entry.offset)
         end = entry.offset + 4 + size
         if size < 4 or end + 4 > len(data) or entry.length not in (size, size + 8):
-            raise ValueError(f"the vector of {entry.data_file} does not fit at {entry.offset}")
+            raise ValueError(
+                f"the deletion vector of {entry.data_file} does not fit at {entry.offset}"
+            )
         payload = data[entry.offset + 4 : end]
         if zlib.crc32(payload) != _CRC.unpack_from(data, end)[0]:
-            raise ValueError(f"the checksum of the vector of {entry.data_file} is wrong")
+            raise ValueError(f"wrong checksum of the deletion vector of {entry.data_file}")
     vector = decode_deletion_vector_payload(payload, path)
     if entry.cardinality is not None and entry.cardinality != vector.cardinality:
         raise CorruptFileError(

@@ -1,4 +1,4 @@
-"""Where the files of a table lie. Strings only, no I/O.
+"""Paths of the files of a table. Strings only, no I/O.
 
 See docs/format/table-layout.md.
 """
@@ -37,14 +37,14 @@ def bucket_dir_name(bucket: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TablePaths:
-    """Absolute paths of one table and branch; ``root`` has no slash at its end."""
+    """Absolute paths of one table and branch; ``root`` has no trailing slash."""
 
     root: str
     branch: str = MAIN_BRANCH
 
     @property
     def branch_root(self) -> str:
-        """Return the directory of schemas, snapshots and tags, which branches have of their own."""
+        """Return the directory of the branch, with its schemas, snapshots and tags."""
         return (
             self.root if self.branch == MAIN_BRANCH else f"{self.root}/branch/branch-{self.branch}"
         )
@@ -85,7 +85,7 @@ class TablePaths:
 
     def _relative_bucket_dir(self, schema: TableSchema, partition: bytes, bucket: int) -> str:
         fields = schema.partition_fields
-        with wrap_decode_errors(self.manifest_dir):  # a manifest names the partition
+        with wrap_decode_errors(self.manifest_dir):  # the partition comes from a manifest
             values = deserialize_row(partition, [field.type for field in fields])
         parent = (schema.typed_options.get(DATA_FILE_PATH_DIRECTORY) or "").strip("/")
         prefix = f"{parent}/" if parent else ""
@@ -94,7 +94,7 @@ class TablePaths:
     def create_data_file_path_factory(
         self, schema: TableSchema, partition: bytes, bucket: int
     ) -> DataFilePathFactory:
-        """Return what chooses the paths of new data files of a bucket.
+        """Return a factory for the paths of new data files of a bucket.
 
         Raises :class:`InputError` and :class:`UnsupportedError` for external paths that cannot be written.
         """
@@ -105,7 +105,7 @@ class TablePaths:
     def data_file(
         self, schema: TableSchema, partition: bytes, bucket: int, file: DataFileMeta
     ) -> str:
-        """Return where a data file lies: in its bucket, or where its external path says."""
+        """Return the path of a data file: in its bucket, or its external path."""
         if file.external_path is None:
             return f"{self.bucket_dir(schema, partition, bucket)}/{file.file_name}"
         if not file.external_path.endswith(f"/{file.file_name}") or "/../" in file.external_path:
@@ -126,7 +126,7 @@ class TablePaths:
     def index_file(
         self, schema: TableSchema, partition: bytes, bucket: int, name: str, external: str | None
     ) -> str:
-        """Return where an index file lies."""
+        """Return the path of an index file."""
         if external is not None:
             return self._resolve_external_path(external)
         if schema.typed_options.get(INDEX_FILE_IN_DATA_FILE_DIR):
@@ -136,7 +136,7 @@ class TablePaths:
     def new_index_file(
         self, schema: TableSchema, partition: bytes, bucket: int, name: str
     ) -> NewFilePath:
-        """Return where a new index file is written."""
+        """Return the path of a new index file."""
         options = schema.typed_options
         if options.get(INDEX_FILE_IN_DATA_FILE_DIR):
             return self.create_data_file_path_factory(schema, partition, bucket).place(name)

@@ -1,4 +1,4 @@
-"""The rows that a deletion vector leaves, as masks of batches."""
+"""The rows that remain after a deletion vector, as masks of batches."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class DeletedRowMask:
 
     @classmethod
     def of(cls, vector: DeletionVector) -> "DeletedRowMask":
-        """Return the rows that a vector hides."""
+        """Return the deleted rows of a deletion vector."""
         stored = {}
         for word, bitmap in vector.bitmaps.items():
             data = bytes(bitmap.serialize())
@@ -39,7 +39,7 @@ class DeletedRowMask:
         return cls(frozenset(stored), bits_of)
 
     def kept(self, first: int, count: int) -> pa.BooleanArray | None:
-        """Return which of ``count`` rows from ``first`` on are not hidden; None for all of them."""
+        """Return which of ``count`` rows from ``first`` on are not deleted; None for all of them."""
         begin, end = first // BLOCK_SIZE, -(-(first + count) // BLOCK_SIZE)
         touched = [block for block in range(begin, end) if block in self.blocks]
         if not touched:
@@ -47,7 +47,7 @@ class DeletedRowMask:
         bits = np.full((end - begin, BLOCK_SIZE // 8), 0xFF, np.uint8)
         for block in touched:
             bits[block - begin] = self.read_kept_bits(block)
-        # bit sets and Arrow's masks pack alike
+        # bit sets and Arrow's masks have the same layout
         kept = pa.BooleanArray.from_buffers(
             pa.bool_(), count, [None, pa.py_buffer(bits)], offset=first - begin * BLOCK_SIZE
         )

@@ -350,7 +350,7 @@ def _validate_bucket_function(schema: TableSchema) -> None:
         field.type.with_nullable(True) for field in schema.bucket_key_fields
     ] not in ([AtomicType(name=TypeRoot.INT)], [AtomicType(name=TypeRoot.BIGINT)]):
         raise InputError(
-            "'bucket-function.type' = 'mod' takes one bucket key of type INT or BIGINT"
+            "'bucket-function.type' = 'mod' needs one bucket key of type INT or BIGINT"
         )
 
 

@@ -187,7 +187,7 @@ def test_an_implementation_that_nobody_tried_is_for_reading(
     monkeypatch.setattr(store, "__module__", "obstore.fsspec")
 
     for write in (io.create, io.write):
-        with pytest.raises(UnsupportedError, match="not known to create a file exclusively"):
+        with pytest.raises(UnsupportedError, match="not known to create files exclusively"):
             write(f"{io.root}/file", b"")
     for remove in (io.delete, io.delete_dir, io.open_output):
         with pytest.raises(UnsupportedError, match="Reading works"):

@@ -108,9 +108,9 @@ def test_several_indexes_of_one_column_and_of_a_key_of_a_map(tmp_path: Path) -> 
     [
         ("file_index__bitmap__columns", "nowhere", "nowhere"),
         ("file_index__bitmap__columns", "k, ,status", "blank"),
-        ("file_index__hash__columns", "k", "no type of file index"),
-        ("file_index__bsi__columns", "status", "cannot be made of"),
-        ("file_index__bitmap__columns", "k[x]", "no map"),
+        ("file_index__hash__columns", "k", "not a type of file index"),
+        ("file_index__bsi__columns", "status", "cannot have a"),
+        ("file_index__bitmap__columns", "k[x]", "not a map"),
         ("file_index__bitmap__k__version", "1", "does not name"),
     ],
 )

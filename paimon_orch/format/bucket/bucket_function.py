@@ -1,7 +1,6 @@
 """Bucket of a row: murmur3 over BinaryRow bytes, and the other bucket functions.
 
-Everything works on whole Arrow columns. A row's bytes are kept as a matrix of fixed slots and, per column that has
-one, a variable part; the hash walks 32-bit words of many rows at once.
+All functions take whole Arrow columns. Rows are encoded as a matrix of fixed slots and the variable parts of columns.
 
 See docs/format/buckets.md.
 """
@@ -20,7 +19,7 @@ from paimon_orch.format.bytes.murmur3 import hash_fixed_rows, hash_variable_rows
 from paimon_orch.format.row.binary_row import null_bits_size
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field, TypeRoot
 
-_CHUNK = 32_768  # rows hashed at once: larger chunks fall out of the cache
+_CHUNK = 32_768  # rows per step; larger chunks do not fit the cache
 
 
 def hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> Int32Array:
@@ -50,22 +49,22 @@ def compute_buckets(
         (column,), (kind,) = columns, types
         if not isinstance(kind, AtomicType) or kind.name not in (TypeRoot.INT, TypeRoot.BIGINT):
             raise InputError(
-                "'bucket-function.type' = 'mod' takes one bucket key of type INT or BIGINT"
+                "'bucket-function.type' = 'mod' needs one bucket key of type INT or BIGINT"
             )
         if column.null_count:
-            raise InputError("'bucket-function.type' = 'mod' takes no null bucket key")
+            raise InputError("'bucket-function.type' = 'mod' does not support null bucket keys")
         values: Int64Array = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
         return np.mod(values, count).astype(np.int32)
     if function == "hive":
         positive = hash_rows_hive(columns, types) & np.uint32(0x7FFFFFFF)
         return (positive % np.uint32(count)).astype(np.int32)
     raise InputError(
-        f"option 'bucket-function.type' = {function!r} is not known; use default, mod or hive"
+        f"option 'bucket-function.type' = {function!r} is unknown; use default, mod or hive"
     )
 
 
 def build_bucket_key_signature(fields: Sequence[Field]) -> list[tuple[int, object]]:
-    """Return what a bucket key is to those who hash it: equal for fields whose equal values have equal hashes."""
+    """Return a value that is equal for bucket keys whose equal values have equal hashes."""
     return [(field.id, _build_type_signature(field.type)) for field in fields]
 
 
@@ -83,9 +82,7 @@ def _hash_chunk(columns: Sequence[pa.Array], types: Sequence[DataType]) -> Int32
     head = null_bits_size(arity)
     fixed = np.zeros((rows, head + 8 * arity), np.uint8)
     offsets = np.full(rows, head + 8 * arity, np.int64)
-    variable: list[
-        tuple[Int64Array, Int64Array, UInt8Array]
-    ] = []  # per column: padded sizes, starts, bytes
+    variable: list[tuple[Int64Array, Int64Array, UInt8Array]] = []
     for index, (column, data_type) in enumerate(zip(columns, types, strict=True)):
         valid = column.is_valid().to_numpy(zero_copy_only=False)
         fixed[~valid, (index + 8) // 8] |= 1 << (index + 8) % 8
@@ -195,7 +192,7 @@ def _write_decimal(
     big = words[:, ::-1]  # big endian, sixteen bytes
     sign = big[:, 0] >> 7
     filler = np.where(sign, 0xFF, 0)[:, None]
-    # leading filler bytes go, as long as the next byte keeps the sign
+    # leading filler bytes are dropped while the next byte keeps the sign
     droppable = (big[:, :-1] == filler) & ((big[:, 1:] >> 7) == sign[:, None])
     drop = np.argmin(np.c_[droppable, np.zeros(len(big), bool)], axis=1)
     places = np.arange(16)[None, :] + drop[:, None]
@@ -209,19 +206,19 @@ def _write_decimal(
 def _assemble_rows(
     fixed: UInt8Array, sizes: Int64Array, variable: list[tuple[Int64Array, Int64Array, UInt8Array]]
 ) -> tuple[UInt32Array, Int64Array, Int64Array]:
-    """Lay the rows out one after the other; return all words, and each row's first word and word count."""
+    """Concatenate rows; return all words, and the first word and word count of each row."""
     width = fixed.shape[1]
     starts = np.cumsum(sizes) - sizes
     out = np.zeros(int(sizes.sum()) // 8, np.uint64)
     fixed_words = np.ascontiguousarray(fixed).view(np.uint64)
     out[(starts[:, None] >> 3) + np.arange(width // 8)] = fixed_words
-    at = starts + width
+    targets = starts + width
     for part_sizes, part_starts, data in variable:
         count = part_sizes >> 3
         within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
         source = data.view(np.uint64)
-        out[np.repeat(at >> 3, count) + within] = source[
+        out[np.repeat(targets >> 3, count) + within] = source[
             np.repeat(part_starts >> 3, count) + within
         ]
-        at += part_sizes
+        targets += part_sizes
     return out.view(np.uint32), starts >> 2, sizes >> 2

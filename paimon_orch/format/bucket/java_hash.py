@@ -1,7 +1,7 @@
-"""Hash codes of the reference, and the order in which its hash tables list their entries.
+"""Java's hash codes, and the iteration order of its hash tables.
 
-Some aggregate functions of the reference keep values in a hash table and store them in its order. The order carries no
-meaning, but two engines that disagree on it would rewrite equal rows as different ones.
+Some aggregate functions of Java Paimon store values in the order of a hash table. The order has no meaning, but engines
+with different orders would rewrite equal rows as different ones.
 """
 
 import math
@@ -21,7 +21,7 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 
 def compute_java_hash_code(value: object, data_type: DataType) -> int | None:
-    """Return the hash code of an internal value, None for types whose code is not reproduced."""
+    """Return the hash code of an internal value, None for types without a reproduced hash code."""
     if value is None:
         return 0
     if not isinstance(data_type, AtomicType):
@@ -84,14 +84,15 @@ _HASH_FUNCTIONS: dict[str, Callable[[Any], int]] = {
 
 
 def encode_double_bits(value: float) -> bytes:
-    """Return the bits by which Java compares numbers: all NaNs are equal, and 0.0 and -0.0 differ."""
+    """Return the bits by which Java compares numbers: all NaNs are equal, 0.0 and -0.0 differ."""
     return struct.pack(">d", math.nan if math.isnan(value) else value)
 
 
 def compute_hash_map_order(hashes: Sequence[int], *, computed: bool = False) -> list[int]:
     """Return the iteration order of a hash table whose entries were inserted with these hash codes.
 
-    Entries that Java ``computed`` if they were absent grow the table one later, and go to the front of their slot.
+    With ``computed``, entries were added by ``computeIfAbsent``: the table grows one entry later, and new entries are
+    inserted at the front of their slot.
     """
     capacity, numbers = _FIRST_CAPACITY, range(len(hashes))
     while (len(hashes) - computed) * 4 > capacity * 3:

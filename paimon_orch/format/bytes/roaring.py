@@ -29,20 +29,20 @@ _NO_OFFSET_THRESHOLD = 4
 _MAX_ARRAY = 4096  # positions; a container of more is a bit set
 _BIT_SET_BYTES = 8192
 _POPCOUNTS = np.array([number.bit_count() for number in range(256)], np.uint8)
-# from so many positions on a call of the library costs less than a share of the passes over all
+# groups of at least this size are faster with a call of pyroaring each
 _MIN_LARGE_GROUP = 256
-_WORTH_MASKING = 512  # positions a block of 65536: of fewer the library makes a bitmap as fast
-_MASKED_BLOCKS = 64  # at once: 4 MB
+_WORTH_MASKING = 512  # positions per block of 65536; with fewer, pyroaring is as fast
+_MASKED_BLOCKS = 64  # blocks of a step: 4 MB
 
 
 def build_bitmap(positions: npt.NDArray[np.integer]) -> BitMap:
     """Return a bitmap of positions that fit 32 bits, without containers of runs."""
-    # only an array.array takes pyroaring's bulk path
+    # pyroaring has a bulk path only for array.array
     return BitMap(array.array("I", positions.astype(np.uint32, copy=False).tobytes()))
 
 
 def build_bitmap_from_sorted(positions: Int64Array) -> BitMap:
-    """Return a bitmap of ascending positions that fit 32 bits, without containers of runs; fast where they are many."""
+    """Return a bitmap of ascending positions that fit 32 bits, without containers of runs; fast for many."""
     blocks = (int(positions[-1]) >> 16) + 1 if len(positions) else 0
     if len(positions) < _WORTH_MASKING * blocks or not blocks:
         return build_bitmap(positions)
@@ -64,7 +64,7 @@ def build_bitmap_from_sorted(positions: Int64Array) -> BitMap:
 def _encode_containers(
     positions: Int64Array, cuts: Int64Array, first: int, count: int
 ) -> Iterator[bytes]:
-    """Yield the containers of some blocks of 65536 bits, but for empty ones; ``cuts`` tells where each block begins."""
+    """Yield the containers of the non-empty blocks of 65536 bits; block ``i`` begins at ``cuts[i]``."""
     inside = positions[cuts[first] : cuts[first + count]]
     mask = np.zeros(count << 16, bool)
     mask[inside - (first << 16) if first else inside] = True
@@ -78,7 +78,7 @@ def _encode_containers(
 
 
 def build_full_bitmap(count: int) -> BitMap:
-    """Return the bitmap of ``0..count-1``; it is made of runs and not to be stored."""
+    """Return the bitmap of ``0..count-1``; its containers are runs, so it must not be stored."""
     found = BitMap()
     if count:
         found.add_range(0, count)
@@ -93,7 +93,7 @@ def serialize_positions(positions: npt.NDArray[np.integer]) -> bytes:
 
 
 def serialize_mask(mask: Mask) -> bytes:
-    """Return the places where a mask holds as a run-optimised bitmap; fast where they are many."""
+    """Return the true positions of a mask as a run-optimised bitmap; fast for many."""
     packed = np.packbits(mask, bitorder="little")
     packed = np.pad(packed, (0, -len(packed) % _BIT_SET_BYTES))
     words = packed.view("<u8").reshape(-1, _BIT_SET_BYTES // 8)
@@ -134,7 +134,7 @@ def assemble_portable_bitmap(
 
 
 def _encode_container(bits: UInt8Array, *, is_run: bool, is_set: bool) -> bytes:
-    """Return 65536 bits as a container holds them."""
+    """Return 65536 bits in the form of their container."""
     if is_set and not is_run:
         return bits.tobytes()
     low = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
@@ -147,7 +147,7 @@ def _encode_container(bits: UInt8Array, *, is_run: bool, is_set: bool) -> bytes:
 
 
 class ContainerLocation(NamedTuple):
-    """Where the container of one block of 65536 positions lies in a stored bitmap."""
+    """Location of the container of one block of 65536 positions in a stored bitmap."""
 
     block: int
     cardinality: int
@@ -190,7 +190,7 @@ def read_containers(data: bytes, at: int = 0) -> tuple[list[ContainerLocation], 
     else:
         raise ValueError(f"unknown bitmap cookie {cookie}")
     if count > 1 << 16:
-        raise ValueError(f"a bitmap of {count} containers is not believed")
+        raise ValueError(f"invalid number of bitmap containers {count}")
     heads = struct.unpack_from(f"<{2 * count}H", data, at)
     at += 4 * count + (4 * count if has_offsets else 0)
     found = []
@@ -213,17 +213,17 @@ def read_serialized_size(data: bytes, at: int) -> int:
 def deserialize_bitmap(data: bytes, limit: int) -> BitMap:
     """Return a stored bitmap; raises ``ValueError`` for positions that are not below ``limit``."""
     if read_serialized_size(data, 0) > len(data):
-        raise ValueError("a bitmap is cut off")
+        raise ValueError("a bitmap is truncated")
     bitmap = BitMap.deserialize(data)
     if bitmap and bitmap.max() >= limit:
-        raise ValueError(f"a bitmap holds position {bitmap.max()}, of {limit} rows")
+        raise ValueError(f"a bitmap contains position {bitmap.max()}, but there are {limit} rows")
     return bitmap
 
 
 def serialize_groups(
     positions: npt.NDArray[np.integer], starts: Int64Array
 ) -> tuple[bytes, Int64Array]:
-    """Return the run-optimised bitmaps of many groups, one after the other, and the length of each.
+    """Return the concatenated run-optimised bitmaps of many groups, and the length of each.
 
     Group ``i`` holds ``positions[starts[i]:starts[i + 1]]``, ascending; the last one runs to the end. No group is
     empty.
@@ -260,7 +260,7 @@ def _serialize_small_groups(
     starts: Int64Array,
     counts: Int64Array,
 ) -> tuple[bytes, Int64Array]:
-    """Serialize groups of so few positions that no container is a bit set, all in a few passes."""
+    """Serialize groups without bit set containers, because they are small, in a few passes over all."""
     values: UInt32Array = np.asarray(positions, np.uint32)
     high = values >> np.uint32(16)
     is_container = np.empty(len(values), bool)
@@ -286,7 +286,7 @@ def _serialize_small_groups(
 
 
 class _GroupLayout(NamedTuple):
-    """Groups of positions, cut into containers."""
+    """Groups of positions, divided into containers."""
 
     positions: UInt32Array
     starts: Int64Array  # of each group
@@ -298,7 +298,7 @@ class _GroupLayout(NamedTuple):
 
 
 def _write_arrays(groups: _GroupLayout) -> tuple[bytes, Int64Array]:
-    """Write bitmaps that have arrays alone, word by word of 16 bits."""
+    """Write bitmaps of only arrays, in words of 16 bits."""
     containers = groups.containers
     words = 4 + 4 * containers + groups.counts
     begin = np.cumsum(words) - words
@@ -323,7 +323,7 @@ def _write_arrays_and_runs(
     runs: Int64Array,
     stored_as_runs: Mask,
 ) -> tuple[bytes, Int64Array]:
-    """Write bitmaps of arrays and runs, which need not be aligned, byte by byte."""
+    """Write bitmaps of arrays and runs, which may be unaligned, in bytes."""
     at, first, containers = groups.at, groups.first, groups.containers
     payload = np.where(stored_as_runs, 2 + 4 * runs, 2 * groups.cardinality)
     group = np.repeat(np.arange(len(first)), containers)  # of each container
@@ -362,7 +362,7 @@ def _write_payloads(
     is_run: Mask,
     stored_as_runs: Mask,
 ) -> None:
-    """Write the positions of arrays, and behind their counts the runs of others; ``body`` is where each starts."""
+    """Write the positions of arrays, and the counts and runs of others, from ``body`` on."""
     at = groups.at
     low = (groups.positions & np.uint32(0xFFFF)).astype(np.int64)
     container = np.repeat(np.arange(len(at)), groups.cardinality)  # of each position
@@ -382,6 +382,6 @@ def _write_numbers(
     values: Int64Array,
     size: int,
 ) -> None:
-    """Write little-endian numbers of ``size`` bytes at these places."""
+    """Write little-endian numbers of ``size`` bytes at some positions."""
     for byte in range(size):
         out[at + byte] = values >> 8 * byte & 0xFF

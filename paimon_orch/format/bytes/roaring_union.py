@@ -42,7 +42,7 @@ _MIN_FOR_RUNS = 4  # positions: an array of fewer is never larger than its runs
 
 
 class _Container(NamedTuple):
-    """The positions of one block of 65536, as they are stored; the body of runs begins with their number."""
+    """The stored positions of one block of 65536; the body of runs begins with their number."""
 
     form: int
     cardinality: int
@@ -71,7 +71,7 @@ class _Container(NamedTuple):
         return np.arange(len(shift)) + shift
 
     def optimize(self) -> "_Container":
-        """Return an array or a bit set as runs if these are smaller; runs stay runs."""
+        """Return an array or a bit set as runs if that is smaller; runs remain runs."""
         if self.form == _RUNS or self.cardinality < _MIN_FOR_RUNS:
             return self
         values = self.values()

@@ -10,13 +10,13 @@ from paimon_orch.format.bytes.roaring import serialize_mask
 
 
 def serialize_bit_slices(numbers: SignedIntArray, count: int) -> list[bytes]:
-    """Return the lowest ``count`` slices of the rows' numbers; 0 stands where a row has none."""
+    """Return the lowest ``count`` slices of the rows' numbers; rows without a number must have 0."""
     return [serialize_mask(numbers >> bit & 1 != 0) for bit in range(count)]
 
 
 @dataclass(frozen=True)
 class BitSlices:
-    """Slices that are read on demand, of the rows in ``existing``; numbers are not negative."""
+    """Slices of non-negative numbers of the rows in ``existing``, read on demand."""
 
     existing: BitMap
     count: int
@@ -48,7 +48,7 @@ class BitSlices:
         return found & self.existing
 
     def largest(self, k: int, among: BitMap, *, smallest: bool = False) -> tuple[BitMap, BitMap]:
-        """Return the rows among these that are surely of the ``k`` largest, and those that tie for the last places.
+        """Return the rows that are certainly among the ``k`` largest, and the rows that tie for the last places.
 
         There are more than ``k`` rows to choose from.
         """

@@ -48,7 +48,7 @@ _NOT_STORED = -1
 
 
 class _StoredBitmaps(NamedTuple):
-    """The stored bitmaps behind the entries: values in the order of the reference's hash table."""
+    """The stored bitmaps behind the entries: values in the order of Java's hash table."""
 
     keys: Keys
     offsets: Int64Array
@@ -82,7 +82,7 @@ def _build_stored_bitmaps(column: EncodedColumn, data_type: AtomicType) -> _Stor
     present = codes if valid.all() else codes[valid]
     again = len(present) > 0 and bool((present[:-1] == present[-1]).any())
     order = compute_index_hash_map_order(
-        compute_java_hash_codes(keys, data_type), asked_again=again
+        compute_java_hash_codes(keys, data_type), queried_after_insert=again
     )
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order))
@@ -106,7 +106,7 @@ def _build_stored_bitmaps(column: EncodedColumn, data_type: AtomicType) -> _Stor
 
 
 def argsort_codes(codes: npt.NDArray[np.integer], count: int) -> Int64Array:
-    """Return the rows sorted by their codes, which are below ``count``; rows of one code stay in order."""
+    """Return the rows sorted by their codes, which are below ``count``; rows with the same code keep their order."""
     if count <= _RADIX:
         return np.argsort(codes.astype(np.uint16), kind="stable")
     order = np.argsort((codes & (_RADIX - 1)).astype(np.uint16), kind="stable")
@@ -123,7 +123,7 @@ def _encode_null_bitmap(rows: Int64Array) -> tuple[tuple[int, int] | None, bytes
 
 
 def _encode_entries(stored: KeyCodec, keys: Keys, *numbers: Int64Array) -> tuple[bytes, Int64Array]:
-    """Return keys, each in front of its numbers, and where each entry ends."""
+    """Return entries of a key and its numbers, and where each entry ends."""
     behind = encode_big_endian(*numbers)
     if isinstance(keys, pa.BinaryArray):
         batch = BinaryBatch.from_arrow(keys)
@@ -135,7 +135,7 @@ def _encode_entries(stored: KeyCodec, keys: Keys, *numbers: Int64Array) -> tuple
 
 
 def _encode_blocks(bodies: _StoredBitmaps, stored: KeyCodec, block_size: int) -> bytes:
-    """Return the directory of the blocks and the blocks: entries in the order of their values."""
+    """Return the directory of the blocks, and the blocks: entries sorted by value."""
     keys = bodies.keys
     if isinstance(keys, pa.BinaryArray):
         order = pc.array_sort_indices(keys).to_numpy()
@@ -163,7 +163,7 @@ def _encode_blocks(bodies: _StoredBitmaps, stored: KeyCodec, block_size: int) ->
 
 
 class _DecodedEntries(NamedTuple):
-    """Keys, and where the bitmap of each lies; ``lengths`` is None where it is not stored."""
+    """Keys, and the offset and length of their bitmaps; ``lengths`` is None if it is not stored."""
 
     keys: Sequence[Key]
     offsets: Sequence[int]
@@ -172,10 +172,10 @@ class _DecodedEntries(NamedTuple):
 
 
 class BitmapIndex:
-    """A stored index; only what a query needs is read."""
+    """A stored index; queries read only the parts that they need."""
 
     def __init__(self, blob: ByteSource, data_type: AtomicType) -> None:
-        """Read the head.
+        """Read the header.
 
         Raises :class:`UnsupportedError` for a newer version, and here as later ``ValueError`` for garbage.
         """
@@ -185,14 +185,14 @@ class BitmapIndex:
         if version not in (1, 2):
             raise UnsupportedError(f"bitmap indexes of version {version} are not supported")
         if rows < 0 or not 0 <= count <= rows:
-            raise ValueError(f"a bitmap index of {count} values in {rows} rows")
+            raise ValueError(f"the header of a bitmap index states {count} values in {rows} rows")
         self._version: int = version
         self._count: int = count
         self._has_null: bool = has_null
         self.row_count: int = rows
 
     def is_built_with(self, version: int | None, block_size: int) -> bool:
-        """Tell whether the index has this version, or any, and blocks as full as this size lets them be."""
+        """Return whether the index has this version (None for any) and blocks filled up to this size."""
         if version not in (None, self._version):
             return False
         if self._version == 1:
@@ -205,7 +205,7 @@ class BitmapIndex:
         )
 
     def query(self, op: Operator, keys: Sequence[Key | None]) -> BitMap | None:
-        """Return the rows of a test, which may be too many where a null is compared; None for other tests.
+        """Return the rows that may pass a test, None for unsupported tests. Comparisons may return null rows too.
 
         The key None stands for null.
         """
@@ -355,7 +355,7 @@ def _find_bitmap(block: bytes, key: Key, stored: KeyCodec) -> tuple[int, int] | 
 
 
 def _is_entry_start(block: bytes, at: int, stored: KeyCodec) -> bool:
-    """Tell whether an entry starts here."""
+    """Return whether an entry starts at a position."""
     start = _INT32.size
     if stored.dtype is not None:
         return (at - start) % (stored.width + _INT32_PAIR.size) == 0
@@ -390,7 +390,7 @@ def _decode_text_entries(data: bytes, count: int, numbers: int) -> _DecodedEntri
         (length,) = _INT32.unpack_from(data, at)
         at += 4 + length
         if length < 0 or at > len(data):
-            raise ValueError(f"a text of {length} bytes is cut off")
+            raise ValueError(f"a text of {length} bytes is truncated")
         keys.append(data[at - length : at])
         for number in range(numbers):
             columns[number] += _INT32.unpack_from(data, at)
@@ -399,7 +399,7 @@ def _decode_text_entries(data: bytes, count: int, numbers: int) -> _DecodedEntri
 
 
 def _read_text_entries(blob: ByteSource, start: int, count: int) -> _DecodedEntries:
-    """Decode entries whose length is not known: more and more is read until they are all there."""
+    """Decode entries of unknown length, reading larger parts until all entries are complete."""
     size = 64 * count + 64
     while True:
         data = blob.bytes(start, min(size, blob.length - start))

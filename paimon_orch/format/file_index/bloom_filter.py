@@ -22,22 +22,24 @@ from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 from paimon_orch.format.types.predicate import Operator
 
 _HEAD = struct.Struct(">i")
-_CHUNK = 32_768  # hashes at a time
+_CHUNK = 32_768  # hashes per step
 _MAX_BITS = 2**31 - 1
 
 
 def compute_bloom_filter_parameters(items: int, fpp: float) -> tuple[int, int]:
-    """Return the bits and the hash functions for so many distinct values and such a share of false positives.
+    """Return the numbers of bits and hash functions for a number of distinct values and a false-positive rate.
 
     Raises :class:`InputError` if there is no such filter.
     """
     if items < 0 or not 0 < fpp < 1:
-        raise InputError(f"a bloom filter of {items} items with a false share of {fpp} cannot be")
+        raise InputError(
+            f"a bloom filter of {items} items with a false-positive rate of {fpp} is not possible"
+        )
     least = int(-items * math.log(fpp) / (math.log(2) * math.log(2)))
     bits = least + 8 - least % 8
     if bits > _MAX_BITS:
         raise InputError(
-            f"a bloom filter of {items} items with a false share of {fpp} is too large"
+            f"a bloom filter of {items} items with a false-positive rate of {fpp} is too large"
         )
     functions = math.floor(bits / items * math.log(2) + 0.5) if items else 1
     return bits, max(1, functions)
@@ -52,7 +54,7 @@ def hash_keys(keys: Keys, data_type: AtomicType) -> UInt64Array:
 
 
 class BloomFilterBuilder:
-    """A filter that takes keys as they come; each key once is enough."""
+    """Builds a filter from keys, which need not be distinct."""
 
     def __init__(self, data_type: AtomicType, items: int = 1_000_000, fpp: float = 0.1) -> None:
         self._type = data_type
@@ -76,41 +78,41 @@ class BloomFilterBuilder:
 def _compute_bit_positions(
     found: UInt64Array, functions: int, count: np.uint32
 ) -> "list[UInt32Array]":
-    """Return the bit of each hash, for one function after the other."""
+    """Return the bit position of each hash, for each function."""
     halves = found.view(np.int32).reshape(-1, 2)
     first, second = halves[:, 0].copy(), halves[:, 1].copy()
     positions = []
     for _ in range(functions):
         first += second
         folded = (first ^ first >> 31).view(np.uint32)
-        # numpy divides by one number much faster than it takes remainders
+        # in numpy, dividing by a scalar is much faster than the remainder
         positions.append(folded - folded // count * count)
     return positions
 
 
 @dataclass(frozen=True, slots=True)
 class BloomFilterIndex:
-    """A stored filter; it is read when it is first asked."""
+    """A stored filter; it is read by the first query."""
 
     source: ByteSource
     data_type: AtomicType
 
     def is_built_with(self, items: int, fpp: float) -> bool:
-        """Tell whether the filter has the size that these options ask for."""
+        """Return whether the filter has the size for these options."""
         bits, functions = compute_bloom_filter_parameters(items, fpp)
         return self.source.length == _HEAD.size + bits // 8 and self.source.read_ints(0, 1) == (
             functions,
         )
 
     def query(self, op: Operator, keys: Sequence[Key]) -> BitMap | None:
-        """Return no rows if none can hold one of the keys, else None."""
+        """Return no rows if the filter contains none of the keys, else None."""
         if op not in (Operator.EQUAL, Operator.IN):
             return None
         data = self.source.bytes()
         (functions,) = _HEAD.unpack_from(data)
         bits = 8 * (len(data) - _HEAD.size)
         if not 0 < functions < 128 or not bits:
-            raise ValueError(f"a bloom filter of {bits} bits and {functions} functions")
+            raise ValueError(f"invalid bloom filter of {bits} bits and {functions} functions")
         return (
             None if any(self._may_contain(data, functions, bits, key) for key in keys) else BitMap()
         )

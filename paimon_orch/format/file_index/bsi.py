@@ -1,4 +1,4 @@
-"""Bit-slice indexes of numbers, which newer versions replace by range bitmaps.
+"""Bit-slice indexes of numbers, replaced by range bitmaps in newer versions.
 
 See docs/format/bsi-index.md.
 """
@@ -59,7 +59,7 @@ def _encode_segment(rows: Mask, values: Int64Array) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """Numbers that are not negative, less the smallest."""
+    """Non-negative numbers, stored as differences to the smallest."""
 
     low: int
     high: int
@@ -91,7 +91,7 @@ class BitSliceIndex:
         return self._parts[0]
 
     def query(self, op: Operator, keys: Sequence[Key]) -> BitMap | None:
-        """Return the rows of a test, without nulls; None for other tests."""
+        """Return the rows that pass a test, without nulls; None for unsupported tests."""
         rows, positive, negative = self._parts
         existing = positive.slices.existing | negative.slices.existing
         numbers = [key for key in keys if isinstance(key, int)]
@@ -134,7 +134,7 @@ class BitSliceIndex:
         if version != _VERSION:
             raise UnsupportedError(f"bsi indexes of version {version} are not supported")
         if rows < 0:
-            raise ValueError(f"a bsi index of {rows} rows")
+            raise ValueError(f"invalid row count {rows} of a bsi index")
         positive, at = _decode_segment(data, _HEAD.size, rows)
         negative, _ = _decode_segment(data, at, rows)
         return rows, positive, negative

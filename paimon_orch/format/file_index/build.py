@@ -1,4 +1,4 @@
-"""Building the indexes of one data file from its rows, as they are written."""
+"""Builds the indexes of one data file while its rows are written."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ _MAX_CHUNK = 2**31 - 1
 
 @dataclass(slots=True)
 class _ColumnIndexBuilder:
-    """The indexes of one column; its values are kept only for those that need all of them at once."""
+    """Builds the indexes of one column; its values are kept only for indexes that need all of them."""
 
     specs: Sequence[IndexSpec]
     data_type: AtomicType
@@ -77,7 +77,7 @@ class _ColumnIndexBuilder:
 
 
 def is_built_with(spec: IndexSpec, blob: ByteSource, data_type: AtomicType) -> bool:
-    """Tell whether a stored index of a column looks as its options would have it made, by its head.
+    """Return whether the header of a stored index agrees with its options.
 
     Raises what decoding of a damaged index raises (``ValueError`` among others).
     """
@@ -85,7 +85,7 @@ def is_built_with(spec: IndexSpec, blob: ByteSource, data_type: AtomicType) -> b
         return BloomFilterIndex(blob, data_type).is_built_with(*_parse_bloom_filter_options(spec))
     if spec.index == BITMAP:
         version, block_size = _parse_bitmap_options(spec)
-        # Java Paimon 0.9 writes version 1, and can read no other, whatever the default is
+        # Java Paimon 0.9 writes version 1, and reads no other
         any_version = not spec.options.has(BITMAP_VERSION)
         return BitmapIndex(blob, data_type).is_built_with(
             None if any_version else version, block_size
@@ -118,10 +118,10 @@ def _parse_chunk_size(spec: IndexSpec) -> int | None:
 
 
 def _extract_map_values(array: pa.MapArray, key: str) -> pa.Array:
-    """Return what each map has for a key, null where it has nothing."""
+    """Return the value of a key in each map, null if it is absent."""
     offsets = np.asarray(array.offsets, np.int64)
     entries = np.flatnonzero(pc.fill_null(pc.equal(array.keys, key), False))
-    # the last entry of a key that a map has twice is put in last
+    # of duplicate keys in a map, the last entry is put in last
     entries = entries[(entries >= offsets[0]) & (entries < offsets[-1])]
     rows = np.searchsorted(offsets, entries, side="right") - 1
     chosen, missing = np.zeros(len(array), np.int64), np.ones(len(array), bool)
@@ -139,7 +139,7 @@ def _finish_column(name: str, column: _ColumnIndexBuilder) -> list[tuple[str, by
 
 
 class FileIndexBuilder:
-    """Takes the rows of a data file in their order and returns the container of its indexes."""
+    """Builds the index container of a data file from its rows, in their order."""
 
     def __init__(self, specs: Sequence[IndexSpec], fields: Sequence[Field]) -> None:
         self._rows = 0
@@ -156,7 +156,7 @@ class FileIndexBuilder:
         return list(dict.fromkeys(column.specs[0].column for _, column in self._columns))
 
     def add(self, rows: pa.Table) -> None:
-        """Take the next rows."""
+        """Add the next rows."""
         self._rows += rows.num_rows
         for _, column in self._columns:
             column.add(rows.column(column.specs[0].column))

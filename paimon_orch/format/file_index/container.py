@@ -28,7 +28,7 @@ class ByteSource:
     def __init__(
         self, read: Callable[[int, int], bytes] | bytes, length: int, start: int = 0
     ) -> None:
-        """Take what is read from, the number of bytes, and where they start."""
+        """Create a source of ``length`` bytes, given a function that reads them."""
         if isinstance(read, bytes):
             self._data: bytes | None = read
         else:
@@ -37,11 +37,11 @@ class ByteSource:
 
     @classmethod
     def of(cls, data: bytes) -> "ByteSource":
-        """Return bytes that are there already."""
+        """Return a source over bytes in memory."""
         return cls(data, len(data))
 
     def bytes(self, at: int = 0, size: int | None = None) -> bytes:
-        """Return ``size`` bytes at ``at``; raises ``ValueError`` if not all of them are there."""
+        """Return ``size`` bytes at ``at``. Raises ``ValueError`` if they exceed the source."""
         size = self.length - at if size is None else size
         start = self._start + at
         if not 0 <= at <= at + size <= self.length:
@@ -51,11 +51,11 @@ class ByteSource:
         else:
             found = self._read(start, size)
         if len(found) != size:
-            raise ValueError(f"{size} bytes at {start} are cut off")
+            raise ValueError(f"{size} bytes at {start} are truncated")
         return found
 
     def part(self, at: int, size: int) -> "ByteSource":
-        """Return a part that counts from 0."""
+        """Return a part of the source as a source."""
         if not 0 <= at <= at + size <= self.length:
             raise ValueError(f"{size} bytes at {at} do not fit into {self.length}")
         return ByteSource(self._read if self._data is None else self._data, size, self._start + at)
@@ -66,7 +66,7 @@ class ByteSource:
 
 
 FileIndexes = Mapping[str, Mapping[str, ByteSource | None]]
-"""By column (``m[k]`` for a key of a map) and index type; None is an index that no value was offered to."""
+"""By column (``m[k]`` for a key of a map) and index type; None is the index of a map key without values."""
 
 
 def encode_container(columns: Iterable[tuple[str, Iterable[tuple[str, bytes | None]]]]) -> bytes:
@@ -75,7 +75,9 @@ def encode_container(columns: Iterable[tuple[str, Iterable[tuple[str, bytes | No
     types = [
         [(_encode_modified_utf8(kind), blob) for kind, blob in indexes] for _, indexes in named
     ]
-    head = _PREFIX.size + 4 + 4  # the count of columns in front, the redundant length behind
+    head = (
+        _PREFIX.size + 4 + 4
+    )  # with the count of columns before, and the redundant length after the columns
     for (name, _), entries in zip(named, types, strict=True):
         head += len(name) + 4 + sum(len(kind) + 8 for kind, _ in entries)
     out, body, at = (
@@ -95,7 +97,7 @@ def encode_container(columns: Iterable[tuple[str, Iterable[tuple[str, bytes | No
 
 
 class HeadLayout(NamedTuple):
-    """The form of a head: texts, which say what is where, and between them the two numbers of each entry."""
+    """The layout of a header: texts, and between them the offset and length of each index."""
 
     form: struct.Struct
     texts: tuple[bytes, ...]
@@ -103,13 +105,13 @@ class HeadLayout(NamedTuple):
 
     @property
     def entries(self) -> list[int]:
-        """Return where the numbers of each entry are."""
+        """Return the positions of the offset and length of each index."""
         sizes = [len(text) + _ENTRY.size for text in self.texts[:-1]]
         return [end - _ENTRY.size for end in accumulate(sizes)]
 
 
 class ContainerDecoder:
-    """Decodes containers. Those of one table are alike but for the places of their indexes, and then it is quick."""
+    """Decodes containers. It is fast if they differ only in the offsets of their indexes, as in one table."""
 
     def __init__(self) -> None:
         self._layout: HeadLayout | None = None
@@ -135,7 +137,7 @@ def decode_container(source: ByteSource) -> dict[str, dict[str, ByteSource | Non
 
 
 def read_head_layout(source: ByteSource) -> HeadLayout:
-    """Return the form of a container's head.
+    """Return the layout of a container's header.
 
     Raises :class:`UnsupportedError` for a newer version and ``ValueError``, ``IndexError`` or ``struct.error`` for
     garbage.
@@ -150,7 +152,7 @@ def _read_head_length(source: ByteSource) -> int:
     if version != CONTAINER_VERSION:
         raise UnsupportedError(f"file indexes of version {version} are not supported")
     if not _PREFIX.size + 4 <= head_length <= _MAX_HEAD_BYTES:
-        raise ValueError(f"a head of {head_length} bytes is not believed")
+        raise ValueError(f"invalid header length {head_length}")
     return int(head_length)
 
 
@@ -169,7 +171,7 @@ def _parse_head_layout(head: bytes) -> HeadLayout:
             at += _ENTRY.size
             begin = at
     if begin > len(head):
-        raise ValueError("the head of a file index is cut off")
+        raise ValueError("the header of a file index is truncated")
     form = struct.Struct(">" + "ii".join(f"{size}s" for size in [*texts, len(head) - begin]))
     return HeadLayout(form, form.unpack(head)[::3], columns)
 
@@ -189,7 +191,7 @@ def _locate_indexes(
 
 
 def _encode_modified_utf8(text: str) -> bytes:
-    """Return a name as the reference writes it: NUL as two bytes, UTF-16 units one by one."""
+    """Return a name in Java's modified UTF-8: NUL as two bytes, each UTF-16 unit by itself."""
     units = text.encode("utf-16-be", "surrogatepass")
     out = b"".join(
         b"\xc0\x80" if unit == 0 else chr(unit).encode("utf-8", "surrogatepass")
@@ -204,7 +206,7 @@ def _decode_name(head: bytes, at: int) -> tuple[str, int]:
     size = head[at] << 8 | head[at + 1]
     data = head[at + 2 : at + 2 + size]
     if len(data) != size:
-        raise ValueError("a name is cut off")
+        raise ValueError("a name is truncated")
     try:
         text = data.decode("ascii")
     except UnicodeDecodeError:

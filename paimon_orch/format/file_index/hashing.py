@@ -53,7 +53,7 @@ def hash_xxh64(values: pa.BinaryArray) -> UInt64Array:
 
 
 def _find_rows(mask: Mask) -> "Int64Array | slice":
-    """Return where a mask holds; numpy is faster if that is everywhere, and is told so."""
+    """Return the true positions of a mask; a slice for all of them, which is faster in numpy."""
     return slice(None) if mask.all() else np.flatnonzero(mask)
 
 

@@ -1,4 +1,4 @@
-"""Which columns a table indexes, with what.
+"""The file indexes that table options declare.
 
 See docs/format/file-index.md#options-of-file-indexes.
 """
@@ -50,10 +50,10 @@ class IndexSpec:
         found = next((f.type for f in fields if f.name == self.column), None)
         where = f"'{_PREFIX}{self.index}{_COLUMNS}' names {self.name!r}"
         if found is None:
-            raise InputError(f"{where}, which is no column of the table")
+            raise InputError(f"{where}, which is not a column of the table")
         if self.key is not None:
             if not isinstance(found, MapType) or not _is_text(found.key):
-                raise InputError(f"{where}, but {self.column!r} is no map with text keys")
+                raise InputError(f"{where}, but {self.column!r} is not a map with text keys")
             found = found.value
         try:
             return check_indexable_type(self.index, found)
@@ -77,7 +77,7 @@ def parse_index_specs(options: Mapping[str, str]) -> list[IndexSpec]:
             index = key[len(_PREFIX) : -len(_COLUMNS)]
             if index not in INDEX_TYPES:
                 raise InputError(
-                    f"option {key!r}: {index!r} is no type of file index; known are {', '.join(INDEX_TYPES)}"
+                    f"option {key!r}: {index!r} is not a type of file index; known types are {', '.join(INDEX_TYPES)}"
                 )
             for name in text.split(","):
                 if not name.strip():
@@ -121,7 +121,7 @@ def _parse_settings(
         at = parts[0], *_split_map_key(parts[1])
         if at not in declared and at not in maps:
             raise InputError(
-                f"option {name!r} is of a column that '{_PREFIX}{parts[0]}{_COLUMNS}' does not name"
+                f"option {name!r} is for a column that '{_PREFIX}{parts[0]}{_COLUMNS}' does not name"
             )
         found.setdefault(at, {})[parts[2]] = text
     yield from found.items()
@@ -147,7 +147,7 @@ def compute_container_order(specs: Sequence[IndexSpec]) -> list[tuple[str, list[
     names = list(dict.fromkeys(calls))
     again = bool(calls) and calls[-1] in calls[:-1]
     order = _order_of_put_if_absent(
-        [compute_java_string_hash(name) for name in names], asked_again=again
+        [compute_java_string_hash(name) for name in names], queried_after_insert=again
     )
     by_type = sorted(specs, key=lambda spec: INDEX_TYPES.index(spec.index))
     return [(names[at], [spec for spec in by_type if spec.name == names[at]]) for at in order]
@@ -159,9 +159,11 @@ def _hash_column_key(column: str, key: str | None) -> int:
     return (31 * code + (1237 if key is None else 1231)) & 0xFFFFFFFF
 
 
-def _order_of_put_if_absent(hashes: Sequence[int], *, asked_again: bool = False) -> list[int]:
+def _order_of_put_if_absent(
+    hashes: Sequence[int], *, queried_after_insert: bool = False
+) -> list[int]:
     found: list[int] = compute_index_hash_map_order(
-        np.array(hashes, np.uint32), asked_again=asked_again
+        np.array(hashes, np.uint32), queried_after_insert=queried_after_insert
     ).tolist()
     return found
 

@@ -36,22 +36,22 @@ def compute_java_hash_codes(keys: Keys, data_type: AtomicType) -> UInt32Array:
     return ((wide ^ wide >> np.uint64(32)) & np.uint64(0xFFFFFFFF)).astype(np.uint32)
 
 
-def compute_index_hash_map_order(hashes: UInt32Array, *, asked_again: bool) -> Int64Array:
+def compute_index_hash_map_order(hashes: UInt32Array, *, queried_after_insert: bool) -> Int64Array:
     """Return the order of keys that were inserted, if absent, in the order of their hash codes here.
 
-    ``asked_again`` tells that the table was asked for a key after the last one was inserted: it grows then.
+    ``queried_after_insert``: the table was queried for a key after the last insertion, which makes it grow.
     """
     spread = hashes ^ hashes >> np.uint32(16)
     capacity = _compute_small_capacity(spread[:_TREE_CAPACITY].tolist())
-    while (len(hashes) - (not asked_again)) * 4 > capacity * 3:
+    while (len(hashes) - (not queried_after_insert)) * 4 > capacity * 3:
         capacity *= 2
     slots = (spread & np.uint32(capacity - 1)).astype(np.int64)
-    # a new key goes to the front of its chain
+    # a new key is inserted at the front of its chain
     return np.lexsort((-np.arange(len(hashes)), slots))
 
 
 def _compute_small_capacity(spread: Sequence[int]) -> int:
-    """Return how large a table is after its first keys: long chains make a small one grow early."""
+    """Return the capacity of a table after its first keys: long chains make a small one grow early."""
     capacity = _FIRST_CAPACITY
     for number, code in enumerate(spread):
         if number * 4 > capacity * 3:
@@ -65,7 +65,7 @@ def _compute_small_capacity(spread: Sequence[int]) -> int:
 
 
 def compute_java_string_hash(text: str) -> int:
-    """Return the 32-bit hash code of a string of the reference, by its UTF-16 units."""
+    """Return the 32-bit hash code of a string in Java, by its UTF-16 units."""
     code = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(units), 2):

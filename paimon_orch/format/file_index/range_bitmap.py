@@ -48,7 +48,7 @@ _SMALL_TYPES = (TypeRoot.BOOLEAN, TypeRoot.TINYINT, TypeRoot.SMALLINT)
 
 
 def default_chunk_size(data_type: AtomicType) -> int:
-    """Return the chunk size that is used where none is set."""
+    """Return the default chunk size."""
     return 0 if data_type.name in _SMALL_TYPES else 16_384
 
 
@@ -71,7 +71,7 @@ def encode_range_bitmap_index(
 
 
 def _sort_keys(keys: Keys) -> tuple[Keys, Int32Array | None]:
-    """Return the keys in their order, and the place of each in it; None if that is where they are."""
+    """Return the sorted keys, and the rank of each key; None if they were sorted."""
     if isinstance(keys, pa.BinaryArray):
         order = pc.array_sort_indices(keys).to_numpy()
         found: Keys = keys.take(pa.array(order))
@@ -93,7 +93,7 @@ def _encode_keys(stored: KeyCodec, keys: Keys, first_nan: int | None) -> tuple[b
             encode_big_endian(batch.lengths), batch, np.empty((len(keys), 0), np.uint8)
         )
     data = stored.encode(keys)
-    if first_nan is not None:  # NaN is the last, and stored as it was met first
+    if first_nan is not None:  # NaN is last, and stored with the bits of its first occurrence
         nan = first_nan & (1 << 8 * stored.width) - 1
         data = data[: -stored.width] + nan.to_bytes(stored.width, "big")
     return data, np.arange(1, len(keys) + 1) * stored.width
@@ -106,7 +106,10 @@ def _encode_dictionary(
     begins = np.concatenate([[0], ends])
     first = 0
     while first < len(ends):
-        begin, start = int(begins[first]), int(ends[first])  # of the key in the head, and behind it
+        begin, start = (
+            int(begins[first]),
+            int(ends[first]),
+        )  # of the key in the header, and after it
         last = int(np.searchsorted(ends, start + chunk_size, side="right"))
         last = max(last, first + 1)
         if stored.dtype is None:
@@ -160,7 +163,7 @@ class _Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class RangeBitmapIndex:
-    """A stored index; only what a query needs is read."""
+    """A stored index; queries read only the parts that they need."""
 
     source: ByteSource
     data_type: AtomicType
@@ -171,7 +174,7 @@ class RangeBitmapIndex:
         return self._head.rows
 
     def is_built_with(self, chunk_size: int | None) -> bool:
-        """Tell whether the chunks of the dictionary are as full as this size lets them be."""
+        """Return whether the chunks of the dictionary are filled up to this size."""
         size = default_chunk_size(self.data_type) if chunk_size is None else chunk_size
         stored = get_key_codec(self.data_type)
         offset = 0 if stored.dtype is not None else 4
@@ -183,7 +186,7 @@ class RangeBitmapIndex:
         )
 
     def query(self, op: Operator, keys: Sequence[Key]) -> BitMap | None:
-        """Return the rows of a test, without nulls; None for other tests."""
+        """Return the rows that pass a test, without nulls; None for unsupported tests."""
         if op == Operator.IS_NULL:
             return build_full_bitmap(self.row_count) - self._existing
         if op == Operator.IS_NOT_NULL:
@@ -217,7 +220,7 @@ class RangeBitmapIndex:
         See docs/format/range-bitmap-index.md#first-rows-of-an-order.
         """
         if k < 0:
-            raise InputError(f"the first {k} rows cannot be")
+            raise InputError(f"k must be at least 1, got {k}")
         everything = build_full_bitmap(self.row_count)
         among = everything if selection is None else selection & everything
         if not self._head.distinct:
@@ -237,7 +240,7 @@ class RangeBitmapIndex:
         if k == 0 or len(among) <= k:
             return BitMap() if k == 0 else among
         sure, tied = self._slices.largest(k, among, smallest=not descending)
-        if strict:  # ties keep the largest positions
+        if strict:  # of ties, keep the largest positions
             surplus = len(sure) + len(tied) - k
             tied = tied - tied[:surplus]
         return sure | tied
@@ -255,7 +258,7 @@ class RangeBitmapIndex:
         return self._slices.above(code if exact and not equal else code - 1)
 
     def _find_code(self, key: Key) -> tuple[int, bool]:
-        """Return the number of a key, or of the first larger one, and whether it is the key's own."""
+        """Return the number of a key, or of the first larger one, and whether the key was found."""
         head = self._head
         if not head.distinct or key < head.low:  # type: ignore[operator]
             return 0, False
@@ -279,7 +282,9 @@ class RangeBitmapIndex:
         if version != _VERSION:
             raise UnsupportedError(f"range-bitmap indexes of version {version} are not supported")
         if rows < 0 or not 0 <= count <= rows or length < _HEADER.size:
-            raise ValueError(f"a range-bitmap index of {count} values in {rows} rows")
+            raise ValueError(
+                f"the header of a range-bitmap index states {count} values in {rows} rows"
+            )
         data = self.source.bytes(_HEADER.size, length + 4 - _HEADER.size)
         low, at = self._decode_key(data, 0) if count else (0, 0)
         high, at = self._decode_key(data, at) if count else (0, 0)
@@ -299,7 +304,7 @@ class RangeBitmapIndex:
         (length,) = _INT32.unpack_from(data, at)
         end = at + 4 + length
         if length < 0 or end > len(data):
-            raise ValueError(f"a text of {length} bytes is cut off")
+            raise ValueError(f"a text of {length} bytes is truncated")
         return data[at + 4 : end], end
 
     @cached_property
@@ -320,7 +325,7 @@ class RangeBitmapIndex:
         return found
 
     def _further(self, chunk: _Chunk) -> Sequence[Key]:
-        """Return the keys of a chunk behind its first one."""
+        """Return the keys of a chunk after its first one."""
         stored, blob = get_key_codec(self.data_type), self._head.dictionary
         if stored.dtype is not None:
             keys: list[Key] = stored.decode(blob.bytes(chunk.at, chunk.keys_length)).tolist()
@@ -339,7 +344,7 @@ class RangeBitmapIndex:
 
     @cached_property
     def _layout(self) -> tuple[int, int, tuple[int, ...]]:
-        """Where the existing rows are, their length, and the offsets and lengths of the slices."""
+        """Offset and length of the existing rows, and offsets and lengths of the slices."""
         blob = self._head.slices
         length, version, count, size, indexes = _SLICES.unpack(blob.bytes(0, _SLICES.size))
         if version != _VERSION or indexes != 8 * count or length != _SLICES.size - 4 + indexes:
@@ -362,7 +367,7 @@ class RangeBitmapIndex:
 
 
 def _take_first(rows: BitMap, count: int, *, strict: bool) -> BitMap:
-    """Return the first rows, or all of them where it does not matter how many."""
+    """Return the first ``count`` rows if ``strict``, else all of them."""
     if count <= 0:
         return BitMap()
     return BitMap(rows[:count]) if strict else rows

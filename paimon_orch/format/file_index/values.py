@@ -1,4 +1,4 @@
-"""Column values as file indexes see them: integers that sort as the format says, or bytes.
+"""Keys of file indexes for column values: integers in the order of the format, or bytes.
 
 A *key* stands for a value everywhere in this package. Floating point numbers become integers in their total order,
 where ``-0.0`` is below ``0.0`` and NaN above all; a timestamp counts milliseconds or microseconds, by its precision.
@@ -26,7 +26,7 @@ INDEX_TYPES = (
     BITMAP,
     BSI,
     RANGE_BITMAP,
-)  # in the order in which a container lists them
+)  # in the order of the index container
 
 _TEXTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
 _BINARIES = (TypeRoot.BINARY, TypeRoot.VARBINARY)
@@ -68,19 +68,19 @@ _SUPPORTED_TYPES = {
     BSI: {*_NUMBERS, TypeRoot.DECIMAL},
 }
 _FLOATS = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
-_SAMPLE_ROWS = 1 << 14  # rows that tell whether the keys of a column repeat
+_SAMPLE_ROWS = 1 << 14  # rows of the sample that shows whether the keys of a column repeat
 _MIN_SAMPLE_STEP = 2  # between rows of the sample
 _CANONICAL_NAN = {TypeRoot.FLOAT: 0x7FC00000, TypeRoot.DOUBLE: 0x7FF8000000000000}
 
 
 def check_indexable_type(index: str, data_type: DataType) -> AtomicType:
-    """Return the type of a column that an index of this type can be made of; raises :class:`InputError` for others."""
+    """Return the type of a column if it can have an index of this type; else raise :class:`InputError`."""
     if index not in _SUPPORTED_TYPES:
         raise InputError(
-            f"{index!r} is no type of file index; known are {', '.join(_SUPPORTED_TYPES)}"
+            f"{index!r} is not a type of file index; known types are {', '.join(_SUPPORTED_TYPES)}"
         )
     if not isinstance(data_type, AtomicType) or data_type.name not in _SUPPORTED_TYPES[index]:
-        raise InputError(f"a {index} index cannot be made of a {type_to_sql(data_type)} column")
+        raise InputError(f"a column of type {type_to_sql(data_type)} cannot have a {index} index")
     limit = {TypeRoot.DECIMAL: 18, TypeRoot.TIMESTAMP: 6, TypeRoot.TIMESTAMP_LTZ: 6}.get(
         data_type.name
     )
@@ -93,7 +93,7 @@ def check_indexable_type(index: str, data_type: DataType) -> AtomicType:
 
 
 def is_lossy(data_type: AtomicType) -> bool:
-    """Tell whether several values share a key: nanoseconds are cut."""
+    """Return whether values can share a key, as for nanoseconds, which are truncated."""
     return data_type.name in _TIMESTAMPS and data_type.params[0] > 6
 
 
@@ -106,7 +106,7 @@ class KeyCodec:
 
     @property
     def width(self) -> int:
-        """Return the bytes of a number."""
+        """Return the size of a number in bytes."""
         assert self.dtype is not None
         return self.dtype.itemsize
 
@@ -120,7 +120,7 @@ class KeyCodec:
         return keys.astype(self.dtype).tobytes()
 
     def encode_one(self, key: Key) -> bytes:
-        """Return one stored value; a text is behind its length."""
+        """Return one stored value; a text follows its length."""
         if isinstance(key, bytes):
             return len(key).to_bytes(4) + key
         top = 8 * self.width - 1
@@ -141,12 +141,12 @@ _CODECS = {
 
 
 def get_key_codec(data_type: AtomicType) -> KeyCodec:
-    """Return how the values of a column are stored in a bitmap or range bitmap."""
+    """Return the codec of a column's keys in bitmap and range-bitmap indexes."""
     return _CODECS[data_type.name]
 
 
 def to_sortable(bits: SignedIntArray) -> SignedIntArray:
-    """Return the bits of floating point numbers as integers in their order, every NaN above infinity and alike."""
+    """Map the bits of floating-point numbers to integers of the same order; all NaNs are equal and largest."""
     top = 8 * bits.dtype.itemsize - 1
     infinity, nan = (0x7F800000, 0x7FC00000) if top == 31 else (0x7FF << 52, 0x7FF8 << 48)
     magnitude = bits & bits.dtype.type((1 << top) - 1)
@@ -154,13 +154,13 @@ def to_sortable(bits: SignedIntArray) -> SignedIntArray:
 
 
 def to_float_bits(keys: SignedIntArray) -> SignedIntArray:
-    """Return the bits of floating point numbers that were made :func:`to_sortable`."""
+    """Return the bits of floating-point numbers, the inverse of :func:`to_sortable`."""
     top = 8 * keys.dtype.itemsize - 1
     return keys ^ (keys >> top & keys.dtype.type((1 << top) - 1))
 
 
 def encode_number_keys(array: pa.Array, data_type: AtomicType) -> SignedIntArray:
-    """Return the keys of a column's values but text; where the array is null stands any number."""
+    """Return the keys of a column other than text; the keys of nulls are arbitrary."""
     name, start, end = data_type.name, array.offset, array.offset + len(array)
     if name == TypeRoot.BOOLEAN:
         return np.asarray(array.cast(pa.int8()).fill_null(0), np.int8)
@@ -188,12 +188,12 @@ def _unscale_decimals(array: pa.Array) -> Int64Array:
 
 
 def has_byte_keys(data_type: AtomicType) -> bool:
-    """Tell whether the keys of a type are bytes."""
+    """Return whether the keys of a type are bytes."""
     return data_type.name in _TEXTS or data_type.name in _BINARIES
 
 
 def encode_non_null_keys(array: pa.Array, data_type: AtomicType) -> Keys:
-    """Return the keys of the values that are not null, in the order of the rows."""
+    """Return the keys of the values that are not null, in row order."""
     if has_byte_keys(data_type):
         return array.drop_null().cast(pa.binary())
     numbers = encode_number_keys(array, data_type)
@@ -226,7 +226,7 @@ class EncodedColumn:
 def encode_column(
     chunks: list[pa.Array], data_type: AtomicType, *, may_sort: bool = False
 ) -> EncodedColumn:
-    """Return the distinct keys of a column; with ``may_sort`` sorted, if that is quicker: where few keys repeat."""
+    """Return the distinct keys of a column; ``may_sort`` allows sorting them if that is faster."""
     if not any(len(chunk) for chunk in chunks):
         empty = pa.array([], pa.binary()) if has_byte_keys(data_type) else np.empty(0, np.int64)
         return EncodedColumn(np.empty(0, np.int32), empty)
@@ -273,7 +273,7 @@ def _encode_sorted_column(
 
 
 def argsort_stable(numbers: SignedIntArray) -> Int64Array:
-    """Return the places of numbers in their order, equal ones as they come.
+    """Return the indices that sort numbers, in a stable order.
 
     Numbers are sorted with their places in their lowest bits, which is quicker than sorting places. Where there is no
     room for all bits, those that were cut off are put right afterwards: a sort of what is all but sorted.

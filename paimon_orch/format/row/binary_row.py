@@ -60,7 +60,7 @@ def encode_row(values: Sequence[object], types: Sequence[DataType], kind: int = 
 
 
 def serialize_row(values: Sequence[object], types: Sequence[DataType]) -> bytes:
-    """Encode one row with its arity in front, as manifests hold it.
+    """Encode one row with its arity as prefix, as stored in manifests.
 
     See docs/format/binary-row.md#serialized-form.
     """
@@ -71,7 +71,7 @@ EMPTY_ROW = serialize_row((), ())
 
 
 def _write_variable_part(row: bytearray, slot: int, data: bytes, length: int) -> None:
-    """Put variable data behind the row, padded to eight bytes, and its offset and length in the slot."""
+    """Append variable data, padded to eight bytes, and write its offset and length to the slot."""
     offset = len(row)
     row += data + bytes(-len(data) % 8)
     _I64.pack_into(row, slot, offset << 32 | length)
@@ -140,7 +140,7 @@ def _to_unscaled_int(value: object, scale: int) -> int:
 
 
 def _encode_minimal_int(value: int) -> bytes:
-    """Return big-endian two's complement in as few bytes as hold it."""
+    """Return big-endian two's complement in the fewest bytes."""
     bits = value.bit_length() if value >= 0 else (value + 1).bit_length()
     return value.to_bytes(bits // 8 + 1, "big", signed=True)
 

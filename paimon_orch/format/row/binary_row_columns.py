@@ -1,4 +1,4 @@
-"""One field of many serialized rows at once: the statistics of files, as columns.
+"""One field of many serialized rows as a column, for statistics of files.
 
 See docs/format/binary-row.md.
 """
@@ -21,7 +21,7 @@ _FLOAT_DTYPES = {TypeRoot.FLOAT: (np.int32, np.float32), TypeRoot.DOUBLE: (np.in
 
 
 class FieldColumn(NamedTuple):
-    """Internal values of a field, where there is one that is not null, and which rows have the arity."""
+    """Internal values of a field, which of them are not null, and which rows have the arity."""
 
     values: AnyArray
     known: Mask
@@ -31,7 +31,7 @@ class FieldColumn(NamedTuple):
 def read_field_column(
     rows: Sequence[bytes], index: int, arity: int, data_type: DataType
 ) -> FieldColumn | None:
-    """Return one field of rows; None for types that are read one by one, and if a row is not what it should be."""
+    """Return one field of rows; None for types without a fast path, and if a row is damaged."""
     if not isinstance(data_type, AtomicType):
         return None
     joined = BinaryBatch.of(rows)

@@ -51,7 +51,7 @@ EMPTY_STATS = SimpleStats()
 
 @dataclass(frozen=True, slots=True)
 class StatsMode:
-    """``metadata.stats-mode``: which figures are kept; ``length`` is None unless truncated."""
+    """``metadata.stats-mode``: which statistics are kept; ``length`` is None unless truncated."""
 
     bounds: bool
     counts: bool
@@ -71,7 +71,7 @@ class StatsMode:
         return cls(True, True, int(match.group(1)))
 
     def apply(self, stats: ColumnStats) -> ColumnStats:
-        """Reduce full statistics to what this mode keeps."""
+        """Return the part of full statistics that this mode keeps."""
         low, high = (stats.min, stats.max) if self.bounds else (None, None)
         if self.length is not None:
             low, high = _truncate_bounds(low, high, self.length)
@@ -79,7 +79,7 @@ class StatsMode:
 
 
 def _truncate_bounds(low: object, high: object, length: int) -> tuple[object, object]:
-    """Cut text and binary bounds; without an upper bound there is no lower one either."""
+    """Truncate text and binary bounds; without an upper bound the lower one is dropped too."""
     if isinstance(low, str) and isinstance(high, str):
         text = truncate_max(high, length)
         return (None, None) if text is None else (truncate_min(low, length), text)
@@ -90,7 +90,7 @@ def _truncate_bounds(low: object, high: object, length: int) -> tuple[object, ob
 
 
 def has_bounds(data_type: DataType) -> bool:
-    """Tell whether a minimum and maximum are stored for columns of this type.
+    """Return whether columns of this type have a stored minimum and maximum.
 
     See docs/format/statistics.md#sources-of-bounds.
     """
@@ -127,5 +127,5 @@ def truncate_max(value: Bound, length: int) -> Bound | None:
             if successor <= 0x10FFFF:
                 return value[:at] + chr(successor)
         return None
-    kept = value[:length].rstrip(b"\xff")
-    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+    prefix = value[:length].rstrip(b"\xff")
+    return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None

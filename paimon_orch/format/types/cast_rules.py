@@ -1,4 +1,4 @@
-"""Which type of a column may become which other one.
+"""Allowed changes of column types.
 
 See docs/format/schema-evolution.md#casts.
 """
@@ -12,7 +12,7 @@ _TIMESTAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 _DATETIME_TYPES = (TypeRoot.DATE, TypeRoot.TIME, *_TIMESTAMPS)
 _NUMBERS = (*_INTEGERS, TypeRoot.FLOAT, TypeRoot.DOUBLE, TypeRoot.DECIMAL)
 
-# to: from; what loses nothing, or only digits that the new type has no place for
+# to: from; casts that lose at most digits
 _IMPLICIT: dict[str, tuple[str, ...]] = {
     TypeRoot.SMALLINT: (TypeRoot.TINYINT,),
     TypeRoot.INT: (TypeRoot.TINYINT, TypeRoot.SMALLINT),
@@ -46,16 +46,16 @@ _EXPLICIT: dict[str, tuple[str, ...]] = {
 
 
 def can_cast(old: DataType, new: DataType, *, explicit: bool = True) -> bool:
-    """Tell whether a column may change from one type to another; nullability is not looked at.
+    """Return whether a column may change from one type to another; nullability is ignored.
 
     Without ``explicit`` (option ``disable-explicit-type-casting``) only casts that every engine does by itself count.
     """
     if old.with_nullable(True) == new.with_nullable(True):
         return True
     if not isinstance(new, AtomicType):
-        return False  # fields of a row, elements and values change one by one
+        return False  # nested fields, elements and values are changed individually
     if explicit and new.name in _TEXTS:
-        # Java reads days and times as STRING alone, and fails at texts of a limited length.
+        # Java Paimon reads dates and times only as STRING, and fails for texts of limited length.
         timed = isinstance(old, AtomicType) and old.name in _DATETIME_TYPES
         return not timed or (new.name == TypeRoot.VARCHAR and new.params == (MAX_LENGTH,))
     if not isinstance(old, AtomicType):

@@ -94,7 +94,7 @@ def test_a_mask_of_dense_random_bits_is_a_bit_set() -> None:
 
 
 def test_positions_behind_the_last_row_are_refused() -> None:
-    with pytest.raises(ValueError, match="position 9, of 9 rows"):
+    with pytest.raises(ValueError, match="position 9, but there are 9 rows"):
         deserialize_bitmap(serialize_positions(np.array([1, 9])), 9)
 
 

@@ -216,9 +216,9 @@ def test_columns_are_checked_as_in_text(tmp_path: Path) -> None:
 
 def test_what_python_would_misread_is_refused() -> None:
     one, two = col("a") == 1, col("b") == 2
-    with pytest.raises(InputError, match="join tests by & "):
+    with pytest.raises(InputError, match="combine tests with & "):
         bool(one and two)
-    with pytest.raises(InputError, match="join tests by & "):
+    with pytest.raises(InputError, match="combine tests with & "):
         bool(1 < col("a") < 5)
     with pytest.raises(InputError, match="in parentheses"):
         _ = 1 & col("b").is_in([2])
