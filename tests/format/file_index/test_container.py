@@ -166,7 +166,7 @@ def test_a_value_that_fits_no_block_is_refused() -> None:
     [
         ({"file-index.bitmap.columns": "n", "file-index.bitmap.n.version": "3"}, "version 1 or 2"),
         ({"file-index.bloom-filter.columns": "n", "file-index.bloom-filter.n.fpp": "much"}, "fpp"),
-        ({"file-index.bloom-filter.columns": "n", "file-index.bloom-filter.n.fpp": "1"}, "cannot be"),
+        ({"file-index.bloom-filter.columns": "n", "file-index.bloom-filter.n.fpp": "1"}, "is not possible"),
         ({"file-index.bloom-filter.columns": "n", "file-index.bloom-filter.n.items": "9999999999"}, "too large"),
     ],
 )  # fmt: skip
