@@ -142,7 +142,11 @@ def orphans(root: Path, files: int, java: Peer | None) -> None:
     found, peak = _alone(root)
     assert found == files - kept
     seconds = medians(
-        {"plan": lambda: orphan_step.plan(past.table), "floor": lambda: floor(past.table)}, 3
+        {
+            "plan": lambda: orphan_step.plan(past.table, orphan_step.RemoveOrphanFilesRequest()),
+            "floor": lambda: floor(past.table),
+        },
+        3,
     )
     rows = [
         ("scandir and decoding once", f"{seconds['floor']:.2f}", ""),
@@ -150,7 +154,9 @@ def orphans(root: Path, files: int, java: Peer | None) -> None:
     ]
     rows.append(("peak memory of a process that plans", f"{peak / 1024:.0f} MB", "goal 300"))
     if java is not None:
-        clock, ours = _clock(lambda: orphan_step.plan(past.table))
+        clock, ours = _clock(
+            lambda: orphan_step.plan(past.table, orphan_step.RemoveOrphanFilesRequest())
+        )
         theirs, listed = _clock(lambda: java._oracle("orphans", root, "db.t"))  # noqa: SLF001
         mine = {os.path.relpath(f.path, past.table.paths.root) for f in ours.files}
         rows.append(("Java, by the clock", f"{theirs:.2f}", f"{theirs / clock:.1f} times ours"))
@@ -161,8 +167,9 @@ def orphans(root: Path, files: int, java: Peer | None) -> None:
 def _alone(root: Path) -> tuple[int, int]:
     """Plan in a process of its own; return the number of orphans and the most memory it took, in KB."""
     script = (
-        "import resource, sys; from paimon_orch import Catalog; from paimon_orch.steps.cleanup.remove_orphan_files import plan; "
-        "found = plan(Catalog(sys.argv[1]).table('db.t')); "
+        "import resource, sys; from paimon_orch import Catalog; "
+        "from paimon_orch.steps.cleanup.remove_orphan_files import RemoveOrphanFilesRequest, plan; "
+        "found = plan(Catalog(sys.argv[1]).table('db.t'), RemoveOrphanFilesRequest()); "
         "print(len(found.files), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
     call = [sys.executable, "-c", script, str(root)]

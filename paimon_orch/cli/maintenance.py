@@ -207,9 +207,11 @@ def remove_orphan_files(
     target, executor = open_table(ctx, warehouse, table), _build_executor(master)
     planned = orphan_step.plan(
         target,
-        executor,
-        older_than=parse_optional_cutoff("--older-than", older_than),
-        partitions=parse_partitions(target, partitions, with_directories=True),
+        orphan_step.RemoveOrphanFilesRequest(
+            older_than=parse_optional_cutoff("--older-than", older_than),
+            partitions=parse_partitions(target, partitions, with_directories=True),
+        ),
+        executor=executor,
     )
     skipped = [f"skipped: {text}" for text in planned.skipped_external_paths]
     if dry_run:

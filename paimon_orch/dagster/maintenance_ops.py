@@ -209,7 +209,12 @@ def _remove_orphan_files(
     older_than = parse_cutoff("older_than", config.older_than)
     if not config.dry_run:
         _check_not_damaged(table)
-    planned = orphan_step.plan(table, executor, older_than=older_than, progress=progress)
+    planned = orphan_step.plan(
+        table,
+        orphan_step.RemoveOrphanFilesRequest(older_than=older_than),
+        executor=executor,
+        progress=progress,
+    )
     rows = [{"path": file.path, "bytes": file.size} for file in planned.files]
     figures = planned.to_dict()
     if not config.dry_run:

@@ -148,7 +148,10 @@ def test_java_and_we_find_the_same_orphans(tmp_path: Path, referee: Peer) -> Non
     table.branches.delete("dev")
     backdate_files(table)
 
-    found = {str(Path(f.path).relative_to(table.paths.root)) for f in orphan_step.plan(table).files}
+    found = {
+        str(Path(f.path).relative_to(table.paths.root))
+        for f in orphan_step.plan(table, orphan_step.RemoveOrphanFilesRequest()).files
+    }
 
     assert len(found) > 10
     assert found == set(referee._oracle("orphans", tmp_path, "db.t"))

@@ -36,7 +36,10 @@ def test_spark_finds_and_removes_the_same_orphans(tmp_path: Path, spark: SparkSe
     before = read_all_branches(table)
     executor = SparkExecutor(spark)
 
-    here, there = step.plan(table), step.plan(table, executor)
+    here, there = (
+        step.plan(table, step.RemoveOrphanFilesRequest()),
+        step.plan(table, step.RemoveOrphanFilesRequest(), executor=executor),
+    )
 
     assert here == there
     assert len(here.files) > 6
@@ -53,7 +56,10 @@ def test_many_directories_give_the_same_plan(tmp_path: Path, spark: SparkSession
     (Path(table.paths.root) / "p=99" / "bucket-0").mkdir(parents=True)
     backdate_files(table)
 
-    here, there = step.plan(table), step.plan(table, SparkExecutor(spark))
+    here, there = (
+        step.plan(table, step.RemoveOrphanFilesRequest()),
+        step.plan(table, step.RemoveOrphanFilesRequest(), executor=SparkExecutor(spark)),
+    )
 
     assert here == there
     assert {file.path for file in there.files} == orphans
@@ -80,7 +86,7 @@ def test_what_comes_back_does_not_grow_with_the_files_in_use(tmp_path: Path) -> 
         backdate_files(table)
         executor = Measured()
 
-        planned = step.plan(table, executor)
+        planned = step.plan(table, step.RemoveOrphanFilesRequest(), executor=executor)
 
         assert [file.path for file in planned.files] == [orphan]
         assert planned.used is not None

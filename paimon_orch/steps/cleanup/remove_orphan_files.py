@@ -9,7 +9,7 @@ See docs/format/orphan-files.md.
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -18,6 +18,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.steps.common.file_deletion import DeletionResult, delete_files
+from paimon_orch.steps.common.partition_selection import PartitionSpecs
 from paimon_orch.table.cleanup.orphan_candidates import (
     DataRoots,
     ListingUnit,
@@ -39,10 +40,19 @@ from paimon_orch.table.table import Table
 logger = logging.getLogger(__name__)
 
 DEFAULT_MIN_AGE_SECONDS = 24 * 3600
-PartitionSpecs = Sequence[str | Mapping[str, object]]
 _DIRECTORIES_PER_UNIT = 64
 _MANIFESTS_PER_UNIT = 16
 _MAX_PARTS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveOrphanFilesRequest:
+    """Which files may be removed."""
+
+    older_than: int | None = None
+    """The time before which files must have been written last, in epoch milliseconds; None is a day ago."""
+    partitions: PartitionSpecs | None = None
+    """The partitions whose data files are listed; None lists all files of the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +100,9 @@ class OrphanFilesResult(DeletionResult):
 
 def plan(
     table: Table,
-    executor: Executor | None = None,
+    request: RemoveOrphanFilesRequest,
     *,
-    older_than: int | None = None,
-    partitions: PartitionSpecs | None = None,
+    executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> OrphanFilesPlan:
     """Find the orphans that were last written before ``older_than`` (epoch milliseconds, by default a day ago).
@@ -104,7 +113,8 @@ def plan(
     :class:`UnsupportedError` if there are files but no version that refers to any.
     """
     table.stores.check_step(StepKind.DELETE)
-    schema, before = table.schema, _compute_cutoff_seconds(older_than)
+    schema, before = table.schema, _compute_cutoff_seconds(request.older_than)
+    partitions = request.partitions
     specs = None if partitions is None else parse_partition_specs(partitions, schema)
     store = RetainedSnapshotStore(table.io, table.paths.root)
     data = DataRoots.of(table.io, table.paths, schema)
@@ -213,7 +223,8 @@ def remove_orphan_files(
     deleted one by one, never outside the table, never through a link. Done again after a failure it goes on.
     """
     started = time.monotonic()
-    planned = plan(table, executor, older_than=older_than, partitions=partitions, progress=progress)
+    request = RemoveOrphanFilesRequest(older_than=older_than, partitions=partitions)
+    planned = plan(table, request, executor=executor, progress=progress)
     return run(table, planned, executor, quarantine=quarantine, started=started)
 
 

@@ -9,6 +9,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.merge.tree.levels import build_bucket_runs
 from paimon_orch.steps.cleanup import remove_orphan_files
+from paimon_orch.steps.cleanup.remove_orphan_files import RemoveOrphanFilesRequest
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
 
@@ -69,7 +70,9 @@ def compute_health(table: Table, *, orphans: bool = False, now: float | None = N
     found = compute_snapshot_health(table, snapshot, table.files(snapshot), now=now)
     if not orphans:
         return found
-    return replace(found, orphan_bytes=remove_orphan_files.plan(table).bytes)
+    return replace(
+        found, orphan_bytes=remove_orphan_files.plan(table, RemoveOrphanFilesRequest()).bytes
+    )
 
 
 def compute_snapshot_health(

@@ -78,7 +78,9 @@ def test_tables_with_a_data_folder_are_cleaned(tmp_path: Path) -> None:
     orphan.write_bytes(b"x")
     backdate_files(table)
 
-    assert [file.path for file in step.plan(table).files] == [str(orphan)]
+    assert [file.path for file in step.plan(table, step.RemoveOrphanFilesRequest()).files] == [
+        str(orphan)
+    ]
 
 
 def with_external_path(table: Table, path: Path, strategy: str = "round-robin") -> Table:
@@ -113,7 +115,7 @@ def test_external_paths_are_cleaned_in_the_tables_own_folder(table: Table, tmp_p
     kept = external_files(folder, f"p=1/bucket-0/{used.name}")
     with_external_path(table, folder)
 
-    planned = step.plan(table)
+    planned = step.plan(table, step.RemoveOrphanFilesRequest())
     result = remove_orphan_files(table, quarantine=True)
 
     assert {file.path for file in planned.files} == {str(orphan), str(lonely)}
@@ -152,7 +154,7 @@ def test_external_paths_that_others_may_use_are_left_alone_and_named(
     [orphan] = external_files(folder, "p=0/bucket-0/data-0.parquet")
     with_external_path(table, folder)
 
-    planned = step.plan(table)
+    planned = step.plan(table, step.RemoveOrphanFilesRequest())
     remove_orphan_files(table)
 
     [named] = planned.skipped_external_paths
@@ -193,7 +195,7 @@ def test_an_external_path_of_two_databases_is_left_alone(table: Table, tmp_path:
     options = {"bucket": "-1", "data-file.external-paths": f"file://{folder}/"}
     Catalog(str(warehouse)).create_table("prod.t", "k INT", options=options)
 
-    planned = step.plan(table)
+    planned = step.plan(table, step.RemoveOrphanFilesRequest())
 
     assert not planned
     assert planned.skipped_external_paths == (f"{folder}: the table {warehouse}/prod.db/t may keep its files there too",)  # fmt: skip

@@ -202,7 +202,7 @@ def test_old_files_that_are_committed_while_the_cleanup_runs_stay(table: Table) 
     expire = [table.stores.snapshots.path(number) for number in (1, 2)]
     for path in expire:
         Path(path).unlink()
-    planned = step.plan(table)
+    planned = step.plan(table, step.RemoveOrphanFilesRequest())
     assert any(snapshot.delta_manifest_list in file.path for file in planned.files)
 
     tag = Path(table.paths.tag_dir) / "tag-back"

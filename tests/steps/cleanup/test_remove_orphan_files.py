@@ -38,7 +38,7 @@ def test_orphans_go_and_nothing_else(table: Table) -> None:
     before, rows = stored_files(table), read_all_branches(table)
     orphans = create_orphan_files(table)
 
-    planned = step.plan(table)
+    planned = step.plan(table, step.RemoveOrphanFilesRequest())
     assert stored_files(table) == before | {str(path) for path in orphans}
     result = remove_orphan_files(table)
 
@@ -68,7 +68,7 @@ def test_young_files_survive(table: Table) -> None:
 
 def test_a_time_in_the_future_is_refused(table: Table) -> None:
     with pytest.raises(InputError, match="future"):
-        step.plan(table, older_than=int((time.time() + 60) * 1000))
+        step.plan(table, step.RemoveOrphanFilesRequest(older_than=int((time.time() + 60) * 1000)))
 
 
 def test_one_partition_is_cleaned(table: Table) -> None:
@@ -99,21 +99,21 @@ def test_cleaning_changes_no_version_and_leaves_nothing(
         backdate_files(table)
         before = read_all_branches(table)
 
-        planned = step.plan(table)
+        planned = step.plan(table, step.RemoveOrphanFilesRequest())
         result = remove_orphan_files(table)
 
         assert (len(planned.files), planned.bytes) == (result.files, result.bytes)
         assert read_all_branches(table) == before
         assert unreferenced_files(table) == set()
         assert check(table, deep=True).findings == ()
-        assert not step.plan(table)
+        assert not step.plan(table, step.RemoveOrphanFilesRequest())
 
 
 def test_side_files_and_changelogs_are_used(tmp_path: Path) -> None:
     table = make_table(tmp_path, "changelog", [("upsert", 1)])
     backdate_files(table)
 
-    assert not step.plan(table)
+    assert not step.plan(table, step.RemoveOrphanFilesRequest())
 
 
 def test_what_a_rollback_and_a_deleted_branch_leave_is_found(tmp_path: Path) -> None:
@@ -124,7 +124,9 @@ def test_what_a_rollback_and_a_deleted_branch_leave_is_found(tmp_path: Path) -> 
     backdate_files(table)
     before = read_all_branches(table)
 
-    found = {Path(file.path).name for file in step.plan(table).files}
+    found = {
+        Path(file.path).name for file in step.plan(table, step.RemoveOrphanFilesRequest()).files
+    }
 
     assert branch_files & found
     remove_orphan_files(table)
@@ -147,6 +149,6 @@ def test_a_partition_is_found_whatever_its_directory_is_called(
     backdate_files(table)
 
     for spec in (f"p={text}", {"p": value}):
-        assert len(step.plan(table, partitions=[spec]).files) == 1
+        assert len(step.plan(table, step.RemoveOrphanFilesRequest(partitions=[spec])).files) == 1
     with pytest.raises(NotFoundError, match="not a partition column"):
-        step.plan(table, partitions=[{"q": value}])
+        step.plan(table, step.RemoveOrphanFilesRequest(partitions=[{"q": value}]))

@@ -61,14 +61,14 @@ def test_large_tables_are_listed_elsewhere_and_small_ones_are_not(
     elsewhere = Elsewhere()
     executor = ThresholdExecutor(lambda: elsewhere, many=3)
 
-    small = step.plan(table, executor)
+    small = step.plan(table, step.RemoveOrphanFilesRequest(), executor=executor)
     assert elsewhere.units == 0
     monkeypatch.setattr(step, "_DIRECTORIES_PER_UNIT", 1)
     monkeypatch.setattr(step, "_MANIFESTS_PER_UNIT", 1)
-    large = step.plan(table, executor)
+    large = step.plan(table, step.RemoveOrphanFilesRequest(), executor=executor)
 
     assert elsewhere.labels == {"list the files of db.t and read its manifests"}
-    assert small == large == step.plan(table)
+    assert small == large == step.plan(table, step.RemoveOrphanFilesRequest())
 
 
 def test_a_manifest_that_cannot_be_read_elsewhere_stops_the_cleanup_here(tmp_path: Path) -> None:

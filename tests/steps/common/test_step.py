@@ -1,0 +1,79 @@
+"""The protocol of steps: the plan that was shown is executed, and units are small."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+from support.histories import HISTORY, make_table
+from support.tables import new_table, rows_of, table_of
+
+from paimon_orch.errors import CommitConflictError
+from paimon_orch.steps.common.step import EmptyRequest, run_step
+from paimon_orch.steps.compaction.compact import COMPACT, CompactRequest
+from paimon_orch.steps.expiration.expire_partitions import (
+    EXPIRE_PARTITIONS,
+    ExpirePartitionsRequest,
+)
+from paimon_orch.steps.maintenance import rescale
+from paimon_orch.steps.maintenance.compact_manifests import COMPACT_MANIFESTS
+from paimon_orch.steps.maintenance.rescale import RESCALE, RescaleRequest
+from paimon_orch.table.table import Table
+
+MAX_UNIT_BYTES = 3_000
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return make_table(tmp_path / "w", "vectors", HISTORY)
+
+
+def test_units_do_not_contain_what_all_units_share(table: Table) -> None:
+    plan = COMPACT.plan(table, CompactRequest(strategy="full"))
+    work = COMPACT.work(table, plan)
+
+    sizes = [len(pickle.dumps(unit)) for unit in work.units]
+
+    assert len(sizes) > 1
+    assert max(sizes) < MAX_UNIT_BYTES
+
+
+def test_a_step_without_conflict_executes_the_plan_of_the_caller(table: Table) -> None:
+    plan = COMPACT_MANIFESTS.plan(table, EmptyRequest())
+
+    result = run_step(COMPACT_MANIFESTS, table, plan)
+
+    assert result.plan is plan
+    assert result.attempts == 1
+
+
+def test_a_plan_with_nothing_to_do_commits_nothing(tmp_path: Path) -> None:
+    table = new_table(tmp_path, bucket="2")
+    table.upsert(table_of("k v", [(1, "a")]))
+    snapshot = table.snapshot()
+
+    result = run_step(RESCALE, table, RESCALE.plan(table, RescaleRequest()))
+
+    assert result.snapshot is None
+    assert table.snapshot() == snapshot
+
+
+def test_a_step_that_may_run_once_raises_the_conflict(tmp_path: Path) -> None:
+    table = new_table(tmp_path, bucket="2")
+    table.upsert(table_of("k v", [(1, "a")]))
+    shown = RESCALE.plan(table, RescaleRequest(bucket_num=4))
+    table.upsert(table_of("k v", [(1, "b")]))
+
+    with pytest.raises(CommitConflictError):
+        run_step(RESCALE, table, shown)
+
+    assert rescale.rescale(table, 4) is not None
+    assert rows_of(table) == [(1, "b")]
+
+
+def test_requests_are_frozen_and_take_keywords_only() -> None:
+    request = ExpirePartitionsRequest(strategy="values-time")
+    with pytest.raises(AttributeError):
+        request.strategy = "update-time"  # type: ignore[misc]
+    assert EXPIRE_PARTITIONS.max_attempts == 1
