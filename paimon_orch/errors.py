@@ -87,10 +87,11 @@ class CancelledError(PaimonError):
 def wrap_decode_errors(path: str) -> Iterator[None]:
     """Raise the errors that decoders raise on damaged content as :class:`CorruptFileError` with ``path``.
 
-    Those are ``ValueError``, ``LookupError``, ``ArithmeticError``, ``EOFError``, ``RecursionError``, ``MemoryError`` and
-    the errors of struct, zlib, lzma and pyarrow. Errors of the operating system or the network become
-    :class:`StorageError`. Other errors, for example ``TypeError``, are bugs and pass through; see
-    :func:`wrap_library_errors` for libraries that raise them on damaged content.
+    Those are ``ValueError``, ``LookupError``, ``ArithmeticError``, ``EOFError``,
+    ``RecursionError``, ``MemoryError`` and the errors of struct, zlib, lzma and pyarrow. Errors of
+    the operating system or the network become :class:`StorageError`. Other errors, for example
+    ``TypeError``, are bugs and pass through; see :func:`wrap_library_errors` for libraries that
+    raise them on damaged content.
     """
     try:
         yield
@@ -120,8 +121,8 @@ def wrap_decode_errors(path: str) -> Iterator[None]:
 def wrap_library_errors() -> Iterator[None]:
     """Raise ``ValueError`` for any other error of a library's decoder.
 
-    Put it around the calls of a library that raises, for example, ``TypeError`` on damaged content, and around
-    nothing else.
+    Put it around the calls of a library that raises, for example, ``TypeError`` on damaged content,
+    and around nothing else.
     """
     try:
         yield

@@ -1,6 +1,7 @@
 """Deletion vectors: deleted row positions of data files, in index files.
 
-A vector lives in memory as a 32-bit roaring bitmap per high word of the position; the common case has one.
+A vector lives in memory as a 32-bit roaring bitmap per high word of the position; the common case
+has one.
 
 See docs/format/deletion-vectors.md.
 """

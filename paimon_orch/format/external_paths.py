@@ -42,8 +42,8 @@ def parse_store_scheme(path: str) -> str:
 def normalize_external_uri(key: str, uri: str, root: str) -> str:
     """Return an external path of an option as Java Paimon writes it into manifests, without a slash at the end.
 
-    Raises :class:`InputError` for a path without scheme, and :class:`UnsupportedError` for one in another store than
-    the table, whose directory is ``root``.
+    Raises :class:`InputError` for a path without scheme, and :class:`UnsupportedError` for one in
+    another store than the table, whose directory is ``root``.
     """
     scheme, separator, _ = uri.partition(":")
     path = strip_file_scheme(uri).rstrip("/")
@@ -80,8 +80,8 @@ class ExternalPaths:
     def of(cls, options: Options, root: str) -> "ExternalPaths | None":
         """Return the external paths of a table's options, None if its files are below its directory ``root``.
 
-        Raises :class:`InputError` for options that contradict each other, and :class:`UnsupportedError` for paths in
-        another store than the table.
+        Raises :class:`InputError` for options that contradict each other, and
+        :class:`UnsupportedError` for paths in another store than the table.
         """
         strategy = options.get(DATA_FILE_EXTERNAL_PATHS_STRATEGY)
         if strategy not in _STRATEGIES:
@@ -130,7 +130,8 @@ def _parse_weights(options: Options, paths: int) -> tuple[int, ...]:
 class DataFilePathFactory:
     """Chooses the path of each new file of one bucket.
 
-    ``root`` is the table's directory, ``relative`` the path of the bucket below it and below each external path.
+    ``root`` is the table's directory, ``relative`` the path of the bucket below it and below each
+    external path.
     """
 
     root: str

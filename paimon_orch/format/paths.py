@@ -96,7 +96,8 @@ class TablePaths:
     ) -> DataFilePathFactory:
         """Return a factory for the paths of new data files of a bucket.
 
-        Raises :class:`InputError` and :class:`UnsupportedError` for external paths that cannot be written.
+        Raises :class:`InputError` and :class:`UnsupportedError` for external paths that cannot be
+        written.
         """
         external = ExternalPaths.of(schema.typed_options, self.root)
         relative = self._relative_bucket_dir(schema, partition, bucket)

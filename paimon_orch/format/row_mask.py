@@ -16,7 +16,8 @@ from paimon_orch.format.deletion_vector import DeletionVector
 class DeletedRowMask:
     """The deleted rows of one data file.
 
-    ``blocks`` are those of 65536 rows that have some; ``bits_of`` returns such a block with the kept rows as set bits.
+    ``blocks`` are those of 65536 rows that have some; ``bits_of`` returns such a block with the
+    kept rows as set bits.
     """
 
     blocks: frozenset[int]

@@ -1,7 +1,7 @@
 """Text of rows that may not be valid UTF-8: Java and C++ writers do not check it, and files keep the bytes.
 
-Internal values of text are ``str``. Bytes that are not UTF-8 become lone surrogates, as Python does it for names of files
-(``surrogateescape``), and compare as the bytes do.
+Internal values of text are ``str``. Bytes that are not UTF-8 become lone surrogates, as Python does
+it for names of files (``surrogateescape``), and compare as the bytes do.
 """
 
 import json

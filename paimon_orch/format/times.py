@@ -53,8 +53,8 @@ def parse_timestamp(name: str, text: str) -> int:
 def parse_cutoff(name: str, text: str, now_millis: int | None = None) -> int:
     """Return epoch milliseconds of a point in time, or of a duration such as ``3 d`` before ``now_millis`` (or now).
 
-    Raises :class:`InputError` for points in time before 1973 and after 9999: a date without dashes, a year, or epoch
-    seconds would be read as a time in 1970.
+    Raises :class:`InputError` for points in time before 1973 and after 9999: a date without dashes,
+    a year, or epoch seconds would be read as a time in 1970.
     """
     if _DURATION.fullmatch(text):
         now = int(time.time() * 1000) if now_millis is None else now_millis

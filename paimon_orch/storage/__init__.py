@@ -21,7 +21,8 @@ __all__ = ["FileIO", "FileInfo", "FsspecFileIO", "LocalFileIO", "resolve_warehou
 def resolve_warehouse(uri: str, options: Mapping[str, Any] | None = None) -> tuple[FileIO, str]:
     """Return the file system of a warehouse and its absolute root path, without a trailing slash.
 
-    ``options`` are the fsspec options of the store, for example credentials or an endpoint. Raises :class:`InputError`.
+    ``options`` are the fsspec options of the store, for example credentials or an endpoint. Raises
+    :class:`InputError`.
     """
     scheme = urlparse(uri).scheme
     if scheme not in ("", "file"):

@@ -34,8 +34,9 @@ class FileInfo:
 class FileIO(Protocol):
     """The storage contract. Every missing file raises ``FileNotFoundError``.
 
-    Paths are absolute strings: ``/warehouse/db.db/t`` or ``s3://bucket/warehouse/db.db/t``. Names in metadata are
-    untrusted input, so a path with an empty, ``.`` or ``..`` component raises :class:`CorruptFileError`.
+    Paths are absolute strings: ``/warehouse/db.db/t`` or ``s3://bucket/warehouse/db.db/t``. Names
+    in metadata are untrusted input, so a path with an empty, ``.`` or ``..`` component raises
+    :class:`CorruptFileError`.
     """
 
     @property
@@ -58,9 +59,9 @@ class FileIO(Protocol):
     def create(self, path: str, data: bytes) -> bool:
         """Create ``path`` with ``data`` atomically; ``False`` if it exists already.
 
-        An object store cannot distinguish the retry of a request from the request of another client, so there the
-        result is also ``True`` if ``path`` already holds the same bytes. If only one of two callers may succeed, the
-        data must identify its creator.
+        An object store cannot distinguish the retry of a request from the request of another
+        client, so there the result is also ``True`` if ``path`` already holds the same bytes. If
+        only one of two callers may succeed, the data must identify its creator.
         """
         ...
 

@@ -56,8 +56,8 @@ _verified_stores: set[tuple[int, str]] = set()
 class FsspecFileIO:
     """Files of one object store. Holds no connection: each process opens its own on first use.
 
-    Reading works with every fsspec implementation. Writing requires a package whose exclusive creation is trusted, and
-    a server that was verified to refuse a second creation of a name.
+    Reading works with every fsspec implementation. Writing requires a package whose exclusive
+    creation is trusted, and a server that was verified to refuse a second creation of a name.
     """
 
     root: str
@@ -115,9 +115,9 @@ class FsspecFileIO:
     def create(self, path: str, data: bytes) -> bool:
         """Put the object on the condition that it does not exist; see :meth:`FileIO.create`.
 
-        After an error the stored object decides the result: a repeated request can be refused because of its first
-        attempt, and refusals differ between servers. Raises :class:`StorageError` if there is no object after an error,
-        because it may still appear.
+        After an error the stored object decides the result: a repeated request can be refused
+        because of its first attempt, and refusals differ between servers. Raises
+        :class:`StorageError` if there is no object after an error, because it may still appear.
         """
         fs = self._get_writable_fs(path)
         if self.options.lock_path is not None:

@@ -31,8 +31,8 @@ _PUBLIC_OPTIONS = {
 class StorageOptions:
     """The fsspec options of a store.
 
-    Of options from the environment variable ``PAIMON_STORAGE_OPTIONS`` only the names are stored and pickled, for
-    example for Spark tasks: each process reads its own environment.
+    Of options from the environment variable ``PAIMON_STORAGE_OPTIONS`` only the names are stored
+    and pickled, for example for Spark tasks: each process reads its own environment.
     """
 
     explicit: Mapping[str, Any]
@@ -48,7 +48,8 @@ class StorageOptions:
     def resolve(self) -> dict[str, Any]:
         """Return the options for fsspec.
 
-        Raises :class:`InputError` if an inherited option is missing in the environment of this process.
+        Raises :class:`InputError` if an inherited option is missing in the environment of this
+        process.
         """
         return {name: value for name, value in self._merge_options().items() if name != LOCK_PATH}
 

@@ -12,8 +12,8 @@ _READ_AHEAD = 1 << 20  # bytes that are transferred in about the latency of one 
 class ObjectInput(io.RawIOBase):
     """Random reads of an object of known size by ``fetch(start, end)``; holds no connection.
 
-    Small reads fetch a block of 1 MiB, which is cached for the following reads. Larger reads are passed on, because
-    their callers (Parquet with pre_buffer) have joined ranges already.
+    Small reads fetch a block of 1 MiB, which is cached for the following reads. Larger reads are
+    passed on, because their callers (Parquet with pre_buffer) have joined ranges already.
     """
 
     def __init__(self, fetch: FetchRange, size: int) -> None:

@@ -1,6 +1,7 @@
 """Bucket of a row: murmur3 over BinaryRow bytes, and the other bucket functions.
 
-All functions take whole Arrow columns. Rows are encoded as a matrix of fixed slots and the variable parts of columns.
+All functions take whole Arrow columns. Rows are encoded as a matrix of fixed slots and the variable
+parts of columns.
 
 See docs/format/buckets.md.
 """

@@ -1,7 +1,7 @@
 """Java's hash codes, and the iteration order of its hash tables.
 
-Some aggregate functions of Java Paimon store values in the order of a hash table. The order has no meaning, but engines
-with different orders would rewrite equal rows as different ones.
+Some aggregate functions of Java Paimon store values in the order of a hash table. The order has no
+meaning, but engines with different orders would rewrite equal rows as different ones.
 """
 
 import math
@@ -91,8 +91,8 @@ def encode_double_bits(value: float) -> bytes:
 def compute_hash_map_order(hashes: Sequence[int], *, computed: bool = False) -> list[int]:
     """Return the iteration order of a hash table whose entries were inserted with these hash codes.
 
-    With ``computed``, entries were added by ``computeIfAbsent``: the table grows one entry later, and new entries are
-    inserted at the front of their slot.
+    With ``computed``, entries were added by ``computeIfAbsent``: the table grows one entry later,
+    and new entries are inserted at the front of their slot.
     """
     capacity, numbers = _FIRST_CAPACITY, range(len(hashes))
     while (len(hashes) - computed) * 4 > capacity * 3:

@@ -1,7 +1,8 @@
 """Paimon's murmur3: of one byte string, of many, and of rows of 32-bit words.
 
-It is murmur3 with 32 bits and seed 42, except for the one to three bytes behind the last whole word: each of them is
-mixed in like a word of its own, as a signed number. Packages such as ``mmh3`` give another hash for such values.
+It is murmur3 with 32 bits and seed 42, except for the one to three bytes behind the last whole
+word: each of them is mixed in like a word of its own, as a signed number. Packages such as ``mmh3``
+give another hash for such values.
 
 See docs/format/buckets.md#hash.
 """

@@ -1,11 +1,12 @@
 """Roaring bitmaps in their portable form.
 
-Every writer of the format run-optimises a bitmap before storing it. Containers must not hold runs before that: if both
-forms have the same size, Java Paimon keeps an array, while a container of runs is never converted back.
+Every writer of the format run-optimises a bitmap before storing it. Containers must not hold runs
+before that: if both forms have the same size, Java Paimon keeps an array, while a container of runs
+is never converted back.
 
-pyroaring reads and combines bitmaps. Writing many of them in one pass is hand-written: with pyroaring, building a bitmap
-index takes 2 to 5 times as long, a range bitmap index 8 times and a large deletion vector twice
-(``benchmarks/hand_written.py``).
+pyroaring reads and combines bitmaps. Writing many of them in one pass is hand-written: with
+pyroaring, building a bitmap index takes 2 to 5 times as long, a range bitmap index 8 times and a
+large deletion vector twice (``benchmarks/hand_written.py``).
 
 See docs/format/roaring-bitmaps.md.
 """
@@ -225,8 +226,8 @@ def serialize_groups(
 ) -> tuple[bytes, Int64Array]:
     """Return the concatenated run-optimised bitmaps of many groups, and the length of each.
 
-    Group ``i`` holds ``positions[starts[i]:starts[i + 1]]``, ascending; the last one runs to the end. No group is
-    empty.
+    Group ``i`` holds ``positions[starts[i]:starts[i + 1]]``, ascending; the last one runs to the
+    end. No group is empty.
     """
     counts = np.diff(starts, append=len(positions))
     is_large = counts >= _MIN_LARGE_GROUP

@@ -1,10 +1,12 @@
 """Unions of serialized Roaring bitmaps, with the bytes that Java's RoaringBitmap 1.2 writes after ``runOptimize``.
 
-Hand-written because pyroaring chooses other containers, and cannot read bitmaps of 64 bits in this form.
+Hand-written because pyroaring chooses other containers, and cannot read bitmaps of 64 bits in this
+form.
 
-Bitmaps of 32 bits are stored in the portable form. Bitmaps of 64 bits are stored as ``Roaring64Bitmap`` serializes
-itself, which no other library reads: an adaptive radix tree of the high 48 bits (nodes in depth-first order), whose
-leaves number the containers of the low 16 bits that follow. All numbers are little-endian:
+Bitmaps of 32 bits are stored in the portable form. Bitmaps of 64 bits are stored as
+``Roaring64Bitmap`` serializes itself, which no other library reads: an adaptive radix tree of the
+high 48 bits (nodes in depth-first order), whose leaves number the containers of the low 16 bits
+that follow. All numbers are little-endian:
 
     bitmap     0 | 1 int64 keys, node, containers
     node       uint8 kind, uint16 children, uint8 length of prefix, prefix, body, the children by ascending byte
@@ -15,8 +17,9 @@ leaves number the containers of the low 16 bits that follow. All numbers are lit
     container  uint8 form, int32 cardinality, body; 0: uint16 runs, pairs of first and length - 1; 1: 8192 bytes of
                bits; 2: the positions
 
-The place of a container, the unused places after the last one and the places inside a node of kind 2 follow from the
-order of insertion, so a union inserts as Java does. Data may be damaged: whatever does not fit raises ``ValueError``.
+The place of a container, the unused places after the last one and the places inside a node of kind
+2 follow from the order of insertion, so a union inserts as Java does. Data may be damaged: whatever
+does not fit raises ``ValueError``.
 """
 
 import struct
@@ -153,7 +156,8 @@ class _Leaf:
 class _Branch:
     """A node that selects a child by one byte of the key, after a prefix that the children share.
 
-    ``index`` is the body as Java holds it: the key bytes of kinds 0 and 1, in order, and the children's places of kind 2.
+    ``index`` is the body as Java holds it: the key bytes of kinds 0 and 1, in order, and the
+    children's places of kind 2.
     """
 
     prefix: bytes

@@ -1,8 +1,9 @@
 """Which of many data files may have a row that matches a predicate, by their embedded indexes.
 
-Index containers of one table usually have the same head except for the offsets of the indexes. Files with equal heads
-are evaluated together. Files for which this gives no decision (indexes of an unusual form, or predicates that need the
-rows of several indexes) are evaluated one by one with :mod:`paimon_orch.format.file_index.evaluation`.
+Index containers of one table usually have the same head except for the offsets of the indexes.
+Files with equal heads are evaluated together. Files for which this gives no decision (indexes of an
+unusual form, or predicates that need the rows of several indexes) are evaluated one by one with
+:mod:`paimon_orch.format.file_index.evaluation`.
 
 See docs/format/file-index-evaluation.md#use-in-planning.
 """

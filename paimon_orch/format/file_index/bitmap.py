@@ -62,7 +62,8 @@ def encode_bitmap_index(
 ) -> bytes:
     """Return the index of a column.
 
-    Raises :class:`InputError` for a value that does not fit a block of the index, and for versions other than 1 and 2.
+    Raises :class:`InputError` for a value that does not fit a block of the index, and for versions
+    other than 1 and 2.
     """
     if version not in (1, 2):
         raise InputError(f"bitmap indexes have version 1 or 2, not {version}")
@@ -177,7 +178,8 @@ class BitmapIndex:
     def __init__(self, blob: ByteSource, data_type: AtomicType) -> None:
         """Read the header.
 
-        Raises :class:`UnsupportedError` for a newer version, and here as later ``ValueError`` for garbage.
+        Raises :class:`UnsupportedError` for a newer version, and here as later ``ValueError`` for
+        garbage.
         """
         self._blob, self._codec = blob, get_key_codec(data_type)
         self._prefix = blob.bytes(0, min(_PREFIX_BYTES, blob.length))

@@ -119,7 +119,8 @@ class ContainerDecoder:
     def decode(self, source: ByteSource) -> dict[str, dict[str, ByteSource | None]]:
         """Return the indexes of a container by column and type.
 
-        Raises :class:`UnsupportedError` for a newer version and ``ValueError`` or ``struct.error`` for garbage.
+        Raises :class:`UnsupportedError` for a newer version and ``ValueError`` or ``struct.error``
+        for garbage.
         """
         head = source.bytes(0, _read_head_length(source))
         layout = self._layout
@@ -139,8 +140,8 @@ def decode_container(source: ByteSource) -> dict[str, dict[str, ByteSource | Non
 def read_head_layout(source: ByteSource) -> HeadLayout:
     """Return the layout of a container's header.
 
-    Raises :class:`UnsupportedError` for a newer version and ``ValueError``, ``IndexError`` or ``struct.error`` for
-    garbage.
+    Raises :class:`UnsupportedError` for a newer version and ``ValueError``, ``IndexError`` or
+    ``struct.error`` for garbage.
     """
     return _parse_head_layout(source.bytes(0, _read_head_length(source)))
 

@@ -1,7 +1,7 @@
 """Which rows of a data file may match a predicate, by the indexes of the file.
 
-The rows that are returned include every matching row; they are filtered later as if there were no index. An empty set
-skips the file; None stands for all rows.
+The rows that are returned include every matching row; they are filtered later as if there were no
+index. An empty set skips the file; None stands for all rows.
 
 See docs/format/file-index-evaluation.md.
 """
@@ -170,7 +170,8 @@ def select_rows(
 ) -> BitMap | None:
     """Return which rows of a file to read for a filter, for a top-n, or for a limit; never for two of them (9.3).
 
-    ``deleted`` are the rows that a deletion vector hides. None stands for all rows that are not deleted.
+    ``deleted`` are the rows that a deletion vector hides. None stands for all rows that are not
+    deleted.
     """
     if row_count > MAX_INDEXED_ROWS or asked is None:
         return None

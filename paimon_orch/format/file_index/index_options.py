@@ -68,8 +68,8 @@ def _is_text(data_type: DataType) -> bool:
 def parse_index_specs(options: Mapping[str, str]) -> list[IndexSpec]:
     """Return the indexes that a table's options declare, in the order of the options.
 
-    Raises :class:`InputError` for a blank column name, an unknown type of index, and for options of a column that is
-    not declared.
+    Raises :class:`InputError` for a blank column name, an unknown type of index, and for options of
+    a column that is not declared.
     """
     declared: dict[tuple[str, str, str | None], None] = {}
     for key, text in options.items():

@@ -1,9 +1,10 @@
 """The order in which Java's hash tables list the keys of a bitmap index.
 
-No reader depends on it. It is reproduced because equal rows then give the bytes of Java Paimon, by which the tests compare
-whole index files. It takes a third of the time of building an index over 250,000 different texts, and less where values
-repeat (``benchmarks/hand_written.py``). Slots that became trees (eight colliding keys in a table of 64 slots or more)
-have another order, which is not reproduced.
+No reader depends on it. It is reproduced because equal rows then give the bytes of Java Paimon, by
+which the tests compare whole index files. It takes a third of the time of building an index over
+250,000 different texts, and less where values repeat (``benchmarks/hand_written.py``). Slots that
+became trees (eight colliding keys in a table of 64 slots or more) have another order, which is not
+reproduced.
 
 See docs/format/java-hash-order.md.
 """
@@ -39,7 +40,8 @@ def compute_java_hash_codes(keys: Keys, data_type: AtomicType) -> UInt32Array:
 def compute_index_hash_map_order(hashes: UInt32Array, *, queried_after_insert: bool) -> Int64Array:
     """Return the order of keys that were inserted, if absent, in the order of their hash codes here.
 
-    ``queried_after_insert``: the table was queried for a key after the last insertion, which makes it grow.
+    ``queried_after_insert``: the table was queried for a key after the last insertion, which makes
+    it grow.
     """
     spread = hashes ^ hashes >> np.uint32(16)
     capacity = _compute_small_capacity(spread[:_TREE_CAPACITY].tolist())

@@ -214,8 +214,8 @@ class RangeBitmapIndex:
     ) -> BitMap:
         """Return the rows of the first ``k`` in an order by this column.
 
-        ``strict`` returns exactly ``k`` rows; otherwise all that tie for the last place. Raises :class:`InputError`
-        for a negative ``k``.
+        ``strict`` returns exactly ``k`` rows; otherwise all that tie for the last place. Raises
+        :class:`InputError` for a negative ``k``.
 
         See docs/format/range-bitmap-index.md#first-rows-of-an-order.
         """

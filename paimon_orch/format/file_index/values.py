@@ -1,7 +1,8 @@
 """Keys of file indexes for column values: integers in the order of the format, or bytes.
 
-A *key* stands for a value everywhere in this package. Floating point numbers become integers in their total order,
-where ``-0.0`` is below ``0.0`` and NaN above all; a timestamp counts milliseconds or microseconds, by its precision.
+A *key* stands for a value everywhere in this package. Floating point numbers become integers in
+their total order, where ``-0.0`` is below ``0.0`` and NaN above all; a timestamp counts
+milliseconds or microseconds, by its precision.
 
 See docs/format/file-index-values.md.
 """
@@ -210,7 +211,8 @@ def encode_key(value: "pa.Scalar[pa.DataType]", data_type: AtomicType) -> Key:
 class EncodedColumn:
     """A column as distinct keys and, for each row, the number of its key; -1 where it is null.
 
-    Keys are in the order of their first row, or all sorted. ``first_nan`` holds the bits of the first NaN of all.
+    Keys are in the order of their first row, or all sorted. ``first_nan`` holds the bits of the
+    first NaN of all.
     """
 
     codes: Int32Array
@@ -275,8 +277,9 @@ def _encode_sorted_column(
 def argsort_stable(numbers: SignedIntArray) -> Int64Array:
     """Return the indices that sort numbers, in a stable order.
 
-    Numbers are sorted with their places in their lowest bits, which is quicker than sorting places. Where there is no
-    room for all bits, those that were cut off are put right afterwards: a sort of what is all but sorted.
+    Numbers are sorted with their places in their lowest bits, which is quicker than sorting places.
+    Where there is no room for all bits, those that were cut off are put right afterwards: a sort of
+    what is all but sorted.
     """
     if len(numbers) < _SAMPLE_ROWS:
         return np.argsort(numbers, kind="stable")

@@ -1,8 +1,9 @@
 """Fields of metadata records that this version does not know; every rewrite keeps them, uninterpreted.
 
-A later release of Paimon adds fields to manifests, manifest lists and index manifests. Each decoded record holds those
-as :class:`AdditionalFields`. A file that is written gets the union of the fields of its records: Java Paimon finds
-fields by their name, and takes a field that a file lacks for null.
+A later release of Paimon adds fields to manifests, manifest lists and index manifests. Each decoded
+record holds those as :class:`AdditionalFields`. A file that is written gets the union of the fields
+of its records: Java Paimon finds fields by their name, and takes a field that a file lacks for
+null.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -222,8 +223,8 @@ def strip_logical_types(schema: Any, unknown: Iterable[str]) -> Any:
 def extend_schema(schema: Any, *groups: Sequence[AdditionalFields | None]) -> Any:
     """Return a schema with the additional fields of all records; each group holds records of one kind.
 
-    The same object is returned where there are none. Raises :class:`UnsupportedError` for a field that cannot be
-    carried.
+    The same object is returned where there are none. Raises :class:`UnsupportedError` for a field
+    that cannot be carried.
     """
     added = {path: item for group in groups for path, item in _merge_definitions(group).items()}
     if not added:

@@ -1,7 +1,8 @@
 """Decodes many Avro records together with numpy: one field at a time, for all records in one step.
 
-Hand-written: reading a manifest of 20,000 entries with fastavro takes 4 times as long if all entries are needed, and 20
-times as long if partition, bucket or statistics exclude most of them (``benchmarks/hand_written.py``).
+Hand-written: reading a manifest of 20,000 entries with fastavro takes 4 times as long if all
+entries are needed, and 20 times as long if partition, bucket or statistics exclude most of them
+(``benchmarks/hand_written.py``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,8 +29,8 @@ class UnexpectedAvroError(Exception):
 class AvroColumn:
     """One field of all records: numbers, or the ranges of bytes and arrays (``values`` to ``ends``).
 
-    ``valid`` is None where nothing is null. Arrays have an ``item_type``, and ``items`` where they hold numbers and are
-    all of one length.
+    ``valid`` is None where nothing is null. Arrays have an ``item_type``, and ``items`` where they
+    hold numbers and are all of one length.
     """
 
     values: Indices
@@ -114,7 +115,8 @@ class AvroColumn:
 class AvroBatchDecoder:
     """The joined content of an Avro file's blocks.
 
-    A lane (one record) that leaves the content or finds invalid data is moved behind the end for all further fields.
+    A lane (one record) that leaves the content or finds invalid data is moved behind the end for
+    all further fields.
     """
 
     def __init__(self, content: bytes) -> None:

@@ -1,8 +1,9 @@
 """Manifests as columns: all records of an Avro manifest are decoded together, one field at a time.
 
-Avro stores no record lengths. Positions that look like the start of an entry are candidates, and a record is decoded at
-each of them. The result is valid if the records follow each other without a gap from the first byte to the last, with
-as many records in each block as its header states. Otherwise the manifest is decoded record by record.
+Avro stores no record lengths. Positions that look like the start of an entry are candidates, and a
+record is decoded at each of them. The result is valid if the records follow each other without a
+gap from the first byte to the last, with as many records in each block as its header states.
+Otherwise the manifest is decoded record by record.
 """
 
 import io
@@ -60,9 +61,9 @@ _MILLIS_LOGICAL_TYPES = (None, "timestamp-millis", "local-timestamp-millis")
 class ColumnarManifest:
     """The entries of one manifest as columns; objects are built only for requested entries.
 
-    ``kinds``, ``buckets``, ``levels`` and ``names`` (of the data files) have one item an entry; ``path`` is the manifest.
-    ``columns`` are all fields by their dotted path, with their bytes in ``data``; ``unknown`` defines those that are not
-    known to this version.
+    ``kinds``, ``buckets``, ``levels`` and ``names`` (of the data files) have one item an entry;
+    ``path`` is the manifest. ``columns`` are all fields by their dotted path, with their bytes in
+    ``data``; ``unknown`` defines those that are not known to this version.
     """
 
     path: str
@@ -190,8 +191,8 @@ def read_live_entries(
 ) -> list[ManifestEntry]:
     """Return the ADD entries of the manifests without a DELETE entry in any of them, in order.
 
-    Objects are built only for entries of these partitions and levels that ``choose`` returns; it takes a manifest and
-    the indices of such entries.
+    Objects are built only for entries of these partitions and levels that ``choose`` returns; it
+    takes a manifest and the indices of such entries.
 
     See docs/format/manifest.md#file-identity-and-merging.
     """

@@ -247,8 +247,8 @@ def apply_index_changes(
 ) -> list[IndexManifestEntry]:
     """Apply index changes: DELETEs first, then ADDs.
 
-    In bucketed tables an ADD replaces the bucket's file of the same type. In unaware-bucket tables vectors are keyed
-    by file name, and removing a file that is not there is a conflict.
+    In bucketed tables an ADD replaces the bucket's file of the same type. In unaware-bucket tables
+    vectors are keyed by file name, and removing a file that is not there is a conflict.
 
     See docs/format/manifest.md#lists-of-a-commit.
     """

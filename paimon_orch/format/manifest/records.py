@@ -1,6 +1,7 @@
 """Records of manifests in whatever container they came: Avro, and ORC or Parquet of Paimon 0.9 to 1.x.
 
-``manifest.format`` says what new manifests are; what a file is, its first bytes say. Only Avro is written.
+``manifest.format`` says what new manifests are; what a file is, its first bytes say. Only Avro is
+written.
 """
 
 import io

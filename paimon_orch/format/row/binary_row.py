@@ -1,8 +1,8 @@
 """BinaryRow: the row encoding of keys, partitions and statistics.
 
-Values are *internal*: what Arrow stores. DATE is days, TIME milliseconds of the day, TIMESTAMP an integer in the
-unit that Arrow uses for its precision (ms, us, ns); DECIMAL is ``decimal.Decimal``, BINARY ``bytes``, ARRAY a list,
-MAP and MULTISET a list of pairs, ROW a tuple.
+Values are *internal*: what Arrow stores. DATE is days, TIME milliseconds of the day, TIMESTAMP an
+integer in the unit that Arrow uses for its precision (ms, us, ns); DECIMAL is ``decimal.Decimal``,
+BINARY ``bytes``, ARRAY a list, MAP and MULTISET a list of pairs, ROW a tuple.
 
 See docs/format/binary-row.md.
 """

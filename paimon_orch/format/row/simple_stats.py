@@ -110,8 +110,8 @@ def truncate_min(value: Bound, length: int) -> Bound:
 def truncate_max(value: Bound, length: int) -> Bound | None:
     """Return an upper bound of at most ``length`` code points or bytes; None if there is none.
 
-    Java increments U+D7FF to a surrogate, which it then stores as ``?``: a bound that is too small. We go on to
-    U+E000 instead.
+    Java increments U+D7FF to a surrogate, which it then stores as ``?``: a bound that is too small.
+    We go on to U+E000 instead.
 
     See docs/format/statistics.md#truncation.
     """

@@ -1,7 +1,8 @@
 """Data types: the type grammar of schema files, and their Arrow forms.
 
-A type is a SQL-like string (``DECIMAL(10, 2) NOT NULL``) or, when nested, a JSON object. The parser also takes
-the usual SQL spelling of nested types, ``ARRAY<INT>``, ``MAP<K, V>``, ``MULTISET<T>``, ``ROW<a INT, b STRING>``.
+A type is a SQL-like string (``DECIMAL(10, 2) NOT NULL``) or, when nested, a JSON object. The parser
+also takes the usual SQL spelling of nested types, ``ARRAY<INT>``, ``MAP<K, V>``, ``MULTISET<T>``,
+``ROW<a INT, b STRING>``.
 
 See docs/format/data-types.md and docs/format/data-files.md#parquet.
 """

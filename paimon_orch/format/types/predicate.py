@@ -1,7 +1,7 @@
 """Predicates on columns: a tree that is evaluated on Arrow data and on statistics.
 
-Comparisons follow SQL: comparing null gives unknown. Floating-point numbers compare as in IEEE 754: comparisons
-with NaN are false, and ``-0.0`` equals ``0.0``.
+Comparisons follow SQL: comparing null gives unknown. Floating-point numbers compare as in IEEE 754:
+comparisons with NaN are false, and ``-0.0`` equals ``0.0``.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -219,7 +219,8 @@ def map_leaves(predicate: Predicate, change: Callable[[Leaf], Predicate]) -> Pre
 def bind_predicate(predicate: Predicate, type_of: Callable[[Leaf], pa.DataType]) -> Predicate:
     """Check a predicate, and cast its values to the types of their columns.
 
-    Raises :class:`InputError` for an unknown operator and for a value that the type of its column cannot hold.
+    Raises :class:`InputError` for an unknown operator and for a value that the type of its column
+    cannot hold.
     """
 
     def bound(leaf: Leaf) -> Leaf:
