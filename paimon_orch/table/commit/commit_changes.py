@@ -1,4 +1,4 @@
-"""What one snapshot changes, as a step hands it over to be committed.
+"""The changes of one commit, as steps pass them to :class:`TableCommit`.
 
 See docs/format/commit.md.
 """
@@ -17,30 +17,36 @@ PartitionFilter = Callable[[bytes], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitChanges:
-    """What one snapshot changes.
-
-    ``overwrite`` selects the partitions whose live files are all removed first; it is asked again on every attempt.
-    ``guards`` are the states of buckets that the changes were computed from, ``hash_guards`` those of dynamic buckets;
-    ``read_guard`` is what rows were computed from.
-    ``statistics`` names a new statistics file; without one the old is kept as long as it fits the schema.
-    ``merge_manifests`` merges all manifests that are not full, and takes deleted entries out of them.
-    """
+    """The changes of one snapshot."""
 
     kind: CommitKind
     entries: tuple[ManifestEntry, ...] = ()
     changelog: tuple[ManifestEntry, ...] = ()
     index: tuple[IndexManifestEntry, ...] = ()
+
     guards: tuple[BucketGuard, ...] = ()
+    """The states of buckets that the changes were computed from."""
+
     hash_index_guards: tuple[HashIndexGuard, ...] = ()
+    """The states of dynamic buckets that rows were assigned by."""
+
     read_guard: ReadGuard | None = None
+    """The state of the rows that the changes were computed from."""
+
     overwrite: PartitionFilter | None = None
+    """Selects the partitions whose live files are all deleted; evaluated again by each attempt."""
+
     identifier: int = BATCH_COMMIT_IDENTIFIER
+
     statistics: str | None = None
+    """A new statistics file; by default the old one is kept if it fits the schema."""
+
     merge_manifests: bool = False
+    """Whether to merge all manifests that are not full, and to drop deleted entries from them."""
 
     @property
     def can_conflict(self) -> bool:
-        """Tell whether the changes can collide with others at all."""
+        """Return whether the changes can conflict with other commits."""
         return (
             self.kind in (CommitKind.COMPACT, CommitKind.OVERWRITE)
             or bool(self.index)

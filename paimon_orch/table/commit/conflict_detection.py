@@ -30,8 +30,9 @@ from paimon_orch.merge.tree.levels import merge_order_key
 class BucketGuard:
     """The state of a bucket that a compaction with deletion vectors was computed from.
 
-    The format has no rule for vectors of bucketed tables. Without one, a compaction that rewrites files above level 0
-    and another that marks rows in them could both win, and a deleted row would come back.
+    The format has no rule for deletion vectors of bucketed tables. Without this guard, a compaction
+    that rewrites files above level 0 and another that deletes rows of them could both succeed, and a
+    deleted row would reappear.
     """
 
     bucket: PartitionBucket
@@ -45,7 +46,10 @@ class BucketGuard:
         files: Iterable[tuple[int, str]],
         index: Iterable[IndexManifestEntry],
     ) -> "BucketGuard":
-        """Take (level, name) of all files of the bucket; those of level 0 may come and stay."""
+        """Return the guard of a bucket; ``files`` are (level, name) of all its files.
+
+        Files of level 0 are not guarded.
+        """
         return cls(
             bucket,
             frozenset(name for level, name in files if level > 0),
@@ -55,10 +59,10 @@ class BucketGuard:
 
 @dataclass(frozen=True, slots=True)
 class HashIndexGuard:
-    """The hash index file of a dynamic bucket that rows were assigned by; None if it had none.
+    """The hash index file that rows were assigned to a dynamic bucket by; None if it had none.
 
-    The format has no rule for it either: the later of two writers would replace the index of the earlier one, and keys
-    would lose their bucket.
+    The format has no rule for it. Without this guard, the later of two writers would replace the
+    index of the earlier one, and keys would lose their bucket.
     """
 
     bucket: PartitionBucket
@@ -71,9 +75,10 @@ def check_conflicts(
     base: Sequence[ManifestEntry],
     delta: Sequence[ManifestEntry],
 ) -> list[ManifestEntry]:
-    """Return what is live after ``delta``; :class:`CommitConflictError` if it does not fit the live entries ``base``.
+    """Return the live entries after ``delta``.
 
-    ``base`` holds every live entry of the partitions that ``delta`` touches.
+    ``base`` holds every live entry of the partitions that ``delta`` changes. Raises
+    :class:`CommitConflictError` if ``delta`` does not fit them.
     """
     if kind is not CommitKind.OVERWRITE:
         check_bucket_counts(base, delta)
@@ -99,83 +104,85 @@ def check_conflicts(
 def find_live_entry_per_partition(
     manifests: Iterable[Manifest], partitions: Iterable[bytes]
 ) -> list[ManifestEntry] | None:
-    """Return a live entry of each of the partitions that has one; None if only all manifests together can tell.
+    """Return a live entry of each of the partitions that has one; None if that needs all manifests.
 
-    ``manifests`` come the newest first and are opened no further than needed: what the newest one adds that names a
-    partition is live.
+    ``manifests`` are ordered from the newest, and only as many as needed are opened: an entry that
+    the newest manifest with a partition adds is live.
     """
-    found, left = list[ManifestEntry](), set(partitions)
+    entries, missing = list[ManifestEntry](), set(partitions)
     for manifest in manifests:
-        named: dict[bytes, int | None] = {}
+        row_by_partition: dict[bytes, int | None] = {}
         for row, partition in enumerate(manifest.partitions()):
-            if partition in left and named.get(partition) is None:
-                named[partition] = row if manifest.kinds[row] == FileKind.ADD else None
-        if None in named.values():
-            return None  # it only deletes of one: files of the partition may be left, or none
-        rows = sorted(row for row in named.values() if row is not None)
-        found += manifest.entries(np.array(rows, np.int64))
-        left -= named.keys()
-        if not left:
+            if partition in missing and row_by_partition.get(partition) is None:
+                row_by_partition[partition] = row if manifest.kinds[row] == FileKind.ADD else None
+        if None in row_by_partition.values():
+            return None  # it only deletes files of a partition, which may have other live files
+        rows = sorted(row for row in row_by_partition.values() if row is not None)
+        entries += manifest.entries(np.array(rows, np.int64))
+        missing -= row_by_partition.keys()
+        if not missing:
             break
-    return found
+    return entries
 
 
 def check_bucket_counts(base: Iterable[ManifestEntry], delta: Iterable[ManifestEntry]) -> None:
-    """Refuse files for another number of buckets than their partition has: a key would live in two of them."""
+    """Refuse files whose bucket count is not that of their partition: a key could be in two buckets."""
     counts: dict[bytes, int] = {}
     for entry in (*base, *delta):
         if entry.total_buckets > 0:
-            known = counts.setdefault(entry.partition, entry.total_buckets)
-            if known != entry.total_buckets:
+            count = counts.setdefault(entry.partition, entry.total_buckets)
+            if count != entry.total_buckets:
                 raise CommitConflictError(
-                    f"a partition has {known} buckets, but a file was written for {entry.total_buckets}. "
-                    "Set the option 'bucket' to the former, or run rescale, which rewrites the partition"
+                    f"a partition has {count} buckets, but a file was written for "
+                    f"{entry.total_buckets}. Set the option 'bucket' to the former, or run rescale, "
+                    "which rewrites the partition"
                 )
 
 
 def _check_level_0_order(
     schema: TableSchema, live: Iterable[ManifestEntry], delta: Sequence[ManifestEntry]
 ) -> None:
-    """Refuse a compaction of level 0 that leaves a file there which was behind one of its inputs.
+    """Refuse a compaction of level 0 if a remaining level-0 file precedes one of its inputs.
 
-    Writers that started from one snapshot number their rows alike. Of rows with equal numbers that of the compacted file
-    counted, and now that of the file left on level 0 would: the value of a key would change by the compaction. Files that
-    wait for a bucket are numbered from 0 each, and later ones are moved later.
+    Writers that start from the same snapshot assign the same sequence numbers. Before the compaction,
+    the row of the compacted file wins among equal numbers; afterwards the row of the remaining file
+    would win, so that the compaction would change the value of a key. Files in postpone buckets are
+    exempt: each is numbered from 0, and they are moved in their order.
     """
     compacted: dict[PartitionBucket, list[DataFileMeta]] = {}
     for entry in delta:
-        waits = entry.bucket == POSTPONE_BUCKET
-        if entry.kind is FileKind.DELETE and entry.file.level == 0 and not waits:
+        is_postponed = entry.bucket == POSTPONE_BUCKET
+        if entry.kind is FileKind.DELETE and entry.file.level == 0 and not is_postponed:
             compacted.setdefault(entry.partition_bucket, []).append(entry.file)
     for entry in live:
-        left = entry.file
-        for file in compacted.get(entry.partition_bucket, ()) if left.level == 0 else ():
-            if merge_order_key(left) < merge_order_key(file) and _may_share_key_and_sequence(
-                left, file, schema.key_fields
+        remaining = entry.file
+        for file in compacted.get(entry.partition_bucket, ()) if remaining.level == 0 else ():
+            if merge_order_key(remaining) < merge_order_key(file) and _may_share_key_and_sequence(
+                remaining, file, schema.key_fields
             ):
                 raise CommitConflictError(
-                    f"file {left.file_name} came to level 0 since this one was planned, and its rows may have the "
-                    f"sequence numbers of newer ones in {file.file_name}. Nothing was changed; plan and run the step "
-                    "again."
+                    f"file {remaining.file_name} was added to level 0 since this compaction was "
+                    "planned, and its rows may have the sequence numbers of newer rows in "
+                    f"{file.file_name}. Nothing was changed; plan and run the step again."
                 )
 
 
 def _may_share_key_and_sequence(
-    one: DataFileMeta, two: DataFileMeta, key_fields: Sequence[Field]
+    file: DataFileMeta, other: DataFileMeta, key_fields: Sequence[Field]
 ) -> bool:
-    """Tell whether two files may hold rows of one key and one sequence number."""
-    if one.max_sequence_number < two.min_sequence_number:
+    """Return whether two files may hold rows with the same key and sequence number."""
+    if file.max_sequence_number < other.min_sequence_number:
         return False
-    if two.max_sequence_number < one.min_sequence_number:
+    if other.max_sequence_number < file.min_sequence_number:
         return False
-    low, high = decode_key_bounds(one, key_fields)
-    other_low, other_high = decode_key_bounds(two, key_fields)
+    low, high = decode_key_bounds(file, key_fields)
+    other_low, other_high = decode_key_bounds(other, key_fields)
     return low <= other_high and other_low <= high
 
 
 def _check_level_overlaps(schema: TableSchema, live: Iterable[ManifestEntry]) -> None:
     if schema.typed_options.is_pk_clustering_override:
-        return  # such files may overlap; a guard of the bucket keeps compactions apart
+        return  # such files may overlap; a bucket guard prevents concurrent compactions
     fields = schema.key_fields
     runs: dict[tuple[bytes, int, int], list[ManifestEntry]] = {}
     for entry in live:
@@ -188,11 +195,11 @@ def _check_level_overlaps(schema: TableSchema, live: Iterable[ManifestEntry]) ->
         ranges = sorted(
             ((*decode_key_bounds(file, fields), file) for file in files), key=lambda item: item[0]
         )
-        for (_, end, one), (start, _, two) in pairwise(ranges):
+        for (_, end, file), (start, _, following) in pairwise(ranges):
             if end >= start:
                 raise CommitConflictError(
-                    f"files {one.file_name} and {two.file_name} would overlap on level "
-                    f"{one.level}: another commit compacted the same bucket. Plan and run the step again."
+                    f"files {file.file_name} and {following.file_name} would overlap on level "
+                    f"{file.level}: another commit compacted the same bucket. Plan and run the step again."
                 )
 
 
@@ -222,11 +229,12 @@ def check_bucket_guards(
 def check_hash_index_guards(
     guards: Iterable[HashIndexGuard], index: Iterable[IndexManifestEntry]
 ) -> None:
-    """Raise :class:`CommitConflictError` if the hash index of a guarded bucket is another one by now."""
+    """Raise :class:`CommitConflictError` if the hash index of a guarded bucket was replaced."""
     names = {e.partition_bucket: e.file_name for e in index if e.index_type == HASH_INDEX}
     for guard in guards:
         if names.get(guard.bucket) != guard.file_name:
             raise CommitConflictError(
-                f"dynamic bucket {guard.bucket.bucket} got new keys from another commit since these rows were assigned to "
-                "it, so a key could land in two buckets. Nothing was changed; write the rows again."
+                f"dynamic bucket {guard.bucket.bucket} got new keys from another commit since these "
+                "rows were assigned to it, so a key could be in two buckets. Nothing was changed; "
+                "write the rows again."
             )

@@ -1,4 +1,4 @@
-"""Row ids and sequence numbers that a commit gives to new rows.
+"""Row ids and sequence numbers that a commit assigns to new rows.
 
 See docs/format/row-tracking.md and docs/format/commit.md#conflicts.
 """
@@ -17,10 +17,11 @@ from paimon_orch.format.schema import TableSchema
 def assign_row_ids(
     schema: TableSchema, entries: Iterable[ManifestEntry], snapshot_id: int, next_row_id: int
 ) -> tuple[list[ManifestEntry], int]:
-    """Give ids to the rows of new files, and return the entries with the next free id.
+    """Assign ids to the rows of new files; return the entries and the next free id.
 
-    Rows that an append wrote get ids, and the snapshot as their sequence number; rewritten files hold theirs, and those
-    of rows that were changed are pending. Tables without row tracking stay as they are.
+    Appended rows get ids, and the snapshot id as their sequence number. Rewritten files hold the ids
+    of their rows; only sequence numbers of changed rows are assigned. Entries of tables without row
+    tracking are unchanged.
     """
     if not row_tracking_fields(schema):
         return list(entries), next_row_id
@@ -55,9 +56,9 @@ def _needs_row_ids(entry: ManifestEntry) -> bool:
 def assign_snapshot_sequence(
     schema: TableSchema, entries: Sequence[ManifestEntry], snapshot_id: int
 ) -> list[ManifestEntry]:
-    """Give appended files the snapshot as their sequence number, if the table's rows are ordered by snapshot.
+    """Set the sequence numbers of appended files to the snapshot id (``sequence.snapshot-ordering``).
 
-    Compacted files hold the numbers of their rows, and files that the commit moves to another level have theirs.
+    Compacted files, and files that the commit moves to another level, keep their numbers.
     """
     if not schema.typed_options.has_snapshot_ordering:
         return list(entries)
@@ -78,7 +79,7 @@ def assign_snapshot_sequence(
 
 
 def check_row_ids(schema: TableSchema, live: Iterable[ManifestEntry], next_row_id: int) -> None:
-    """Raise :class:`CommitConflictError` if two live files claim an id, or one an id that was never given."""
+    """Raise :class:`CommitConflictError` if two live files share a row id, or one is unassigned."""
     if not row_tracking_fields(schema) or schema.typed_options.get(DATA_EVOLUTION_ENABLED):
         return
     claims = sorted(
@@ -90,14 +91,15 @@ def check_row_ids(schema: TableSchema, live: Iterable[ManifestEntry], next_row_i
         for entry in live
         if entry.file.first_row_id is not None
     )
-    for (_, end, one), (start, _, two) in pairwise(claims):
+    for (_, end, name), (start, _, other_name) in pairwise(claims):
         if start < end:
             raise CommitConflictError(
-                f"files {one} and {two} both hold rows of the ids {start} to {end - 1}. Nothing was changed; plan and "
-                "run the step again."
+                f"files {name} and {other_name} both hold rows of the ids {start} to {end - 1}. "
+                "Nothing was changed; plan and run the step again."
             )
     if claims and claims[-1][1] > next_row_id:
         _, end, name = claims[-1]
         raise CommitConflictError(
-            f"file {name} holds rows of ids up to {end - 1}, but the table has given ids below {next_row_id} only"
+            f"file {name} holds rows of ids up to {end - 1}, but the table has assigned only ids "
+            f"below {next_row_id}"
         )

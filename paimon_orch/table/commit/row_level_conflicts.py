@@ -1,4 +1,4 @@
-"""Conflicts of commits that were computed from rows: vectors without a file, rows that changed since.
+"""Conflicts of row-level commits: rows that changed since, deletion vectors of replaced files.
 
 See docs/format/commit.md#conflicts.
 """
@@ -23,13 +23,16 @@ from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
 @dataclass(frozen=True, slots=True)
 class ReadGuard:
-    """The snapshot (0 for none) that new rows were computed from, and the buckets that must be as they were.
+    """Requires that no commit since a snapshot changed rows of some buckets.
 
-    ``buckets`` are (partition, bucket); None means all. Compactions do not count: they change no row.
+    Compactions are allowed, as they change no row.
     """
 
     snapshot_id: int
+    """The snapshot that new rows were computed from, 0 for an empty table."""
+
     buckets: frozenset[PartitionBucket] | None = None
+    """The buckets that were read; None for all."""
 
     def check(
         self, latest: Snapshot | None, snapshots: SnapshotStore, manifests: ManifestReader
@@ -41,7 +44,7 @@ class ReadGuard:
         for number in range(self.snapshot_id + 1, newest + 1):
             try:
                 snapshot = snapshots.get(number)
-            except NotFoundError:  # expired: what it changed cannot be told any more
+            except NotFoundError:  # expired, so its changes are unknown
                 raise _build_conflict_error(self.snapshot_id) from None
             if snapshot.commit_kind is not CommitKind.COMPACT:
                 for entry in manifests.read_delta_entries(snapshot):
@@ -51,8 +54,8 @@ class ReadGuard:
 
 def _build_conflict_error(snapshot_id: int) -> CommitConflictError:
     return CommitConflictError(
-        f"another commit changed rows that this one was computed from, at snapshot {snapshot_id}. Nothing was "
-        "changed; run the step again."
+        f"another commit changed rows that this one was computed from, at snapshot {snapshot_id}. "
+        "Nothing was changed; run the step again."
     )
 
 
@@ -63,10 +66,10 @@ def check_deletion_vectors(
     previous: Sequence[IndexManifestEntry],
     changes: Sequence[IndexManifestEntry],
 ) -> None:
-    """Raise :class:`CommitConflictError` if an append table would have a deletion vector too many.
+    """Raise :class:`CommitConflictError` if the deletion vectors of an append table do not fit.
 
-    That is one for a file that is gone, whose deleted rows would come back elsewhere, or a second one for a file.
-    ``base`` holds every live entry of the partitions that ``delta`` and ``changes`` touch.
+    A deletion vector of a file that was replaced would lose its deletes, and no file may have two.
+    ``base`` holds every live entry of the partitions that ``delta`` and ``changes`` change.
 
     See docs/format/commit.md#conflicts.
     """
@@ -74,27 +77,27 @@ def check_deletion_vectors(
         return
     unaware = schema.typed_options.bucket == -1
     live = {entry.file.file_name for entry in base}
-    gone = set[str]()
+    deleted = set[str]()
     for entry in delta:
         if entry.kind is FileKind.ADD:
             live.add(entry.file.file_name)
         else:
-            gone.add(entry.file.file_name)
-    gone -= {entry.file.file_name for entry in delta if entry.kind is FileKind.ADD}
+            deleted.add(entry.file.file_name)
+    deleted -= {entry.file.file_name for entry in delta if entry.kind is FileKind.ADD}
     vectors = Counter(
         _list_data_files(apply_index_changes(previous, changes, bucketed=not unaware))
     )
     new = set(_list_data_files(entry for entry in changes if entry.kind is FileKind.ADD))
-    for name in sorted(gone | new):
-        if name in vectors and (name in gone or name not in live):
+    for name in sorted(deleted | new):
+        if name in vectors and (name in deleted or name not in live):
             raise CommitConflictError(
-                f"rows of file {name} are marked as deleted in one commit, and the file is replaced in another one. "
-                "Nothing was changed; plan and run the step again."
+                f"rows of file {name} are marked as deleted in one commit, and the file is replaced "
+                "in another one. Nothing was changed; plan and run the step again."
             )
         if vectors[name] > 1:
             raise CommitConflictError(
-                f"another commit marked rows of file {name} as deleted since this one was planned. Nothing was "
-                "changed; plan and run the step again."
+                f"another commit marked rows of file {name} as deleted since this one was planned. "
+                "Nothing was changed; plan and run the step again."
             )
 
 

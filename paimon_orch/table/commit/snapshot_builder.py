@@ -1,6 +1,6 @@
-"""The next snapshot of a table: changes on top of the latest one, checked against it and written as manifests.
+"""Builds the next snapshot: checks changes against the latest snapshot and writes their manifests.
 
-Everything but the snapshot file itself, which makes it one (docs/format/commit.md, ``table/commit.py``).
+The snapshot file itself is created by ``table/commit/commit.py``. See docs/format/commit.md.
 """
 
 import logging
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotBuilder:
-    """Changes to come on top of ``latest``, the newest snapshot if there is one."""
+    """Builds the snapshot that follows ``latest``, the newest snapshot (None for an empty table)."""
 
     changes: CommitChanges
     latest: Snapshot | None
@@ -48,9 +48,10 @@ class SnapshotBuilder:
     manifests: ManifestReader
 
     def write(self, writer: ManifestWriter, user: str, millis: int) -> Snapshot:
-        """Write its manifests and return it, committed by ``user`` at ``millis`` since 1970 or when the latest was.
+        """Write the manifests and return the snapshot.
 
-        Raises :class:`CommitConflictError` if the changes do not fit the latest snapshot.
+        Its time is ``millis`` (since 1970), or that of the latest snapshot if this is later. Raises
+        :class:`CommitConflictError` if the changes do not fit the latest snapshot.
         """
         changes, latest, schema = self.changes, self.latest, self.schema
         previous_index = self.manifests.read_index_entries(latest)
@@ -60,16 +61,10 @@ class SnapshotBuilder:
         entries, next_row_id = assign_row_ids(schema, entries, snapshot_id, next_row_id)
         entries = assign_snapshot_sequence(schema, entries, snapshot_id)
         self._check(entries, index, previous_index, next_row_id)
-        base_list, base_size = writer.manifest_list(self._merged(writer))
+        base_list, base_size = writer.manifest_list(self._merge_manifests(writer))
         delta_list, delta_size = writer.manifest_list(writer.manifests(entries))
-        changelog_list, changelog_size = None, None
-        if changes.changelog:
-            changelog_list, changelog_size = writer.manifest_list(
-                writer.manifests(changes.changelog)
-            )
+        changelog_list, changelog_size = self._write_changelog(writer)
         delta_rows = sum(_count_signed_rows(entry) for entry in entries)
-        # as Java Paimon: only merged manifests inherit what was said of the latest commit
-        unchanged = latest if changes.merge_manifests else None
         return Snapshot(
             id=snapshot_id,
             schema_id=schema.id,
@@ -91,15 +86,25 @@ class SnapshotBuilder:
             index_manifest=self._write_index_manifest(writer, previous_index, index),
             watermark=None if latest is None else latest.watermark,
             statistics=self._resolve_statistics(),
-            properties={
-                **({} if unchanged is None else unchanged.properties),
-                **build_sequence_properties(
-                    schema.typed_options, latest, entries, self._read_latest_entries
-                ),
-            },
+            properties=self._build_properties(entries),
             next_row_id=next_row_id,
-            additional={} if unchanged is None else unchanged.inherited,
+            additional=latest.inherited if latest is not None and changes.merge_manifests else {},
         )
+
+    def _write_changelog(self, writer: ManifestWriter) -> tuple[str | None, int | None]:
+        """Return the name and size of the changelog manifest list; None if there is no changelog."""
+        if not self.changes.changelog:
+            return None, None
+        return writer.manifest_list(writer.manifests(self.changes.changelog))
+
+    def _build_properties(self, entries: Sequence[ManifestEntry]) -> dict[str, str]:
+        """Return the snapshot's properties; as in Java Paimon, only merged manifests inherit them."""
+        latest = self.latest
+        inherited = latest.properties if latest is not None and self.changes.merge_manifests else {}
+        sequence = build_sequence_properties(
+            self.schema.typed_options, latest, entries, self._read_latest_entries
+        )
+        return {**inherited, **sequence}
 
     def _read_latest_entries(self) -> list[ManifestEntry]:
         return [] if self.latest is None else self.manifests.live(self.latest)
@@ -107,7 +112,7 @@ class SnapshotBuilder:
     def _add_overwritten_entries(
         self, index: Sequence[IndexManifestEntry]
     ) -> tuple[list[ManifestEntry], list[IndexManifestEntry]]:
-        """Add what an overwrite removes, computed from the latest snapshot."""
+        """Return the entries with the deletes of an overwrite, computed from the latest snapshot."""
         changes = self.changes
         if changes.overwrite is None:
             return list(changes.entries), list(changes.index)
@@ -144,22 +149,22 @@ class SnapshotBuilder:
             check_bucket_counts(self._read_entry_per_partition(touched), entries)
 
     def _read_entry_per_partition(self, partitions: set[bytes]) -> list[ManifestEntry]:
-        """Return live entries of partitions, at least one of each that has some."""
+        """Return live entries, at least one of each of the partitions that has some."""
         if self.latest is None:
             return []
         select = build_partition_manifest_selector(partitions, self.schema)
         newest_first = reversed(select(self.manifests.manifests(self.latest)))
-        found = find_live_entry_per_partition(map(self.manifests.open, newest_first), partitions)
-        return self._read_live_entries(partitions) if found is None else found
+        entries = find_live_entry_per_partition(map(self.manifests.open, newest_first), partitions)
+        return self._read_live_entries(partitions) if entries is None else entries
 
     def _read_live_entries(self, partitions: set[bytes]) -> list[ManifestEntry]:
-        """Return the live entries of partitions; manifests that can name none of them are not read."""
+        """Return the live entries of partitions; manifests without these partitions are not read."""
         if self.latest is None:
             return []
         select = build_partition_manifest_selector(partitions, self.schema)
         return self.manifests.live(self.latest, manifests=select, partitions=lambda _: partitions)
 
-    def _merged(self, writer: ManifestWriter) -> list[ManifestFileMeta]:
+    def _merge_manifests(self, writer: ManifestWriter) -> list[ManifestFileMeta]:
         """Return the manifests of the latest snapshot, small ones merged."""
         before = [] if self.latest is None else self.manifests.manifests(self.latest)
         options, fully = self.schema.typed_options, self.changes.merge_manifests
@@ -177,21 +182,21 @@ class SnapshotBuilder:
         return writer.index_manifest(apply_index_changes(before, index, bucketed=not unaware))
 
     def _resolve_statistics(self) -> str | None:
-        """Return the new statistics file, or keep the old one as long as the schema is the one it was computed for."""
+        """Return the new statistics file, or the old one if the schema is still that of the statistics."""
         new, old = self.changes.statistics, None if self.latest is None else self.latest.statistics
         if new is None:
             return old if old is not None and self._matches_schema(old) else None
         if not self._matches_schema(new):
             raise CommitConflictError(
-                f"{self.snapshots.paths.root}: the schema was changed while statistics were computed. Nothing was "
-                "changed; analyze again."
+                f"{self.snapshots.paths.root}: the schema was changed while statistics were computed. "
+                "Nothing was changed; analyze again."
             )
         return new
 
     def _matches_schema(self, name: str) -> bool:
         try:
-            found = read_statistics(self.snapshots.io, self.snapshots.paths, name)
-            return found.schema_id == self.schema.id
+            statistics = read_statistics(self.snapshots.io, self.snapshots.paths, name)
+            return statistics.schema_id == self.schema.id
         except (FileNotFoundError, CorruptFileError) as error:
             logger.warning("statistics are dropped: %s", error)
             return False

@@ -1,4 +1,4 @@
-"""The version of bitmap indexes that writers of a table keep, where its options name none.
+"""The version of bitmap indexes to write to a table whose options do not name one.
 
 See docs/format/bitmap-index.md.
 """
@@ -14,14 +14,14 @@ from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 
-_MAX_MANIFESTS = 4  # the newest ones; writers of one table seldom differ
+_MAX_MANIFESTS = 4  # the newest ones; the writers of a table seldom differ
 _ENTRIES_PER_MANIFEST = 16
 
 
 def choose_bitmap_version(
     manifests: ManifestReader, reader: FileReader, snapshot: Snapshot | None
 ) -> int:
-    """Return the version of the bitmap indexes of the newest files; the default of Paimon if they have none."""
+    """Return the version of the newest files' bitmap indexes; Paimon's default if they have none."""
     if snapshot is None or is_bitmap_version_configured(reader.schema):
         return LATEST_BITMAP_VERSION
     for entry in _read_newest_entries(manifests, snapshot):

@@ -1,4 +1,4 @@
-"""Branches: schemas, snapshots and tags of their own over the same data files.
+"""Branches: separate schemas, snapshots and tags over the same data files.
 
 See docs/format/tags-branches-consumers.md#overview-of-the-files.
 """
@@ -42,7 +42,7 @@ class Branches:
     def names(self) -> list[str]:
         """Return the names of all branches but main, sorted.
 
-        A link is one too: readers follow it, so what it leads to refers to files of the table.
+        Symbolic links are included: readers follow them, and their targets refer to files of the table.
         """
         directories = (info.name for info in self._entries() if info.is_dir or info.is_link)
         return sorted(
@@ -55,10 +55,10 @@ class Branches:
         return self.io.list_dir(f"{self.root}/branch")
 
     def create(self, name: str, tag: str | None = None) -> None:
-        """Start a branch at a tag, or with the table's schemas and no rows.
+        """Create a branch from a tag, or with the table's schemas and no rows.
 
-        Done again after a failure it completes what was begun. Raises :class:`InputError` if the name is taken or not
-        allowed, :class:`NotFoundError` if there is no such tag.
+        If the call failed, repeat it to complete the branch. Raises :class:`InputError` if the name is
+        taken or not allowed, :class:`NotFoundError` if the tag does not exist.
         """
         self.check()
         paths = self._paths(name)
@@ -69,14 +69,14 @@ class Branches:
             for path, data in files.items():
                 if not self.io.create(path, data):
                     self.io.write(path, data)
-            if tag is not None:  # who deletes it looks at the branches afterwards
+            if tag is not None:  # fails if the tag was deleted meanwhile
                 SnapshotStore(self.io, TablePaths(self.root)).tag(tag)
         except BaseException:
             self.io.delete_dir(paths.branch_root)
             raise
 
     def _read_initial_files(self, paths: TablePaths, tag: str | None) -> dict[str, bytes]:
-        """Return what a new branch consists of: its schemas, the tag that it begins at, and its snapshot."""
+        """Return the content of a new branch by path: its schemas, its tag and the tag's snapshot."""
         main, branch = SnapshotStore(self.io, TablePaths(self.root)), SnapshotStore(self.io, paths)
         schemas, tagged = SchemaStore(self.io, main.paths), dict[str, bytes]()
         newest = schemas.latest().id
@@ -90,46 +90,49 @@ class Branches:
         return {copies.path(i): self.io.read_bytes(schemas.path(i)) for i in numbers} | tagged
 
     def _is_partially_created(self, paths: TablePaths, files: dict[str, bytes]) -> bool:
-        """Tell whether a branch holds a part of its first files and nothing else: somebody died making it."""
-        found = set(self._stored(paths.branch_root))
-        return found < set(files) and all(self.io.read_bytes(path) == files[path] for path in found)
+        """Return whether a branch has only some of its initial files, left by an interrupted creation."""
+        existing = set(self._list_files(paths.branch_root))
+        return existing < set(files) and all(
+            self.io.read_bytes(path) == files[path] for path in existing
+        )
 
-    def _stored(self, directory: str) -> Iterator[str]:
+    def _list_files(self, directory: str) -> Iterator[str]:
         for info in self.io.list_dir(directory):
             if info.is_dir:
-                yield from self._stored(info.path)
+                yield from self._list_files(info.path)
             elif not info.name.endswith(".tmp"):
                 yield info.path
 
     def delete(self, name: str) -> None:
-        """Remove a branch. Files that it alone referred to stay until orphan files are removed."""
+        """Delete a branch. Files that only it referred to are deleted as orphan files later."""
         paths = self.check_can_delete(name)
-        # schemas last: what is left of a branch stays readable, and can be deleted, whenever this stops
+        # schemas last, so that an interrupted deletion leaves a branch that can be read and deleted
         for folder in _REFERENCE_FOLDERS:
             self.io.delete_dir(f"{paths.branch_root}/{folder}")
         self.io.delete_dir(paths.branch_root)
 
     def check_can_delete(self, name: str) -> TablePaths:
-        """Return where a branch lies; refuse one that must stay, as :meth:`delete` does."""
+        """Return the paths of a branch; refuses a branch that cannot be deleted."""
         paths = self._existing(name)
         options = SchemaStore(self.io, TablePaths(self.root)).latest().options
         for key in _FALLBACK_OPTIONS:
             if options.get(key, "").strip() == name:
                 raise InputError(
-                    f"branch {name!r} is the table's {key!r}, from which readers take rows; reset this option first"
+                    f"branch {name!r} is the table's {key!r}, which readers use; reset this option first"
                 )
         if any(info.path == paths.branch_root and info.is_link for info in self._entries()):
             raise InputError(
-                f"{paths.branch_root} is a link, and no link is followed to delete; remove it and what it leads to"
+                f"{paths.branch_root} is a symbolic link, which is not followed to delete files; remove "
+                "the link and its target"
             )
         self.check()
         return paths
 
     def fast_forward(self, name: str) -> None:
-        """Let main become what a branch is: what main did since the branch began is given up.
+        """Move main to the state of a branch; commits to main since the branch's start are lost.
 
-        The branch stays. Nothing may write to either of them meanwhile; done again after a failure it completes what
-        was begun. Raises :class:`InputError` if the branch has no snapshot.
+        The branch is kept. No other process may write to either of them meanwhile. If the call failed,
+        repeat it to complete the move. Raises :class:`InputError` if the branch has no snapshot.
         """
         self.check()
         ids, paths = self.snapshots(name), TablePaths(self.root, name)
@@ -144,7 +147,7 @@ class Branches:
         old += [Tags(main).path(tag) for tag in main.tags() if main.tag(tag).id >= first]
         old += [main_schemas.path(i) for i in reversed(main_schemas.ids()) if i >= first_schema]
         self.io.delete(f"{main.paths.snapshot_dir}/{LATEST}")
-        for path in old:  # what both have stays
+        for path in old:  # equal files of both are kept
             if path not in new or not self._equal(path, new[path]):
                 self.io.delete(path)
         for path, source in new.items():
@@ -154,9 +157,10 @@ class Branches:
         main.write_hint(LATEST, ids[-1])
 
     def snapshots(self, name: str) -> list[int]:
-        """Return the ids of a branch that main can move to, ascending; raises as :meth:`fast_forward`.
+        """Return the ascending snapshot ids of a branch that main can move to.
 
-        What the branch was expiring when a process was killed is not among them.
+        Snapshots whose expiration was interrupted are left out. Raises the errors of
+        :meth:`fast_forward`.
         """
         store = SnapshotStore(self.io, self._existing(name))
         earliest = store.earliest_id()
@@ -175,13 +179,14 @@ class Branches:
     def _existing(self, name: str) -> TablePaths:
         paths = self._paths(name)
         if name not in self.names():
-            known = ", ".join(self.names()) or "none"
-            raise NotFoundError(f"{self.root} has no branch {name!r}; it has {known}")
+            existing = ", ".join(self.names()) or "none"
+            raise NotFoundError(f"{self.root} has no branch {name!r}; it has {existing}")
         return paths
 
     def _paths(self, name: str) -> TablePaths:
         if not _BRANCH_NAME.fullmatch(name) or name == MAIN_BRANCH or name.isdigit():
             raise InputError(
-                f"branch name {name!r} must not be blank, {MAIN_BRANCH!r} or a number, and hold no slash and no '$'"
+                f"branch name {name!r} must not be blank, {MAIN_BRANCH!r} or a number, and hold no "
+                "slash and no '$'"
             )
         return TablePaths(self.root, name)

@@ -1,4 +1,4 @@
-"""Consumers: streaming readers that hold back expiration.
+"""Consumers: streaming readers whose unread snapshots are not expired.
 
 See docs/format/tags-branches-consumers.md#consumers.
 """
@@ -20,7 +20,7 @@ _CONSUMER_PREFIX = "consumer-"
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStore:
-    """The consumers of one table and branch."""
+    """The consumers of one table or branch."""
 
     io: FileIO
     paths: TablePaths
@@ -30,10 +30,10 @@ class ConsumerStore:
     def read_next_snapshots(self) -> dict[str, int]:
         """Return the next snapshot that each consumer reads, by the path of its file.
 
-        Consumers older than ``consumer.expiration-time`` do not count. Raises :class:`CorruptFileError`.
+        Expired consumers (``consumer.expiration-time``) are left out. Raises :class:`CorruptFileError`.
         """
         expired = set(self.find_expired())
-        found = {}
+        next_snapshots = {}
         for path in self._files():
             if path not in expired:
                 try:
@@ -41,11 +41,11 @@ class ConsumerStore:
                 except FileNotFoundError:
                     continue
                 with wrap_decode_errors(path):
-                    found[path] = _parse_next_snapshot(data)
-        return found
+                    next_snapshots[path] = _parse_next_snapshot(data)
+        return next_snapshots
 
     def read_next_snapshot(self, name: str) -> int | None:
-        """Return the next snapshot that one consumer reads; None if it has not begun."""
+        """Return the next snapshot that a consumer reads; None if the consumer does not exist."""
         path = self._path(name)
         try:
             data = self.io.read_bytes(path)
@@ -55,16 +55,18 @@ class ConsumerStore:
             return _parse_next_snapshot(data)
 
     def record(self, name: str, next_snapshot: int) -> None:
-        """Say how far a consumer has read: expiration keeps what it has not."""
+        """Record the next snapshot that a consumer reads; expiration keeps it and all later ones."""
         self.io.write(self._path(name), json.dumps({"nextSnapshot": next_snapshot}).encode())
 
     def _path(self, name: str) -> str:
         if not name or "/" in name or "\\" in name:
-            raise InputError(f"consumer {name!r} must be a plain name: it becomes one of a file")
+            raise InputError(
+                f"consumer {name!r} must be a plain name, as it is part of a file name"
+            )
         return f"{self.paths.branch_root}/consumer/{_CONSUMER_PREFIX}{name}"
 
     def find_expired(self) -> list[str]:
-        """Return the files of consumers that have not moved for ``consumer.expiration-time``."""
+        """Return the files of consumers that made no progress for ``consumer.expiration-time``."""
         expiration_time = self.options.get(CONSUMER_EXPIRATION_TIME)
         if expiration_time is None:
             return []
@@ -72,10 +74,10 @@ class ConsumerStore:
         return [path for path, modified in self._files().items() if modified < before]
 
     def _files(self) -> dict[str, float]:
-        found = self.io.list_dir(f"{self.paths.branch_root}/consumer")
+        entries = self.io.list_dir(f"{self.paths.branch_root}/consumer")
         return {
             info.path: info.modified
-            for info in found
+            for info in entries
             if info.name.startswith(_CONSUMER_PREFIX) and not info.is_dir
         }
 

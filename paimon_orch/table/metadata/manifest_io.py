@@ -1,4 +1,4 @@
-"""Reading and writing the manifests of a table.
+"""Reads and writes the manifests of a table.
 
 See docs/format/manifest.md.
 """
@@ -42,13 +42,13 @@ EntrySelector = Callable[[Manifest, Indices], Indices]
 
 @dataclass(frozen=True, slots=True)
 class ManifestReader:
-    """Reads the manifests that snapshots name."""
+    """Reads the manifests of snapshots."""
 
     io: FileIO
     paths: TablePaths
 
     def _bytes(self, name: str, size: int | None = None) -> tuple[bytes, str]:
-        """Return the content and the path of a file; ``size`` is what the file that names it says."""
+        """Return the content and path of a file; ``size`` is the size in the file that refers to it."""
         path = f"{self.paths.manifest_dir}/{name}"
         try:
             data = read_metadata_file(self.io, path)
@@ -61,11 +61,11 @@ class ManifestReader:
         return data, path
 
     def manifest_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
-        """Read a manifest list; ``size`` is what the snapshot says."""
+        """Read a manifest list; ``size`` is its size in the snapshot."""
         return decode_manifest_list(*self._bytes(name, size))
 
     def manifests(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
-        """Return all manifests that make up the content of a snapshot, in order."""
+        """Return the base and delta manifests of a snapshot, in order."""
         return [
             *self.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size),
             *self._read_delta_list(snapshot),
@@ -77,7 +77,7 @@ class ManifestReader:
     def entries(
         self, manifests: Iterable[ManifestFileMeta], keep: ManifestFilter | None = None
     ) -> list[ManifestEntry]:
-        """Read the entries of manifests, in order; ``keep`` tells which manifests are opened."""
+        """Read the entries of manifests, in order; only of those that ``keep`` selects."""
         with _gc_disabled():
             return [
                 entry
@@ -97,27 +97,27 @@ class ManifestReader:
     ) -> list[ManifestEntry]:
         """Return the entries of the live files of a snapshot, in order.
 
-        ``manifests`` selects the manifests to open: it must not separate the ADD and the DELETE of a file, and so
-        selects only by partition, bucket or level. ``partitions`` is given the distinct serialized partitions and returns those
-        wanted, and ``choose`` those of a manifest's entries, by their numbers. All are asked before objects are made of
-        entries.
+        ``manifests`` selects the manifests to open. It must not separate the ADD and the DELETE of a
+        file, so it may only use the partition, bucket and level. ``partitions`` selects from the
+        distinct serialized partitions, and ``choose`` from the entries of a manifest, by index. Entry
+        objects are created only for selected entries.
         """
         with _gc_disabled():
             metas = self.manifests(snapshot)
             opened = list(map(self.open, metas if manifests is None else manifests(metas)))
-            wanted = None
+            selected = None
             if partitions is not None:
                 parts = (part for manifest in opened for part in manifest.partitions())
                 with wrap_decode_errors(self.paths.manifest_dir):
-                    wanted = set(partitions(list(dict.fromkeys(parts))))
-            return read_live_entries(opened, wanted, levels, choose)
+                    selected = set(partitions(list(dict.fromkeys(parts))))
+            return read_live_entries(opened, selected, levels, choose)
 
     def read_delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
-        """Read what one commit added and deleted."""
+        """Read the entries that one commit added and deleted."""
         return self.entries(self._read_delta_list(snapshot))
 
     def open(self, meta: ManifestFileMeta) -> Manifest:
-        """Read one manifest as columns; objects are made of the entries that are asked for."""
+        """Read one manifest as columns; raises :class:`CorruptFileError` if its counts are wrong."""
         data, path = self._bytes(meta.file_name, meta.file_size)
         manifest = open_manifest(data, path)
         deleted = int(manifest.kinds.sum())
@@ -143,7 +143,7 @@ class ManifestReader:
 
 @contextmanager
 def _gc_disabled() -> Iterator[None]:
-    """Hold the garbage collector off: it would look again and again at entries, which hold no cycles."""
+    """Disable cyclic garbage collection, which would scan all entries repeatedly and find no cycles."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -154,7 +154,7 @@ def _gc_disabled() -> Iterator[None]:
 
 
 class ManifestWriter:
-    """Writes manifests for one commit and remembers them, so that they can be removed again."""
+    """Writes the manifests of one commit, and can delete them if the commit fails."""
 
     def __init__(self, io: FileIO, paths: TablePaths, schema: TableSchema) -> None:
         check_manifest_format(schema.typed_options)
@@ -173,7 +173,7 @@ class ManifestWriter:
         return name, len(data)
 
     def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
-        """Write entries into one or more manifests of about the target size; none for no entries."""
+        """Write entries into manifests of about the target size; no manifest without entries."""
         written: list[ManifestFileMeta] = []
         step = self._estimate_entries_per_manifest(entries)
         for start in range(0, len(entries), step):
@@ -185,7 +185,7 @@ class ManifestWriter:
         return written
 
     def _estimate_entries_per_manifest(self, entries: Sequence[ManifestEntry]) -> int:
-        """Estimate from a sample how many entries fill a manifest; a thousand do not."""
+        """Estimate from a sample how many entries fill a manifest; up to 1,000 are not split."""
         if len(entries) <= 1_000:
             return max(1, len(entries))
         sample = entries[:: len(entries) // 250]
@@ -203,7 +203,7 @@ class ManifestWriter:
         return self._write(self._names.next("index-manifest-"), data)[0]
 
     def remove(self) -> None:
-        """Remove everything that was written: the commit was proven not to have happened."""
+        """Delete all written files; only for a commit that certainly failed."""
         for path in self.written:
             self._io.delete(path)
         self.written.clear()

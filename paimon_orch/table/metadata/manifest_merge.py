@@ -1,4 +1,4 @@
-"""Keeping the list of manifests short at every commit.
+"""Merges small manifests at every commit.
 
 See docs/format/manifest.md#manifest-merging.
 """
@@ -19,7 +19,7 @@ from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWrite
 
 @dataclass(frozen=True, slots=True)
 class ManifestMerger:
-    """Merges the manifests of a table: by its options, or fully."""
+    """Merges the manifests of a table according to its options, or all of them (``force_full``)."""
 
     reader: ManifestReader
     writer: ManifestWriter
@@ -27,7 +27,7 @@ class ManifestMerger:
     force_full: bool = field(default=False, kw_only=True)
 
     def run(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
-        """Return manifests with the same meaning; those that were merged are written anew."""
+        """Return manifests with the same live files; merged manifests are written as new files."""
         merged = self._try_full_compaction(manifests)
         return self._run_minor_compaction(manifests) if merged is None else merged
 
@@ -38,7 +38,7 @@ class ManifestMerger:
     def _try_full_compaction(
         self, manifests: Sequence[ManifestFileMeta]
     ) -> list[ManifestFileMeta] | None:
-        """Rewrite all that hold deleted or few entries, once they are large together."""
+        """Rewrite manifests with deleted or few entries once their total size reaches the threshold."""
         changing = {
             m.file_name for m in manifests if m.num_deleted_files or m.file_size < self._target
         }
@@ -52,11 +52,11 @@ class ManifestMerger:
             if entry.kind is FileKind.DELETE
         }
         kept = [] if deleted else [m for m in manifests if m.file_name not in changing]
-        rest = [m for m in manifests if m not in kept]
-        if len(rest) <= 1:
+        candidates = [m for m in manifests if m not in kept]
+        if len(candidates) <= 1:
             return None
         surviving: list[ManifestEntry] = []
-        for manifest in rest:
+        for manifest in candidates:
             entries = self.reader.entries([manifest])
             live = [
                 entry
@@ -72,7 +72,7 @@ class ManifestMerger:
     def _run_minor_compaction(
         self, manifests: Sequence[ManifestFileMeta]
     ) -> list[ManifestFileMeta]:
-        """Merge neighbours that fill a manifest together, and a long tail of small ones."""
+        """Merge neighbours that fill one manifest together, and many small manifests at the end."""
         result: list[ManifestFileMeta] = []
         candidates: list[ManifestFileMeta] = []
         size = 0
@@ -80,13 +80,13 @@ class ManifestMerger:
             candidates.append(manifest)
             size += manifest.file_size
             if size >= self._target:
-                result += self._merged(candidates)
+                result += self._merge(candidates)
                 candidates, size = [], 0
         if len(candidates) >= self.options.get(MANIFEST_MERGE_MIN_COUNT):
-            return result + self._merged(candidates)
+            return result + self._merge(candidates)
         return result + candidates
 
-    def _merged(self, manifests: list[ManifestFileMeta]) -> list[ManifestFileMeta]:
+    def _merge(self, manifests: list[ManifestFileMeta]) -> list[ManifestFileMeta]:
         if len(manifests) == 1:
             return manifests
         return self.writer.manifests(merge_entries(self.reader.entries(manifests)))

@@ -1,7 +1,8 @@
 """The greatest sequence number of a table as a property of its snapshots.
 
-Write-only writers of tables with ``write.sequence-number-init-mode`` = ``snapshot`` number their rows from this property
-and read no files. Without it they read all files of a bucket again; with one that is too small their rows would lose.
+Write-only writers of tables with ``write.sequence-number-init-mode`` = ``snapshot`` start numbering
+their rows after this property and read no files. Without the property they read all files of a
+bucket; if it were too small, older rows would win over theirs.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,10 +23,10 @@ def build_sequence_properties(
     added: Iterable[ManifestEntry],
     existing: Callable[[], Iterable[ManifestEntry]],
 ) -> Mapping[str, str]:
-    """Return the property for the next snapshot; empty for tables whose writers read the files.
+    """Return the property of the next snapshot; empty for tables whose writers read the files.
 
-    ``added`` are the entries of the commit. ``existing`` reads all entries of ``latest``, and is called only if that
-    snapshot has no property yet.
+    ``added`` are the entries of the commit. ``existing`` reads all entries of ``latest``; it is only
+    called if that snapshot lacks the property.
     """
     if options.get(WRITE_SEQUENCE_NUMBER_INIT_MODE) != "snapshot":
         return {}
@@ -36,8 +37,8 @@ def build_sequence_properties(
             if MAX_SEQUENCE_NUMBER_PROPERTY in latest.properties
             else _find_greatest_sequence(existing())
         )
-    known = [number for number in numbers if number is not None]
-    return {MAX_SEQUENCE_NUMBER_PROPERTY: str(max(known))} if known else {}
+    assigned = [number for number in numbers if number is not None]
+    return {MAX_SEQUENCE_NUMBER_PROPERTY: str(max(assigned))} if assigned else {}
 
 
 def _find_greatest_sequence(entries: Iterable[ManifestEntry]) -> int | None:

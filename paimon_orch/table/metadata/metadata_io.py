@@ -1,4 +1,4 @@
-"""Reading metadata files: what storage raises becomes an error of ours that names the path, and with it the table."""
+"""Reads of metadata files; errors of storage become errors of the library with the path."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from paimon_orch.storage.base import FileInfo
 
 @contextmanager
 def wrap_read_errors(path: str) -> Iterator[None]:
-    """Turn a failing call into a :class:`StorageError`; that a file is missing is for the caller to judge."""
+    """Raise errors of storage as :class:`StorageError`, except ``FileNotFoundError``."""
     try:
         yield
     except FileNotFoundError:
@@ -22,13 +22,13 @@ def wrap_read_errors(path: str) -> Iterator[None]:
 
 
 def read_metadata_file(io: FileIO, path: str) -> bytes:
-    """Return the content of a file; ``FileNotFoundError`` if there is none."""
+    """Return the content of a file; raises ``FileNotFoundError``."""
     with wrap_read_errors(path):
         return io.read_bytes(path)
 
 
 def list_metadata_directory(io: FileIO, directory: str) -> list[FileInfo]:
-    """Return the entries of a directory; none if it is not there."""
+    """Return the entries of a directory; an empty list if it does not exist."""
     with wrap_read_errors(directory):
         return list(io.list_dir(directory))
 

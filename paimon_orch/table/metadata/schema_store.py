@@ -20,7 +20,7 @@ SCHEMA_PREFIX = "schema-"
 
 @dataclass(frozen=True, slots=True)
 class SchemaStore:
-    """The schema versions of one table and branch; files never change, so reads are kept."""
+    """The schema versions of one table or branch; cached, as schema files never change."""
 
     io: FileIO
     paths: TablePaths
@@ -52,22 +52,22 @@ class SchemaStore:
         return {schema_id: self.get(schema_id) for schema_id in set(schema_ids)}
 
     def latest(self) -> TableSchema:
-        """Read the newest schema: there is no hint, the largest number counts."""
+        """Read the schema with the greatest id; raises :class:`NotFoundError` if there is none."""
         ids = self.ids()
         if not ids:
             raise NotFoundError(f"{self.paths.root} has no schema: it is not a Paimon table")
         return self.get(ids[-1])
 
     def create(self, schema: TableSchema) -> bool:
-        """Write a new schema version; false if another committer was faster.
+        """Write a new schema version; False if its id exists already.
 
-        Raises :class:`InputError` if its merge engine could not work.
+        Raises :class:`InputError` if the merge engine does not support the schema.
         """
         check_merge_engine(schema)
         return self.io.create(self.path(schema.id), schema.to_json())
 
 
-# Each step opens its table anew, and decoding takes longer than reading.
+# Each step opens its table again, and decoding takes longer than reading.
 @lru_cache(maxsize=256)
 def _decode_schema(data: bytes, path: str) -> TableSchema:
     return TableSchema.from_json(data, path)

@@ -1,4 +1,4 @@
-"""Finding and reading snapshots and tags; the hint files.
+"""Finds and reads snapshots and tags, and their hint files.
 
 See docs/format/snapshot.md#hint-files.
 """
@@ -23,7 +23,7 @@ _MAX_HINT_READS = 3
 
 
 def list_numbered_files(io: FileIO, directory: str, prefix: str) -> list[int]:
-    """Return the numbers of the files ``<prefix><number>`` of a directory, sorted; others are ignored."""
+    """Return the sorted numbers of the files ``<prefix><number>`` in a directory; ignore other files."""
     suffixes = (
         info.name.removeprefix(prefix)
         for info in list_metadata_directory(io, directory)
@@ -33,7 +33,7 @@ def list_numbered_files(io: FileIO, directory: str, prefix: str) -> list[int]:
 
 
 def read_hint(io: FileIO, path: str) -> int | None:
-    """Return what a hint file says; anything but a positive number is no hint."""
+    """Return the number in a hint file; None if it is missing or not a positive number."""
     try:
         text = io.read_bytes(path).strip()
     except (OSError, ValueError, CorruptFileError, StorageError):
@@ -43,14 +43,14 @@ def read_hint(io: FileIO, path: str) -> int | None:
 
 
 def describe_lost_snapshot(hint: int, newest: int) -> str:
-    """Return what is wrong if LATEST names a snapshot that does not exist, and what to do."""
-    found = f"the newest that exists is snapshot {newest}" if newest else "no snapshot exists"
+    """Return the problem, and its fix, of a LATEST that names a snapshot that does not exist."""
+    existing = f"the newest that exists is snapshot {newest}" if newest else "no snapshot exists"
     advice = (
         f"or roll back to snapshot {newest} and lose the later commits"
         if newest
         else "or delete LATEST if the table never had rows"
     )
-    return f"is missing, but LATEST names snapshot {hint}; {found}. Restore the file, {advice}"
+    return f"is missing, but LATEST names snapshot {hint}; {existing}. Restore the file, {advice}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class SnapshotStore:
         return f"{self.paths.snapshot_dir}/{SNAPSHOT_PREFIX}{snapshot_id}"
 
     def exists(self, snapshot_id: int) -> bool:
-        """Tell whether a snapshot file is there."""
+        """Return whether a snapshot file exists."""
         path = self.path(snapshot_id)
         with wrap_read_errors(path):
             return self.io.exists(path)
@@ -73,8 +73,8 @@ class SnapshotStore:
     def latest_id(self) -> int | None:
         """Return the newest snapshot id, None for an empty table.
 
-        A missing or stale hint is ignored. Raises :class:`MissingFileError` if LATEST names a snapshot that is lost and
-        newer than all others: as in Java, an older one is neither read nor committed on in its place.
+        A missing or stale hint is ignored. Raises :class:`MissingFileError` if LATEST names a missing
+        snapshot that is newer than all others: as in Java Paimon, no older one is used instead.
         """
         hint = self.hint(LATEST)
         for _ in range(_MAX_HINT_READS):
@@ -85,36 +85,36 @@ class SnapshotStore:
             newest = max(self.ids(), default=0)
             if newest >= hint:
                 return newest
-            before, hint = hint, self.hint(LATEST)
-            if hint == before:  # else a rollback moved it, and deleted the snapshot
+            previous, hint = hint, self.hint(LATEST)
+            if hint == previous:  # otherwise a rollback moved it and deleted the snapshot
                 raise MissingFileError(self.path(hint), describe_lost_snapshot(hint, newest))
         return max(self.ids(), default=None)
 
     def earliest_id(self) -> int | None:
-        """Return the oldest snapshot id that is kept."""
+        """Return the oldest snapshot id that is not expired, None for an empty table."""
         hint = self.hint(EARLIEST)
         if hint is not None and self.exists(hint):
             return hint
         return min(self.ids(), default=None)
 
     def hint(self, name: str) -> int | None:
-        """Return what a hint file says; anything but a positive number is no hint."""
+        """Return the number in a hint file; None if it is missing or not a positive number."""
         return read_hint(self.io, f"{self.paths.snapshot_dir}/{name}")
 
     def ids(self) -> list[int]:
-        """Return all snapshot ids by listing, ascending."""
+        """List all snapshot ids, ascending."""
         return list_numbered_files(self.io, self.paths.snapshot_dir, SNAPSHOT_PREFIX)
 
     def get(self, snapshot_id: int) -> Snapshot:
-        """Read one snapshot."""
+        """Read one snapshot; raises :class:`NotFoundError`."""
         path = self.path(snapshot_id)
         try:
             data = read_metadata_file(self.io, path)
         except FileNotFoundError:
             ids = self.ids()
-            known = f"{ids[0]} to {ids[-1]}" if ids else "none"
+            existing = f"{ids[0]} to {ids[-1]}" if ids else "none"
             raise NotFoundError(
-                f"{self.paths.root} has no snapshot {snapshot_id}; it has {known}"
+                f"{self.paths.root} has no snapshot {snapshot_id}; it has {existing}"
             ) from None
         snapshot = Snapshot.from_json(data, path)
         if snapshot.id != snapshot_id:
@@ -127,7 +127,7 @@ class SnapshotStore:
         return None if latest is None else self.get(latest)
 
     def walk_back(self) -> Iterator[Snapshot]:
-        """Yield snapshots from the newest to the oldest that is kept."""
+        """Yield the snapshots that are not expired, the newest first."""
         latest, earliest = self.latest_id(), self.earliest_id()
         if latest is None or earliest is None:
             return
@@ -136,27 +136,29 @@ class SnapshotStore:
                 yield self.get(snapshot_id)
 
     def find_at_time(self, time_millis: int) -> Snapshot:
-        """Return the newest snapshot that was committed at or before a time in epoch milliseconds."""
+        """Return the newest snapshot committed at or before a time in epoch milliseconds."""
         for snapshot in self.walk_back():
             if snapshot.time_millis <= time_millis:
                 return snapshot
         raise NotFoundError(f"{self.paths.root} has no snapshot at or before {time_millis} ms")
 
     def tag(self, name: str) -> Snapshot:
-        """Read the snapshot that a tag keeps."""
+        """Read the snapshot of a tag; raises :class:`NotFoundError`."""
         path = f"{self.paths.tag_dir}/tag-{name}"
         try:
             data = read_metadata_file(self.io, path)
         except FileNotFoundError:
-            known = ", ".join(self.tags()) or "none"
-            raise NotFoundError(f"{self.paths.root} has no tag {name!r}; it has {known}") from None
+            existing = ", ".join(self.tags()) or "none"
+            raise NotFoundError(
+                f"{self.paths.root} has no tag {name!r}; it has {existing}"
+            ) from None
         return Snapshot.from_json(data, path)
 
     def tags(self) -> list[str]:
         """Return the names of all tags, sorted."""
-        # tag-success-file is a directory: of the files that 'tag.create-success-file' asks for
-        found = list_metadata_directory(self.io, self.paths.tag_dir)
-        names = (info.name for info in found if not info.is_dir)
+        # tag-success-file is a directory, for the option 'tag.create-success-file'
+        entries = list_metadata_directory(self.io, self.paths.tag_dir)
+        names = (info.name for info in entries if not info.is_dir)
         return sorted(name.removeprefix("tag-") for name in names if name.startswith("tag-"))
 
     def write_hint(self, name: str, snapshot_id: int) -> None:

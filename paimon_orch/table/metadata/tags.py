@@ -1,4 +1,4 @@
-"""Tags, and going back to an older snapshot.
+"""Tags, and rollback to an older snapshot.
 
 See docs/format/tags-branches-consumers.md#overview-of-the-files and docs/format/rollback.md#rollback-in-the-format.
 """
@@ -28,7 +28,7 @@ _CHANGELOG_PREFIX = "changelog-"
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """The tags of one table and branch. What a tagged snapshot refers to is kept when the snapshot expires.
+    """The tags of one table or branch. Files of a tagged snapshot are kept when it expires.
 
     >>> table.tags.create("2026-01-31", time_retained=timedelta(days=30))
     >>> table.scan(tag="2026-01-31")
@@ -44,12 +44,12 @@ class Tags:
         return self.snapshots.tags()
 
     def get(self, name: str) -> Snapshot:
-        """Return the snapshot that a tag keeps."""
+        """Return the snapshot of a tag; raises :class:`NotFoundError`."""
         self.path(name)
         return self.snapshots.tag(name)
 
     def path(self, name: str) -> str:
-        """Return where a tag lies; refuse a name that is blank or no file name."""
+        """Return the path of a tag; raises :class:`InputError` for a name that cannot be a file name."""
         if not _TAG_NAME.fullmatch(name):
             raise InputError(f"tag name {name!r} must not be blank and hold no slash")
         return f"{self.snapshots.paths.tag_dir}/tag-{name}"
@@ -61,10 +61,10 @@ class Tags:
         *,
         time_retained: timedelta | None = None,
     ) -> Snapshot:
-        """Keep a snapshot, by default the newest, under a name; for ever, or for a time.
+        """Tag a snapshot, by default the newest, without limit or for ``time_retained``.
 
-        One that has expired is taken from another tag. Raises :class:`InputError` if the name is taken,
-        :class:`NotFoundError` if there is no such snapshot.
+        An expired snapshot is copied from another tag of it. Raises :class:`InputError` if the name is
+        taken, :class:`NotFoundError` if the snapshot does not exist.
         """
         self.check()
         path = self.path(name)
@@ -85,20 +85,20 @@ class Tags:
         *,
         time_retained: timedelta | None = None,
     ) -> Snapshot:
-        """Change the snapshot of an existing tag, by default to the newest, or how long it is retained.
+        """Change the snapshot of an existing tag, by default to the newest, or its retention time.
 
-        Keys of the tag itself that are not known to this version stay.
+        Unknown keys of the tag file are kept.
         """
         self.check()
         old = self.get(name)
         io, path = self.snapshots.io, self.path(name)
-        before = io.read_bytes(path)
+        previous = io.read_bytes(path)
         snapshot, data = self._content(snapshot_id, time_retained)
         if own := self._find_unknown_keys(old):
             data = _encode_tag({**own, **_parse_json_object(data, path)})
         io.write(path, data)
         if not self._is_kept(snapshot.id, but=name):
-            io.write(path, before)
+            io.write(path, previous)
             raise NotFoundError(f"snapshot {snapshot.id} expired while it was tagged")
         return snapshot
 
@@ -110,26 +110,27 @@ class Tags:
         return {name: item for name, item in keys.items() if name in names}
 
     def rename(self, name: str, to: str) -> None:
-        """Give a tag another name, which must be free. Done again after a failure it completes what was begun."""
+        """Rename a tag to an unused name. If the call failed, repeat it to complete the rename."""
         self.check()
         self.get(name)
         io, path = self.snapshots.io, self.path(to)
         data = io.read_bytes(self.path(name))
-        # an equal one is what a run that was killed left
+        # an equal file was written by an interrupted rename
         if name == to or not (io.create(path, data) or io.read_bytes(path) == data):
             raise InputError(f"{self.snapshots.paths.root} has a tag {to!r} already")
         io.delete(self.path(name))
 
     def delete(self, name: str) -> None:
-        """Remove a tag. Files that it alone kept stay until orphan files are removed."""
+        """Delete a tag. Files that only it referred to are deleted as orphan files later."""
         self.check()
         self.get(name)
         self.snapshots.io.delete(self.path(name))
 
     def _is_kept(self, snapshot_id: int, *, but: str) -> bool:
-        """Tell whether a snapshot is kept by more than one tag.
+        """Return whether a snapshot is not expired, or kept by a tag other than ``but``.
 
-        An expiration moves the hint, looks at the tags, and only then deletes: who tags looks at the hint afterwards.
+        An expiration moves the hint EARLIEST, reads the tags, and deletes files after that. So the
+        hint is read after a tag was written.
         """
         store = self.snapshots
         if snapshot_id >= (store.earliest_id() or 0) and store.exists(snapshot_id):
@@ -138,22 +139,23 @@ class Tags:
 
     def _find_tag_of(self, snapshot_id: int, *, but: str = "") -> str | None:
         """Return a tag that keeps a snapshot."""
-        others = (name for name in self.names() if name != but)
-        return next((name for name in others if self.snapshots.tag(name).id == snapshot_id), None)
+        names = (name for name in self.names() if name != but)
+        return next((name for name in names if self.snapshots.tag(name).id == snapshot_id), None)
 
     def _content(
         self, snapshot_id: int | None, time_retained: timedelta | None
     ) -> tuple[Snapshot, bytes]:
         store = self.snapshots
         expired = snapshot_id is not None and not store.exists(snapshot_id)
-        keeping = None if snapshot_id is None or not expired else self._find_tag_of(snapshot_id)
-        snapshot = SnapshotSelector(snapshot_id if keeping is None else None, keeping).find(store)
+        other_tag = None if snapshot_id is None or not expired else self._find_tag_of(snapshot_id)
+        selector = SnapshotSelector(snapshot_id if other_tag is None else None, other_tag)
+        snapshot = selector.find(store)
         if snapshot is None:
             raise NotFoundError(f"{store.paths.root} has no snapshot to tag: the table is empty")
-        if keeping is None:
+        if other_tag is None:
             data = store.io.read_bytes(store.path(snapshot.id))
         else:
-            data = extract_snapshot(store.io.read_bytes(self.path(keeping)), self.path(keeping))
+            data = extract_snapshot(store.io.read_bytes(self.path(other_tag)), self.path(other_tag))
         if time_retained is None:
             return snapshot, data
         if time_retained <= timedelta(0):
@@ -168,12 +170,12 @@ def _parse_json_object(data: bytes, path: str) -> dict[str, Any]:
     with wrap_decode_errors(path):
         value = json.loads(data)
     if not isinstance(value, dict):
-        raise CorruptFileError(path, "is no JSON object")
+        raise CorruptFileError(path, "is not a JSON object")
     return value
 
 
 def _encode_local_time(moment: datetime) -> list[int]:
-    """Return a local time as Java's Jackson writes it: seconds and nanoseconds only if there are any."""
+    """Return a local time as Java's Jackson writes it: without seconds and nanoseconds if 0."""
     parts = [moment.year, moment.month, moment.day, moment.hour, moment.minute]
     nanos = moment.microsecond * 1000
     return [
@@ -184,7 +186,7 @@ def _encode_local_time(moment: datetime) -> list[int]:
 
 
 def extract_snapshot(data: bytes, path: str) -> bytes:
-    """Return the snapshot file that a tag file was made of."""
+    """Return the snapshot file from which a tag file was created."""
     value = _parse_json_object(data, path)
     kept = {
         key: item
@@ -199,29 +201,31 @@ def _encode_tag(value: Mapping[str, Any]) -> bytes:
 
 
 def find_rollback_target(store: SnapshotStore, moment: SnapshotSelector) -> Snapshot:
-    """Return the snapshot that a rollback goes back to.
+    """Return the target snapshot of a rollback.
 
-    One before the hint EARLIEST, whose expiration was killed or runs, is refused unless a tag has kept its files.
+    Raises :class:`NotFoundError` for a snapshot before the hint EARLIEST, whose expiration is running
+    or was interrupted, unless a tag has kept its files.
     """
     if not moment:
-        raise InputError("a rollback needs a snapshot, a tag or a time to go back to")
+        raise InputError("a rollback needs a snapshot, a tag or a time")
     target = moment.find(store)
     assert target is not None
     earliest = store.earliest_id() or 0
     if target.id < earliest and all(store.tag(name).id != target.id for name in store.tags()):
         raise NotFoundError(
-            f"{store.paths.root}: snapshot {target.id} is being expired, and its files may be gone; the oldest that is "
-            f"kept is {earliest}"
+            f"{store.paths.root}: snapshot {target.id} is being expired, and its files may be "
+            f"deleted; the oldest snapshot that is kept is {earliest}"
         )
     return target
 
 
 def rollback(store: SnapshotStore, moment: SnapshotSelector) -> Snapshot:
-    """Make an older snapshot the newest one: later snapshots, changelogs and tags are removed.
+    """Make an older snapshot the newest one: delete later snapshots, changelogs and tags.
 
-    Nothing may write to the table meanwhile. Schemas stay; data files that are no longer referred to stay until orphan
-    files are removed. A snapshot that has expired comes back from its tag. Raises :class:`NotFoundError` if there is no
-    such snapshot, or if it is being expired; nothing is changed then. Done again after a failure it completes what was begun.
+    No other process may write to the table meanwhile. Schemas are kept; data files without references
+    are deleted as orphan files later. An expired snapshot is restored from its tag. Raises
+    :class:`NotFoundError` if the snapshot does not exist or is being expired; then nothing is changed.
+    If the call failed, repeat it to complete the rollback.
     """
     target = find_rollback_target(store, moment)
     later_tags = [name for name in store.tags() if store.tag(name).id > target.id]
@@ -232,7 +236,7 @@ def rollback(store: SnapshotStore, moment: SnapshotSelector) -> Snapshot:
     elif target.id < (store.earliest_id() or 0):
         store.write_hint(EARLIEST, target.id)
     store.write_hint(LATEST, target.id)
-    # newest first: whenever this stops, the ids that are left have no gap
+    # newest first, so that an interrupted rollback leaves no gap between the ids
     for snapshot_id in reversed(store.ids()):
         if snapshot_id > target.id:
             store.io.delete(store.path(snapshot_id))
@@ -243,11 +247,11 @@ def rollback(store: SnapshotStore, moment: SnapshotSelector) -> Snapshot:
 
 
 def _delete_changelogs(store: SnapshotStore, newest: int) -> None:
-    """Remove the changelogs of expired snapshots after ``newest``, and hints that would name them."""
+    """Delete the changelogs of expired snapshots after ``newest``, and the hints to them."""
     directory = f"{store.paths.branch_root}/changelog"
-    gone = [i for i in list_numbered_files(store.io, directory, _CHANGELOG_PREFIX) if i > newest]
-    for snapshot_id in reversed(gone):
+    later = [i for i in list_numbered_files(store.io, directory, _CHANGELOG_PREFIX) if i > newest]
+    for snapshot_id in reversed(later):
         store.io.delete(f"{directory}/{_CHANGELOG_PREFIX}{snapshot_id}")
-    if gone:
-        for hint in (LATEST, EARLIEST):  # readers list the directory then
+    if later:
+        for hint in (LATEST, EARLIEST):  # without hints readers list the directory
             store.io.delete(f"{directory}/{hint}")

@@ -1,4 +1,4 @@
-"""Which snapshot a reader means: by id, tag, time or watermark.
+"""Selects a snapshot by id, tag, time or watermark.
 
 See docs/format/time-travel.md.
 """
@@ -14,16 +14,15 @@ NO_WATERMARK = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSelector:
-    """A point in a table's history: at most one is given; none means the newest snapshot.
-
-    ``timestamp`` is epoch milliseconds, the newest snapshot not after it counts; of a ``watermark`` the oldest
-    snapshot counts that has reached it.
-    """
+    """Selects one snapshot of a table's history: at most one field is set; none for the newest."""
 
     snapshot_id: int | None = None
     tag: str | None = None
     timestamp: int | None = None
+    """Epoch milliseconds; selects the newest snapshot that is not later."""
+
     watermark: int | None = None
+    """Selects the oldest snapshot that has reached this watermark."""
 
     def __post_init__(self) -> None:
         given = self._given_fields()
@@ -37,7 +36,7 @@ class SnapshotSelector:
         return [name for name in self.__slots__ if getattr(self, name) is not None]
 
     def find(self, snapshots: SnapshotStore) -> Snapshot | None:
-        """Read the snapshot; None if the newest is meant and there is none. Raises :class:`NotFoundError`."""
+        """Read the snapshot; None for the newest of an empty table. Raises :class:`NotFoundError`."""
         if self.snapshot_id is not None:
             return snapshots.get(self.snapshot_id)
         if self.tag is not None:
@@ -50,8 +49,8 @@ class SnapshotSelector:
 
 
 def _find_at_watermark(snapshots: SnapshotStore, watermark: int) -> Snapshot:
-    """Return the oldest kept snapshot whose watermark is not below the wanted one."""
-    found, newest = None, None
+    """Return the oldest snapshot that has reached a watermark."""
+    reached, newest = None, None
     for snapshot in snapshots.walk_back():
         own = snapshot.watermark
         if own is None or own == NO_WATERMARK:
@@ -59,10 +58,10 @@ def _find_at_watermark(snapshots: SnapshotStore, watermark: int) -> Snapshot:
         newest = own if newest is None else newest
         if own < watermark:
             break
-        found = snapshot
-    if found is None:
-        known = "no snapshot has one" if newest is None else f"the newest is {newest}"
+        reached = snapshot
+    if reached is None:
+        existing = "no snapshot has one" if newest is None else f"the newest is {newest}"
         raise NotFoundError(
-            f"{snapshots.paths.root} has no snapshot with a watermark of {watermark} or more; {known}"
+            f"{snapshots.paths.root} has no snapshot with a watermark of {watermark} or more; {existing}"
         )
-    return found
+    return reached
