@@ -1,4 +1,4 @@
-"""Where files that nothing refers to may lie: the candidates of orphan cleanup.
+"""Finds the candidates of orphan file removal: old files in a table's directories.
 
 See docs/format/orphan-files.md#removing-orphan-files.
 """
@@ -25,23 +25,21 @@ from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST
 
-# folders of a branch, and the names in them that are no leftovers
+# directories of a branch, and the prefixes of their regular files
 _BRANCH_FOLDERS = {
     "snapshot": ("snapshot-", EARLIEST, LATEST),
     "changelog": ("changelog-", EARLIEST, LATEST),
 }
 _TEMPORARY_FOLDERS = ("schema", "tag", "consumer")
 _SHARED_FOLDERS = ("manifest", "index", "statistics")
-_STORE_TIME_PRECISION_SECONDS = 1.0  # stores tell the time of a file in whole seconds, rounded down
+_STORE_TIME_PRECISION_SECONDS = 1.0  # stores round file times down to whole seconds
 _DirectoryNames = Mapping[str, set[str]]  # of directories, by partition column
-_BLOB_PACK_SUFFIX = (
-    ".managed.blob"  # named by no manifest: what needs one is told by side files of data files
-)
+_BLOB_PACK_SUFFIX = ".managed.blob"  # not in manifests: side files of data files refer to it
 
 
 @dataclass(frozen=True, slots=True)
 class ListingUnit:
-    """Directories to look into for files last written before a time, in epoch seconds."""
+    """Directories to list for files last written before a time, in epoch seconds."""
 
     io: FileIO
     directories: tuple[str, ...]
@@ -63,7 +61,7 @@ class OrphanCandidate:
 
 @dataclass(frozen=True, slots=True)
 class ManifestUnit:
-    """Manifests to read for the names of files."""
+    """Manifests to read for the names of referenced files."""
 
     reader: ManifestReader
     metas: tuple[ManifestFileMeta, ...]
@@ -71,16 +69,18 @@ class ManifestUnit:
 
 @dataclass(frozen=True, slots=True)
 class _PartListing:
-    """What a unit found of the names of one part; the first part also has what belongs to none.
-
-    ``old`` are sizes by directory and name, ``named`` the names of used files, ``empty`` directories that hold nothing,
-    and ``read`` how many names each manifest held.
-    """
+    """The result of a unit for the names of one part; ``empty`` and ``read`` are in the first part."""
 
     old_files: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Sizes by directory and name."""
+
     referenced_names: list[str] = field(default_factory=list)
+
     empty: list[str] = field(default_factory=list)
+    """Empty directories."""
+
     read: dict[str, int] = field(default_factory=dict)
+    """The number of file names in each manifest that was read."""
 
     def encode(self, part: int) -> bytes:
         return json.dumps(
@@ -89,10 +89,10 @@ class _PartListing:
 
 
 def list_names_by_part(unit: ListingUnit | ManifestUnit, parts: int) -> list[tuple[int, bytes]]:
-    """Look into directories for old files, or into manifests for used ones: a unit's half of a shuffle.
+    """List old files of directories, or referenced files of manifests: the map side of a shuffle.
 
-    Links are left alone, as are directories and packs of blobs. A manifest that cannot be read is left out: whoever asked
-    reads it again, and knows whether it may be missing.
+    Ignores links, directories and managed blobs. A manifest that cannot be read is left out; the
+    caller reads it again and decides whether it may be missing.
     """
     pieces = [_PartListing() for _ in range(parts)]
     if isinstance(unit, ListingUnit):
@@ -113,8 +113,8 @@ def _list_directories(unit: ListingUnit, pieces: Sequence[_PartListing]) -> None
                 continue
             name = info.name
             if not name.endswith(_BLOB_PACK_SUFFIX):
-                old = pieces[_compute_part(name, len(pieces))].old_files
-                old.setdefault(directory, {})[name] = info.size
+                old_files = pieces[_compute_part(name, len(pieces))].old_files
+                old_files.setdefault(directory, {})[name] = info.size
         if not entries:
             pieces[0].empty.append(directory)
 
@@ -130,15 +130,15 @@ def _read_manifests(unit: ManifestUnit, pieces: Sequence[_PartListing]) -> None:
 
 
 def _compute_part(name: str, parts: int) -> int:
-    """Return the part that a name falls into, in each process the same; names on a disk may be no text."""
+    """Return the part of a name, the same in every process; names on disk may not be valid text."""
     return zlib.crc32(name.encode("utf-8", "surrogatepass")) % parts if parts > 1 else 0
 
 
 def find_unreferenced_names(pieces: Sequence[bytes]) -> bytes:
-    """Return what was listed and is not named, of one part: the other half of the shuffle.
+    """Return the listed files of a part that no manifest names: the reduce side of the shuffle.
 
-    JSON: the part, sizes by directory and name, how many old files and how many names there were, and what belongs to no
-    part.
+    JSON: the parts, sizes by directory and name, the number of old files and of names, empty
+    directories, and the number of names by manifest.
     """
     listed, used, scanned, received = [], set[str](), 0, 0
     parts, empty, read = set[int](), list[str](), dict[str, int]()
@@ -150,30 +150,36 @@ def find_unreferenced_names(pieces: Sequence[bytes]) -> bytes:
         received += len(named)
         empty += nothing
         read |= manifests
-    found: dict[str, dict[str, int]] = {}
+    unreferenced: dict[str, dict[str, int]] = {}
     for directory, files in (item for old in listed for item in old.items()):
         scanned += len(files)
-        left = {name: size for name, size in files.items() if name not in used}
-        if left:
-            found[directory] = left
-    return json.dumps([[*parts], found, scanned, received, empty, read]).encode()
+        orphans = {name: size for name, size in files.items() if name not in used}
+        if orphans:
+            unreferenced[directory] = orphans
+    return json.dumps([[*parts], unreferenced, scanned, received, empty, read]).encode()
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanListing:
-    """Old files that no manifest of ``manifests`` names, directories that hold nothing, and how many old files there are."""
+    """Old files that no manifest of ``manifests`` names."""
 
     files: list[OrphanCandidate] = field(default_factory=list)
+
     empty: list[str] = field(default_factory=list)
+    """Empty directories."""
+
     manifests: list[str] = field(default_factory=list)
+    """The names of the manifests that were read."""
+
     scanned: int = 0
+    """The number of old files."""
 
     @classmethod
     def of(cls, results: Iterable[bytes]) -> "OrphanListing":
-        """Put together what :func:`find_unreferenced_names` returned.
+        """Combine the results of :func:`find_unreferenced_names`.
 
-        Names that were lost on their way, or did not meet others of their part, are an error: a file whose name they are
-        would seem to be unused.
+        Raises :class:`StorageError` if names were lost between tasks, or a part was split between two
+        tasks: referenced files would appear to be orphans.
         """
         files, empty, read, parts = (
             list[OrphanCandidate](),
@@ -183,10 +189,10 @@ class OrphanListing:
         )
         scanned = received = 0
         for result in results:
-            of_parts, found, old, names, nothing, manifests = json.loads(result)
+            of_parts, unreferenced, old, names, nothing, manifests = json.loads(result)
             files += [
                 OrphanCandidate(f"{directory}/{name}", size)
-                for directory, sizes in found.items()
+                for directory, sizes in unreferenced.items()
                 for name, size in sizes.items()
             ]
             scanned, received = scanned + old, received + names
@@ -195,15 +201,15 @@ class OrphanListing:
             read |= manifests
         if received != sum(read.values()) or len(parts) != len(set(parts)):
             raise StorageError(
-                f"{sum(read.values())} names of files were read from manifests, and {received} in {len(set(parts))} parts "
-                f"were compared with what is stored, by {len(parts)} tasks: names were lost between tasks or did not "
-                "meet. Nothing was deleted; try again"
+                f"{sum(read.values())} names of files were read from manifests, but {received} in "
+                f"{len(set(parts))} parts were compared with stored files, by {len(parts)} tasks: "
+                "names were lost between tasks, or a part was split. Nothing was deleted; try again"
             )
         return cls(sorted(files, key=lambda file: file.path), sorted(empty), list(read), scanned)
 
 
 def _compute_safe_cutoff(io: FileIO, before: float) -> float:
-    """Return what the time of a file must be below to be certainly before a moment."""
+    """Return the file time below which a file was certainly written before a time."""
     return before - _STORE_TIME_PRECISION_SECONDS if io.remote else before
 
 
@@ -214,17 +220,16 @@ def list_shared_directories(paths: TablePaths) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class DataRoots:
-    """The folders below which a table's data files may lie: its own, and its folder below each external path.
-
-    ``refused`` are external paths that may hold files of others, each with the reason: they are left alone.
-    """
+    """The root directories of a table's data files: its own, and its external paths."""
 
     roots: tuple[str, ...]
+
     refused: tuple[str, ...] = ()
+    """External paths that may hold files of other tables, with the reason; they are not cleaned."""
 
     @classmethod
     def of(cls, io: FileIO, paths: TablePaths, schema: TableSchema) -> "DataRoots":
-        """Take the options of a table. Writers use external paths only where a strategy chooses among them."""
+        """Return the roots of a table; external paths are only used if the table has a strategy for them."""
         roots, refused = [paths.root], []
         strategy = schema.typed_options.get(DATA_FILE_EXTERNAL_PATHS_STRATEGY)
         for path in list_data_roots(paths, schema)[1:] if strategy != "none" else ():
@@ -237,19 +242,20 @@ class DataRoots:
 
 
 def _find_reason_to_refuse(io: FileIO, root: str, path: str) -> str | None:
-    """Return why a folder elsewhere is not certainly one table's own; None if it is.
+    """Return why an external directory may not belong to this table only; None if it does.
 
-    Names of data files say nothing of their table: what a neighbour keeps there would be an orphan here.
+    The names of data files do not identify their table, so files of another table would appear to be
+    orphans.
     """
     parent, _, name = path.rpartition("/")
     if _parse_scheme(path) != _parse_scheme(root) or not is_plain_path(path):
-        return "it does not lie in the table's store"
+        return "it is not in the table's store"
     if f"{path}/".startswith(f"{root}/") or f"{root}/".startswith(f"{path}/"):
-        return "it and the table lie in one another"
+        return "one of it and the table's directory contains the other"
     if name != root.rpartition("/")[2]:
-        return f"it does not end in the table's folder, {root.rpartition('/')[2]}, so others may use it too"
+        return f"it does not end in the table's directory name, {root.rpartition('/')[2]}, so others may use it too"
     if any(info.name == name and info.is_link for info in io.list_dir(parent)):
-        return "it is a link"
+        return "it is a symbolic link"
     if any(info.name in ("schema", "snapshot") for info in io.list_dir(path)):
         return "it holds another table"
     other = _find_table_with_same_path(io, root, path)
@@ -257,16 +263,17 @@ def _find_reason_to_refuse(io: FileIO, root: str, path: str) -> str | None:
 
 
 def _find_table_with_same_path(io: FileIO, root: str, path: str) -> str | None:
-    """Return a table of the same name, in another database of the warehouse, that has an external path there."""
+    """Return a table with the same name in another database that may use the external path."""
     database, _, name = root.rpartition("/")
     for info in io.list_dir(database.rpartition("/")[0]):
         paths = TablePaths(f"{info.path}/{name}")
         if not info.name.endswith(".db") or info.path == database:
             continue
         schemas = SchemaStore(io, paths)
-        there = list_data_roots(paths, schemas.latest())[1:] if schemas.ids() else ()
+        external = list_data_roots(paths, schemas.latest())[1:] if schemas.ids() else ()
         if any(
-            f"{path}/".startswith(f"{one}/") or f"{one}/".startswith(f"{path}/") for one in there
+            f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/")
+            for other in external
         ):
             return paths.root
     return None
@@ -282,24 +289,24 @@ def find_bucket_directories(
     schema: TableSchema,
     specs: Iterable[Mapping[str, object]] | None = None,
 ) -> list[FileInfo]:
-    """Find the bucket directories below a data root: as many levels of ``key=value`` as there are partition columns.
+    """Find the bucket directories below a data root, with one ``key=value`` level per partition column.
 
-    With ``specs`` only those of matching partitions. Whatever else lies there is not looked into.
+    With ``specs`` only those of matching partitions. Other directories are ignored.
     """
     parent = (schema.typed_options.get(DATA_FILE_PATH_DIRECTORY) or "").strip("/")
     level = [f"{root}/{parent}" if parent else root]
-    chosen = None if specs is None else [_build_directory_names(spec, schema) for spec in specs]
-    accepted = {level[0]: chosen}
+    names = None if specs is None else [_build_directory_names(spec, schema) for spec in specs]
+    accepted = {level[0]: names}
     for key in schema.partition_keys:
         below: dict[str, list[_DirectoryNames] | None] = {}
-        for directory, wanted in accepted.items():
+        for directory, directory_specs in accepted.items():
             for info in _list_unless_table(io, directory, level[0]):
                 name, separator, value = info.name.partition("=")
                 if not info.is_dir or not separator or name != escape_path_name(key):
                     continue
-                kept = _filter_specs(wanted, key, unescape_path_name(value))
-                if kept is None or kept:
-                    below[info.path] = kept
+                matching = _filter_specs(directory_specs, key, unescape_path_name(value))
+                if matching is None or matching:
+                    below[info.path] = matching
         accepted = below
     return [
         info
@@ -310,17 +317,15 @@ def find_bucket_directories(
 
 
 def _list_unless_table(io: FileIO, directory: str, top: str) -> list[FileInfo]:
-    """Return what a directory holds; nothing if that is another table below ``top``."""
-    found = list(io.list_dir(directory))
-    nested = directory != top and any(info.name in ("schema", "snapshot") for info in found)
-    return [] if nested else found
+    """Return the entries of a directory; none if it is another table below ``top``."""
+    entries = list(io.list_dir(directory))
+    nested = directory != top and any(info.name in ("schema", "snapshot") for info in entries)
+    return [] if nested else entries
 
 
 def _build_directory_names(spec: Mapping[str, object], schema: TableSchema) -> _DirectoryNames:
-    """Return what directories of the values of a spec may be called: as given, or as the table's writers call them."""
-    build_partition_matcher(
-        spec, schema
-    )  # refuses what is no partition column: it would choose all
+    """Return the possible directory names of a spec: its values, or as writers encode them."""
+    build_partition_matcher(spec, schema)  # refuses other columns, which would match all partitions
     options = schema.typed_options
     default = options.default_partition_name
     given = {key: default if value is None else str(value) for key, value in spec.items()}
@@ -332,7 +337,7 @@ def _build_directory_names(spec: Mapping[str, object], schema: TableSchema) -> _
 def _filter_specs(
     specs: list[_DirectoryNames] | None, key: str, value: str
 ) -> list[_DirectoryNames] | None:
-    """Return the specs that agree with one value; None means that all partitions are wanted."""
+    """Return the specs that match one value; None selects all partitions."""
     if specs is None:
         return None
     return [spec for spec in specs if key not in spec or value in spec[key]]
@@ -341,17 +346,17 @@ def _filter_specs(
 def find_unfinished_files(
     io: FileIO, paths: TablePaths, before: float
 ) -> Iterator[OrphanCandidate]:
-    """Yield old files in a branch's own folders that no writer finished: no reader looks at their names."""
-    for folder, known in _BRANCH_FOLDERS.items():
+    """Yield old unfinished files in a branch's own directories; readers ignore their names."""
+    for folder, prefixes in _BRANCH_FOLDERS.items():
         yield from _list_old_files(
-            io, f"{paths.branch_root}/{folder}", before, _build_unknown_name_filter(known)
+            io, f"{paths.branch_root}/{folder}", before, _build_unknown_name_filter(prefixes)
         )
     for folder in _TEMPORARY_FOLDERS:
         yield from _list_old_files(io, f"{paths.branch_root}/{folder}", before, _is_temporary_name)
 
 
-def _build_unknown_name_filter(known: tuple[str, ...]) -> Callable[[str], bool]:
-    return lambda name: not name.startswith(known)
+def _build_unknown_name_filter(prefixes: tuple[str, ...]) -> Callable[[str], bool]:
+    return lambda name: not name.startswith(prefixes)
 
 
 def _is_temporary_name(name: str) -> bool:
@@ -359,9 +364,14 @@ def _is_temporary_name(name: str) -> bool:
 
 
 def _list_old_files(
-    io: FileIO, directory: str, before: float, chosen: Callable[[str], bool]
+    io: FileIO, directory: str, before: float, is_candidate: Callable[[str], bool]
 ) -> Iterator[OrphanCandidate]:
     limit = _compute_safe_cutoff(io, before)
     for info in io.list_dir(directory):
-        if not info.is_dir and not info.is_link and info.modified < limit and chosen(info.name):
+        if (
+            not info.is_dir
+            and not info.is_link
+            and info.modified < limit
+            and is_candidate(info.name)
+        ):
             yield OrphanCandidate(info.path, info.size)

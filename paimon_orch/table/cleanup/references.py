@@ -1,7 +1,7 @@
-"""What keeps files: the snapshots, tags and long-lived changelogs of all branches, and what each of them names.
+"""References to files: the snapshots, tags and changelogs of all branches, and the files they name.
 
-Whoever deletes asks here first. A file that should be there and cannot be read is an error, never "nothing is named":
-only what is optional by the format may be missing.
+Every deletion checks these references first. A file that cannot be read is an error, and never
+treated as a file without references; only files that are optional in the format may be missing.
 
 See docs/format/snapshot-expiration.md and docs/format/tags-branches-consumers.md.
 """
@@ -33,7 +33,7 @@ CHANGELOG_PREFIX = "changelog-"
 
 
 class RetainedSnapshotKind(StrEnum):
-    """What a version is kept as."""
+    """The kind of file that keeps a snapshot."""
 
     SNAPSHOT = "snapshot"
     TAG = "tag"
@@ -42,11 +42,7 @@ class RetainedSnapshotKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainedSnapshot:
-    """A stored snapshot: itself, as a tag, or as the changelog that outlived it.
-
-    ``complete`` is false below the hint EARLIEST: an expiration is removing it, or was killed while it did.
-    ``keeps_changelog`` is false where expiration may have taken the changelog: tags, and what is made of tags.
-    """
+    """A stored snapshot: a snapshot file, a tag, or the changelog of an expired snapshot."""
 
     kind: RetainedSnapshotKind
     branch: str
@@ -54,7 +50,10 @@ class RetainedSnapshot:
     path: str
     snapshot: Snapshot
     is_complete: bool = True
+    """False below the hint EARLIEST: its expiration is running or was interrupted."""
+
     keeps_changelog: bool = True
+    """False if expiration may have deleted the changelog files: for tags and tagged snapshots."""
 
     def __str__(self) -> str:
         where = "" if self.branch == MAIN_BRANCH else f" of branch {self.branch}"
@@ -62,7 +61,7 @@ class RetainedSnapshot:
 
     @property
     def state_lists(self) -> tuple[tuple[str, int | None], ...]:
-        """Return the manifest lists (name, size) of the files that are read as the version's rows."""
+        """Return the manifest lists (name, size) of the snapshot's data files."""
         snapshot = self.snapshot
         if (
             self.kind is RetainedSnapshotKind.CHANGELOG
@@ -76,10 +75,10 @@ class RetainedSnapshot:
 
     @property
     def may_lack_state(self) -> bool:
-        """Return whether expiration may have deleted the lists of the version's rows.
+        """Return whether expiration may have deleted the manifest lists of the data files.
 
-        Java Paimon keeps a changelog for each snapshot that it expires; where the table has a changelog producer, the
-        changelogs of snapshots without changes (compactions) are left without any list.
+        Java Paimon keeps a changelog for each expired snapshot. In tables with a changelog producer,
+        the changelogs of snapshots without changes (compactions) have no list.
         """
         return not self.is_complete or self.kind is RetainedSnapshotKind.CHANGELOG
 
@@ -93,39 +92,41 @@ class RetainedSnapshot:
 
     @property
     def index_manifest(self) -> str | None:
-        """Return the index manifest, which changelogs do without."""
+        """Return the index manifest; None for changelogs."""
         return None if self.kind is RetainedSnapshotKind.CHANGELOG else self.snapshot.index_manifest
 
     @property
     def statistics(self) -> str | None:
-        """Return the statistics file, which changelogs do without."""
+        """Return the statistics file; None for changelogs."""
         return None if self.kind is RetainedSnapshotKind.CHANGELOG else self.snapshot.statistics
 
 
 @dataclass(frozen=True, slots=True)
 class RetainedSnapshotStore:
-    """All versions of a table, in all branches. Without ``on_error`` one that cannot be read is an error."""
+    """The snapshots, tags and changelogs of all branches of a table."""
 
     io: FileIO
     root: str
     on_error: Callable[[PaimonError], None] | None = None
+    """Receives the errors of files that cannot be decoded; by default they are raised."""
 
     def branches(self) -> list[TablePaths]:
-        """Return main and all other branches; one without a schema is an error."""
+        """Return main and all other branches; raises :class:`NotFoundError` for one without a schema."""
         names = [MAIN_BRANCH, *Branches(self.io, self.root).names()]
-        found = [TablePaths(self.root, name) for name in names]
-        for paths in found:
+        branches = [TablePaths(self.root, name) for name in names]
+        for paths in branches:
             if not SchemaStore(self.io, paths).ids():
                 raise NotFoundError(
-                    f"{paths.branch_root} has no schema, so what it refers to is not known. Nothing was deleted; "
-                    "remove the branch if it is a leftover, or restore its schema"
+                    f"{paths.branch_root} has no schema, so the files it refers to are not known. "
+                    "Nothing was deleted; remove the branch if it is a leftover, or restore its schema"
                 )
-        return found
+        return branches
 
     def all(self) -> dict[str, RetainedSnapshot]:
-        """Read all versions by path, as they were at one moment at which none of them went.
+        """Read all versions by path, in a state that existed at one time.
 
-        One that goes while it is read may have gone for another that was not there to be listed.
+        If a version is deleted during the read, another may have been created after the listing; then
+        all are read again.
         """
         versions = SNAPSHOT_LISTING.call_until_result(self._read_stable)
         if versions is None:
@@ -148,40 +149,42 @@ class RetainedSnapshotStore:
     def read_branch(
         self, paths: TablePaths, vanished: list[str] | None = None
     ) -> Iterator[RetainedSnapshot]:
-        """Yield the versions of one branch; what goes while it is read is left out and put into ``vanished``."""
-        gone = [] if vanished is None else vanished
+        """Yield the versions of one branch; paths deleted during the read are added to ``vanished``."""
+        deleted = [] if vanished is None else vanished
         store = SnapshotStore(self.io, paths)
         earliest, ids = store.hint(EARLIEST), store.ids()
         first = earliest if earliest is not None and earliest in ids else 0
         tagged = set()
         for name in store.tags():
             version = self._read(
-                RetainedSnapshotKind.TAG, paths, name, f"{paths.tag_dir}/tag-{name}", gone
+                RetainedSnapshotKind.TAG, paths, name, f"{paths.tag_dir}/tag-{name}", deleted
             )
             if version is not None:
                 tagged.add(version.snapshot.id)
                 yield replace(version, keeps_changelog=False)
         for number in ids:
             version = self._read(
-                RetainedSnapshotKind.SNAPSHOT, paths, str(number), store.path(number), gone
+                RetainedSnapshotKind.SNAPSHOT, paths, str(number), store.path(number), deleted
             )
             if version is not None:
-                whole = number >= first
-                kept = whole and paths.branch == MAIN_BRANCH and number not in tagged
-                yield replace(version, is_complete=whole, keeps_changelog=kept)
-        yield from self._read_changelogs(paths, gone)
+                is_complete = number >= first
+                has_changelog = is_complete and paths.branch == MAIN_BRANCH and number not in tagged
+                yield replace(version, is_complete=is_complete, keeps_changelog=has_changelog)
+        yield from self._read_changelogs(paths, deleted)
 
-    def _read_changelogs(self, paths: TablePaths, gone: list[str]) -> Iterator[RetainedSnapshot]:
+    def _read_changelogs(
+        self, paths: TablePaths, vanished: list[str]
+    ) -> Iterator[RetainedSnapshot]:
         directory = f"{paths.branch_root}/changelog"
         ids = list_numbered_files(self.io, directory, CHANGELOG_PREFIX)
         earliest = read_hint(self.io, f"{directory}/{EARLIEST}")
         first = earliest if earliest is not None and earliest in ids else 0
         for number in ids:
             path = f"{directory}/{CHANGELOG_PREFIX}{number}"
-            version = self._read(RetainedSnapshotKind.CHANGELOG, paths, str(number), path, gone)
+            version = self._read(RetainedSnapshotKind.CHANGELOG, paths, str(number), path, vanished)
             if version is not None:
-                whole = number >= first
-                yield replace(version, is_complete=whole, keeps_changelog=whole)
+                is_complete = number >= first
+                yield replace(version, is_complete=is_complete, keeps_changelog=is_complete)
 
     def _read(
         self,
@@ -215,7 +218,7 @@ class RetainedSnapshotStore:
 
 @dataclass(slots=True)
 class ReferenceReader:
-    """Reads the lists that versions name, each once; manifests are opened by whoever needs them."""
+    """Reads the manifest lists of versions, each once; does not cache manifests."""
 
     manifests: ManifestReader
     _lists: dict[str, tuple[ManifestFileMeta, ...]] = field(default_factory=dict)
@@ -223,15 +226,15 @@ class ReferenceReader:
 
     @classmethod
     def of(cls, io: FileIO, root: str) -> "ReferenceReader":
-        """Read the manifests of one table; all branches share them."""
+        """Return a reader for one table; all branches share the manifest directory."""
         return cls(ManifestReader(io, TablePaths(root)))
 
     def state(self, version: RetainedSnapshot) -> list[ManifestFileMeta]:
-        """Return the manifests of a version's rows, in order."""
+        """Return the manifests of a version's data files, in order."""
         return self._read_metas(version.state_lists, optional=version.may_lack_state)
 
     def delta(self, version: RetainedSnapshot) -> list[ManifestFileMeta]:
-        """Return the manifests of what a version changed."""
+        """Return the manifests of a version's changes."""
         return self._read_metas(version.state_lists[1:], optional=version.may_lack_state)
 
     def changelog(self, version: RetainedSnapshot) -> list[ManifestFileMeta]:
@@ -255,7 +258,7 @@ class ReferenceReader:
     def _read_metas(
         self, lists: Iterable[tuple[str, int | None]], *, optional: bool
     ) -> list[ManifestFileMeta]:
-        found: list[ManifestFileMeta] = []
+        metas: list[ManifestFileMeta] = []
         for name, size in lists:
             if name not in self._lists:
                 try:
@@ -264,11 +267,11 @@ class ReferenceReader:
                     if optional:
                         continue
                     raise
-            found += self._lists[name]
-        return found
+            metas += self._lists[name]
+        return metas
 
     def open(self, meta: ManifestFileMeta, *, optional: bool = False) -> Manifest | None:
-        """Read a manifest; None if it is missing and may be."""
+        """Read a manifest; None if it is missing and ``optional``."""
         try:
             return self.manifests.open(meta)
         except MissingFileError:
@@ -278,7 +281,7 @@ class ReferenceReader:
 
 
 def list_metadata_names(reader: ReferenceReader, version: RetainedSnapshot) -> set[str]:
-    """Return the names of all metadata and index files of a version; names are unique in a table."""
+    """Return the names, unique in a table, of all metadata and index files of a version."""
     names = {name for name, _ in (*version.state_lists, *version.changelog_list)}
     metas = [*reader.state(version), *reader.changelog(version)]
     names |= {meta.file_name for meta in metas}
@@ -289,11 +292,11 @@ def list_metadata_names(reader: ReferenceReader, version: RetainedSnapshot) -> s
 
 @dataclass(slots=True, kw_only=True)
 class ReferencedFiles:
-    """The names of all files that any version of a table names, data files by every entry of every manifest.
+    """The names of all files that any version of a table refers to, by any manifest entry.
 
-    The set only grows: :meth:`update` reads the versions that came since. A version that went takes nothing with it.
-    Manifests may be read elsewhere, many at once: :meth:`list_unread_manifests` returns them, and what :meth:`mark_as_read` is told of is
-    not opened here; its names are missing in ``names`` then.
+    The set only grows: :meth:`update` adds the files of new versions, and keeps those of expired
+    ones. Manifests may be read elsewhere, e.g. by Spark tasks: :meth:`list_unread_manifests` returns
+    them, and those passed to :meth:`mark_as_read` are not opened, so ``names`` lacks their files.
     """
 
     store: RetainedSnapshotStore
@@ -303,24 +306,24 @@ class ReferencedFiles:
     _reader: ReferenceReader | None = field(default=None, repr=False)
 
     def list_unread_manifests(self) -> list[ManifestFileMeta]:
-        """Return the manifests that versions name now and that were not read, each once."""
+        """Return the manifests of the current versions that were not read, each once."""
         reader, metas = self._lists(), dict[str, ManifestFileMeta]()
         for version in self._pending():
-            with suppress(MissingFileError):  # told when the version itself is read
+            with suppress(MissingFileError):  # raised by update
                 for meta in (*reader.state(version), *reader.changelog(version)):
                     metas.setdefault(meta.file_name, meta)
         return [meta for name, meta in metas.items() if name not in self._opened]
 
     def mark_as_read(self, manifests: Iterable[str]) -> None:
-        """Take note of manifests whose names somebody else looks after."""
+        """Exclude manifests from :meth:`update`, because their file names are compared elsewhere."""
         self._opened.update(manifests)
 
     def update(self) -> bool:
-        """Read all versions that there are and that were not read; tell whether there were any.
+        """Read all versions that were not read yet; return whether there were any.
 
-        A version that vanishes while it is read was expired: what came in its place is read then. One that stays while
-        something that it needs is missing is an error: an expiration under way is given a moment, then
-        :class:`MissingFileError` names the file.
+        If a version is expired during the read, the versions are listed and read again. If a version
+        still exists but a file of it is missing, the read is repeated for a second, because an
+        expiration may be running; then :class:`MissingFileError` is raised.
         """
         has_new_versions = False
 
@@ -342,10 +345,10 @@ class ReferencedFiles:
         return self._reader
 
     def _pending(self) -> list[RetainedSnapshot]:
-        """Return the versions that are new, or are not what they were when they were read."""
-        found = self.store.all()
+        """Return the versions that are new, or were replaced since they were read."""
+        versions = self.store.all()
         return [
-            v for path, v in found.items() if not _has_same_snapshot(self.versions.get(path), v)
+            v for path, v in versions.items() if not _has_same_snapshot(self.versions.get(path), v)
         ]
 
     def _read(self, pending: Sequence[RetainedSnapshot]) -> None:
@@ -380,5 +383,5 @@ class ReferencedFiles:
         self.names |= names
 
 
-def _has_same_snapshot(one: RetainedSnapshot | None, other: RetainedSnapshot) -> bool:
-    return one is not None and one.snapshot == other.snapshot
+def _has_same_snapshot(known: RetainedSnapshot | None, version: RetainedSnapshot) -> bool:
+    return known is not None and known.snapshot == version.snapshot

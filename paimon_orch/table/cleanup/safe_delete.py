@@ -1,4 +1,4 @@
-"""Deleting files of a table and nothing else: never outside its folders, never through a link, never recursively."""
+"""Deletes single files of a table: never outside its directories, through a link, or recursively."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -20,21 +20,19 @@ logger = logging.getLogger(__name__)
 
 
 def list_data_roots(paths: TablePaths, schema: TableSchema) -> tuple[str, ...]:
-    """Return the directories that data files of a table may be in: its own, and its external paths."""
+    """Return the directories of a table's data files: its own, and its external paths."""
     external = schema.typed_options.get(DATA_FILE_EXTERNAL_PATHS)
     return (paths.root, *(strip_file_scheme(uri).rstrip("/") for uri in external))
 
 
 def list_file_roots(io: FileIO, paths: TablePaths) -> tuple[str, ...]:
-    """Return the directories that data and index files of a table may be in.
+    """Return the directories of a table's data and index files.
 
-    External paths that an older schema named count too: files that were written there are still the table's.
+    External paths of older schemas are included, as files written there still belong to the table.
     """
     schemas, roots = SchemaStore(io, paths), dict.fromkeys([paths.root])
     for schema_id in schemas.ids():
-        with suppress(
-            PaimonError
-        ):  # a schema that cannot be read names no path: its files are refused and stay
+        with suppress(PaimonError):  # files in paths of an unreadable schema are not deleted
             roots |= dict.fromkeys(_list_roots_of_schema(schemas.get(schema_id), paths))
     return tuple(roots)
 
@@ -47,32 +45,34 @@ def _list_roots_of_schema(schema: TableSchema, paths: TablePaths) -> list[str]:
 
 @dataclass(slots=True, kw_only=True)
 class SafeDeleter:
-    """Deletes files below some folders, one by one.
+    """Deletes single files below some directories.
 
-    Names come from metadata, which is input: what leads out of the folders, or through a link below them, is refused
-    and stays. ``refused`` lists such paths.
+    File names are read from metadata and are not trusted: paths that lead out of the directories, or
+    through a symbolic link below them, are refused.
     """
 
     io: FileIO
     roots: Sequence[str]
     refused: list[str] = field(default_factory=list)
+    """The paths that were not deleted."""
+
     _directories: dict[str, frozenset[str]] = field(default_factory=dict)
     _real_directories: dict[str, bool] = field(default_factory=dict)
 
     def has_safe_name(self, path: str) -> bool:
-        """Tell whether a file may be deleted, as far as its name goes; no file is looked at."""
+        """Return whether the path is below the roots; does not access storage."""
         return any(path.startswith(f"{root}/") for root in self.roots) and is_plain_path(path)
 
     def is_safe_path(self, path: str) -> bool:
-        """Tell whether a file lies below the roots, and behind no link."""
+        """Return whether the path is below the roots and reached without a symbolic link."""
         return self.has_safe_name(path) and self._is_real_directory(path.rpartition("/")[0])
 
     def delete(self, path: str) -> bool:
-        """Delete one file; a missing one is no error. ``False`` if it is refused."""
+        """Delete one file, which may be missing; return False if it is refused."""
         return self._guarded(path, lambda: self.io.delete(path))
 
     def move(self, path: str, target: str) -> bool:
-        """Move one file to a name below the roots; a missing one is no error. ``False`` if it is refused."""
+        """Move one file, which may be missing, below the roots; return False if it is refused."""
 
         def move() -> None:
             if self.is_safe_path(target):
@@ -86,25 +86,26 @@ class SafeDeleter:
             allowed = self.is_safe_path(path)
             if allowed:
                 action()
-        except (CorruptFileError, IsADirectoryError):  # somebody's directory under that name
+        except (CorruptFileError, IsADirectoryError):  # a directory with that name
             allowed = False
         except PermissionError as error:  # of a directory too, on some systems
             if not self._is_directory(path):
                 raise StorageError(
-                    f"{path}: cannot be removed ({error.strerror or error}). Done again, the step goes on from there"
+                    f"{path}: cannot be removed ({error.strerror or error}). Repeat the step to "
+                    "continue from there"
                 ) from error
             allowed = False
         if not allowed:
-            logger.warning("%s stays: it does not lie in the table's own folders", path)
+            logger.warning("%s is not deleted: it is not in the table's own directories", path)
             self.refused.append(path)
         return allowed
 
     def _is_directory(self, path: str) -> bool:
-        inside = self.io.list_dir(path.rpartition("/")[0])
-        return any(info.path == path and info.is_dir for info in inside)
+        siblings = self.io.list_dir(path.rpartition("/")[0])
+        return any(info.path == path and info.is_dir for info in siblings)
 
     def delete_empty_dirs(self, directories: Iterable[str], root: str) -> int:
-        """Remove directories that hold nothing, and then their parents below ``root``; return how many."""
+        """Delete empty directories and their empty parents below ``root``; return their number."""
         removed = 0
         pending = sorted(set(directories), key=lambda path: -path.count("/"))
         while pending:
@@ -118,13 +119,13 @@ class SafeDeleter:
         return removed
 
     def _is_real_directory(self, directory: str) -> bool:
-        """Tell whether a directory below a root is reached without a link. Object stores have none."""
+        """Return whether a directory below a root is reached without a symbolic link."""
         if self.io.remote or directory in self.roots:
             return True
         if directory not in self._real_directories:
             parent, _, name = directory.rpartition("/")
             inside = any(directory.startswith(f"{root}/") for root in self.roots)
-            # one that is not there would be made, behind a link if its parent is one
+            # a missing directory could be created below a link
             self._real_directories[directory] = (
                 inside
                 and self._is_real_directory(parent)
@@ -134,13 +135,13 @@ class SafeDeleter:
 
     def _list_subdirectories(self, directory: str) -> frozenset[str]:
         if directory not in self._directories:
-            found = (info.name for info in self.io.list_dir(directory) if info.is_dir)
-            self._directories[directory] = frozenset(found)
+            names = (info.name for info in self.io.list_dir(directory) if info.is_dir)
+            self._directories[directory] = frozenset(names)
         return self._directories[directory]
 
 
 def is_plain_path(path: str) -> bool:
-    """Tell whether a path is absolute and goes nowhere but down."""
+    """Return whether a path is absolute and has no empty, ``.`` or ``..`` component."""
     _, scheme, rest = path.partition("://")
     parts = (rest or path).removeprefix("/").split("/")
     absolute = bool(scheme) or path.startswith("/")

@@ -1,4 +1,4 @@
-"""What becomes garbage when versions of a table go: what they name and nothing that stays names.
+"""Finds the files to delete when snapshots expire: those that only expired snapshots reference.
 
 See docs/format/snapshot-expiration.md#deleting-files.
 """
@@ -24,17 +24,23 @@ from paimon_orch.table.cleanup.references import (
 
 @dataclass(frozen=True, slots=True)
 class UnreferencedFiles:
-    """Paths that only expiring versions name.
+    """Paths that only expired versions reference.
 
-    ``data`` are data files, their side files and changelog files, ``metadata`` manifests, index files and statistics,
-    and ``lists`` what names those: to be deleted in this order, so that a run that is killed can be done again.
-    ``sizes`` are those of ``data`` as manifests have them; they do not know those of side files.
+    They are deleted in the order ``data``, ``metadata``, ``lists``, so that an interrupted run can be
+    repeated.
     """
 
     data: tuple[str, ...] = ()
+    """Data files, their side files, and changelog files."""
+
     metadata: tuple[str, ...] = ()
+    """Manifests, index files and statistics."""
+
     lists: tuple[str, ...] = ()
+    """Manifest lists and index manifests."""
+
     sizes: tuple[int, ...] = ()
+    """The sizes of ``data`` in bytes according to manifests; 0 for side files."""
 
     def __len__(self) -> int:
         """Return the number of files."""
@@ -57,15 +63,14 @@ class UnreferencedFiles:
 
 @dataclass(slots=True, kw_only=True)
 class SnapshotDeletionPlanner:
-    """Finds the garbage of some versions. Every manifest is opened at most once.
-
-    ``kept`` are all other versions of the table. Whatever they need and cannot be read is an error.
-    """
+    """Finds the unreferenced files of expired versions; opens every manifest at most once."""
 
     reader: ReferenceReader
     paths: TablePaths
     schema: TableSchema
     kept: Sequence[RetainedSnapshot]
+    """All other versions of the table; a file of them that cannot be read is an error."""
+
     _entries: dict[str, ManifestEntry] = field(default_factory=dict)  # by path
     _opened: dict[str, Manifest] = field(default_factory=dict)
     _shared_manifests: set[str] = field(default_factory=set)
@@ -77,35 +82,35 @@ class SnapshotDeletionPlanner:
             self._shared_manifests.update(meta.file_name for meta in metas)
 
     def add_deleted_files(self, version: RetainedSnapshot) -> None:
-        """Look at the files that a version's delta deleted."""
+        """Add the files that a version's delta deleted to the candidates."""
         self._add(self._read(self.reader.delta(version)), FileKind.DELETE)
 
     def add_changelog_files(self, version: RetainedSnapshot) -> None:
-        """Look at the changelog files of a version."""
+        """Add the changelog files of a version to the candidates."""
         self._add(self._read(self.reader.changelog(version)), FileKind.ADD)
 
     def add_live_files(self, version: RetainedSnapshot) -> None:
-        """Look at the files that a version reads."""
+        """Add the live files of a version to the candidates."""
         manifests = list(self._read(self.reader.state(version)))
         entries = [entry for manifest in manifests for entry in manifest.entries()]
         self._record_entries(filter_live_entries(entries))
 
     def collect(self, expiring: Iterable[RetainedSnapshot]) -> UnreferencedFiles:
-        """Return what is garbage of all that was looked at, and of the metadata of these versions, oldest first."""
-        spared = self._find_referenced_names()
+        """Return the unreferenced candidates and metadata files of expiring versions, oldest first."""
+        referenced = self._find_referenced_names()
         data: list[str] = []
         sizes: list[int] = []
         for path, entry in self._entries.items():
             name = path.rpartition("/")[2]
-            if name not in spared:
+            if name not in referenced:
                 data.append(path)
                 sizes.append(entry.file.file_size if name == entry.file.file_name else 0)
         expiring = list(expiring)
-        spared = {
+        referenced = {
             name for version in self.kept for name in list_metadata_names(self.reader, version)
         }
-        metadata = self._exclude_referenced(expiring, self._metadata_paths, spared)
-        lists = self._exclude_referenced(expiring, self._list_paths, spared)
+        metadata = self._exclude_referenced(expiring, self._metadata_paths, referenced)
+        lists = self._exclude_referenced(expiring, self._list_paths, referenced)
         return UnreferencedFiles(tuple(data), metadata, lists, tuple(sizes))
 
     def _read(self, metas: Iterable[ManifestFileMeta]) -> Iterator[Manifest]:
@@ -113,7 +118,7 @@ class SnapshotDeletionPlanner:
             name = meta.file_name
             manifest = self._opened.get(name)
             if manifest is None:
-                # missing, and nothing that stays needs it: an earlier run was killed after it had deleted the data
+                # may be missing if an interrupted run deleted it and no kept version needs it
                 manifest = self.reader.open(meta, optional=name not in self._shared_manifests)
             if manifest is None:
                 continue
@@ -142,49 +147,48 @@ class SnapshotDeletionPlanner:
         return f"{self._directories[bucket]}/{entry.file.file_name}"
 
     def _find_referenced_names(self) -> set[str]:
-        """Return the names of data and side files that versions which stay refer to, among those looked at."""
-        wanted = {entry.file.file_name for entry in self._entries.values()}
-        relevant: dict[str, list[ManifestEntry]] = {}
-        spared: set[str] = set()
-        for version in self.kept if wanted else ():
-            state = self._read_relevant_entries(self.reader.state(version), wanted, relevant)
-            changelog = self._read_relevant_entries(
-                self.reader.changelog(version), wanted, relevant
+        """Return the names of the candidates that kept versions reference."""
+        candidates = {entry.file.file_name for entry in self._entries.values()}
+        cache: dict[str, list[ManifestEntry]] = {}
+        referenced: set[str] = set()
+        for version in self.kept if candidates else ():
+            state = self._read_candidate_entries(self.reader.state(version), candidates, cache)
+            changelog = self._read_candidate_entries(
+                self.reader.changelog(version), candidates, cache
             )
             if version.kind is RetainedSnapshotKind.CHANGELOG:
                 needed = [entry for entry in (*state, *changelog) if entry.kind is FileKind.ADD]
             else:
                 needed = [*filter_live_entries(state), *filter_live_entries(changelog)]
             for entry in needed:
-                spared.add(entry.file.file_name)
-                spared.update(entry.file.extra_files)
-        return spared
+                referenced.add(entry.file.file_name)
+                referenced.update(entry.file.extra_files)
+        return referenced
 
-    def _read_relevant_entries(
+    def _read_candidate_entries(
         self,
         metas: Iterable[ManifestFileMeta],
-        wanted: Collection[str],
-        known: dict[str, list[ManifestEntry]],
+        candidates: Collection[str],
+        cache: dict[str, list[ManifestEntry]],
     ) -> list[ManifestEntry]:
-        """Return the entries of files that were looked at."""
         for meta in metas:
-            if meta.file_name not in known:
-                known[meta.file_name] = [
+            if meta.file_name not in cache:
+                cache[meta.file_name] = [
                     entry
                     for manifest in self._read([meta])
-                    for entry in _select_entries_by_name(manifest, wanted)
+                    for entry in _select_entries_by_name(manifest, candidates)
                 ]
                 self._opened.pop(meta.file_name, None)
-        return [entry for meta in metas for entry in known[meta.file_name]]
+        return [entry for meta in metas for entry in cache[meta.file_name]]
 
     def _exclude_referenced(
         self,
         expiring: Iterable[RetainedSnapshot],
         paths_of: Callable[[RetainedSnapshot], Iterator[str]],
-        spared: Collection[str],
+        referenced: Collection[str],
     ) -> tuple[str, ...]:
         paths = dict.fromkeys(path for version in expiring for path in paths_of(version))
-        return tuple(path for path in paths if path.rpartition("/")[2] not in spared)
+        return tuple(path for path in paths if path.rpartition("/")[2] not in referenced)
 
     def _metadata_paths(self, version: RetainedSnapshot) -> Iterator[str]:
         for meta in (*self.reader.state(version), *self.reader.changelog(version)):
@@ -207,6 +211,6 @@ class SnapshotDeletionPlanner:
             yield f"{self.paths.manifest_dir}/{name}"
 
 
-def _select_entries_by_name(manifest: Manifest, wanted: Collection[str]) -> list[ManifestEntry]:
-    rows = [row for row, name in enumerate(manifest.names) if name in wanted]
+def _select_entries_by_name(manifest: Manifest, names: Collection[str]) -> list[ManifestEntry]:
+    rows = [row for row, name in enumerate(manifest.names) if name in names]
     return manifest.entries(np.array(rows, np.int64)) if rows else []

@@ -132,12 +132,12 @@ def test_external_paths_are_cleaned_in_the_tables_own_folder(table: Table, tmp_p
 @pytest.mark.parametrize(
     ("place", "reason"),
     [
-        ("shared", "does not end in the table's folder"),
-        ("w", "lie in one another"),
-        ("w/db.db/t", "lie in one another"),
-        ("w/db.db/t/ext/t", "lie in one another"),
-        ("x/../t", "does not lie in the table's store"),
-        ("link/t", "is a link"),
+        ("shared", "does not end in the table's directory name"),
+        ("w", "contains the other"),
+        ("w/db.db/t", "contains the other"),
+        ("w/db.db/t/ext/t", "contains the other"),
+        ("x/../t", "is not in the table's store"),
+        ("link/t", "is a symbolic link"),
         ("other/t", "holds another table"),
     ],
 )

@@ -204,7 +204,7 @@ def test_ids_that_are_taken_or_were_never_given_are_refused(table: Table) -> Non
 
     with pytest.raises(CommitConflictError, match="both hold rows of the ids 1 to 1"):
         table.stores.new_commit(StepKind.WRITE_ROWS).commit(claim(1))
-    with pytest.raises(CommitConflictError, match="ids below 3 only"):
+    with pytest.raises(CommitConflictError, match="assigned only ids below 3"):
         table.stores.new_commit(StepKind.WRITE_ROWS).commit(claim(3))
     assert table.stores.snapshots.latest_id() == 2
 

@@ -191,7 +191,7 @@ def test_what_a_linked_branch_refers_to_is_kept(table: Table, tmp_path: Path) ->
 
     assert table.branches.names() == ["dev"]
     assert value(branch(table, "dev")) == ["2"]
-    with pytest.raises(InputError, match="is a link"):
+    with pytest.raises(InputError, match="is a symbolic link"):
         table.branches.delete("dev")
     assert value(branch(table, "dev")) == ["2"]
 
