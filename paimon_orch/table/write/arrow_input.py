@@ -1,4 +1,4 @@
-"""Rows that users give, as an Arrow table."""
+"""Conversion of input rows to Arrow tables."""
 
 from typing import Any, Protocol
 
@@ -15,10 +15,10 @@ class ArrowStreamExportable(Protocol):
 
 
 def to_arrow_table(rows: Any) -> pa.Table:
-    """Return rows as an Arrow table: a table or record batch, a pandas data frame, or an object that exports an Arrow stream.
+    """Convert an Arrow table or record batch, a pandas data frame, or an Arrow stream exporter.
 
-    Data frames of Polars, relations of DuckDB and readers of record batches export one. Raises :class:`InputError`
-    that names the type and the column for others.
+    Polars data frames, DuckDB relations and record batch readers export Arrow streams. Raises
+    :class:`InputError`, with the type or column, for other rows.
     """
     if isinstance(rows, pa.Table):
         return rows
@@ -35,11 +35,12 @@ def to_arrow_table(rows: Any) -> pa.Table:
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         reason = "; ".join(str(argument) for argument in error.args)
         raise InputError(
-            f"rows of {kind} cannot be converted to Arrow: {reason}. Convert the column first; nothing was written"
+            f"rows of {kind} cannot be converted to Arrow: {reason}. Convert the column first; nothing "
+            "was written"
         ) from error
     raise InputError(
-        f"rows must be a pyarrow.Table, or a data frame of pandas or Polars, not {kind}; nothing was written. Build one, "
-        "for example pyarrow.Table.from_pylist(rows)"
+        f"rows must be a pyarrow.Table, or a data frame of pandas or Polars, not {kind}; nothing was "
+        "written. Build one, for example pyarrow.Table.from_pylist(rows)"
     )
 
 

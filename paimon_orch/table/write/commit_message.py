@@ -1,4 +1,4 @@
-"""What a task hands back to the committer: manifest and index entries, as bytes (no pickled objects)."""
+"""The result of a writing task for the committer: manifest and index entries, not pickled."""
 
 import json
 from base64 import b64decode, b64encode
@@ -24,22 +24,22 @@ from paimon_orch.format.manifest.manifest_entry import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitMessage:
-    """Files that a task added and deleted, the index files and the changelog files it wrote.
-
-    ``marks`` are rows to hide, by data file, that are in no index file yet: the committer has to write one.
-    ``refusal`` says why the entries cannot be committed; what the task wrote has to be removed then.
-    """
+    """The data files that a task added and deleted, and the index and changelog files it wrote."""
 
     entries: tuple[ManifestEntry, ...] = ()
     index: tuple[IndexManifestEntry, ...] = ()
     changelog: tuple[ManifestEntry, ...] = ()
+
     marks: Mapping[str, DeletionVector] = field(default_factory=dict)
+    """New deletion vectors by data file, which the committer writes to an index file."""
+
     refusal: str | None = None
+    """Why the entries cannot be committed; the written files must be deleted then."""
 
     def encode(self) -> bytes:
-        """Return the message as JSON around Avro containers.
+        """Return the message as JSON with Avro containers.
 
-        Metadata fields that cannot be carried over into other files make it a refusal.
+        Becomes a refusal if unknown metadata fields cannot be copied to other files.
         """
         try:
             parts = self._encode_entries()
@@ -71,10 +71,10 @@ class CommitMessage:
 
     @classmethod
     def decode(cls, data: bytes) -> "CommitMessage":
-        """Undo :meth:`encode`."""
-        found, name = json.loads(data), "a task's result"
-        marks, refusal = found.pop("marks"), found.pop("refusal")
-        parts = {key: b64decode(part) for key, part in found.items()}
+        """Decode the result of :meth:`encode`."""
+        message, name = json.loads(data), "a task's result"
+        marks, refusal = message.pop("marks"), message.pop("refusal")
+        parts = {key: b64decode(part) for key, part in message.items()}
         return cls(
             entries=tuple(open_manifest(parts["entries"], name).entries()),
             index=tuple(decode_index_manifest(parts["index"], name)),
@@ -98,9 +98,9 @@ class CommitMessage:
 
     @property
     def replaced_file_names(self) -> set[str]:
-        """Return the names of files that are gone: a file that was only moved to another level is not."""
-        gone = {entry.file.file_name for entry in self.deleted}
-        return gone - {entry.file.file_name for entry in self.added}
+        """Return the names of deleted files, without those moved to another level."""
+        deleted = {entry.file.file_name for entry in self.deleted}
+        return deleted - {entry.file.file_name for entry in self.added}
 
 
 def combine_messages(messages: Iterable[CommitMessage]) -> CommitMessage:
@@ -114,17 +114,19 @@ def combine_messages(messages: Iterable[CommitMessage]) -> CommitMessage:
 
 
 def discard_written_files(reader: FileReader, messages: Iterable[CommitMessage]) -> None:
-    """Remove what tasks wrote for a commit that is proven not to have happened.
+    """Delete the files that tasks wrote for a commit that certainly failed.
 
-    A file that was only moved to another level, or got another index, is no new file and stays.
+    Files that were only moved to another level, or got another index, are not new and are kept.
     """
     for message in messages:
-        kept = {entry.file.file_name: entry.file.extra_files for entry in message.deleted}
+        existing = {entry.file.file_name: entry.file.extra_files for entry in message.deleted}
         for entry in (*message.added, *message.changelog):
             path = reader.path(BucketFile(entry.partition, entry.bucket, entry.file))
-            if entry.file.file_name not in kept:
+            if entry.file.file_name not in existing:
                 reader.io.delete(path)
-            for name in set(entry.file.extra_files).difference(kept.get(entry.file.file_name, ())):
+            for name in set(entry.file.extra_files).difference(
+                existing.get(entry.file.file_name, ())
+            ):
                 reader.io.delete(sibling_path(path, name))
         for item in message.index:
             if item.kind is FileKind.ADD:

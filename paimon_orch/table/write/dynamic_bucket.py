@@ -1,8 +1,9 @@
-"""Dynamic buckets: a key stays in the bucket that it came to first.
+"""Dynamic buckets: a key belongs to the bucket that it was first assigned to.
 
-Of each bucket, a hash index file lists the hashes of its keys. A writer loads those of the partitions it writes to,
-gives new hashes to buckets that have room, and writes the files of changed buckets anew. Two writers of one partition
-could send one key to two buckets, so a commit is refused if the index of a bucket it wrote to was changed since.
+A hash index file per bucket lists the hashes of its keys. A writer loads the indexes of the partitions
+it writes to, assigns new hashes to buckets with room, and rewrites the indexes of changed buckets. Two
+writers of a partition could assign a key to two buckets, so a commit is refused if the index of a
+bucket that it wrote to has changed since.
 
 See docs/format/dynamic-buckets.md#hash-index.
 """
@@ -33,7 +34,7 @@ MAX_BUCKETS = 32767
 
 
 def has_dynamic_buckets(schema: TableSchema) -> bool:
-    """Tell whether rows need an assigner; a key that may change its partition is refused by name."""
+    """Return whether buckets are dynamic; raises :class:`UnsupportedError` for cross-partition keys."""
     if not schema.primary_keys or schema.typed_options.bucket != -1:
         return False
     if schema.cross_partition:
@@ -53,11 +54,11 @@ def compute_key_hashes(rows: pa.Table | pa.RecordBatch, schema: TableSchema) -> 
 
 
 class BucketAssigner:
-    """The buckets of one partition.
+    """Assigns the keys of one partition to buckets.
 
-    Rows are assigned in their order: a known hash to its bucket; a new one to the first bucket with fewer than
-    ``target`` hashes, else to a new bucket. With ``most`` buckets in use, all full, new hashes are spread by value, so
-    that a task that is run again does the same.
+    Rows are assigned in order: a known hash to its bucket, a new one to the first bucket with fewer
+    than ``target`` hashes, else to a new bucket. If ``most`` buckets are in use and all are full, new
+    hashes are spread by value, so that a repeated task assigns the same buckets.
     """
 
     def __init__(self, known: Mapping[int, Int32Array], target: int, most: int = -1) -> None:
@@ -77,37 +78,37 @@ class BucketAssigner:
 
     @property
     def changed(self) -> dict[int, Int32Array]:
-        """Return all hashes of each bucket that got new ones."""
+        """Return all hashes of each bucket with new hashes."""
         return {b: self._hashes[self._buckets == b] for b in sorted(self._changed)}
 
     def assign(self, hashes: Int32Array) -> Int16Array:
-        """Return the bucket of each row, and remember what is new."""
+        """Return the bucket of each row, and record new hashes."""
         distinct, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
-        at = np.searchsorted(self._hashes, distinct)
-        known = at < len(self._hashes)
-        known[known] = self._hashes[at[known]] == distinct[known]
+        positions = np.searchsorted(self._hashes, distinct)
+        known = positions < len(self._hashes)
+        known[known] = self._hashes[positions[known]] == distinct[known]
         buckets = np.empty(len(distinct), np.int16)
-        buckets[known] = self._buckets[at[known]]
+        buckets[known] = self._buckets[positions[known]]
         new = np.flatnonzero(~known)
         if len(new):
             in_order = new[np.argsort(first[new])]
             buckets[in_order] = self._place(distinct[in_order])
-            self._hashes = np.insert(self._hashes, at[new], distinct[new])
-            self._buckets = np.insert(self._buckets, at[new], buckets[new])
+            self._hashes = np.insert(self._hashes, positions[new], distinct[new])
+            self._buckets = np.insert(self._buckets, positions[new], buckets[new])
         return buckets[inverse]
 
     def _place(self, hashes: Int32Array) -> Int16Array:
-        """Return buckets for new hashes: the first with room, then new ones."""
+        """Return buckets for new hashes: existing ones with room, then new ones."""
         result = np.empty(len(hashes), np.int16)
-        done = 0
+        start = 0
         for bucket in self._list_buckets_with_room():
-            taken = min(self._target - self._counts.get(bucket, 0), len(hashes) - done)
-            result[done : done + taken] = bucket
-            self._count(bucket, taken)
-            done += taken
-            if done == len(hashes):
+            count = min(self._target - self._counts.get(bucket, 0), len(hashes) - start)
+            result[start : start + count] = bucket
+            self._count(bucket, count)
+            start += count
+            if start == len(hashes):
                 return result
-        return np.concatenate([result[:done], self._spread_over_full_buckets(hashes[done:])])
+        return np.concatenate([result[:start], self._spread_over_full_buckets(hashes[start:])])
 
     def _list_buckets_with_room(self) -> Iterable[int]:
         used = dict.fromkeys(sorted(self._counts))
@@ -118,8 +119,8 @@ class BucketAssigner:
         used = np.array(sorted(self._counts), np.int16)
         if self._most == MAX_BUCKETS or not len(used):
             raise InputError(
-                f"a partition has {len(used)} buckets of {self._target} keys and can have no more; raise the option "
-                "'dynamic-bucket.target-row-num'"
+                f"a partition has {len(used)} buckets of {self._target} keys and can have no more; raise "
+                "the option 'dynamic-bucket.target-row-num'"
             )
         result: Int16Array = used[np.mod(hashes.astype(np.int64), len(used))]
         for bucket, count in zip(*np.unique(result, return_counts=True), strict=True):
@@ -133,22 +134,22 @@ class BucketAssigner:
 
 @dataclass(frozen=True, slots=True)
 class HashIndex:
-    """What a snapshot says about the dynamic buckets of a table: metadata only, made for tasks.
-
-    ``files`` are the hash indexes, ``unindexed`` the data files of buckets that have none: their keys are read.
-    """
+    """The hash indexes of a table at a snapshot: only metadata, to be sent to tasks."""
 
     reader: FileReader
     files: Mapping[PartitionBucket, IndexManifestEntry]
+    """The hash index file of each bucket."""
+
     unindexed_files: Mapping[PartitionBucket, tuple[DataFileMeta, ...]]
+    """The data files of buckets without an index; their keys are read instead."""
 
     def guards(
         self, entries: Iterable[ManifestEntry], index: Iterable[IndexManifestEntry]
     ) -> tuple[HashIndexGuard, ...]:
-        """Return what must still hold when new files and indexes are committed.
+        """Return the guards of a commit of new files and indexes.
 
-        The index of every bucket that was written to, and where keys are new, so that an overwrite may have brought them
-        meanwhile, of all buckets of the partition.
+        They cover every bucket that was written to, and all buckets of partitions with new keys, as
+        an overwrite may have added the same keys.
         """
         grown = {item.partition for item in index}
         written = dict.fromkeys(entry.partition_bucket for entry in entries)
@@ -159,29 +160,33 @@ class HashIndex:
 
     def load_assigner(self, partition: bytes) -> BucketAssigner:
         """Load the index of one partition."""
-        known = {at[1]: self._indexed(e) for at, e in self.files.items() if at[0] == partition}
-        for at, files in self.unindexed_files.items():
-            if at[0] == partition:
-                known[at[1]] = self._read_keys(at, files)
+        hashes_by_bucket = {
+            bucket.bucket: self._read_index(entry)
+            for bucket, entry in self.files.items()
+            if bucket.partition == partition
+        }
+        for bucket, files in self.unindexed_files.items():
+            if bucket.partition == partition:
+                hashes_by_bucket[bucket.bucket] = self._read_keys(bucket, files)
         options = self.reader.schema.typed_options
         target = options.get(DYNAMIC_BUCKET_TARGET_ROW_NUM)
-        return BucketAssigner(known, target, options.get(DYNAMIC_BUCKET_MAX_BUCKETS))
+        return BucketAssigner(hashes_by_bucket, target, options.get(DYNAMIC_BUCKET_MAX_BUCKETS))
 
-    def _indexed(self, entry: IndexManifestEntry) -> Int32Array:
+    def _read_index(self, entry: IndexManifestEntry) -> Int32Array:
         path = self.path(entry)
         return decode_hash_index(self.reader.io.read_bytes(path), path)
 
-    def _read_keys(self, at: PartitionBucket, files: Iterable[DataFileMeta]) -> Int32Array:
+    def _read_keys(self, bucket: PartitionBucket, files: Iterable[DataFileMeta]) -> Int32Array:
         schema = self.reader.schema
         parts = [
             compute_key_hashes(batch, schema)
             for file in files
-            for batch in self.reader.read(BucketFile(*at, file), schema.key_fields)
+            for batch in self.reader.read(BucketFile(*bucket, file), schema.key_fields)
         ]
         return np.unique(np.concatenate([np.empty(0, np.int32), *parts]))
 
     def path(self, entry: IndexManifestEntry) -> str:
-        """Return where an index file lies."""
+        """Return the path of an index file."""
         return self.reader.paths.index_file(
             self.reader.schema,
             entry.partition,
@@ -193,7 +198,7 @@ class HashIndex:
 
 @dataclass(slots=True)
 class HashIndexWriter:
-    """Assigns the rows of one job or task, which alone writes the partitions it is given."""
+    """Assigns the rows of a job or task; no other may write the same partitions."""
 
     index: HashIndex
     _assigners: dict[bytes, BucketAssigner] = field(default_factory=dict)
@@ -229,6 +234,6 @@ class HashIndexWriter:
         return self._written
 
     def abort(self) -> None:
-        """Remove every file that was written."""
+        """Delete all written files."""
         for entry in self._written:
             self.index.reader.io.delete(self.index.path(entry))

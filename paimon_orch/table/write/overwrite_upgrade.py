@@ -1,7 +1,7 @@
-"""``overwrite-upgrade``: the files of an overwrite are committed at the highest level where no key is in two of them.
+"""``overwrite-upgrade``: new files of an overwrite without overlapping keys go to the highest level.
 
-Nothing else is in the buckets that an overwrite fills, so that such files are sorted and merged already. Readers that leave
-level 0 out see their rows at once.
+The buckets have no other files, so the files are already sorted and merged. Readers that skip level 0
+then see their rows without a compaction.
 
 See docs/format/commit.md#overwrite-and-drop.
 """
@@ -20,9 +20,10 @@ from paimon_orch.merge.sort.key_order import decode_key_bounds
 def upgrade_after_overwrite(
     entries: Sequence[ManifestEntry], schema: TableSchema
 ) -> list[ManifestEntry]:
-    """Return the added files of an overwrite on the levels that they are committed at.
+    """Return the added files of an overwrite with the levels to commit them at.
 
-    As in Java Paimon all files must be on level 0 of real buckets; buckets are judged one by one.
+    As in Java Paimon, all files must be on level 0 of non-negative buckets; each bucket is upgraded
+    independently.
     """
     if not _can_upgrade(entries, schema):
         return list(entries)
@@ -53,4 +54,4 @@ def _has_overlap(files: Sequence[ManifestEntry], schema: TableSchema) -> bool:
     """Return whether the key ranges of two files of a bucket overlap."""
     fields = schema.key_fields
     ranges = sorted(decode_key_bounds(entry.file, fields) for entry in files)
-    return any(one[1] >= two[0] for one, two in pairwise(ranges))
+    return any(first[1] >= second[0] for first, second in pairwise(ranges))

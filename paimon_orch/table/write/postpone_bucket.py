@@ -1,4 +1,4 @@
-"""Postpone buckets (``bucket`` = -2): how many buckets a partition has, and the files that wait for one.
+"""Postpone buckets (``bucket`` = -2): bucket counts of partitions, and files without a bucket yet.
 
 See docs/format/postpone-buckets.md.
 """
@@ -31,12 +31,12 @@ _FILE_NUMBER = re.compile(r"-(\d+)\.\w+$")
 
 
 def has_postpone_buckets(schema: TableSchema) -> bool:
-    """Tell whether a table has postpone buckets."""
+    """Return whether a table has postpone buckets."""
     return schema.typed_options.bucket == POSTPONE_BUCKET
 
 
 def should_merge_postponed(schema: TableSchema) -> bool:
-    """Return whether batch readers merge the rows that wait (``postpone.merge-on-read``)."""
+    """Return whether batch readers merge postponed rows (``postpone.merge-on-read``)."""
     merges = schema.typed_options.get(POSTPONE_MERGE_ON_READ)
     return merges and has_postpone_buckets(schema) and bool(schema.primary_keys)
 
@@ -44,11 +44,12 @@ def should_merge_postponed(schema: TableSchema) -> bool:
 def add_postponed_files(
     splits: Iterable[BucketSplit], every: Iterable[BucketSplit], schema: TableSchema
 ) -> list[BucketSplit]:
-    """Return the splits to read, each with the files that wait in its partition; buckets that do not exist yet are added.
+    """Return the splits to read, each with the postponed files of its partition.
 
-    ``every`` are all live files of the partitions, by which buckets are counted.
+    Buckets that do not exist yet are added. ``every`` are all live files of the partitions; they
+    determine the bucket counts.
     """
-    real = {split.partition_bucket: split for split in splits if split.bucket >= 0}
+    by_bucket = {split.partition_bucket: split for split in splits if split.bucket >= 0}
     every = list(every)
     counts = {split.partition: split.total_buckets for split in every if split.bucket >= 0}
     for split in every:
@@ -60,25 +61,24 @@ def add_postponed_files(
             empty = BucketSplit(
                 partition=split.partition, bucket=bucket, total_buckets=count, files=()
             )
-            real[empty.partition_bucket] = replace(
-                real.get(empty.partition_bucket, empty), waiting=waiting
-            )
-    return list(real.values())
+            split_to_read = by_bucket.get(empty.partition_bucket, empty)
+            by_bucket[empty.partition_bucket] = replace(split_to_read, waiting=waiting)
+    return list(by_bucket.values())
 
 
 @dataclass(frozen=True, slots=True)
 class PostponeBuckets:
-    """Where the rows of each partition go: into so many real buckets, or to the files that wait (-2).
-
-    ``counts`` are those of partitions that have files, ``default`` that of others.
-    """
+    """The bucket count of each partition, -2 if its rows are postponed."""
 
     counts: Mapping[bytes, int]
+    """The bucket counts of partitions with files."""
+
     default: int
+    """The bucket count of all other partitions."""
 
     @classmethod
     def of(cls, schema: TableSchema, splits: Iterable[BucketSplit]) -> "PostponeBuckets":
-        """Take the live files of a table. Where files wait, rows that come later wait behind them."""
+        """Return the bucket counts of the live files; rows after postponed files are postponed too."""
         check_postpone_options(schema)
         options = schema.typed_options
         if not options.get(POSTPONE_BATCH_WRITE_FIXED_BUCKET):
@@ -92,17 +92,17 @@ class PostponeBuckets:
         return cls(counts, default_bucket_count(schema))
 
     def count(self, partition: bytes) -> int:
-        """Return the number of buckets of a partition, -2 if its rows wait."""
+        """Return the bucket count of a partition, -2 if its rows are postponed."""
         return self.counts.get(partition, self.default)
 
 
 def default_bucket_count(schema: TableSchema) -> int:
-    """Return how many buckets a new partition gets."""
+    """Return the bucket count of new partitions."""
     return max(1, schema.typed_options.get(POSTPONE_DEFAULT_BUCKET_NUM, 1))
 
 
 def compute_bucket_count(schema: TableSchema, rows: int) -> int:
-    """Return the number of buckets for a partition without buckets, by its waiting rows."""
+    """Return the bucket count for a partition that has only postponed rows."""
     target = schema.typed_options.get(POSTPONE_TARGET_ROW_NUM_PER_BUCKET)
     if target is None:
         return default_bucket_count(schema)
@@ -114,42 +114,43 @@ def compute_bucket_count(schema: TableSchema, rows: int) -> int:
 
 
 def check_postpone_options(schema: TableSchema) -> None:
-    """Refuse what postpone buckets are not combined with, by name."""
+    """Refuse options that are not supported with postpone buckets."""
     options = schema.typed_options
     if options.changelog_producer == "input":
         raise UnsupportedError(
-            "'bucket' = -2 with 'changelog-producer' = input is not supported: rows that wait have no changelog yet"
+            "'bucket' = -2 with 'changelog-producer' = input is not supported: postponed rows have no "
+            "changelog yet"
         )
     function = options.get(BUCKET_FUNCTION_TYPE)
     if function != "default":
         raise UnsupportedError(
-            f"'bucket' = -2 with 'bucket-function.type' = {function} is not supported: engines route such rows by the "
-            "default function"
+            f"'bucket' = -2 with 'bucket-function.type' = {function} is not supported: engines assign "
+            "such rows by the default function"
         )
 
 
 def build_postpone_writer_factory(factory: FileWriterFactory) -> FileWriterFactory:
-    """Return what makes the files that wait: Avro where it holds the columns, without statistics.
+    """Return a factory of postponed files: without statistics, and Avro if it supports the columns.
 
-    All files of one writer have a prefix of their own, and their numbers tell their order.
+    The files of a writer share a unique prefix, and their numbers give their order.
     """
     schema = factory.schema
-    kept = {
+    options = {
         key: text for key, text in schema.options.items() if not _DROPPED_OPTIONS.fullmatch(key)
     }
     prefix = schema.typed_options.get(DATA_FILE_PREFIX)
-    kept["data-file.prefix"] = f"{prefix}-u-{uuid4()}-s-0-w-"
-    kept["metadata.stats-mode"] = "none"
+    options["data-file.prefix"] = f"{prefix}-u-{uuid4()}-s-0-w-"
+    options["metadata.stats-mode"] = "none"
     try:
         build_avro_schema(data_file_fields(schema))
-        kept["file.format"] = "avro"
+        options["file.format"] = "avro"
     except UnsupportedError:
         pass
-    return replace(factory, schema=replace(schema, options=kept))
+    return replace(factory, schema=replace(schema, options=options))
 
 
 def sort_postponed_files(files: Iterable[DataFileMeta]) -> list[DataFileMeta]:
-    """Return the files that wait in a partition in the order of their rows; ``files`` are in the order of commits."""
+    """Return postponed files in the order of their rows; ``files`` are in the order of commits."""
 
     def key(file: DataFileMeta) -> tuple[int, int]:
         match = _FILE_NUMBER.search(file.file_name)
