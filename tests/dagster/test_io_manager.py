@@ -196,7 +196,7 @@ def test_only_the_partitions_of_the_run_are_replaced(
     assert stored(table) == [(DAYS[0], 7), ("2026-01-03", 3)]  # the second partition is empty now
 
     strays = producer(rows(8, day="2026-01-03"), partitions_def=days, metadata=metadata)
-    with pytest.raises(InputError, match="do not all lie in the partition"):
+    with pytest.raises(InputError, match="not all rows are in the partition"):
         dg.materialize([strays], resources=resources, tags=RANGE, instance=instance)
     assert stored(table) == [(DAYS[0], 7), ("2026-01-03", 3)]
 

@@ -300,7 +300,7 @@ def test_a_static_overwrite_replaces_its_partition_alone(
 
     assert rows_of(table) == [(None, 9), ("a", 1), ("b", 2)]
     files = stored_files(table)
-    with pytest.raises(InputError, match="do not all lie in the partition"):
+    with pytest.raises(InputError, match="not all rows are in the partition"):
         writer.write(new, table, mode="overwrite", partitions={"p": "a"})
     with pytest.raises(InputError, match="overwrite only"):
         writer.write(new, table, partitions=null)

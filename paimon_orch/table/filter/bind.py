@@ -1,4 +1,4 @@
-"""Filters bound to the columns of a table."""
+"""Binds filters to the columns of a table."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate, bi
 
 
 def bind_filter(condition: str | Predicate | None, schema: TableSchema) -> Predicate | None:
-    """Return a filter, given as text or as a predicate, with its values as the types of their columns."""
+    """Return a text or predicate filter as a predicate with values of the columns' types."""
     if condition is None:
         return None
     if isinstance(condition, str):
@@ -18,7 +18,7 @@ def bind_filter(condition: str | Predicate | None, schema: TableSchema) -> Predi
 
         condition = parse_filter(condition, schema)
     elif not isinstance(condition, Leaf | And | Or | Not):
-        raise InputError(f"a filter is text or made by col(...), not {condition!r}")
+        raise InputError(f"a filter is a text or built with col(...), not {condition!r}")
     return bind_predicate(
         condition,
         lambda leaf: to_arrow_type(resolve_filter_field(schema, leaf.column, leaf.key).type),
@@ -26,7 +26,7 @@ def bind_filter(condition: str | Predicate | None, schema: TableSchema) -> Predi
 
 
 def resolve_filter_field(schema: TableSchema, name: str, key: str | None) -> Field:
-    """Return a column that can be tested; with a ``key`` what a map has for it, as if that were a column."""
+    """Return a column to test; with a ``key`` the value of a map as if it were a column."""
     field = schema.field(name)
     data_type = field.type
     if key is not None:
@@ -34,7 +34,7 @@ def resolve_filter_field(schema: TableSchema, name: str, key: str | None) -> Fie
             case MapType(key=AtomicType(name=TypeRoot.CHAR | TypeRoot.VARCHAR), value=value):
                 data_type, name = value, f"{name}[{key}]"
             case _:
-                raise InputError(f"filter on {name}[{key!r}]: {name!r} is no map with text keys")
+                raise InputError(f"filter on {name}[{key!r}]: {name!r} is not a map with text keys")
     if not isinstance(data_type, AtomicType):
         raise InputError(f"filter: column {name!r} is nested; filters take simple columns")
     return replace(field, name=name, type=data_type)

@@ -10,7 +10,7 @@ from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Predica
 
 
 def col(name: str) -> "ColumnExpression":
-    """Name a column to compare; the result is what ``scan(filter=...)`` takes.
+    """Return a column to build a filter for ``scan(filter=...)`` with.
 
     >>> (col("id") >= 10) & ~col("status").is_null() | (col("name").like("a%"))
     """
@@ -21,7 +21,7 @@ def col(name: str) -> "ColumnExpression":
 class ColumnExpression:
     """A column by name. Its tests are predicates: ``&``, ``|`` and ``~`` join them, each test in parentheses.
 
-    ``col("tags")["colour"]`` is what a map has for a text: null where it has nothing.
+    ``col("tags")["colour"]`` is the value of a map for a key, null if the key is missing.
     """
 
     name: str
@@ -32,7 +32,7 @@ class ColumnExpression:
             raise InputError(f"{self.name!r}[{key!r}]: name one key of a map, a text")
         return ColumnExpression(self.name, key)
 
-    def __eq__(self, value: object) -> Leaf:  # type: ignore[override]  # it builds, it does not compare
+    def __eq__(self, value: object) -> Leaf:  # type: ignore[override]  # builds a predicate
         return self._compare(Operator.EQUAL, value)
 
     def __ne__(self, value: object) -> Leaf:  # type: ignore[override]
@@ -54,17 +54,17 @@ class ColumnExpression:
         return hash((self.name, self.key))
 
     def is_in(self, values: Iterable[object]) -> Leaf:
-        """Test whether the column holds one of some values."""
+        """Test whether the column has one of some values."""
         if isinstance(values, str | bytes):
             raise InputError(f"is_in of column {self.name!r} takes a list of values, not one text")
         return Leaf(self.name, Operator.IN, tuple(map(self._value, values)), self.key)
 
     def not_in(self, values: Iterable[object]) -> Predicate:
-        """Test whether the column holds none of some values; false for null, as in SQL."""
+        """Test whether the column has none of some values; false for null, as in SQL."""
         return Not(self.is_in(values))
 
     def between(self, low: object, high: object) -> Predicate:
-        """Test whether the column lies between two values, both included."""
+        """Test whether the column is between two values, both included."""
         return And(
             (
                 self._compare(Operator.GREATER_OR_EQUAL, low),
@@ -81,7 +81,7 @@ class ColumnExpression:
         return Leaf(self.name, Operator.IS_NULL, (), self.key)
 
     def is_not_null(self) -> Predicate:
-        """Test for a value."""
+        """Test for a value other than null."""
         return Not(self.is_null())
 
     def _compare(self, op: Operator, value: object) -> Leaf:

@@ -1,4 +1,4 @@
-"""Partition specs as people give them: ``dt=2026-01-01/region=eu``, or a mapping."""
+"""Partition specs of users: ``dt=2026-01-01/region=eu``, or a mapping."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ from paimon_orch.format.types.data_types import Field, type_to_sql
 
 PartitionSpec = Mapping[str, object]
 
-# A comma may be part of a value; it parts two of them only where a name and an equals sign follow.
+# A comma may be part of a value; it is a separator only before a name and an equals sign.
 _SPEC_SEPARATOR = re.compile(r"/|,(?=[^,/=]+=)")
 
 
@@ -59,8 +59,8 @@ def _check_partition_column(name: str, schema: TableSchema) -> None:
 def build_partition_matcher(spec: PartitionSpec, schema: TableSchema) -> Callable[[bytes], bool]:
     """Return a test of serialized partitions against a full or partial spec.
 
-    A text value matches a partition by the name of its directory, so that ``2024-05-14`` and the day number that old
-    writers used are both understood; None and the default partition name mean null.
+    A text value matches the directory name of a partition, so that ``2024-05-14`` and the day number
+    of old writers are both accepted. None and the default partition name match null.
     """
     for name in spec:
         _check_partition_column(name, schema)
@@ -87,7 +87,7 @@ def build_partition_matcher(spec: PartitionSpec, schema: TableSchema) -> Callabl
 
 
 def _convert_to_internal(value: object, target: pa.DataType) -> object:
-    """Return a value in the internal form of the column's type, None if it has none."""
+    """Convert a value to the internal form of a type; None if it cannot be converted."""
     try:
         scalar = pa.scalar(value)
         return to_internal_value(convert_to_arrow_type(pa.array([scalar.as_py()]), target)[0])
@@ -98,9 +98,10 @@ def _convert_to_internal(value: object, target: pa.DataType) -> object:
 def build_directory_names(
     spec: Mapping[str, str], fields: Iterable[Field], options: Options
 ) -> dict[str, str]:
-    """Return values as directories are named by them, so ``5`` for an INT given as ``05``.
+    """Return values as in directory names, e.g. ``5`` for the INT ``05``.
 
-    Values of ``fields`` that are none of the type, nor the default partition name, are refused.
+    Raises :class:`InputError` for a value that is neither of the type of its field nor the default
+    partition name.
     """
     names = dict(spec)
     for field in fields:
@@ -112,7 +113,7 @@ def build_directory_names(
             names |= format_partition_values([value], [field], options)
         elif text != options.default_partition_name:
             raise InputError(
-                f"{text!r} is no value of the partition column {field.name!r}, which is {type_to_sql(field.type)}"
+                f"{text!r} is not a value of the partition column {field.name!r}, which is {type_to_sql(field.type)}"
             )
     return names
 
@@ -120,7 +121,7 @@ def build_directory_names(
 def build_any_partition_matcher(
     specs: Iterable[PartitionSpec], schema: TableSchema
 ) -> Callable[[bytes], bool]:
-    """Return a test that holds if one of the specs matches."""
+    """Return a test of serialized partitions that is true if any of the specs matches."""
     matchers = [build_partition_matcher(spec, schema) for spec in specs]
     return lambda partition: any(matches(partition) for matches in matchers)
 
@@ -130,9 +131,9 @@ def build_overwrite_filter(
     spec: PartitionSpec | Sequence[PartitionSpec] | None,
     schema: TableSchema,
 ) -> Callable[[bytes], bool] | None:
-    """Return which partitions an overwrite replaces; None for none at all.
+    """Return a test for the partitions that an overwrite replaces; None if it replaces none.
 
-    ``written`` are the partitions of the new files, which must all lie in ``spec``, or one of several, if there is one.
+    ``written`` are the partitions of the new files. Each must match ``spec``, if it is given.
 
     See docs/format/commit.md#overwrite-and-drop.
     """
@@ -145,13 +146,13 @@ def build_overwrite_filter(
     specs = [spec] if isinstance(spec, Mapping) else spec
     matches = build_any_partition_matcher(specs, schema)
     if not all(map(matches, partitions)):
-        named = " or ".join(str(dict(one)) for one in specs)
-        raise InputError(f"the rows do not all lie in the partition {named} to overwrite")
+        text = " or ".join(str(dict(spec)) for spec in specs)
+        raise InputError(f"not all rows are in the partition {text} to overwrite")
     return matches
 
 
 def format_partition(partition: bytes, schema: TableSchema) -> str:
-    """Return ``k1=v1/k2=v2`` of a serialized partition, an empty text without partition columns."""
+    """Format a serialized partition as ``k1=v1/k2=v2``; empty without partition columns."""
     fields = schema.partition_fields
     values = deserialize_row(partition, [field.type for field in fields])
     return build_partition_path(values, fields, schema.typed_options).rstrip("/")

@@ -36,7 +36,7 @@ _FLIPPED_OPERATORS = {
     Operator.GREATER: Operator.LESS,
     Operator.GREATER_OR_EQUAL: Operator.LESS_OR_EQUAL,
 }
-# The parts of a condition that are understood; a dialect may know more (NOT LIKE, BETWEEN SYMMETRIC).
+# The supported parts of a condition; a dialect may have more (NOT LIKE, BETWEEN SYMMETRIC).
 _KNOWN_ARGS = {"this", "expression", "expressions", "low", "high", "negate"}
 _SUPPORTED_SYNTAX = "=, <>, <, <=, >, >=, IN, BETWEEN, LIKE, IS NULL, AND, OR and NOT"
 
@@ -122,7 +122,7 @@ class _FilterTranslator:
         return Leaf(column, op, (self._literal(value, field),), key)
 
     def _column(self, node: exp.Expr) -> tuple[str, str | None, Field]:
-        """Return a column, the key of a map that is meant, and what is tested as a field."""
+        """Return a column, the key if it is a map's value, and the tested value as a field."""
         key, column = None, node
         if isinstance(node, exp.Bracket) and len(node.expressions) == 1:
             [index], column = node.expressions, node.this

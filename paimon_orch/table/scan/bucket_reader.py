@@ -1,4 +1,4 @@
-"""Reading buckets: raw where no merge is needed, else merged; vectors applied.
+"""Reads buckets: raw where no merge is needed, else merged, with deletion vectors applied.
 
 See docs/format/scan.md.
 """
@@ -45,10 +45,10 @@ from paimon_orch.table.scan.scan_planner import BucketSplit
 
 
 class BucketReader:
-    """Reads the visible rows of one bucket as record batches of the asked columns.
+    """Reads the visible rows of one bucket as record batches of ``fields``.
 
-    Rows that ``predicate`` rules out may be missing, as far as that saves work, and without one rows that are surely not
-    among the ``first`` ones; the rest is up to the caller.
+    Rows that do not match ``predicate`` may be left out to save work; without a predicate, rows that
+    are certainly not among the ``first`` ones. The caller filters and limits the result.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class BucketReader:
         self._vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, split.vectors)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield rows; keys of primary-key tables come once, deleted ones not at all."""
+        """Yield the live rows, one for each key of a primary-key table."""
         schema, files = self._reader.schema, self._split.files
         if has_data_evolution(schema):
             yield from self._read_data_evolution()
@@ -96,13 +96,13 @@ class BucketReader:
             yield from rows.batches(self._fields, self._vectors)
 
     def merged(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a primary-key table in the order of their keys."""
+        """Yield the rows of a primary-key table in key order."""
         names = [field.name for field in self._fields]
         for rows in self._merge(deletes=False):
             yield from rows.select(names).combine_chunks().to_batches()
 
     def read_audit_log(self) -> Iterator[pa.RecordBatch]:
-        """Yield rows behind a column ``rowkind``; of deleted keys the last change is a row too (7.4)."""
+        """Yield rows with a first column ``rowkind``, and the last change of each deleted key."""
         if self._reader.schema.primary_keys:
             names = [VALUE_KIND.name, *(field.name for field in self._fields)]
             for rows in self._merge(deletes=True):
@@ -112,14 +112,15 @@ class BucketReader:
                 yield add_constant_row_kind(batch, ROW_KIND_SYMBOLS[0])
 
     def changes(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all files as they are, unmerged, behind a column ``rowkind``.
+        """Yield the rows of all files, unmerged, with a first column ``rowkind``.
 
-        Files come in the order of their manifest: a change may end one file with -U and begin the next with +U.
+        Files are in the order of their manifest: -U may be the last row of a file and its +U the first
+        row of the next.
         """
         if has_data_evolution(self._reader.schema) and any(f.write_cols for f in self._split.files):
             raise UnsupportedError(
-                "what changed in rows whose columns are in several files ('data-evolution.enabled' = true) is not "
-                "told yet; read the two snapshots"
+                "changes of rows whose columns are in several files ('data-evolution.enabled' = true) are "
+                "not supported; read the two snapshots"
             )
         for file in self._split.files:
             if self._reader.schema.primary_keys:
@@ -169,7 +170,7 @@ class BucketReader:
     def _merge_in_memory(
         self, engine: MergeEngine, needed: Sequence[Field], *, deletes: bool
     ) -> Iterator[pa.Table]:
-        """Yield the rows of a bucket whose files are not sorted by key, merged, in key order; all are in memory."""
+        """Merge files that are not sorted by key, in key order; holds all rows in memory."""
         schema, predicate = self._reader.schema, self._restrict_to_keys()
         fields = [*SYSTEM_FIELDS, *needed]
         batches = [
@@ -185,12 +186,12 @@ class BucketReader:
     def _merge_with_postponed(
         self, engine: MergeEngine, needed: Sequence[Field], *, deletes: bool
     ) -> Iterator[pa.Table]:
-        """Merge the bucket with the rows of its postpone bucket, which are newer and are held in memory."""
+        """Merge the bucket with its newer postponed rows, which are held in memory."""
         schema, split = self._reader.schema, self._split
         if schema.typed_options.is_pk_clustering_override:
             raise UnsupportedError(
-                "'postpone.merge-on-read' = true with 'pk-clustering-override' = true is not supported; compact the table, "
-                "and read it without 'postpone.merge-on-read'"
+                "'postpone.merge-on-read' = true with 'pk-clustering-override' = true is not supported; "
+                "compact the table, and read it without 'postpone.merge-on-read'"
             )
         keys = schema.trimmed_primary_keys
         ordered = sort_oldest_first(
@@ -203,17 +204,17 @@ class BucketReader:
             merged = engine.merge(step).select([field.name for field in (*SYSTEM_FIELDS, *needed)])
             runs.append(MergeRun((0, batch) for batch in merged.combine_chunks().to_batches()))
         for step in merge_runs(runs, keys, engine.sequence):
-            found = engine.merge(engine.prepare(step), deletes=deletes)
-            if found.num_rows:
-                yield found
+            merged = engine.merge(engine.prepare(step), deletes=deletes)
+            if merged.num_rows:
+                yield merged
 
     def _plan_late_materialization(
         self, engine: MergeEngine, needed: Sequence[Field], runs: Sequence[Sequence[DataFileMeta]]
     ) -> LateMaterialization | None:
-        """Return what reads the values of runs once their merge is done, where that may save reading some.
+        """Return the late materialization of non-key columns, if it may save reads.
 
-        A merge chooses rows by other columns if its engine mixes none, and whole row groups can lose only where newer
-        runs have as many rows.
+        Requires an engine that takes whole rows; row groups can only be skipped if newer runs have as
+        many rows.
         """
         if not engine.is_deduplicate or not should_materialize_late(runs):
             return None
@@ -226,7 +227,7 @@ class BucketReader:
         return LateMaterialization(fields, runs, read) if fields else None
 
     def _restrict_to_keys(self) -> Predicate | None:
-        """Return the part of the predicate that holds for all rows of a key or for none."""
+        """Return the part of the predicate that has the same result for all rows of a key."""
         schema = self._reader.schema
         keys = {*schema.primary_keys, *schema.partition_keys}
         return None if self._predicate is None else restrict_to_columns(self._predicate, keys)
@@ -237,8 +238,8 @@ class BucketReader:
         fields: Sequence[Field],
         late: LateMaterialization | None,
     ) -> list[MergeRun]:
-        alone = len(runs) == 1 and not self._split.waiting
-        predicate = self._predicate if alone else self._restrict_to_keys()
+        is_single_run = len(runs) == 1 and not self._split.waiting
+        predicate = self._predicate if is_single_run else self._restrict_to_keys()
         loads = plan_batch_rows([sum(file.row_count for file in files) for files in runs])
 
         names = self._reader.schema.trimmed_primary_keys
@@ -261,7 +262,7 @@ class BucketReader:
 
 
 def _decode_row_kinds(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Replace the code of the row kind in front by its text; a file without kinds holds inserts."""
+    """Replace the row kind codes in the first column by text; files without kinds have inserts."""
     codes = pc.fill_null(batch.column(0), 0)
     texts = pa.array(ROW_KIND_SYMBOLS).take(codes)
     return pa.RecordBatch.from_arrays(
@@ -270,7 +271,7 @@ def _decode_row_kinds(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def add_constant_row_kind(batch: pa.RecordBatch, kind: str) -> pa.RecordBatch:
-    """Put a column with one row kind in front."""
+    """Add a first column with the same row kind for all rows."""
     return pa.RecordBatch.from_arrays(
         [pa.repeat(kind, batch.num_rows), *batch.columns], [ROW_KIND.name, *batch.schema.names]
     )

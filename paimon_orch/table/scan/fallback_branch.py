@@ -1,4 +1,4 @@
-"""Reading a table together with the branch that ``scan.fallback-branch`` names: it adds the partitions that are missing."""
+"""Reads missing partitions of a table from its ``scan.fallback-branch``."""
 
 import logging
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FallbackBranch:
-    """The state of the branch that provides partitions that the table lacks."""
+    """The state of the branch that provides missing partitions."""
 
     paths: TablePaths
     schemas: SchemaStore
@@ -40,10 +40,10 @@ class FallbackBranch:
         moment: SnapshotSelector,
         snapshot: Snapshot | None,
     ) -> "FallbackBranch | None":
-        """Return the branch at the same time as ``snapshot``; None, and a warning, if there is no such branch.
+        """Return the branch at the time of ``snapshot``; None, with a warning, if it does not exist.
 
-        Raises :class:`InputError` if its columns are not those of the table, and :class:`NotFoundError` if a tag is read
-        that it does not have.
+        Raises :class:`InputError` if its columns differ from the table's, and :class:`NotFoundError`
+        if the tag to read does not exist in the branch.
         """
         there = TablePaths(paths.root, branch)
         schemas = SchemaStore(io, there)
@@ -61,18 +61,18 @@ class FallbackBranch:
         _check_same_columns(schema, read, branch)
         return cls(paths=there, schemas=schemas, schema=read, snapshot=newest)
 
-    def with_level_0(self, asked: bool | None) -> "FallbackBranch":  # noqa: FBT001 - it is the subject
-        """Return the same state with level 0 read or left out: as ``asked``, or as its options say if None."""
+    def with_level_0(self, requested: bool | None) -> "FallbackBranch":  # noqa: FBT001 - the option's value
+        """Return the state with level 0 read or not; None uses the options of the branch."""
         options = self.schemas.latest().typed_options
-        if asked is None and options.has_deletion_vectors:
-            asked = options.get(DELETION_VECTORS_MERGE_ON_READ)
-        return replace(self, merge_level_0=asked)
+        if requested is None and options.has_deletion_vectors:
+            requested = options.get(DELETION_VECTORS_MERGE_ON_READ)
+        return replace(self, merge_level_0=requested)
 
 
 def _find_branch_snapshot(
     snapshots: SnapshotStore, moment: SnapshotSelector, snapshot: Snapshot | None
 ) -> Snapshot | None:
-    """Return the snapshot of the branch at a moment of the table, as Java Paimon chooses it."""
+    """Return the snapshot of the branch for one of the table, as Java Paimon selects it."""
     if snapshot is None or not moment:
         return snapshots.latest()
     if moment.tag is not None:

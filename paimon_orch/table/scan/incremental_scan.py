@@ -1,4 +1,4 @@
-"""What changed between two snapshots.
+"""Reads the changes between two snapshots.
 
 See docs/format/incremental-and-streaming-reads.md#incremental-reads.
 """
@@ -41,7 +41,7 @@ _TAG_TO_SNAPSHOT_OPTION = "incremental-between-tag-to-snapshot"
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRange:
-    """The snapshots behind ``start`` up to and with ``end``. A diff needs the two ends alone."""
+    """The snapshots after ``start`` up to ``end``; for a diff only the two ends."""
 
     mode: str
     snapshots: tuple[Snapshot, ...] = ()
@@ -52,7 +52,7 @@ class SnapshotRange:
     def of(
         cls, store: SnapshotStore, start: int | str, end: int | str, mode: str, schema: TableSchema
     ) -> "SnapshotRange":
-        """Resolve two ids or two tags. Raises :class:`InputError` for anything else, and for ids out of range."""
+        """Resolve two ids or two tags; raises :class:`InputError` for other values and wrong order."""
         if mode not in INCREMENTAL_MODES:
             raise InputError(
                 f"incremental mode {mode!r} must be one of {', '.join(INCREMENTAL_MODES)}"
@@ -80,7 +80,7 @@ class SnapshotRange:
 
 
 def _resolve_mode_between_ids(schema: TableSchema) -> str:
-    """Return how the table's options say that changes between two snapshots are read."""
+    """Return the mode between two snapshots according to the table's options."""
     options = schema.typed_options
     mode = options.get(INCREMENTAL_BETWEEN_SCAN_MODE) or "auto"
     if mode not in INCREMENTAL_MODES:
@@ -98,12 +98,12 @@ def _check_snapshot_order(start: int, end: int) -> None:
 
 
 def list_changelog_ids(store: SnapshotStore) -> list[int]:
-    """Return the expired snapshots whose changes the changelog keeps, ascending."""
+    """Return the ids of expired snapshots whose changelog is kept, ascending."""
     return list_numbered_files(store.io, _changelog_directory(store), _CHANGELOG_PREFIX)
 
 
 def read_snapshot_or_changelog(store: SnapshotStore, snapshot_id: int) -> Snapshot:
-    """Read a snapshot, or what the changelog kept of one that is expired."""
+    """Read a snapshot, or the changelog of an expired one; raises :class:`NotFoundError`."""
     if not store.exists(snapshot_id) and snapshot_id in list_changelog_ids(store):
         path = f"{_changelog_directory(store)}/{_CHANGELOG_PREFIX}{snapshot_id}"
         return Snapshot.from_json(read_metadata_file(store.io, path), path)
@@ -120,11 +120,11 @@ def _changelog_directory(store: SnapshotStore) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncrementalScan(BaseScan):
-    """Changes to read; made by :meth:`Table.incremental`. Rows come behind a column ``rowkind``.
+    """A read of changes, from :meth:`Table.incremental`; the first column is ``rowkind``.
 
-    A delta or changelog gives the kinds as they were written. A diff gives ``+I`` for rows that came, ``-D`` for rows
-    that went and, of tables with a primary key, ``+U`` for rows that are others now. It compares what a scan of each
-    end reads; ``merge_level_0`` is that of the scans.
+    A delta or changelog has the row kinds as written. A diff has ``+I`` for inserted rows, ``-D`` for
+    deleted rows and, for tables with a primary key, ``+U`` for updated rows. It compares scans of both
+    ends with ``merge_level_0``.
     """
 
     io: FileIO
@@ -138,7 +138,7 @@ class IncrementalScan(BaseScan):
 
     @property
     def rows_not_visible(self) -> int:
-        """Count the records that a diff leaves out at its end until they are compacted, as a scan does."""
+        """Count the records at the end of a diff that are left out until they are compacted."""
         if self.snapshot_range.mode != "diff":
             return 0
         visibility = Visibility(self.schema, self.merge_level_0)
@@ -171,7 +171,7 @@ class IncrementalScan(BaseScan):
         return FileReader(self.io, self.paths, self.schema, schemas)
 
     def plan(self) -> list[BucketSplit]:
-        """Return the files of changes by snapshot and bucket, in the order of their rows; a diff has no such files."""
+        """Return the files of changes by snapshot and bucket, in row order; none for a diff."""
         pruner, splits = self._build_pruner(), list[BucketSplit]()
         for snapshot in self.snapshot_range.snapshots:
             entries = [entry for entry in self._entries(snapshot) if entry.bucket >= 0]
@@ -181,7 +181,7 @@ class IncrementalScan(BaseScan):
         return splits
 
     def read_split(self, split: BucketSplit) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of one bucket and snapshot that the filter keeps."""
+        """Yield the changes of one bucket and snapshot that match the filter."""
         names = {field.name for field in self.fields}
         if self.predicate is not None:
             names |= collect_columns(self.predicate)
@@ -190,7 +190,7 @@ class IncrementalScan(BaseScan):
         yield from filter_batches(changes, self.predicate, self.arrow_schema)
 
     def _entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
-        """Return the files of changes that a snapshot brought; OVERWRITE brings none (7.7)."""
+        """Return the files of changes of a snapshot; an OVERWRITE has none."""
         manifests, kind = self._manifests(), snapshot.commit_kind
         if self.snapshot_range.mode == "delta":
             entries = manifests.read_delta_entries(snapshot) if kind is CommitKind.APPEND else []
@@ -213,6 +213,8 @@ class IncrementalScan(BaseScan):
         before, after = ([split for split in state if split.bucket >= 0] for state in states)
         pruner = self._build_pruner()
         for old, new in find_changed_buckets(before, after, self.schema):
-            at = old or new
-            if pruner is None or (at is not None and pruner.select_partitions([at.partition])):
+            split = old or new
+            if pruner is None or (
+                split is not None and pruner.select_partitions([split.partition])
+            ):
                 yield from diff_bucket(self._reader(old, new), old, new)

@@ -1,4 +1,4 @@
-"""Rows that are still to be read, and the forms to have them in."""
+"""Scans that have not been read yet, and their output formats."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ ROW_KIND = Field(
 
 
 class BaseScan(ABC):
-    """What a scan or another read gives: nothing is read before one of the methods is called."""
+    """A read of rows; data is read when one of the ``to_`` methods is called."""
 
     __slots__ = ()
 
@@ -33,11 +33,11 @@ class BaseScan(ABC):
 
     @property
     def rows_not_visible(self) -> int:
-        """Count the records that are left out until they are compacted; only scans of tables leave any out."""
+        """Count the records that batch reads leave out until they are compacted; 0 if not a table."""
         return 0
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return a record batch reader, which Polars and DuckDB take as it is."""
+        """Return a record batch reader, which Polars and DuckDB accept."""
         return pa.RecordBatchReader.from_batches(self.arrow_schema, self.to_batches())
 
     def to_arrow(self) -> pa.Table:
@@ -53,28 +53,28 @@ class BaseScan(ABC):
 def filter_batches(
     batches: Iterable[pa.RecordBatch], predicate: Predicate | None, target: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that a bound predicate keeps, in the columns of ``target``."""
+    """Yield the rows that match a bound predicate, in the columns of ``target``."""
     condition = None if predicate is None else to_arrow_expression(predicate)
     for batch in batches:
-        kept = [batch]
+        matching = [batch]
         if condition is not None:
             table = pa.Table.from_batches([batch]).filter(condition)
-            kept = table.combine_chunks().to_batches()
-        for rows in kept:
+            matching = table.combine_chunks().to_batches()
+        for rows in matching:
             columns = [rows.column(name) for name in target.names]
             yield pa.RecordBatch.from_arrays(columns, schema=target)
 
 
 def limit_batches(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
-    """Yield at most so many rows; None is no limit."""
+    """Yield at most ``limit`` rows; None for all."""
     if limit is None:
         yield from batches
         return
-    left = limit
-    if left <= 0:
+    remaining = limit
+    if remaining <= 0:
         return
     for batch in batches:
-        yield batch.slice(0, left)
-        left -= batch.num_rows
-        if left <= 0:
+        yield batch.slice(0, remaining)
+        remaining -= batch.num_rows
+        if remaining <= 0:
             return

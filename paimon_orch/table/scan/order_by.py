@@ -1,4 +1,4 @@
-"""Rows in an order: all of them, or the first ones in the memory that these take."""
+"""Sorts rows; with a limit only the first rows are held in memory."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from paimon_orch.table.scan.lazy_rows import BaseScan
 if TYPE_CHECKING:
     from sqlglot import exp
 
-_MIN_BUFFERED_ROWS = 262_144  # that are held at least before they are sorted and cut
+_MIN_BUFFERED_ROWS = 262_144  # before they are sorted and limited
 _RANK_COLUMN = "_rank_{}"
 _VALUE_COLUMN = "_value_{}"
 
@@ -32,8 +32,8 @@ class SortKey:
 def parse_order(order: str | Sequence[str] | None, schema: TableSchema) -> tuple[SortKey, ...]:
     """Parse ``"price desc nulls last, id"``, or a list of such columns; None is no order.
 
-    As in Spark nulls come first in ascending and last in descending order, unless it is said. Raises
-    :class:`InputError` for what is not understood, and for nested columns.
+    As in Spark, nulls are first in ascending and last in descending order by default. Raises
+    :class:`InputError` for other syntax, and for nested columns.
     """
     if order is None:
         return ()
@@ -69,7 +69,7 @@ def _parse_sort_key(text: str, node: "exp.Expr", schema: TableSchema) -> SortKey
 
 @dataclass(frozen=True, slots=True)
 class SortedScan(BaseScan):
-    """Other rows, sorted by columns of theirs, and the first of them if there is a limit."""
+    """The sorted rows of another scan, with a limit the first of them."""
 
     rows: BaseScan
     keys: tuple[SortKey, ...]
@@ -82,26 +82,26 @@ class SortedScan(BaseScan):
 
     @property
     def rows_not_visible(self) -> int:
-        """Count the records that the other rows leave out."""
+        """Count the records that the other scan leaves out."""
         return self.rows.rows_not_visible
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, all of which are held in memory if there is no limit."""
+        """Yield the rows; without a limit all are held in memory."""
         return sort_batches(self.rows.to_batches(), self.keys, self.limit, self.arrow_schema)
 
 
 def sort_batches(
     batches: Iterable[pa.RecordBatch], keys: Sequence[SortKey], limit: int | None, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows of ``schema`` sorted, or the first of them; without a limit all are held in memory."""
-    kept, held = list[pa.RecordBatch](), 0
+    """Yield rows of ``schema`` sorted, at most ``limit``; without one all are held in memory."""
+    buffered, row_count = list[pa.RecordBatch](), 0
     for batch in batches:
-        kept.append(batch)
-        held += batch.num_rows
-        if limit is not None and held >= max(2 * limit, _MIN_BUFFERED_ROWS):
-            kept = _sort_and_limit(kept, keys, limit, schema).to_batches()
-            held = sum(part.num_rows for part in kept)
-    yield from _sort_and_limit(kept, keys, limit, schema).to_batches()
+        buffered.append(batch)
+        row_count += batch.num_rows
+        if limit is not None and row_count >= max(2 * limit, _MIN_BUFFERED_ROWS):
+            buffered = _sort_and_limit(buffered, keys, limit, schema).to_batches()
+            row_count = sum(part.num_rows for part in buffered)
+    yield from _sort_and_limit(buffered, keys, limit, schema).to_batches()
 
 
 def _sort_and_limit(
@@ -120,12 +120,12 @@ def _sort_and_limit(
             (_RANK_COLUMN.format(number), "ascending"),
             (_VALUE_COLUMN.format(number), direction),
         ]
-    places = pc.sort_indices(pa.table(columns), order)
-    return rows.take(places if limit is None else places[: max(limit, 0)])
+    indices = pc.sort_indices(pa.table(columns), order)
+    return rows.take(indices if limit is None else indices[: max(limit, 0)])
 
 
 def _compute_ranks(values: pa.ChunkedArray, key: SortKey) -> pa.ChunkedArray:
-    """Return which rows come first whatever their values: nulls, and NaN, which is above all numbers."""
+    """Return the rank of nulls, numbers and NaN, which is greater than all numbers."""
     ranks = pc.if_else(pc.is_null(values), 0 if key.nulls_first else 3, 1 + key.descending)
     if pa.types.is_floating(values.type):
         nan = pc.fill_null(pc.is_nan(values), False)

@@ -1,4 +1,4 @@
-"""The rows that wait for one bucket of a partition, for readers that merge them (``postpone.merge-on-read``)."""
+"""Reads the postponed rows of a bucket, for ``postpone.merge-on-read``."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ _FIRST_POSTPONED_SEQUENCE = 1 << 62  # above every sequence number in a bucket
 def read_postponed_rows(
     reader: FileReader, split: BucketSplit, engine: MergeEngine, fields: Sequence[Field]
 ) -> pa.Table:
-    """Return the waiting rows of a bucket in the order they came, with numbers above those of the bucket's rows.
+    """Return the postponed rows of a bucket in order, numbered after all rows of the bucket.
 
     ``fields`` hold at least the key of the table, which the bucket is computed from.
     """

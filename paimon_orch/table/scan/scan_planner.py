@@ -1,4 +1,4 @@
-"""Planning a read: which files of a snapshot, grouped by bucket.
+"""Plans reads: the files of a snapshot, grouped by bucket.
 
 See docs/format/scan.md.
 """
@@ -26,19 +26,19 @@ ALL_LEVELS = range(2**31)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketSplit:
-    """The live files of one bucket, and the index files that hold their deletion vectors.
-
-    ``is_fallback`` marks files of the branch that a read falls back to (``scan.fallback-branch``). ``waiting`` are the
-    files in the postpone bucket of the partition whose rows are merged too (``postpone.merge-on-read``), in their order.
-    """
+    """The live files of one bucket, and the index files of their deletion vectors."""
 
     partition: bytes
     bucket: int
     total_buckets: int
     files: tuple[DataFileMeta, ...]
     vectors: tuple[IndexManifestEntry, ...] = ()
+
     is_fallback: bool = False
+    """Whether the files belong to the fallback branch (``scan.fallback-branch``)."""
+
     waiting: tuple[DataFileMeta, ...] = ()
+    """Ordered postponed files of the partition to merge too (``postpone.merge-on-read``)."""
 
     @property
     def partition_bucket(self) -> PartitionBucket:
@@ -47,56 +47,58 @@ class BucketSplit:
 
     @property
     def row_count(self) -> int:
-        """Return the physical rows, hidden ones included."""
+        """Return the physical rows, including deleted ones."""
         return sum(file.row_count for file in self.files)
 
 
 def count_visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
-    """Return the rows of a split that a reader sees, None where only a merge, or a vector file, can tell."""
-    several = schema.typed_options.get(DATA_EVOLUTION_ENABLED)  # files of the same rows
+    """Return the live rows of a split; None if that needs a merge or the deletion vectors."""
+    may_share_rows = schema.typed_options.get(
+        DATA_EVOLUTION_ENABLED
+    )  # several files of the same rows
     if (
-        several
+        may_share_rows
         or split.waiting
         or (schema.primary_keys and not is_raw_convertible(split.files, schema))
     ):
         return None
     live = {file.file_name for file in split.files}
-    hidden = [
+    deleted = [
         item.cardinality
         for entry in split.vectors
         for item in entry.ranges or ()
         if item.data_file in live
     ]
-    if None in hidden:
+    if None in deleted:
         return None
-    return split.row_count - sum(number or 0 for number in hidden)
+    return split.row_count - sum(number or 0 for number in deleted)
 
 
 def apply_limit(
     splits: Iterable[BucketSplit], schema: TableSchema, limit: int
 ) -> Iterator[BucketSplit]:
-    """Yield splits, and of those that are read raw files, until they surely have so many visible rows."""
-    left = limit
+    """Yield splits, and files of raw splits, until they certainly have ``limit`` live rows."""
+    remaining = limit
     for split in splits:
-        if left <= 0:
+        if remaining <= 0:
             return
         visible = count_visible_rows(split, schema)
-        if visible is None or visible <= left:
+        if visible is None or visible <= remaining:
             yield split
-            left -= visible or 0
+            remaining -= visible or 0
             continue
         files = list[DataFileMeta]()
         for file in split.files:
-            if left > 0:
+            if remaining > 0:
                 files.append(file)
-                left -= count_visible_rows(replace(split, files=(file,)), schema) or 0
+                remaining -= count_visible_rows(replace(split, files=(file,)), schema) or 0
         yield replace(split, files=tuple(files))
 
 
 def build_bucket_splits(
     entries: Iterable[ManifestEntry], index: Iterable[IndexManifestEntry]
 ) -> list[BucketSplit]:
-    """Group live files by bucket, in the order of partitions' first files."""
+    """Group live files by bucket, in the order of the buckets' first files."""
     groups: dict[PartitionBucket, list[ManifestEntry]] = {}
     for entry in entries:
         groups.setdefault(entry.partition_bucket, []).append(entry)
@@ -119,18 +121,18 @@ def build_bucket_splits(
 def filter_partitions(
     partitions: Iterable[bytes], schema: TableSchema, predicate: Predicate | None
 ) -> set[bytes]:
-    """Return the partitions that may hold rows of a predicate."""
+    """Return the partitions that may have rows that match a predicate."""
     distinct = list(dict.fromkeys(partitions))
     keys = set(schema.partition_keys)
     restricted = None if predicate is None else restrict_to_columns(predicate, keys)
     if restricted is None or not distinct:
         return set(distinct)
-    number = f"{KEY_PREFIX}NUMBER"  # a name that the format gives no column of a table
+    number = f"{KEY_PREFIX}NUMBER"  # a name that no column of a table has
     table = build_partition_table(distinct, schema).append_column(
         number, pa.array(range(len(distinct)))
     )
-    chosen = table.filter(to_arrow_expression(restricted)).column(number).to_pylist()
-    return {distinct[index] for index in chosen}
+    matching = table.filter(to_arrow_expression(restricted)).column(number).to_pylist()
+    return {distinct[index] for index in matching}
 
 
 def build_partition_table(partitions: Sequence[bytes], schema: TableSchema) -> pa.Table:
@@ -159,7 +161,7 @@ class ScanPlanner:
         *,
         levels: range = ALL_LEVELS,
     ) -> list[BucketSplit]:
-        """Return the files of some levels by bucket; ``pruner`` leaves out what cannot matter to a filter."""
+        """Return the files of some levels by bucket, without those that ``pruner`` rules out."""
         if snapshot is None:
             return []
 

@@ -1,4 +1,4 @@
-"""The difference of two states of a bucket: rows that came, went or changed.
+"""Compares two states of a bucket: inserted, deleted and updated rows.
 
 See docs/format/incremental-and-streaming-reads.md#incremental-reads.
 """
@@ -29,17 +29,17 @@ _BEFORE, _AFTER = 0, 1
 def find_changed_buckets(
     before: Iterable[BucketSplit], after: Iterable[BucketSplit], schema: TableSchema
 ) -> Iterator[BucketPair]:
-    """Pair the buckets of two states that are not made of the same files and vectors.
+    """Return the pairs of buckets whose files or deletion vectors differ between two states.
 
-    Raises :class:`InputError` if a partition was cut into another number of buckets in between.
+    Raises :class:`InputError` if the bucket count of a partition was changed in between.
     """
     old = {split.partition_bucket: split for split in before}
     new = {split.partition_bucket: split for split in after}
     if schema.primary_keys:
         _check_bucket_counts(old.values(), new.values())
-    for at in dict.fromkeys([*old, *new]):
-        if _identity_set(old.get(at)) != _identity_set(new.get(at)):
-            yield old.get(at), new.get(at)
+    for bucket in dict.fromkeys([*old, *new]):
+        if _identity_set(old.get(bucket)) != _identity_set(new.get(bucket)):
+            yield old.get(bucket), new.get(bucket)
 
 
 def _check_bucket_counts(old: Iterable[BucketSplit], new: Iterable[BucketSplit]) -> None:
@@ -58,7 +58,7 @@ def _identity_set(split: BucketSplit | None) -> set[object]:
 
 
 def _identify_files(split: BucketSplit) -> list[object]:
-    """Return what makes each file of a bucket what it is to a reader: its name, its level, its vector."""
+    """Return the name, level and deletion vector of each file, which determine its rows."""
     vectors = {
         item.data_file: (entry.file_name, item.offset)
         for entry in split.vectors
@@ -70,7 +70,7 @@ def _identify_files(split: BucketSplit) -> list[object]:
 def diff_bucket(
     reader: FileReader, old: BucketSplit | None, new: BucketSplit | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the changes of one bucket in all columns, ``rowkind`` in front."""
+    """Yield the changes of one bucket in all columns, after a column ``rowkind``."""
     if reader.schema.primary_keys:
         yield from _diff_by_key(reader, old, new)
     else:
@@ -93,26 +93,26 @@ def _diff_by_key(
         is_after = step.levels[last] == _AFTER
         changed = ~_compare_rows(step.rows.select(names), first, last)
         kinds = np.where(sizes > 1, _UPDATE, np.where(is_after, _INSERT, _DELETE))
-        kept = (sizes == 1) | changed
-        rows = step.rows.select(names).take(pa.array(last[kept]))
-        texts = pa.array(kinds[kept], pa.string())
+        is_change = (sizes == 1) | changed
+        rows = step.rows.select(names).take(pa.array(last[is_change]))
+        texts = pa.array(kinds[is_change], pa.string())
         yield from rows.add_column(0, ROW_KIND.name, texts).combine_chunks().to_batches()
 
 
 def _read_side(
     reader: FileReader, split: BucketSplit, side: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of one state in key order, their side as level and sequence number."""
+    """Yield the rows of one state in key order, with the side as level and sequence number."""
     for batch in BucketReader(reader, split, reader.schema.fields).merged():
         numbers = pa.array(np.full(batch.num_rows, side, np.int64))
         yield side, batch.append_column(SEQUENCE_NUMBER.name, numbers)
 
 
 def _compare_rows(rows: pa.Table, first: Indices, last: Indices) -> Mask:
-    """Tell which pairs of rows have the same values; null equals null here, and NaN NaN."""
+    """Return which pairs of rows have equal values; null equals null, and NaN equals NaN."""
     same = np.ones(len(first), bool)
-    one, two = rows.take(pa.array(first)), rows.take(pa.array(last))
-    for left, right in zip(one.columns, two.columns, strict=True):
+    old_rows, new_rows = rows.take(pa.array(first)), rows.take(pa.array(last))
+    for left, right in zip(old_rows.columns, new_rows.columns, strict=True):
         same &= _compare_values(left.combine_chunks(), right.combine_chunks())
     return same
 

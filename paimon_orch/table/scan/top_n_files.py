@@ -1,4 +1,4 @@
-"""Which files may hold the first rows of an order, by their statistics.
+"""Selects the files that may hold the first rows of an order, by their statistics.
 
 See docs/format/file-index-evaluation.md#use-in-reading.
 """
@@ -20,13 +20,13 @@ from paimon_orch.table.scan.scan_planner import BucketSplit, count_visible_rows
 def select_top_n_splits(
     splits: Sequence[BucketSplit], schema: TableSchema, stats: FileStats, key: SortKey, limit: int
 ) -> list[BucketSplit]:
-    """Return the files that may hold one of the first ``limit`` rows in an order whose first key is ``key``.
+    """Return the files that may hold one of the first ``limit`` rows in an order by ``key``.
 
-    So many values that are surely there are not beyond some bound: files with values beyond it alone are left out.
+    Files are left out if ``limit`` rows of other files certainly precede all their values.
     """
     data_type = schema.field(key.column).type
     if not isinstance(data_type, AtomicType) or data_type.name in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
-        return list(splits)  # bounds tell nothing of NaN, which comes last or first
+        return list(splits)  # bounds ignore NaN, which is first or last
     found = {
         file.file_name: stats.of(split.partition, file)(key.column)
         for split in splits
@@ -57,16 +57,16 @@ def _find_bound(
     key: SortKey,
     limit: int,
 ) -> Any:
-    """Return a value that ``limit`` rows do not lie behind; None if none is known."""
+    """Return a value that at least ``limit`` rows do not follow; None if it is not known."""
     worst = sorted(
         _list_worst_values(splits, schema, found, key),
-        key=lambda one: one[0],
+        key=lambda item: item[0],
         reverse=key.descending,
     )
-    left = limit
+    remaining = limit
     for value, rows in worst:
-        left -= rows
-        if left <= 0:
+        remaining -= rows
+        if remaining <= 0:
             return value
     return None
 
@@ -77,7 +77,7 @@ def _list_worst_values(
     found: dict[str, ColumnStats],
     key: SortKey,
 ) -> Iterator[tuple[Any, int]]:
-    """Yield the worst value that a file may have, and how many rows surely have a value."""
+    """Yield the last value that a file may have, and the number of its rows with a value."""
     for split in splits:
         for file in split.files:
             column = found[file.file_name]

@@ -1,7 +1,7 @@
-"""Rows that batch readers do not see before compaction.
+"""Rows that batch readers do not see before a compaction.
 
-Tables with deletion vectors and tables of the merge engine ``first-row`` are read from level 1 on; rows in postpone buckets
-are read by no scan.
+Batch reads of tables with deletion vectors or the merge engine ``first-row`` skip level 0. No scan
+reads postpone buckets, except with ``postpone.merge-on-read``.
 
 See docs/format/scan.md#rules.
 """
@@ -28,15 +28,15 @@ _ONLY_LEVEL_0 = range(1)
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """Which files of a table batch readers leave out.
-
-    ``merge_level_0`` overrides the options of the table: True reads level 0 too, False leaves it out where the table is
-    read from level 1 on. With ``merges_postponed`` rows in postpone buckets are read.
-    """
+    """Determines which files of a table batch readers leave out."""
 
     schema: TableSchema
+
     merge_level_0: bool | None = None
+    """Overrides the options of the table: whether level 0 is read."""
+
     merge_postponed: bool = False
+    """Whether rows in postpone buckets are read."""
 
     @property
     def skips_level_0(self) -> bool:
@@ -50,7 +50,7 @@ class Visibility:
 
     @property
     def can_merge_more(self) -> bool:
-        """Return whether ``merge_level_0`` would read the rows that are left out; no scan reads postpone buckets."""
+        """Return whether ``merge_level_0`` would read the rows that are left out."""
         return self.skips_level_0 and not has_postpone_buckets(self.schema)
 
     def levels_to_read(self, levels: range = ALL_LEVELS) -> range:
@@ -74,10 +74,10 @@ class Visibility:
         pruner: FilePruner | None = None,
         partitions: Callable[[bytes], bool] = lambda _: True,
     ) -> int:
-        """Return the records of a snapshot that readers leave out: inserts, updates and deletes of keys.
+        """Return the number of records of a snapshot that readers leave out, deletes included.
 
-        ``pruner`` and ``partitions`` limit the count to the partitions that they select. Only manifests are read, and only
-        those that name files of level 0.
+        ``pruner`` and ``partitions`` limit the count to the partitions that they select. Reads only
+        manifests, and only those with files of level 0.
         """
         if snapshot is None or not (self.skips_level_0 or has_postpone_buckets(self.schema)):
             return 0
@@ -86,9 +86,9 @@ class Visibility:
             with_level_0 = [meta for meta in manifests if meta.min_level in (0, None)]
             return with_level_0 if pruner is None else pruner.select_manifests(with_level_0)
 
-        def choose(known: Sequence[bytes]) -> set[bytes]:
-            chosen = set(known) if pruner is None else pruner.select_partitions(known)
-            return set(filter(partitions, chosen))
+        def choose(serialized: Sequence[bytes]) -> set[bytes]:
+            selected = set(serialized) if pruner is None else pruner.select_partitions(serialized)
+            return set(filter(partitions, selected))
 
         skips, counts = self.skips_level_0, list[int]()
 
@@ -108,23 +108,23 @@ class Visibility:
 
 
 def format_compact_command(identifier: str, paths: TablePaths) -> str:
-    """Return the command that makes the rows of a table visible."""
+    """Return the command that compacts a table, so that all its rows are visible."""
     warehouse = paths.root.rsplit("/", 2)[0]
     return f"paimon-orch compact {shlex.quote(warehouse)} {shlex.quote(identifier)}"
 
 
 def describe_unseen_rows_after_write(identifier: str, paths: TablePaths, rows: int) -> str:
-    """Return the sentence to show after a write whose rows readers do not see yet."""
+    """Return the warning after a write whose rows readers do not see yet."""
     return (
-        f"{rows:,} of the records written to {identifier} are not visible to batch readers before a compaction; run "
-        f"`{format_compact_command(identifier, paths)}`"
+        f"{rows:,} of the records written to {identifier} are not visible to batch readers before a "
+        f"compaction; run `{format_compact_command(identifier, paths)}`"
     )
 
 
 def describe_unseen_rows_in_scan(
     identifier: str, paths: TablePaths, rows: int, merge: str | None = None
 ) -> str:
-    """Return the sentence to show with a read that leaves records out; ``merge`` is what reads them."""
+    """Return the warning of a read that leaves records out; ``merge`` is the option to read them."""
     return (
         f"{rows:,} records of {identifier} are not compacted yet and are left out; run "
         f"`{format_compact_command(identifier, paths)}`"

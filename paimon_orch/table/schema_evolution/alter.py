@@ -1,4 +1,4 @@
-"""Changing a table's schema: what each change does, and what it must not do.
+"""Applies schema changes (``ALTER TABLE``) and checks their rules.
 
 See docs/format/schema.md#schema-changes.
 """
@@ -61,10 +61,10 @@ def alter_schema(
     has_snapshots: Callable[[], bool],
     time_millis: int,
 ) -> TableSchema:
-    """Write the next schema version and return it; made again from the newest one if another writer was faster.
+    """Write the next schema version and return it; without an effective change the newest one.
 
-    Changes that change nothing write nothing. Raises :class:`InputError` if one of them breaks a rule of the format;
-    the table is unchanged then.
+    If another writer creates the version first, the changes are applied to that version. Raises
+    :class:`InputError` if a change breaks a rule of the format; the table is then unchanged.
     """
     changes = list(changes)
 
@@ -93,7 +93,7 @@ def apply_schema_changes(
     has_snapshots: bool,
     time_millis: int,
 ) -> TableSchema:
-    """Return the next version of a schema, all changes applied in their order."""
+    """Return the next version of a schema, with all changes applied in order."""
     changed = schema
     for change in changes:
         changed = _apply_change(changed, change, has_snapshots=has_snapshots)
@@ -113,8 +113,8 @@ def _apply_change(schema: TableSchema, change: SchemaChange, *, has_snapshots: b
         case ResetOption(key):
             if has_snapshots:
                 check_option_change(schema.options, key, None)
-            kept = {name: text for name, text in schema.options.items() if name != key}
-            return replace(schema, options=kept)
+            options = {name: text for name, text in schema.options.items() if name != key}
+            return replace(schema, options=options)
         case UpdateComment(comment):
             return replace(schema, comment=comment)
         case AddColumn():
@@ -145,45 +145,49 @@ SiblingFields = tuple[Field, ...]
 def _edit_siblings(
     schema: TableSchema, path: Sequence[str], edit: Callable[[SiblingFields], SiblingFields]
 ) -> TableSchema:
-    """Return the schema with the fields beside (and with) the last step of a path edited."""
+    """Return the schema after ``edit`` of the field at a path and its siblings."""
 
-    def into_type(data_type: DataType, at: int) -> DataType:
+    def edit_type(data_type: DataType, depth: int) -> DataType:
         match data_type:
             case RowType(fields=fields):
-                return replace(data_type, fields=into_fields(fields, at))
-            case ArrayType(element=inner) if path[at] == "element":
-                return replace(data_type, element=into_item(inner, at))
-            case MapType(value=inner) if path[at] == "value":
-                return replace(data_type, value=into_item(inner, at))
+                return replace(data_type, fields=edit_fields(fields, depth))
+            case ArrayType(element=inner) if path[depth] == "element":
+                return replace(data_type, element=edit_item(inner, depth))
+            case MapType(value=inner) if path[depth] == "value":
+                return replace(data_type, value=edit_item(inner, depth))
         raise NotFoundError(
-            f"there is nothing at {_format_path(path)!r}: {_format_path(path[:at])!r} is {type_to_sql(data_type)}; "
-            f"the steps of a path are {_PATH_STEPS}"
+            f"there is no field {_format_path(path)!r}: {_format_path(path[:depth])!r} is "
+            f"{type_to_sql(data_type)}; the steps of a path are {_PATH_STEPS}"
         )
 
-    def into_item(inner: DataType, at: int) -> DataType:
-        if at < len(path) - 1:
-            return into_type(inner, at + 1)
-        (edited,) = edit((Field(id=-1, name=path[at], type=inner),))
-        if edited.name != path[at]:
-            raise InputError(f"{_format_path(path)!r} is no field and has no name to change")
+    def edit_item(inner: DataType, depth: int) -> DataType:
+        if depth < len(path) - 1:
+            return edit_type(inner, depth + 1)
+        (edited,) = edit((Field(id=-1, name=path[depth], type=inner),))
+        if edited.name != path[depth]:
+            raise InputError(
+                f"{_format_path(path)!r} is not a field of a row and cannot be renamed"
+            )
         return edited.type
 
-    def into_fields(fields: SiblingFields, at: int) -> SiblingFields:
-        if at == len(path) - 1:
+    def edit_fields(fields: SiblingFields, depth: int) -> SiblingFields:
+        if depth == len(path) - 1:
             return edit(fields)
-        parent = _find_field(fields, path[: at + 1])
-        inner = replace(parent, type=into_type(parent.type, at + 1))
+        parent = _find_field(fields, path[: depth + 1])
+        inner = replace(parent, type=edit_type(parent.type, depth + 1))
         return tuple(inner if field is parent else field for field in fields)
 
-    return replace(schema, fields=into_fields(schema.fields, 0))
+    return replace(schema, fields=edit_fields(schema.fields, 0))
 
 
 def _find_field(fields: SiblingFields, path: Sequence[str]) -> Field:
     for field in fields:
         if field.name == path[-1]:
             return field
-    known = ", ".join(field.name for field in fields)
-    raise NotFoundError(f"there is no column {_format_path(path)!r}; the columns there are {known}")
+    existing = ", ".join(field.name for field in fields)
+    raise NotFoundError(
+        f"there is no column {_format_path(path)!r}; the columns there are {existing}"
+    )
 
 
 def _edit_field(
@@ -191,11 +195,11 @@ def _edit_field(
 ) -> TableSchema:
     path = _parse_column_path(column)
 
-    def among(fields: SiblingFields) -> SiblingFields:
-        found = _find_field(fields, path)
-        return tuple(edit(field) if field is found else field for field in fields)
+    def edit_siblings(fields: SiblingFields) -> SiblingFields:
+        target = _find_field(fields, path)
+        return tuple(edit(field) if field is target else field for field in fields)
 
-    return _edit_siblings(schema, path, among)
+    return _edit_siblings(schema, path, edit_siblings)
 
 
 def _add_column(schema: TableSchema, change: AddColumn) -> TableSchema:
@@ -203,12 +207,12 @@ def _add_column(schema: TableSchema, change: AddColumn) -> TableSchema:
     data_type = parse_type(change.type) if isinstance(change.type, str) else change.type
     if not data_type.nullable:
         raise InputError(
-            f"column {_format_path(path)!r} is added as NOT NULL, but the rows that are there have no value for it; add it "
-            "without NOT NULL"
+            f"column {_format_path(path)!r} is added as NOT NULL, but existing rows have no value for "
+            "it; add it without NOT NULL"
         )
     if change.first and change.after:
         raise InputError(
-            f"column {_format_path(path)!r} is to be added first and after {change.after!r}"
+            f"column {_format_path(path)!r} cannot be added both first and after {change.after!r}"
         )
     field = Field(
         id=-1,
@@ -219,21 +223,21 @@ def _add_column(schema: TableSchema, change: AddColumn) -> TableSchema:
     )
     (numbered,), highest = assign_field_ids([field], schema.highest_field_id)
 
-    def end(fields: SiblingFields) -> int:
+    def find_end(fields: SiblingFields) -> int:
         before_partition = schema.typed_options.get(ADD_COLUMN_BEFORE_PARTITION)
         if not before_partition or len(path) > 1:
             return len(fields)
-        partition = (at for at, f in enumerate(fields) if f.name in schema.partition_keys)
-        return next(partition, len(fields))
+        positions = (i for i, f in enumerate(fields) if f.name in schema.partition_keys)
+        return next(positions, len(fields))
 
-    def among(fields: SiblingFields) -> SiblingFields:
+    def insert(fields: SiblingFields) -> SiblingFields:
         _check_name_is_free(fields, path)
-        at = 0 if change.first else end(fields)
+        position = 0 if change.first else find_end(fields)
         if change.after is not None:
-            at = fields.index(_find_field(fields, (*path[:-1], change.after))) + 1
-        return (*fields[:at], numbered, *fields[at:])
+            position = fields.index(_find_field(fields, (*path[:-1], change.after))) + 1
+        return (*fields[:position], numbered, *fields[position:])
 
-    return replace(_edit_siblings(schema, path, among), highest_field_id=highest)
+    return replace(_edit_siblings(schema, path, insert), highest_field_id=highest)
 
 
 def _check_name_is_free(fields: SiblingFields, path: Sequence[str]) -> None:
@@ -251,7 +255,7 @@ def _drop_column(schema: TableSchema, column: ColumnPath) -> TableSchema:
                     f"column {path[0]!r} cannot be dropped: option {key!r} = {value!r} names it"
                 )
 
-    def among(fields: SiblingFields) -> SiblingFields:
+    def drop(fields: SiblingFields) -> SiblingFields:
         dropped = _find_field(fields, path)
         if len(fields) == 1:
             raise InputError(
@@ -259,7 +263,7 @@ def _drop_column(schema: TableSchema, column: ColumnPath) -> TableSchema:
             )
         return tuple(field for field in fields if field is not dropped)
 
-    return _edit_siblings(schema, path, among)
+    return _edit_siblings(schema, path, drop)
 
 
 def _check_not_key(schema: TableSchema, name: str, what: str, *, partition_only: bool) -> None:
@@ -275,12 +279,12 @@ def _rename_column(schema: TableSchema, column: ColumnPath, to: str) -> TableSch
         return schema
     new_path = (*path[:-1], *_parse_column_path(to))
 
-    def among(fields: SiblingFields) -> SiblingFields:
-        found = _find_field(fields, path)
+    def rename(fields: SiblingFields) -> SiblingFields:
+        target = _find_field(fields, path)
         _check_name_is_free(fields, new_path)
-        return tuple(replace(field, name=to) if field is found else field for field in fields)
+        return tuple(replace(field, name=to) if field is target else field for field in fields)
 
-    changed = _edit_siblings(schema, path, among)
+    changed = _edit_siblings(schema, path, rename)
     if len(path) > 1:
         return changed
     _check_not_key(schema, path[0], "be renamed", partition_only=True)
@@ -295,14 +299,14 @@ def _move_column(schema: TableSchema, change: MoveColumn) -> TableSchema:
     moved = schema.field(change.column)
     others = [field for field in schema.fields if field is not moved]
     if change.where in ("first", "last"):
-        at = 0 if change.where == "first" else len(others)
+        position = 0 if change.where == "first" else len(others)
     elif change.to is None or change.to == change.column:
         raise InputError(
             f"column {change.column!r} is to be moved {change.where} another column: name it"
         )
     else:
-        at = others.index(schema.field(change.to)) + (change.where == "after")
-    return replace(schema, fields=(*others[:at], moved, *others[at:]))
+        position = others.index(schema.field(change.to)) + (change.where == "after")
+    return replace(schema, fields=(*others[:position], moved, *others[position:]))
 
 
 def _update_field(
@@ -331,12 +335,12 @@ def _change_nullability(
 ) -> DataType:
     path = _parse_column_path(column)
     if len(path) == 1 and path[0] in schema.primary_keys and nullable and not old.nullable:
-        raise InputError(f"column {path[0]!r} belongs to the primary key and must stay NOT NULL")
+        raise InputError(f"column {path[0]!r} belongs to the primary key and must be NOT NULL")
     forbidden = schema.typed_options.get(ALTER_COLUMN_NULL_TO_NOT_NULL_DISABLED)
     if old.nullable and not nullable and forbidden:
         raise InputError(
-            f"column {_format_path(path)!r} may hold null values and cannot become NOT NULL while the option "
-            "'alter-column-null-to-not-null.disabled' is true, its default"
+            f"column {_format_path(path)!r} may hold null values and cannot become NOT NULL while the "
+            "option 'alter-column-null-to-not-null.disabled' is true, its default"
         )
     return old.with_nullable(nullable)
 
@@ -362,7 +366,7 @@ def _change_type(
 
 
 def _check_bucket_hash_unchanged(schema: TableSchema, name: str, target: DataType) -> None:
-    """Refuse to hash a bucket key as another type: readers would look for old rows in other buckets."""
+    """Refuse a type that changes the hash of a bucket key: old rows would be in other buckets."""
     function = schema.typed_options.get(BUCKET_FUNCTION_TYPE)
     if not schema.typed_options.get(BUCKET_KEY) or function == "mod":
         return
@@ -372,6 +376,7 @@ def _check_bucket_hash_unchanged(schema: TableSchema, name: str, target: DataTyp
             [changed]
         ):
             raise InputError(
-                f"column {name!r} belongs to the bucket key and cannot change from {type_to_sql(field.type)} to "
-                f"{type_to_sql(target)}: its values would belong to other buckets"
+                f"column {name!r} belongs to the bucket key and cannot change from "
+                f"{type_to_sql(field.type)} to {type_to_sql(target)}: its values would belong to "
+                "other buckets"
             )

@@ -1,4 +1,4 @@
-"""Switching deletion vectors on or off in a table that has rows.
+"""Checks before deletion vectors are switched on or off in a table with rows.
 
 See docs/format/lookup-compaction.md#options-for-deletion-vectors.
 """

@@ -1,4 +1,4 @@
-"""What can be changed about a table: one small class a change.
+"""Schema changes: a class for each.
 
 See docs/format/schema.md#schema-changes.
 """
@@ -29,14 +29,14 @@ class AddColumn:
 
 @dataclass(frozen=True, slots=True)
 class DropColumn:
-    """Drop a column; its id, and with it the values in old files, never come back."""
+    """Drop a column; its id is never reused, so the values in old files are lost."""
 
     column: ColumnPath
 
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn:
-    """Give a column another name; the primary key and options follow."""
+    """Rename a column, also in the primary key and in options."""
 
     column: ColumnPath
     to: str
@@ -44,7 +44,7 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True)
 class UpdateType:
-    """Give a column another simple type, which old files are cast to when they are read; nullability stays."""
+    """Change the simple type of a column; reads cast old files. Nullability does not change."""
 
     column: ColumnPath
     type: str | DataType
@@ -68,7 +68,7 @@ class UpdateColumnComment:
 
 @dataclass(frozen=True, slots=True)
 class UpdateDefault:
-    """Set or remove the text that writers store in place of null."""
+    """Set or remove the default that writers store in place of null."""
 
     column: ColumnPath
     default: str | None
@@ -93,7 +93,7 @@ class SetOption:
 
 @dataclass(frozen=True, slots=True)
 class ResetOption:
-    """Remove an option, so that its default counts."""
+    """Remove an option, so that its default applies."""
 
     key: str
 

@@ -117,7 +117,7 @@ def test_an_overwrite_replaces_the_partition_that_it_names(
 
     save(none, table, "overwrite", overwrite_partition="p=2")
     assert rows_of(table) == [(1, 1), (3, 3)]
-    with pytest.raises(PySparkException, match="do not all lie in the partition"):
+    with pytest.raises(PySparkException, match="not all rows are in the partition"):
         save(first, table, "overwrite", overwrite_partition="p=3")
     assert rows_of(table) == [(1, 1), (3, 3)]
     save(none, table, "overwrite", overwrite_partition="")

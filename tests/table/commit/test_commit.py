@@ -523,7 +523,7 @@ def test_rows_outside_of_the_partition_to_overwrite_are_refused_and_removed(tmp_
     table.upsert(table_of("p k", [(1, 1)]))
     before = stored_files(table)
 
-    with pytest.raises(InputError, match="do not all lie in the partition"):
+    with pytest.raises(InputError, match="not all rows are in the partition"):
         table.overwrite(table_of("p k", [(1, 2), (2, 2)]), {"p": 1})
 
     assert stored_files(table) == before

@@ -210,7 +210,7 @@ def test_columns_are_checked_as_in_text(tmp_path: Path) -> None:
     for condition in ("k LIKE 'a'", col("k").like("a")):
         with pytest.raises(InputError, match="LIKE needs"):
             table.scan(filter=condition)
-    with pytest.raises(InputError, match="made by col"):
+    with pytest.raises(InputError, match="built with col"):
         table.scan(filter=col("k"))  # type: ignore[arg-type]
 
 
