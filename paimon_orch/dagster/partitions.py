@@ -79,21 +79,13 @@ class PartitionKeys:
                 "the table has no partition columns, so its assets cannot be partitioned; "
                 "remove partitions_def"
             )
-        columns, dimensions = tuple(schema.partition_keys), tuple[str, ...]()
-        if isinstance(partitions_def, dg.MultiPartitionsDefinition):
-            dimensions = tuple(partitions_def.partition_dimension_names)
-            if set(dimensions) != set(columns):
-                raise InputError(
-                    f"the dimensions {', '.join(dimensions)} must be the partition columns "
-                    f"{', '.join(columns)}"
-                )
         multi_spelling_fields = [
             field for field in schema.partition_fields if not _has_canonical_text(field.type)
         ]
         return cls(
-            columns=columns,
+            columns=tuple(schema.partition_keys),
             days=frozenset(_find_day_number_columns(schema)),
-            dimensions=dimensions,
+            dimensions=_get_dimensions(schema, partitions_def),
             multi_spelling_fields=tuple(multi_spelling_fields),
             options=schema.typed_options,
         )
@@ -141,6 +133,20 @@ class PartitionKeys:
     def path_of(self, key: str) -> str:
         """Return the partition path of a Dagster key."""
         return format_partition_path(self.parse(key))
+
+
+def _get_dimensions(
+    schema: TableSchema, partitions_def: dg.PartitionsDefinition[str] | None
+) -> tuple[str, ...]:
+    if not isinstance(partitions_def, dg.MultiPartitionsDefinition):
+        return ()
+    dimensions = tuple(partitions_def.partition_dimension_names)
+    if set(dimensions) != set(schema.partition_keys):
+        raise InputError(
+            f"the dimensions {', '.join(dimensions)} must be the partition columns "
+            f"{', '.join(schema.partition_keys)}"
+        )
+    return dimensions
 
 
 def _find_day_number_columns(schema: TableSchema) -> Iterator[str]:

@@ -76,22 +76,24 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
         except NotFoundError as error:
             return dg.SkipReason(str(error))
         target = CompactionTarget(loaded, partitions_def, key_prefix, context)
-        changes = _read_changes(
-            context.cursor, target, policy or CompactionPolicy(), max_snapshots_per_tick
-        )
+        changes = _evaluate_changes(context, target, policy, max_snapshots_per_tick)
         if isinstance(changes, dg.SkipReason):
             return changes
-        _log_decisions(context, loaded, changes)
         events = _build_asset_events(target, changes, materialized=report_as == "materialization")
         return _build_result(target, changes, max_requests_per_tick, [*events])
 
     return latest_snapshot
 
 
-def _read_changes(
-    encoded_cursor: str | None, target: CompactionTarget, policy: CompactionPolicy, limit: int
+def _evaluate_changes(
+    context: dg.SensorEvaluationContext,
+    target: CompactionTarget,
+    policy: CompactionPolicy | None,
+    limit: int,
 ) -> ChangesSinceCursor | dg.SkipReason:
-    table, cursor = target.table, Cursor.from_json(encoded_cursor)
+    """Return the changes since the cursor after logging them, or why there are none."""
+    table, cursor = target.table, Cursor.from_json(context.cursor)
+    policy = policy or CompactionPolicy()
     if cursor and _is_idle(cursor, policy) and is_latest_snapshot(table, cursor.handled):
         return dg.SkipReason(
             f"{table.identifier}: snapshot {cursor.handled.snapshot_id} already handled"
@@ -100,7 +102,9 @@ def _read_changes(
     if latest is None:
         return dg.SkipReason(f"{table.identifier} has no snapshot yet")
     decider = CompactionDecider(table, policy, can_compact_fully=target.can_compact_fully)
-    return collect_changes(decider, cursor, latest, limit)
+    changes = collect_changes(decider, cursor, latest, limit)
+    _log_decisions(context, table, changes)
+    return changes
 
 
 def _is_idle(cursor: Cursor, policy: CompactionPolicy) -> bool:
