@@ -392,7 +392,7 @@ def test_engines_that_merge_make_the_wanted_rows(
     [
         ("sequence", r"k = 4 .* the old row would win.*'sequence.field' \(n\) is lower"),
         ("partial-update", "k = 4 .* column 'n' would be 4, not None"),
-        ("sequence groups", r"k = 4 .* its sequence group \(n\) alone"),
+        ("sequence groups", r"k = 4 .* only with its sequence group \(n\)"),
     ],
 )
 def test_an_update_that_the_engine_would_lose_is_refused_and_leaves_nothing(
