@@ -55,11 +55,11 @@ def convert_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 def cast_timestamps_as_spark(
     batch: pa.RecordBatch, fields: Sequence[Field], zone: str | None
 ) -> pa.RecordBatch:
-    """Return rows with timestamps cast between types with and without time zone as Spark casts them.
+    """Return rows with timestamps cast to types with or without time zone as Spark casts them.
 
     Spark uses the time zone of the session, Arrow would use UTC. ``zone`` is the time zone of the
-    session, as Arrow does not have it in timestamps without time zone. Raises :class:`InputError` if
-    it is needed and None.
+    session, as Arrow does not have it in timestamps without time zone. Raises :class:`InputError`
+    if it is needed and None.
     """
     types = {field.name: to_arrow_type(field.type) for field in fields}
     columns = [
@@ -82,7 +82,8 @@ def _cast_timestamp(
         return column
     if zone is None:
         raise InputError(
-            f"column {name!r} is {target} in the table and {column.type} in the frame, and the time zone of "
+            f"column {name!r} is {target} in the table and {column.type} in the frame, and the "
+            "time zone of "
             "the session is unknown; cast it to timestamp, or set spark.sql.session.timeZone"
         )
     timestamps = column.cast(pa.timestamp("us"))
@@ -104,7 +105,8 @@ def _to_visible_type(kind: pa.DataType, name: str, *, nested: bool = False) -> p
     if pa.types.is_timestamp(kind):
         if nested and kind.unit == "ns":
             raise UnsupportedError(
-                f"column {name!r} has {kind} inside a nested type, which Spark does not support; select the "
+                f"column {name!r} has {kind} inside a nested type, which Spark does not support; "
+                "select the "
                 "other columns"
             )
         return pa.timestamp("us", None if kind.tz is None else "UTC")

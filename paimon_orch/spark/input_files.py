@@ -28,10 +28,10 @@ def read_files(
 ) -> DataFrame:
     """Return the rows of files or directories of one format.
 
-    CSV and JSON values are text, which a write casts to the table's types; a value that does not fit is
-    an error with the value. An empty CSV field is null. Text is UTF-8; ``encoding`` names another
-    encoding of CSV files, with one byte per character. Bytes that cannot be decoded, and rows that do
-    not have the columns of the header, are an error when the rows are read.
+    CSV and JSON values are text, which a write casts to the table's types; a value that does not
+    fit is an error with the value. An empty CSV field is null. Text is UTF-8; ``encoding`` names
+    another encoding of CSV files, with one byte per character. Bytes that cannot be decoded, and
+    rows that do not have the columns of the header, are an error when the rows are read.
     """
     formats = {_detect_format(path) for path in paths}
     if len(formats) != 1:
@@ -80,7 +80,8 @@ def _decode_upper_bytes(encoding: str, form: str) -> list[str] | None:
         _is_decodable(pair, encoding) for pair in pairs
     ):
         raise InputError(
-            f"encoding {encoding!r} does not have one byte for each character; convert the files to UTF-8, "
+            f"encoding {encoding!r} does not have one byte for each character; convert the files "
+            "to UTF-8, "
             f"for example by: iconv -f {encoding} -t UTF-8"
         )
     return decoded[_ASCII_SIZE:]
@@ -114,7 +115,8 @@ def _decode_name(name: str, characters: list[str] | None, encoding: str) -> str:
         )
     except UnicodeError:
         raise InputError(
-            f"the header has the column {name!r}, which is not {encoding}; set the encoding of the files by "
+            f"the header has the column {name!r}, which is not {encoding}; set the encoding of "
+            "the files by "
             "--encoding, for example latin-1. Nothing was committed"
         ) from None
 
@@ -160,6 +162,7 @@ def _detect_format(path: str) -> str:
     formats = {_FORMAT_BY_SUFFIX[suffix] for suffix in suffixes if suffix in _FORMAT_BY_SUFFIX}
     if len(formats) != 1:
         raise InputError(
-            f"{path}: the file name must end in one of {', '.join(_FORMAT_BY_SUFFIX)}, which is the format"
+            f"{path}: the file name must end in one of {', '.join(_FORMAT_BY_SUFFIX)}, which is "
+            "the format"
         )
     return formats.pop()

@@ -1,8 +1,9 @@
 """Tables as frames: Spark's Parquet reader for raw-convertible files, our tasks for all others.
 
-The data source ``paimon`` passes all rows as Arrow batches from Python workers, and converting batches
-to Spark's rows costs as much as its whole Parquet reader. Files without rows to merge, delete or convert
-are read by Spark itself, which prunes columns and row groups as for any Parquet file.
+The data source ``paimon`` passes all rows as Arrow batches from Python workers, and converting
+batches to Spark's rows costs as much as its whole Parquet reader. Files without rows to merge,
+delete or convert are read by Spark itself, which prunes columns and row groups as for any Parquet
+file.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,16 +43,16 @@ _STRICT_OPTIONS = {
 
 
 def read(session: SparkSession, scan: BaseScan, *, native: bool | None = None) -> DataFrame:
-    """Return the rows of a scan as a frame, without order; files are planned now and read with the frame.
+    """Return the rows of a scan as a frame, without order; its files are planned now.
 
-    Spark's Parquet reader reads a file if its rows are the rows of the table: the scan has no filter on
-    rows, no other file has the same keys, the file has no deletion vector, the columns have not changed
-    since it was written, and Spark has their types. All other rows, changes (:meth:`Table.incremental`)
-    and system tables are read by tasks, as ``scan`` reads them. The types are those of the data source
-    (:mod:`paimon_orch.spark.column_types`).
+    Spark's Parquet reader reads a file if its rows are the rows of the table: the scan has no
+    filter on rows, no other file has the same keys, the file has no deletion vector, the columns
+    have not changed since it was written, and Spark has their types. All other rows, changes
+    (:meth:`Table.incremental`) and system tables are read by tasks, as ``scan`` reads them. The
+    types are those of the data source (:mod:`paimon_orch.spark.column_types`).
 
-    :param native: whether Spark reads files itself; by default only local files. For an object store
-        Spark needs its own settings (``spark.hadoop.*``)
+    :param native: whether Spark reads files itself; by default only local files. For an object
+        store Spark needs its own settings (``spark.hadoop.*``)
     :raises InputError: if the scan has a limit or an order; use those of the frame
     """
     if not isinstance(scan, Scan):
@@ -59,7 +60,8 @@ def read(session: SparkSession, scan: BaseScan, *, native: bool | None = None) -
         return _read_in_tasks(session, reader, reader.partitions())
     if scan.limit is not None or scan.order:
         raise InputError(
-            "a scan with a limit or an order cannot be read as a frame; use the frame's own limit() and orderBy()"
+            "a scan with a limit or an order cannot be read as a frame; use the frame's own "
+            "limit() and orderBy()"
         )
     warn_of_rows_left_out(scan)
     target = build_visible_schema(scan.arrow_schema)
@@ -125,7 +127,7 @@ def _has_same_columns(scan: Scan, written: TableSchema) -> bool:
 
 
 def _find_raw_file(scan: Scan, split: BucketSplit) -> str | None:
-    """Return the path of a Parquet file without other files to merge and without deletion vector."""
+    """Return the path of a Parquet file that is not merged and has no deletion vector."""
     file = split.files[0]
     if (
         len(split.files) > 1

@@ -1,7 +1,7 @@
 """Lossless conversion of a table's rows to Spark rows and back.
 
-Spark has no TIME before 4.1 and no timestamps finer than a microsecond: TIME is carried as milliseconds
-of the day (INT), a finer timestamp as nanoseconds since 1970 (BIGINT).
+Spark has no TIME before 4.1 and no timestamps finer than a microsecond: TIME is carried as
+milliseconds of the day (INT), a finer timestamp as nanoseconds since 1970 (BIGINT).
 """
 
 from collections.abc import Iterator, Sequence
@@ -68,7 +68,8 @@ def _to_carrier_type(field: Field) -> pa.DataType:
         return pa.int64() if target.unit == "ns" else pa.timestamp("us", target.tz)
     if pa.types.is_nested(target) and (unfit := _find_lossy_types(target)):
         raise UnsupportedError(
-            f"column {field.name!r} has {', '.join(sorted(unfit))} inside a nested type, which Spark cannot "
+            f"column {field.name!r} has {', '.join(sorted(unfit))} inside a nested type, which "
+            "Spark cannot "
             "carry without loss"
         )
     return target

@@ -1,4 +1,4 @@
-"""UPDATE and MERGE INTO on Spark: Spark computes the new values, our tasks read and write the rows."""
+"""UPDATE and MERGE INTO on Spark, which computes the new values; our tasks read and write."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -87,14 +87,14 @@ def update(
     ``assignments`` are Spark expressions over the row's old values; in them a TIME is an INT of
     milliseconds, and a timestamp finer than microseconds a BIGINT of nanoseconds. Columns of the
     primary key, of the partition and of the bucket key cannot change. On tables that merge rows
-    (``partial-update``, ``aggregation``, a sequence field) the record is written that the table merges
-    with the old row to the new one.
+    (``partial-update``, ``aggregation``, a sequence field) the record is written that the table
+    merges with the old row to the new one.
 
     Conflicts are handled as by :func:`paimon_orch.steps.row_level.row_level.delete`.
 
     :param plan: a plan of this update that was already made; it is executed unchanged
-    :raises InputError: naming the column and the rule, if the table's options would merge another row,
-        for example of a lowered ``max`` or sequence field. The table is then unchanged
+    :raises InputError: naming the column and the rule, if the table's options would merge another
+        row, for example of a lowered ``max`` or sequence field. The table is then unchanged
     """
     if not assignments:
         raise InputError("an update needs at least one column to set")
@@ -129,17 +129,19 @@ def merge_into(
     progress: Progress | None = None,
     **clauses: Unpack[MergeClauses],
 ) -> RowLevelResult:
-    """Change the rows that match rows of a frame, and insert the rows that match none, in one snapshot.
+    """Change the rows that match rows of a frame, and insert the others, in one snapshot.
 
-    ``on``, conditions and values are Spark expressions over ``target.column`` and ``source.column``.
-    A matched row is deleted if the condition ``when_matched_delete`` is true for it (``"true"``: every
-    row); any other matched row gets the values of ``when_matched_update``. A row that matches none is
-    inserted with the values of ``when_not_matched_insert``; other columns get their default or null.
-    ``"*"`` takes the source's column of the same name: in updates for all columns that can change, in
-    inserts for all. If several new rows have the same primary key, any one of them is written.
+    ``on``, conditions and values are Spark expressions over ``target.column`` and
+    ``source.column``. A matched row is deleted if the condition ``when_matched_delete`` is true for
+    it (``"true"``: every row); any other matched row gets the values of ``when_matched_update``. A
+    row that matches none is inserted with the values of ``when_not_matched_insert``; other columns
+    get their default or null. ``"*"`` takes the source's column of the same name: in updates for
+    all columns that can change, in inserts for all. If several new rows have the same primary key,
+    any one of them is written.
 
     Conflicts are handled as by :func:`paimon_orch.steps.row_level.row_level.delete`; the source is
-    computed again for each attempt. A table with the merge engine ``first-row`` allows inserts only.
+    computed again for each attempt. A table with the merge engine ``first-row`` allows inserts
+    only.
 
     :raises InputError: if several source rows match one row of the table, or if the table's merge
         engine would merge another row (see :func:`update`)

@@ -1,4 +1,4 @@
-"""The columns of row-level writes: new and old values as Spark expressions, cast to the table's types."""
+"""The columns of row-level writes, as Spark expressions in the table's types."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -103,7 +103,8 @@ def check_assignable(schema: TableSchema, assignments: Assignments) -> None:
     refused = [name for name in assignments if name in fixed]
     if refused:
         raise InputError(
-            f"{', '.join(refused)} cannot be set: columns of the primary key, the partition and the "
+            f"{', '.join(refused)} cannot be set: columns of the primary key, the partition and "
+            "the "
             f"bucket key ({', '.join(fixed)}) determine where a row is stored. Delete the row and "
             "write the new one."
         )

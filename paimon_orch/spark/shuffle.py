@@ -1,7 +1,7 @@
 """Rows on their way to the task that writes them, as Arrow batches inside binary rows.
 
-Rows are converted to the table's form before the shuffle. Spark moves few and large rows, which hold
-the task they are for and an Arrow stream, or the error of the task that read them.
+Rows are converted to the table's form before the shuffle. Spark moves few and large rows, which
+hold the task they are for and an Arrow stream, or the error of the task that read them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,7 +40,7 @@ def current_task_number() -> int:
 
 
 def first_row_number(task_shift: int = TASK_SHIFT_BITS) -> int:
-    """Return the number of this task's first row in the frame, if no task has 2 ** ``task_shift``."""
+    """Return the number of this task's first row, for tasks of up to 2 ** ``task_shift`` rows."""
     return current_task_number() << task_shift
 
 
@@ -52,7 +52,7 @@ def shuffle_rows(
     tasks: int,
     attempts: int,
 ) -> DataFrame:
-    """Return a frame whose task ``i`` of ``tasks`` has the converted rows with number ``i`` modulo ``tasks``.
+    """Return a frame whose task ``i`` has the converted rows with number ``i`` modulo ``tasks``.
 
     The rows of one number are in batches of their own if there are few numbers. :func:`unpack_rows`
     returns them, or raises the error of a task that prepared them.
@@ -97,7 +97,7 @@ def _combine_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
 
 
 def _pack_pieces(rows: pa.Table, numbers: Int64Array, addresses: Int32Array) -> pa.RecordBatch:
-    """Return an Arrow stream for each number, or each task, with the value that Spark sends to the task."""
+    """Return an Arrow stream for each number, or each task, with the address of the task."""
     tasks, lowest = len(addresses), int(numbers.min())
     codes = numbers - lowest
     if codes.max() >= _MAX_PIECES:

@@ -48,11 +48,11 @@ def sort_table(
     where: str | None = None,
     progress: Progress | None = None,
 ) -> CompactionResult:
-    """Rewrite partitions of an append table with their rows sorted, each by itself, in one OVERWRITE snapshot.
+    """Sort the rows of each partition of an append table, in one OVERWRITE snapshot.
 
-    Exactly the files that were read are replaced; rows of concurrent commits are kept. If one of the files changed,
-    the sort is planned and run again, at most three times; then :class:`CommitConflictError` is raised and the table
-    is unchanged.
+    Exactly the files that were read are replaced; rows of concurrent commits are kept. If one of
+    the files changed, the sort is planned and run again, at most three times; then
+    :class:`CommitConflictError` is raised and the table is unchanged.
     """
     request = SortRequest(order=order, partitions=partitions, where=where)
     return run_sort(session, table, sort_compact.plan(table, request), progress=progress)

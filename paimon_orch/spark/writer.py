@@ -55,9 +55,9 @@ def write(
 ) -> IngestResult:
     """Write the rows of a frame into a table in one snapshot.
 
-    On primary-key tables ``append`` inserts or updates by key; of several rows with one key, the last
-    in the frame is written. ``overwrite`` replaces the partitions that receive rows (all rows of a
-    table without partitions), or those that ``partitions`` names.
+    On primary-key tables ``append`` inserts or updates by key; of several rows with one key, the
+    last in the frame is written. ``overwrite`` replaces the partitions that receive rows (all rows
+    of a table without partitions), or those that ``partitions`` names.
 
     :param row_kind: a text column of ``+I``, ``-U``, ``+U``, ``-D``
     :param partitions: column values of the partitions to replace; an empty mapping means all
@@ -103,7 +103,7 @@ def preview(
     partitions: PartitionSpec | None = None,
     progress: Progress | None = None,
 ) -> IngestPreview:
-    """Return what :func:`write` would do; raises the same errors for the rows, and writes nothing."""
+    """Return what :func:`write` would do, without writing; raises the same errors."""
     planned = ingest.plan(table, frame.columns, mode=mode, row_kind=row_kind, partitions=partitions)
     frame = cast_timestamps(frame, planned.schema.fields)
     unclustered = ClusteredFrame(frame, _measure_parallelism(frame.sparkSession), planned.prepare)
@@ -123,7 +123,7 @@ class ClusteredFrame:
     frame: DataFrame
     tasks: int
     prepare: PrepareRows | None
-    """Converts the rows in the task that writes them; None if they were converted before a shuffle."""
+    """Converts the rows in the task that writes them; None if that was before a shuffle."""
 
     def collect(
         self,
@@ -134,7 +134,7 @@ class ClusteredFrame:
         progress: Progress | None = None,
         undo: Callable[[list[bytes]], None] | None = None,
     ) -> list[bytes]:
-        """Run a function on the converted rows of each task that has rows, and return the results."""
+        """Run a function on the converted rows of each task, and return the results."""
         return executor.collect_results(
             lambda _: self.map(run), self.tasks, label=label, progress=progress, undo=undo
         )
@@ -184,8 +184,8 @@ def cluster_by_bucket(
 def _compute_task_numbers(rows: pa.Table, schema: TableSchema) -> Int64Array:
     """Return a number for each row: the hash of its partition plus its bucket, if that is known.
 
-    Consecutive numbers spread the buckets of a small partition over tasks. Rows without values, such
-    as the addresses of rows to delete, can be handled by any task.
+    Consecutive numbers spread the buckets of a small partition over tasks. Rows without values,
+    such as the addresses of rows to delete, can be handled by any task.
     """
     numbers = np.zeros(rows.num_rows, np.int64)
     if schema.names[0] not in rows.column_names:

@@ -29,7 +29,7 @@ WriteMode = Literal["append", "overwrite"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestResult:
-    """What an ingest did; ``snapshot_id`` is None if there were no rows. ``bytes`` are of the new files.
+    """What an ingest did; ``snapshot_id`` is None if there were no rows.
 
     ``rows_not_visible`` of the rows are seen by batch readers after a compaction only.
     """
@@ -38,6 +38,7 @@ class IngestResult:
     rows: int
     files: int
     bytes: int
+    """The size of the new files."""
     duration_seconds: float
     rows_not_visible: int = 0
 
@@ -53,8 +54,8 @@ def plan(
 ) -> WritePlan:
     """Check the columns of the rows to load, and plan to write them.
 
-    ``partitions`` are what an overwrite replaces, as in :meth:`Table.overwrite`; with a ``commit_id``
-    the ingest can be repeated safely.
+    ``partitions`` are what an overwrite replaces, as in :meth:`Table.overwrite`; with a
+    ``commit_id`` the ingest can be repeated safely.
     """
     if partitions is not None and mode != "overwrite":
         raise InputError("partitions are named for an overwrite only")
@@ -73,7 +74,7 @@ def plan(
 
 @dataclass(frozen=True, slots=True)
 class IngestPreview:
-    """A dry run of an ingest: the rows to load, and the partitions and rows an overwrite would replace."""
+    """A dry run of an ingest: rows to load, and partitions and rows that would be replaced."""
 
     rows: int
     replaced_partitions: tuple[str, ...]
@@ -89,7 +90,7 @@ class IngestPreview:
 
 
 def count_rows(planned: WritePlan, parts: Iterable[pa.Table]) -> bytes:
-    """Return the number of a task's converted rows and their partitions, for :func:`build_preview`."""
+    """Return the number of a task's rows and their partitions, for :func:`build_preview`."""
     row_count, partitions = 0, set[bytes]()
     for rows in parts:
         row_count += rows.num_rows

@@ -171,7 +171,7 @@ def test_an_executor_that_is_killed_costs_nothing_but_orphans(
 
 
 @pytest.mark.parametrize("name", ["ingest", "compact by lookup"])
-def test_a_task_that_dawdles_is_done_a_second_time_and_counted_once(
+def test_a_slow_task_runs_a_second_time_and_is_counted_once(
     cluster: Cluster, tmp_path: Path, name: str
 ) -> None:
     table = run_held(cluster, name, tmp_path, kill=False)
@@ -202,7 +202,7 @@ def submitted(
     return done.stdout.split()
 
 
-def test_spark_submit_runs_a_program_with_the_package_beside_it(
+def test_spark_submit_runs_a_program_with_the_package_archive(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     python = f"--conf=spark.pyspark.python={cluster.python}"

@@ -64,7 +64,7 @@ def _rows(reader: Any, parts: list[Any]) -> list[Row]:
 
 
 @pytest.mark.parametrize("producer", ["none", "input"])
-def test_a_stream_begins_with_level_0_merged_as_no_later_snapshot_brings_it(
+def test_a_stream_starts_with_merged_level_0_that_no_later_snapshot_contains(
     tmp_path: Path, producer: str
 ) -> None:
     table = waiting(tmp_path, changelog_producer=producer)
@@ -76,7 +76,7 @@ def test_a_stream_begins_with_level_0_merged_as_no_later_snapshot_brings_it(
     assert batch_rows(table) == stream_rows(table) == NEWEST
 
 
-def test_a_stream_leaves_level_0_out_where_compaction_brings_its_changes(tmp_path: Path) -> None:
+def test_a_stream_leaves_level_0_out_where_compaction_writes_its_changes(tmp_path: Path) -> None:
     table = waiting(tmp_path, changelog_producer="lookup")
 
     assert stream_rows(table) == batch_rows(table) == COMPACTED
@@ -101,7 +101,7 @@ def test_the_option_of_a_read_overrides_that_of_the_table(tmp_path: Path) -> Non
     assert batch_rows(table, merge_level_0="false") == COMPACTED
 
 
-def test_both_options_at_once_and_other_values_are_refused(tmp_path: Path) -> None:
+def test_both_options_together_and_other_values_are_refused(tmp_path: Path) -> None:
     table = waiting(tmp_path)
 
     with pytest.raises(InputError, match="exclude each other"):
@@ -149,7 +149,7 @@ def test_spark_reads_batches_and_streams_of_one_snapshot_alike_on_request(
     assert spark.read.format("paimon").options(**options).load().count() == len(COMPACTED)
 
 
-def test_rows_that_spark_overwrites_with_a_merged_read_are_all_there(
+def test_an_overwrite_from_a_merged_read_keeps_all_rows(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = waiting(tmp_path)

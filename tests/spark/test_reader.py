@@ -127,7 +127,7 @@ def test_every_type_that_spark_reads_itself_keeps_its_values(
     ),
     st.booleans(),
 )
-def test_whatever_a_table_went_through_the_frame_is_the_scan(
+def test_a_frame_has_the_rows_of_the_scan_after_any_history(
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
     steps: list[tuple[str, set[int]]],
@@ -150,7 +150,7 @@ def test_whatever_a_table_went_through_the_frame_is_the_scan(
     assert same(read(spark, table.scan()), table.scan())
 
 
-def test_files_with_vectors_merges_or_other_columns_are_read_by_tasks(
+def test_files_with_deletion_vectors_merges_or_other_columns_are_read_by_tasks(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = new_table(tmp_path, bucket="1", deletion_vectors__enabled="true")
@@ -202,7 +202,7 @@ def test_a_filter_on_partitions_chooses_files_and_one_on_rows_is_left_to_tasks(
 
 
 @pytest.mark.parametrize(("folder", "prefix"), [("lake", "_hidden-"), ("{l}[a]k?", "data-")])
-def test_files_that_spark_would_pass_over_or_take_for_a_pattern_are_not_given_to_it(
+def test_files_that_spark_would_ignore_or_read_as_a_pattern_are_read_by_tasks(
     spark: SparkSession,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -218,7 +218,7 @@ def test_files_that_spark_would_pass_over_or_take_for_a_pattern_are_not_given_to
     assert frame.collect() == [(1, "a")]
 
 
-def test_names_that_spark_does_not_tell_apart_are_read_by_tasks(tmp_path: Path) -> None:
+def test_names_that_differ_only_in_case_are_read_by_tasks(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k INT, K INT", key=(), bucket="-1")
     table.append(table_of("k K", [(1, 2)]))
     assert separate_native_files(table.scan(["k"]))[0] == []
@@ -294,7 +294,7 @@ def test_local_files_are_read_wherever_the_session_has_its_own(
         spark.conf.unset("fs.defaultFS")
 
 
-def test_a_file_that_is_gone_is_an_error_whatever_the_session_says(
+def test_a_missing_file_is_an_error_with_any_session_settings(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = new_table(tmp_path, key=(), bucket="-1")

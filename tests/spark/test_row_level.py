@@ -140,9 +140,7 @@ def test_a_source_that_matches_a_row_twice_is_refused_and_leaves_nothing(
     assert stored_files(table) == before
 
 
-def test_a_second_match_of_a_row_that_stays_does_no_harm(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_second_match_of_an_unchanged_row_is_allowed(spark: SparkSession, tmp_path: Path) -> None:
     table = filled(tmp_path, key=(), bucket="-1")
     twice = source(spark, (5, "delete"), (5, "keep"))
 
@@ -268,7 +266,7 @@ def test_columns_that_spark_has_no_type_for_survive(spark: SparkSession, tmp_pat
     ],
     ids=["primary key", "partition", "bucket key"],
 )
-def test_columns_that_say_where_a_row_lies_cannot_be_set(
+def test_columns_of_keys_and_partitions_cannot_be_set(
     spark: SparkSession, tmp_path: Path, kind: dict[str, Any], column: str
 ) -> None:
     table = new_table(tmp_path, "k BIGINT, v STRING, n INT", **kind)
@@ -395,7 +393,7 @@ def test_engines_that_merge_make_the_wanted_rows(
         ("sequence groups", r"k = 4 .* only with its sequence group \(n\)"),
     ],
 )
-def test_an_update_that_the_engine_would_lose_is_refused_and_leaves_nothing(
+def test_an_update_that_the_engine_would_ignore_is_refused_and_writes_nothing(
     spark: SparkSession, tmp_path: Path, engine: str, said: str
 ) -> None:
     table = filled(tmp_path, **ENGINES[engine])

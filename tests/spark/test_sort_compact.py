@@ -56,7 +56,7 @@ def bucket_file(split: Any, file: Any) -> Any:
     return BucketFile(split.partition, split.bucket, file)
 
 
-def test_rows_of_a_partition_come_in_order(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_of_a_partition_are_in_order(spark: SparkSession, tmp_path: Path) -> None:
     table = grid(tmp_path)
     before = rows_of(table)
 
@@ -74,7 +74,7 @@ def test_rows_of_a_partition_come_in_order(spark: SparkSession, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("strategy", ["zorder", "hilbert"])
-def test_near_points_lie_in_one_file(
+def test_near_points_are_in_one_file(
     spark: SparkSession, tmp_path: Path, strategy: OrderStrategy
 ) -> None:
     table = grid(tmp_path, target_file_size="1 kb")
@@ -129,7 +129,7 @@ def test_sorted_rows_keep_their_ids(spark: SparkSession, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("tracking", ["false", "true"])
-def test_nulls_stay_where_a_column_has_a_default_by_now(
+def test_nulls_are_kept_where_a_column_has_a_default_now(
     spark: SparkSession, tmp_path: Path, tracking: str
 ) -> None:
     table = new_table(tmp_path, key=(), bucket="-1", row_tracking__enabled=tracking)

@@ -225,7 +225,7 @@ def test_columns_of_pandas_frames_arrive(spark: SparkSession, tmp_path: Path) ->
     assert rows_of(table, filter="at is not null") == [(1, pd.Timestamp("2026-01-01"), 1)]
 
 
-def test_a_frame_that_fails_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_error_of_the_frame_is_raised(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path)
     before = stored_files(table)
     frame = spark.range(5).selectExpr("id AS k", "CAST(raise_error('no luck') AS STRING) AS v")
@@ -260,7 +260,7 @@ def test_keys_of_dynamic_buckets_stay_in_their_bucket(spark: SparkSession, tmp_p
     assert_healthy(table)
 
 
-def test_rows_that_get_their_partition_by_default_go_to_the_task_of_that_partition(
+def test_rows_with_the_default_partition_are_sent_to_the_task_of_that_partition(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = new_table(
@@ -288,7 +288,7 @@ def test_one_task_assigns_the_dynamic_buckets_of_a_table_without_partitions(
     assert_healthy(table)
 
 
-def test_a_static_overwrite_replaces_its_partition_alone(
+def test_a_static_overwrite_replaces_only_its_partition(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = new_table(tmp_path, "p STRING, k BIGINT", key=(), partition_by=["p"], bucket="-1")

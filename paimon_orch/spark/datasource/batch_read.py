@@ -1,4 +1,4 @@
-"""``spark.read.format("paimon")``: a scan of a table, planned and read by Python workers, without a jar.
+"""``spark.read.format("paimon")``: a scan of a table, planned and read by Python workers.
 
 Spark finds and calls :mod:`pyspark_paimon`, which imports this module when it is needed.
 """
@@ -43,8 +43,8 @@ _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 def register(session: SparkSession) -> None:
     """Register the format ``paimon`` with a session.
 
-    Rarely needed: Spark finds :mod:`pyspark_paimon` itself if the workers' Python has paimon-orch when
-    the session first looks up a format. The look-up starts a worker, which takes seconds.
+    Rarely needed: Spark finds :mod:`pyspark_paimon` itself if the workers' Python has paimon-orch
+    when the session first looks up a format. The look-up starts a worker, which takes seconds.
     """
     from pyspark_paimon import DefaultSource
 
@@ -83,8 +83,8 @@ def _open_rows(options: DataSourceOptions, columns: Sequence[str] | None) -> Bas
 def build_reader(spark_options: Mapping[str, str], schema: StructType) -> DataSourceReader:
     """Return a reader of columns, which accepts filters with the option ``pushdown``.
 
-    Push-down is off by default: Spark (4.1 to 4.3) assumes that all uses of a frame or view read the
-    same rows, whatever their filters, and rows would be missing.
+    Push-down is off by default: Spark (4.1 to 4.3) assumes that all uses of a frame or view read
+    the same rows, whatever their filters, and rows would be missing.
     """
     options = DataSourceOptions.of(spark_options, READ_OPTIONS)
     rows = _open_rows(options, schema.names)
@@ -96,14 +96,15 @@ def build_reader(spark_options: Mapping[str, str], schema: StructType) -> DataSo
 def _is_pushdown_worker() -> bool:
     """Return whether this process plans with push-down, for which Spark has a separate worker.
 
-    The setting itself is not known here, and if it is off, Spark refuses readers that accept filters.
+    The setting itself is not known here, and if it is off, Spark refuses readers that accept
+    filters.
     """
     started = getattr(sys.modules["__main__"], "__spec__", None)
     return _PUSHDOWN_WORKER in sys.modules or getattr(started, "name", "") == _PUSHDOWN_WORKER
 
 
 def warn_of_rows_left_out(rows: BaseScan) -> None:
-    """Warn of records that are left out until they are compacted, with the option that reads them."""
+    """Warn of records that are left out before a compaction, with the option that reads them."""
     left_out = rows.rows_not_visible
     if left_out and isinstance(rows, Scan | IncrementalScan):
         *_, database, name = rows.paths.root.split("/")

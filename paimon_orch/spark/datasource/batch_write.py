@@ -56,7 +56,7 @@ def _parse_commit_id(options: DataSourceOptions) -> CommitId | None:
 
 
 class PaimonWriter(DataSourceArrowWriter):
-    """Writes in tasks and commits in the driver, once per task: of the attempt that Spark accepts."""
+    """Writes in tasks, and commits in the driver the attempts that Spark accepts."""
 
     def __init__(self, table: Table, planned: WritePlan) -> None:
         self._table, self._planned = table, planned

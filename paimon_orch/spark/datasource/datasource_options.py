@@ -50,7 +50,7 @@ class DataSourceOptions:
     values: Mapping[str, str]
     """The options by their names in lower case."""
     storage: Mapping[str, str]
-    """The options of the object store, without their prefix; errors must not repeat these secrets."""
+    """The options of the object store, without their prefix; secret: not for error messages."""
 
     @classmethod
     def of(cls, options: Mapping[str, str], allowed: tuple[str, ...]) -> "DataSourceOptions":
@@ -58,7 +58,8 @@ class DataSourceOptions:
         lowered = {name.lower(): value for name, value in options.items()}
         if "provider" in lowered:
             raise InputError(
-                "paimon: CREATE TABLE ... USING paimon is not supported, because Spark reads such a table "
+                "paimon: CREATE TABLE ... USING paimon is not supported, because Spark reads such "
+                "a table "
                 "without its options; create a temporary view"
             )
         storage = {n: v for n, v in lowered.items() if n.startswith(_STORAGE_PREFIX)}
@@ -94,7 +95,8 @@ class DataSourceOptions:
         root, _, database = directory.rpartition("/")
         if warehouse or table or not (name and database.endswith(".db")):
             raise InputError(
-                "paimon: name the table by the options warehouse and table (db.t), or by a path that ends "
+                "paimon: name the table by the options warehouse and table (db.t), or by a path "
+                "that ends "
                 "in /db.db/t"
             )
         default_root = "/" if directory.startswith("/") else "."
@@ -152,8 +154,8 @@ class DataSourceOptions:
     def _merge_level_0(self, table: Table | SystemTable) -> bool | None:
         """Return whether level 0 is read; None for the default of the table.
 
-        As in Java Paimon, ``deletion-vectors.merge-on-read`` has no effect on tables without deletion
-        vectors.
+        As in Java Paimon, ``deletion-vectors.merge-on-read`` has no effect on tables without
+        deletion vectors.
         """
         if _MERGE_LEVEL_0 in self.values and _MERGE_ON_READ in self.values:
             raise InputError(

@@ -1,8 +1,8 @@
 """Filters that Spark pushes down, as predicates of a scan.
 
 Spark applies each filter again, so a predicate can keep more rows than its filter, but not fewer.
-Filters are not translated on floating-point columns (Spark orders NaN above all values and treats NaN
-as equal to NaN) and on columns whose values differ between the table and Spark.
+Filters are not translated on floating-point columns (Spark orders NaN above all values and treats
+NaN as equal to NaN) and on columns whose values differ between the table and Spark.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ _WILDCARDS = set("%_\\")
 
 
 def to_predicate(filters: Iterable["Filter"], schema: pa.Schema) -> Predicate | None:
-    """Return the conjunction of the filters that can be translated, over columns of these Arrow types."""
+    """Return the conjunction of the filters that can be translated, None if there are none."""
     parts = tuple(_translate_filters(filters, schema))
     if not parts:
         return None

@@ -1,4 +1,4 @@
-"""Positions of a stream in the snapshots of a table: where it starts, what it reads next, what expired."""
+"""Positions of a stream in the snapshots of a table: start, next batch, expired snapshots."""
 
 import logging
 from collections.abc import Mapping
@@ -95,13 +95,14 @@ class StreamFollower:
         if given != {needed} & {FROM_SNAPSHOT, FROM_TIMESTAMP}:
             given_names = ", ".join(sorted(given)) or "neither of them"
             raise InputError(
-                f"paimon: scan-mode {mode} and the options {FROM_SNAPSHOT} and {FROM_TIMESTAMP} do not "
+                f"paimon: scan-mode {mode} and the options {FROM_SNAPSHOT} and {FROM_TIMESTAMP} "
+                "do not "
                 f"agree: {given_names} is set"
             )
         return mode
 
     def start(self) -> StreamOffset:
-        """Return where a query without checkpoint starts: at its consumer's position, or by the mode."""
+        """Return where a query without checkpoint starts: by its consumer, or by the mode."""
         mode, consumer = self.mode, self.options.values.get("consumer-id")
         if consumer is not None:
             next_snapshot = self._consumers().read_next_snapshot(consumer)
@@ -122,7 +123,8 @@ class StreamFollower:
         number = self.options.number(FROM_SNAPSHOT)
         if number is None or not FIRST_SNAPSHOT_ID <= number <= latest + 1:
             raise InputError(
-                f"paimon: option {FROM_SNAPSHOT} must be from {FIRST_SNAPSHOT_ID} to {latest + 1} (the next "
+                f"paimon: option {FROM_SNAPSHOT} must be from {FIRST_SNAPSHOT_ID} to {latest + 1} "
+                "(the next "
                 f"snapshot), not {number}"
             )
         return replace(self._position(number), whole=mode == FROM_SNAPSHOT_FULL)
@@ -173,7 +175,7 @@ class StreamFollower:
         return self._position(last + 1)
 
     def check(self, position: StreamOffset) -> None:
-        """Refuse a position in another table of that name, or in snapshots that were rolled back."""
+        """Refuse a position in another table of that name, or in rolled back snapshots."""
         name = self.table.identifier
         if self._read_creation_time() != position.table:
             raise PaimonError(
@@ -184,7 +186,8 @@ class StreamFollower:
         is_replaced = None not in (before, position.after) and before != position.after
         if is_replaced or latest + 1 < position.snapshot:
             raise PaimonError(
-                f"{name} was rolled back to before snapshot {position.snapshot - 1}, which the stream has "
+                f"{name} was rolled back to before snapshot {position.snapshot - 1}, which the "
+                "stream has "
                 f"read; {_NEW_CHECKPOINT_ADVICE}"
             )
 
@@ -221,8 +224,10 @@ class StreamFollower:
             logger.warning("%s; it continues without them", text)
             return
         raise PaimonError(
-            f"{text}. To continue without them set fail-on-data-loss = false; to read the whole table again "
-            f"{_NEW_CHECKPOINT_ADVICE}. A consumer-id, or a longer snapshot.time-retained of the table, keeps "
+            f"{text}. To continue without them set fail-on-data-loss = false; to read the whole "
+            "table again "
+            f"{_NEW_CHECKPOINT_ADVICE}. A consumer-id, or a longer snapshot.time-retained of the "
+            "table, keeps "
             "snapshots until they are read"
         )
 

@@ -67,7 +67,8 @@ def build_stream_reader(
         )
     if should_merge_postponed(table.schema):
         raise UnsupportedError(
-            f"{table.identifier} cannot be read as a stream with 'postpone.merge-on-read' = true; only "
+            f"{table.identifier} cannot be read as a stream with 'postpone.merge-on-read' = true; "
+            "only "
             "batch reads merge the waiting rows"
         )
     names = [name for name in schema.names if not (is_audit_log and name == ROW_KIND.name)]
@@ -96,7 +97,7 @@ def _build_incremental(scan: Scan) -> IncrementalScan:
 
 
 def _choose_levels(schema: TableSchema) -> range:
-    """Return the levels that a stream reads first; the rows of lower levels are in later changelogs.
+    """Return the levels that a stream reads first; lower levels are in later changelogs.
 
     See docs/format/incremental-and-streaming-reads.md#streaming-reads.
     """
@@ -151,7 +152,7 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
         return self._follower.latest(position, max_snapshots, self._end_snapshot_id).offset
 
     def getDefaultReadLimit(self) -> "ReadLimit":  # noqa: N802
-        """Return the limit of the options; Spark has none for snapshots, so each counts as a file."""
+        """Return the limit of the options; each snapshot counts as a file of Spark's limits."""
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
         if self._max_snapshots is None:
@@ -224,9 +225,11 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
                 expected = types.get(field.id, field.type)
                 if field.type.with_nullable(True) != expected.with_nullable(True):
                     raise PaimonError(
-                        f"{self._follower.table.identifier}: the type of column {field.name!r} was changed "
+                        f"{self._follower.table.identifier}: the type of column {field.name!r} "
+                        "was changed "
                         f"to {type_to_sql(field.type)} after the query started, which reads it as "
-                        f"{type_to_sql(expected)}. Start the query again: it continues from its position, "
+                        f"{type_to_sql(expected)}. Start the query again: it continues from its "
+                        "position, "
                         "with the new type"
                     )
 

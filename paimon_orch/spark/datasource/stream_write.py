@@ -1,7 +1,8 @@
-"""``frame.writeStream.format("paimon")``: each batch of a stream becomes one snapshot, exactly once.
+"""``frame.writeStream.format("paimon")``: each batch becomes one snapshot, exactly once.
 
-Spark runs a batch again with the same number if it does not know whether it was committed. The commit
-is named by the query, which a checkpoint stores, and by that number: a second commit changes nothing.
+Spark runs a batch again with the same number if it does not know whether it was committed. The
+commit is named by the query, which a checkpoint stores, and by that number: a second commit changes
+nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,8 +34,8 @@ else:
     _Writer = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
 
 _QUERY_ID_PROPERTY = "sql.streaming.queryId"  # Spark's name among the properties of a task
-# Each task of each batch raises the row numbers by 2 ** 24: the 2 ** 33 of a batch write would exhaust
-# them in months, and the rows of different tasks of a stream have no defined order.
+# Each task of each batch raises the row numbers by 2 ** 24: the 2 ** 33 of a batch write would
+# exhaust them in months, and the rows of different tasks of a stream have no defined order.
 _STREAM_TASK_SHIFT_BITS = 24
 
 
@@ -43,12 +44,13 @@ def build_stream_writer(
 ) -> DataSourceStreamWriter:
     """Return a writer into the table that the options name.
 
-    With ``overwrite`` each batch replaces the whole table. Raises :class:`UnsupportedError` on Spark
-    4.0, :class:`InputError` for tables whose rows must be clustered.
+    With ``overwrite`` each batch replaces the whole table. Raises :class:`UnsupportedError` on
+    Spark 4.0, :class:`InputError` for tables whose rows must be clustered.
     """
     if _Writer is DataSourceStreamWriter:
         raise UnsupportedError(
-            "Spark 4.0 passes the rows of a stream one by one: write its batches by foreachBatch and "
+            "Spark 4.0 passes the rows of a stream one by one: write its batches by foreachBatch "
+            "and "
             "paimon_orch.spark.write(batch, table, commit_id=CommitId(name, number))"
         )
     options = DataSourceOptions.of(spark_options, STREAM_WRITE_OPTIONS)
@@ -82,7 +84,7 @@ class PaimonStreamWriter(_Writer):
         return StreamTaskCommitMessage(message, get_task_property(_QUERY_ID_PROPERTY) or "")
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
-        """Make the rows of a batch visible in one snapshot, unless that batch is already committed."""
+        """Commit the rows of a batch in one snapshot, unless the batch is already committed."""
         queries = {
             message.query for message in messages if isinstance(message, StreamTaskCommitMessage)
         }

@@ -1,7 +1,7 @@
 """Writes of the data source, batch and stream: each task writes the rows that it has.
 
-The data source API does not move rows between tasks. :func:`paimon_orch.spark.write` does, and writes
-fewer files; this is for frames that are small or clustered already.
+The data source API does not move rows between tasks. :func:`paimon_orch.spark.write` does, and
+writes fewer files; this is for frames that are small or clustered already.
 """
 
 import logging
@@ -48,7 +48,8 @@ def open_writable_table(options: DataSourceOptions) -> Table:
     schema = table.schema
     if has_dynamic_buckets(schema) or has_postpone_buckets(schema):
         raise InputError(
-            f"{table.identifier} assigns buckets while rows are written, so one task must receive all "
+            f"{table.identifier} assigns buckets while rows are written, so one task must receive "
+            "all "
             f"rows of a partition; a data source cannot require that: {_USE_WRITE_INSTEAD}"
         )
     return table

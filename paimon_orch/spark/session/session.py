@@ -1,7 +1,7 @@
 """The Spark session: the active one, or a new one in UTC with little output and task retries.
 
-An active session belongs to its creator: its settings are not changed, and :func:`stop_session` does
-not stop it.
+An active session belongs to its creator: its settings are not changed, and :func:`stop_session`
+does not stop it.
 """
 
 import logging
@@ -48,15 +48,15 @@ def spark_session(
 ) -> SparkSession:
     """Return the active session unchanged, or start one.
 
-    In a program that ``spark-submit`` started, its master is used, and only our ``spark.sql`` settings
-    are added to its settings.
+    In a program that ``spark-submit`` started, its master is used, and only our ``spark.sql``
+    settings are added to its settings.
 
     :param master: a Spark master; ``local[...]`` gets task retries, which Spark does not do there
     :param remote: a Spark Connect address (``sc://host:port``) instead of a master; only the
-        ``spark.sql.*`` settings of ``config`` are sent to it. ``local[...]`` starts a server in this
-        process, on loopback
-    :param config: settings of a new session, which override ours. ``spark.pyspark.python`` names the
-        workers' Python; Spark itself ignores it here
+        ``spark.sql.*`` settings of ``config`` are sent to it. ``local[...]`` starts a server in
+        this process, on loopback
+    :param config: settings of a new session, which override ours. ``spark.pyspark.python`` names
+        the workers' Python; Spark itself ignores it here
     :param ship_package: send this package to the workers of a new session, as
         :func:`paimon_orch.spark.ship_package` does, and register the format ``paimon``
     :raises InputError: if there is no usable Java, the client of Spark Connect is not installed, or

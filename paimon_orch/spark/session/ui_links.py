@@ -7,7 +7,7 @@ from pyspark.sql.utils import is_remote
 
 
 def find_ui_links(session: SparkSession) -> dict[str, str]:
-    """Return ``application_id``, ``ui`` (an address) and ``session_id`` (on Spark Connect), if known."""
+    """Return ``application_id``, ``ui`` (an address) and ``session_id``, as far as known."""
     try:
         links = {"application_id": session.conf.get("spark.app.id", None)}
         if is_remote():

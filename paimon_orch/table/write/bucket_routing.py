@@ -33,7 +33,7 @@ def check_writable(schema: TableSchema) -> None:
 
 
 def add_bucket_column(rows: pa.Table, schema: TableSchema) -> pa.Table:
-    """Add the bucket of each row; unchanged if the writer of a partition assigns its rows to buckets.
+    """Add the bucket of each row, unless the writer of a partition assigns the buckets.
 
     ``rows`` have the table's types. The bucket is 0 in tables without primary key and bucket count.
     """
@@ -91,7 +91,7 @@ def _compute_partition_codes(rows: pa.Table, schema: TableSchema) -> Int64Array:
 
 
 def _group_by_code(rows: pa.Table, codes: SignedIntArray) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the rows of each code in their order, with the position of the first one; no code is -1."""
+    """Yield the rows of each code in their order, after the position of the first; no -1."""
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     for start, end in zip(starts, np.append(starts[1:], len(order)), strict=True):

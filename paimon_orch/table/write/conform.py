@@ -1,6 +1,7 @@
-"""Rows of a caller in the form in which they are written: the table's columns and types, with row kind and bucket.
+"""Conversion of a caller's rows to the table's types, with row kind and bucket.
 
-Every write converts its rows here, once: :class:`Table`, the command line, Spark and its data source.
+Every write converts its rows here, once: :class:`Table`, the command line, Spark and its data
+source.
 """
 
 from collections.abc import Iterable
@@ -29,8 +30,8 @@ def conform_rows(
 ) -> pa.Table:
     """Check the columns of rows, and convert them as :func:`convert_rows` does.
 
-    Without ``row_kind``, inserts have the kind that the column of the option ``rowkind.field`` names.
-    Raises :class:`InputError` for missing, unknown or repeated columns.
+    Without ``row_kind``, inserts have the kind that the column of the option ``rowkind.field``
+    names. Raises :class:`InputError` for missing, unknown or repeated columns.
     """
     if kind is RowKind.INSERT:
         row_kind = row_kind or schema.typed_options.get(ROWKIND_FIELD)
@@ -46,7 +47,7 @@ def convert_rows(
     kind: RowKind = RowKind.INSERT,
     are_new: bool = True,
 ) -> pa.Table:
-    """Return rows in the table's columns and types, with ``_VALUE_KIND`` and bucket; other columns follow.
+    """Return rows in the table's types, with ``_VALUE_KIND`` and bucket; other columns follow.
 
     ``row_kind`` names a text column of ``+I``, ``-U``, ``+U``, ``-D``, which is dropped; without it
     all rows are of ``kind``. Tables without a primary key have no row kinds. Rows that are not new
@@ -61,7 +62,8 @@ def convert_rows(
         columns = {VALUE_KIND.name: kinds, **columns}
     elif kinds is not None and is_retract(kinds).any():
         raise InputError(
-            f"column {row_kind!r} has rows of kind -U or -D, which a table without a primary key does "
+            f"column {row_kind!r} has rows of kind -U or -D, which a table without a primary key "
+            "does "
             "not accept; write only +I and +U, and delete rows by a condition"
         )
     for name in rows.column_names:
@@ -113,7 +115,8 @@ def _convert_column(rows: pa.Table, field: Field, *, are_new: bool) -> pa.Array:
 def _check_not_null(array: pa.Array, field: Field) -> None:
     if array.null_count and not field.type.nullable:
         raise InputError(
-            f"column {field.name!r} has {array.null_count} null values, but it is NOT NULL (as every "
+            f"column {field.name!r} has {array.null_count} null values, but it is NOT NULL (as "
+            "every "
             "column of a primary key is); nothing was written"
         )
     if (path := find_nested_null(array, field.type)) is not None:
@@ -128,7 +131,8 @@ def _check_utf8(array: pa.Array, field: Field) -> None:
         array.validate(full=True)
     except pa.ArrowInvalid as error:
         raise InputError(
-            f"column {field.name!r} has text that is not UTF-8 ({error}); decode it first, or store it "
+            f"column {field.name!r} has text that is not UTF-8 ({error}); decode it first, or "
+            "store it "
             "as BYTES. Nothing was written"
         ) from error
 
@@ -144,8 +148,10 @@ def complete_rows_to_delete(rows: pa.Table, schema: TableSchema) -> pa.Table:
     missing = [name for name in needed if name not in rows.column_names]
     if missing:
         raise InputError(
-            f"rows to delete need the columns {', '.join(needed)}: those of the primary key, of the "
-            f"partition and of 'sequence.field'; {', '.join(missing)} is missing. Nothing was deleted."
+            f"rows to delete need the columns {', '.join(needed)}: those of the primary key, of "
+            "the "
+            f"partition and of 'sequence.field'; {', '.join(missing)} is missing. Nothing was "
+            "deleted."
         )
     for field in schema.fields:
         if field.name not in rows.column_names:
@@ -154,7 +160,7 @@ def complete_rows_to_delete(rows: pa.Table, schema: TableSchema) -> pa.Table:
 
 
 def build_placeholder_values(field: Field, length: int) -> pa.Array:
-    """Return values for a column that is not read in -D rows: null, or an empty value if NOT NULL."""
+    """Return values for a column that -D rows do not need: null, or empty if NOT NULL."""
     target = to_arrow_type(field.type)
     if field.type.nullable:
         return pa.nulls(length, target)

@@ -101,7 +101,7 @@ class TableWriter:
     def _number_rows(
         self, partition_bucket: PartitionBucket, rows: pa.Table, first: int
     ) -> pa.Table:
-        """Put ``_SEQUENCE_NUMBER`` in front: ``first`` plus the order of the rows, or their count."""
+        """Add ``_SEQUENCE_NUMBER``: ``first`` plus the order of the rows, or their count."""
         if SEQUENCE_NUMBER.name in rows.column_names:
             numbers = pc.add(rows.column(SEQUENCE_NUMBER.name), first)
             rows = rows.drop_columns(SEQUENCE_NUMBER.name)
@@ -112,11 +112,13 @@ class TableWriter:
         return rows.add_column(0, SEQUENCE_NUMBER.name, numbers)
 
     def _write_postponed(self, partition_bucket: PartitionBucket, rows: pa.Table) -> None:
-        """Write rows unsorted and unmerged; their numbers are the order within this writer's files."""
+        """Write rows unsorted and unmerged, numbered by their order within this writer."""
         if SEQUENCE_NUMBER.name in rows.column_names:
             raise UnsupportedError(
-                "rows that are not written in their order cannot wait in bucket-postpone: write them "
-                "by Table.upsert, or set 'postpone.batch-write-fixed-bucket' = true and compact the "
+                "rows that are not written in their order cannot wait in bucket-postpone: write "
+                "them "
+                "by Table.upsert, or set 'postpone.batch-write-fixed-bucket' = true and compact "
+                "the "
                 "waiting rows"
             )
         if partition_bucket not in self._append_writers:
@@ -135,7 +137,7 @@ class TableWriter:
         return self._append_writers[partition_bucket]
 
     def _flush(self) -> None:
-        """Sort and merge the buffered rows into one level-0 file (or more, when large) per bucket."""
+        """Sort and merge the buffered rows into level-0 files, usually one per bucket."""
         engine = create_merge_engine(self._schema)
         has_changelog = self._schema.typed_options.changelog_producer == "input"
         for partition_bucket, tables in self._buffers.items():
@@ -165,7 +167,7 @@ class TableWriter:
         self._changelog += self._close_writer(partition_bucket, writer)
 
     def _merge_flushes(self) -> None:
-        """Add the files of each bucket with snapshot ordering, merged if there were several flushes."""
+        """Add the files of each bucket with snapshot ordering; several flushes are merged."""
         for partition_bucket, flushes in self._flushes.items():
             writer = flushes[0]
             if len(flushes) > 1:
@@ -198,7 +200,7 @@ class TableWriter:
         ]
 
     def close(self) -> CommitMessage:
-        """Write the buffered rows and the changed hash indexes, and return what is to be committed."""
+        """Write the buffered rows and the changed hash indexes; return the files to commit."""
         self._flush()
         self._merge_flushes()
         for partition_bucket, writer in self._append_writers.items():

@@ -1,4 +1,4 @@
-"""What every task of a write needs: how rows are converted and numbered, and where they are written."""
+"""What the tasks of a write need to convert, number and write rows."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,8 +47,8 @@ class WritePlan:
     ) -> Iterator[pa.Table]:
         """Convert rows as :func:`convert_rows` does.
 
-        With ``first_row``, rows of a primary-key table are numbered from it in ``_SEQUENCE_NUMBER``,
-        for rows that are not written in this order.
+        With ``first_row``, rows of a primary-key table are numbered from it in
+        ``_SEQUENCE_NUMBER``, for rows that are not written in this order.
         """
         is_numbered = first_row is not None and bool(self.schema.primary_keys)
         row_number = first_row or 0

@@ -153,7 +153,7 @@ def test_a_path_that_is_relative_begins_where_the_process_runs(
         assert pa.Table.from_batches(in_process({"path": path})).num_rows == len(rows_of(keyed))
 
 
-def test_a_session_that_looked_up_formats_before_is_told_of_this_one(
+def test_the_format_is_registered_in_a_session_that_looked_up_formats_before(
     spark: SparkSession, keyed: Table
 ) -> None:
     if is_remote():
@@ -193,7 +193,7 @@ def test_columns_are_pruned_by_the_schema(spark: SparkSession, keyed: Table) -> 
         ),
     ],
 )
-def test_options_name_a_moment_or_a_span(
+def test_options_name_a_snapshot_or_a_range(
     keyed: Table, options: dict[str, str], rows: list[Row]
 ) -> None:
     read = pa.Table.from_batches(in_process(place(keyed) | options))
@@ -241,14 +241,12 @@ def test_branches_and_system_tables_are_read(spark: SparkSession, keyed: Table) 
         ({"pushdown": "maybe"}, "pushdown must be true or false"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(
-    keyed: Table, options: dict[str, str], message: str
-) -> None:
+def test_invalid_options_are_refused(keyed: Table, options: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         list(in_process(place(keyed) | options))
 
 
-def test_spark_says_what_was_wrong(spark: SparkSession, keyed: Table) -> None:
+def test_spark_reports_our_errors(spark: SparkSession, keyed: Table) -> None:
     with pytest.raises(PySparkException, match=r"there is no table db\.u .*tables of db: t"):
         load(spark, keyed, table="db.u")
 
@@ -267,7 +265,7 @@ def test_secrets_are_in_no_plan_and_no_text(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(("cores", "spread"), [(1, [[1, 1, 1]]), (4, [[1], [1], [1]])])
-def test_sections_are_read_whole_and_files_that_need_no_merge_apart(
+def test_sections_are_read_whole_and_files_without_merge_separately(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, spread: list[list[int]]
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: cores)

@@ -75,7 +75,7 @@ def test_times_follow_the_clocks_of_the_session(spark: SparkSession, tmp_path: P
     ]
 
 
-def test_a_time_in_a_zone_that_is_not_known_is_refused() -> None:
+def test_a_timestamp_in_an_unknown_time_zone_is_refused() -> None:
     batch = pa.RecordBatch.from_pydict({"l": pa.array([0], pa.timestamp("us"))})
     fields = [Field(id=0, name="l", type=parse_type("TIMESTAMP(6) WITH LOCAL TIME ZONE"))]
 
@@ -85,7 +85,7 @@ def test_a_time_in_a_zone_that_is_not_known_is_refused() -> None:
         cast_timestamps_as_spark(batch, fields, None)
 
 
-def test_a_table_without_key_takes_no_rows_back(tmp_path: Path) -> None:
+def test_a_table_without_key_refuses_deletes(tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="-1")
     rows = table_of("k v op", [(1, "a", "+I"), (2, "b", "-D")]).to_batches()
     writer = build_writer(place(table) | {"row-kind": "op"}, ["k", "v", "op"], overwrite=False)

@@ -77,7 +77,7 @@ def append(table: Table, *keys: int) -> None:
     table.append(pa.table({"k": pa.array(keys, pa.int64())}))
 
 
-def test_a_stream_begins_with_all_rows_and_goes_on_with_what_is_appended(log: Table) -> None:
+def test_a_stream_reads_all_rows_and_then_appended_rows(log: Table) -> None:
     query = Query(log)
 
     assert sorted(query.rows()) == [(1,), (2,)]
@@ -100,7 +100,7 @@ def test_a_stream_begins_with_all_rows_and_goes_on_with_what_is_appended(log: Ta
         ({"filter": "k >= 2"}, [(2,)]),
     ],
 )
-def test_options_say_where_a_stream_begins(
+def test_options_set_where_a_stream_starts(
     log: Table, options: dict[str, str], first: list[Row]
 ) -> None:
     query = Query(log, **options)
@@ -110,7 +110,7 @@ def test_options_say_where_a_stream_begins(
     assert query.rows() == [(9,)]
 
 
-def test_a_time_begins_with_the_snapshot_of_that_very_moment(log: Table) -> None:
+def test_a_timestamp_starts_with_the_snapshot_of_that_time(log: Table) -> None:
     second = log.snapshot(2)
     assert second is not None
 
@@ -132,7 +132,7 @@ def test_a_table_without_snapshots_is_waited_for(tmp_path: Path) -> None:
     assert sorted(query.rows()) == [(1,), (2,)]
 
 
-def test_a_batch_takes_so_many_snapshots_at_most(log: Table) -> None:
+def test_a_batch_reads_a_limited_number_of_snapshots(log: Table) -> None:
     append(log, 3)
 
     query = Query(log, from_snapshot="1", max_snapshots_per_trigger="2")
@@ -153,7 +153,7 @@ def test_a_batch_takes_so_many_snapshots_at_most(log: Table) -> None:
         ({"consumer_id": "a/b"}, "must be a plain name"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(log: Table, options: dict[str, str], message: str) -> None:
+def test_invalid_options_are_refused(log: Table, options: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Query(log, **options)
 
@@ -197,7 +197,7 @@ def test_changes_have_the_kinds_that_the_changelog_producer_gives(
     assert sorted(plain.rows()) == [(1, "b"), (3, "b")]
 
 
-def test_rows_that_vectors_hide_or_no_compaction_has_seen_are_read_once(tmp_path: Path) -> None:
+def test_deleted_and_uncompacted_rows_are_read_once(tmp_path: Path) -> None:
     table = new_table(tmp_path, deletion_vectors__enabled="true")
     table.upsert(table_of("k v", [(1, "a"), (2, "a")]))
     compact(table, InProcessExecutor(), strategy="full")
@@ -232,7 +232,7 @@ def test_an_append_table_may_want_its_overwrites_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vectors", ["true", "false"])
-def test_an_overwrite_that_is_read_takes_rows_and_brings_rows(tmp_path: Path, vectors: str) -> None:
+def test_an_overwrite_that_is_read_deletes_and_inserts_rows(tmp_path: Path, vectors: str) -> None:
     options = {"streaming-read-overwrite": "true", "deletion-vectors.enabled": vectors}
     table = new_table(
         tmp_path,
@@ -261,7 +261,7 @@ def test_an_overwrite_that_is_read_takes_rows_and_brings_rows(tmp_path: Path, ve
     ]
 
 
-def test_columns_that_come_later_do_not_change_a_stream(log: Table, tmp_path: Path) -> None:
+def test_columns_that_are_added_later_do_not_change_a_stream(log: Table, tmp_path: Path) -> None:
     query = Query(log, scan_mode="latest")
     Catalog(str(tmp_path)).alter_table("db.t", [AddColumn(column="w", type="INT")])
     log.append(pa.table({"k": [3], "w": [3]}))
@@ -270,7 +270,7 @@ def test_columns_that_come_later_do_not_change_a_stream(log: Table, tmp_path: Pa
 
 
 @pytest.mark.parametrize("options", [{}, {"columns": "k", "filter": "v > 0"}])
-def test_a_type_that_changes_ends_the_query_which_goes_on_when_it_is_started_again(
+def test_a_type_change_ends_the_query_and_a_restart_continues(
     tmp_path: Path, options: dict[str, str]
 ) -> None:
     table = new_table(tmp_path, "k INT, v INT", key=(), bucket="-1")
@@ -290,7 +290,7 @@ def test_a_type_that_changes_ends_the_query_which_goes_on_when_it_is_started_aga
     assert again == ([(2,)] if options else [(2, 2**33 + 5, 2), (3, -(2**33) + 5, 3)])
 
 
-def test_expired_snapshots_are_an_error_unless_the_stream_may_go_on(
+def test_expired_snapshots_are_an_error_unless_data_loss_is_allowed(
     log: Table, caplog: pytest.LogCaptureFixture
 ) -> None:
     query, other = (Query(log, scan_mode="latest") for _ in range(2))
@@ -317,7 +317,7 @@ def test_a_query_that_has_read_nothing_loses_nothing_by_expiration(tmp_path: Pat
         named.rows()
 
 
-def test_a_consumer_keeps_what_it_has_not_read_and_goes_on_where_it_was(log: Table) -> None:
+def test_a_consumer_keeps_unread_snapshots_and_continues_at_its_position(log: Table) -> None:
     query = Query(log, consumer_id="app")
     query.rows()
     for k in (3, 4, 5):
@@ -328,7 +328,7 @@ def test_a_consumer_keeps_what_it_has_not_read_and_goes_on_where_it_was(log: Tab
     assert ConsumerStore(log.io, log.paths, log.options).read_next_snapshot("app") == 6
 
 
-def test_a_table_that_was_made_again_is_not_read_on(log: Table, tmp_path: Path) -> None:
+def test_a_table_that_was_created_again_is_refused(log: Table, tmp_path: Path) -> None:
     query = Query(log)
     query.rows()
     Catalog(str(tmp_path)).drop_table("db.t")
@@ -341,7 +341,7 @@ def test_a_table_that_was_made_again_is_not_read_on(log: Table, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("again", [0, 1, 2])
-def test_a_past_that_was_rolled_back_is_not_read_on(log: Table, again: int) -> None:
+def test_rolled_back_snapshots_are_refused(log: Table, again: int) -> None:
     query = Query(log)
     query.rows()
     log.rollback(1)

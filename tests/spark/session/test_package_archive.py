@@ -45,7 +45,7 @@ def test_the_same_files_are_the_same_archive(tmp_path: Path) -> None:
     assert package_archive(tmp_path / "a") == first
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_read_only_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with pytest.raises(InputError, match="XDG_CACHE_HOME"):

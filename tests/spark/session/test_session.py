@@ -97,7 +97,7 @@ def test_times_are_utc(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
-def test_the_java_in_use_is_told_with_its_home(spark: SparkSession) -> None:
+def test_the_java_in_use_is_reported_with_its_home(spark: SparkSession) -> None:
     assert java_in_use(spark).startswith("Java ")
     assert java_in_use(spark).endswith(")")
 
@@ -131,7 +131,7 @@ def test_a_session_that_does_not_start_says_where_and_what_to_do(
         spark_session(remote="sc://nowhere")
 
 
-def test_no_error_tells_the_token_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_error_shows_the_token_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paimon_orch.spark.session.session.active_session", lambda: None)
     # what Spark says of a token that ends in equal signs
     invalid = PySparkValueError(f"Parameter 'token={TOKEN}' should be a key and a value")
@@ -163,7 +163,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return settings
 
 
-def test_under_spark_submit_its_master_and_settings_stay(
+def test_under_spark_submit_its_master_and_settings_are_kept(
     built: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
