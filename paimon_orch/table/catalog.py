@@ -47,11 +47,12 @@ class Catalog:
     def __init__(
         self, uri: str, *, allowances: Allowances = NO_ALLOWANCES, **storage_options: Any
     ) -> None:
-        """Open a warehouse: a local path, a ``file:`` URI or an object store's; it need not exist yet.
+        """Open a warehouse, which may not exist yet: a local path or the URI of an object store.
 
-        ``storage_options`` are those of fsspec for the store, such as ``key``, ``secret`` and ``endpoint_url``; further
-        ones are read from the environment variable ``PAIMON_STORAGE_OPTIONS``, a JSON object. ``allowances`` are those
-        of all tables opened here, as by :meth:`Table.allow`.
+        ``storage_options`` are those of fsspec for the store, such as ``key``, ``secret`` and
+        ``endpoint_url``; further ones are read from the environment variable
+        ``PAIMON_STORAGE_OPTIONS``, a JSON object. ``allowances`` are those of all tables opened
+        here, as by :meth:`Table.allow`.
         """
         self.uri = str(uri)
         self.allowances = allowances
@@ -69,13 +70,13 @@ class Catalog:
         """Return the names of a database's tables, sorted."""
         directory = f"{self.root}/{database}.db"
         if not self.io.exists(directory):
-            known = ", ".join(self.databases()) or "none"
-            raise NotFoundError(f"{self.uri} has no database {database!r}; it has {known}")
+            existing = ", ".join(self.databases()) or "none"
+            raise NotFoundError(f"{self.uri} has no database {database!r}; it has {existing}")
         candidates = (info for info in self.io.list_dir(directory) if info.is_dir)
         return sorted(i.name for i in candidates if self.io.exists(f"{i.path}/schema"))
 
     def table(self, identifier: str) -> Table:
-        """Return ``database.table`` or ``database.table$branch_name``; :class:`NotFoundError` if absent."""
+        """Return ``database.table`` or ``database.table$branch_name``; raises :class:`NotFoundError`."""
         name, _, branch = identifier.partition(_BRANCH_SEPARATOR)
         paths = TablePaths(self._table_root(name), branch or MAIN_BRANCH)
         table = Table(identifier, self.io, paths, self.allowances)
@@ -84,7 +85,7 @@ class Catalog:
         return table
 
     def open(self, identifier: str) -> Table | SystemTable:
-        """Return whatever can be scanned: a table or branch, or a system table such as ``db.t$files``."""
+        """Return a table, a branch, or a system table such as ``db.t$files``."""
         name, separator, system = identifier.rpartition("$")
         if not separator or system.startswith(_BRANCH_SEPARATOR[1:]):
             return self.table(identifier)
@@ -95,10 +96,10 @@ class Catalog:
             return f"table {identifier} has no branch {branch!r}"
         database = identifier.split(".", maxsplit=1)[0]
         if database not in self.databases():
-            known = ", ".join(self.databases()) or "none"
-            return f"there is no table {identifier} in {self.uri}: no database {database!r} (databases: {known})"
-        known = ", ".join(self.tables(database)) or "none"
-        return f"there is no table {identifier} in {self.uri} (tables of {database}: {known})"
+            existing = ", ".join(self.databases()) or "none"
+            return f"there is no table {identifier} in {self.uri}: no database {database!r} (databases: {existing})"
+        existing = ", ".join(self.tables(database)) or "none"
+        return f"there is no table {identifier} in {self.uri} (tables of {database}: {existing})"
 
     def _table_root(self, identifier: str) -> str:
         parts = identifier.split(".")
@@ -117,11 +118,12 @@ class Catalog:
         comment: str | None = None,
         if_not_exists: bool = False,
     ) -> Table:
-        """Create a table, and its database if need be.
+        """Create a table, and its database if it does not exist.
 
-        ``columns`` is ``"id BIGINT NOT NULL, v DOUBLE"`` or an Arrow schema. Raises :class:`InputError` if the table
-        exists (unless ``if_not_exists``) or the definition breaks a rule of the format. Options that some step will
-        refuse, and unknown ones, are logged as warnings.
+        ``columns`` is ``"id BIGINT NOT NULL, v DOUBLE"`` or an Arrow schema. Raises
+        :class:`InputError` if the table exists (unless ``if_not_exists``) or the definition breaks
+        a rule of the format. Options that some step will refuse, and unknown ones, are logged as
+        warnings.
         """
         fields = parse_columns(columns) if isinstance(columns, str) else to_paimon_fields(columns)
         schema = build_table_schema(
@@ -143,10 +145,10 @@ class Catalog:
         return table
 
     def create_database(self, database: str, *, if_not_exists: bool = False) -> None:
-        """Make an empty database; creating a table makes its database too.
+        """Create an empty database; :meth:`create_table` also creates the table's database.
 
-        Raises :class:`InputError` if it exists (unless ``if_not_exists``), :class:`UnsupportedError` in an object store,
-        where nothing empty can exist.
+        Raises :class:`InputError` if it exists (unless ``if_not_exists``), and
+        :class:`UnsupportedError` in object stores, which have no empty directories.
         """
         if not self.io.make_dir(self._database_root(database)) and not if_not_exists:
             raise InputError(f"database {database!r} exists already in {self.uri}")
@@ -154,7 +156,7 @@ class Catalog:
     def drop_database(
         self, database: str, *, cascade: bool = False, if_exists: bool = False
     ) -> None:
-        """Remove a database; with ``cascade`` its tables too, else one that has tables is refused."""
+        """Drop a database; raises :class:`InputError` if it has tables, unless ``cascade``."""
         self.list_tables_to_drop(database, cascade=cascade, if_exists=if_exists)
         self.io.delete_dir(self._database_root(database))
 
@@ -165,8 +167,8 @@ class Catalog:
         if not self.io.exists(self._database_root(database)):
             if if_exists:
                 return []
-            known = ", ".join(self.databases()) or "none"
-            raise NotFoundError(f"{self.uri} has no database {database!r}; it has {known}")
+            existing = ", ".join(self.databases()) or "none"
+            raise NotFoundError(f"{self.uri} has no database {database!r}; it has {existing}")
         tables = self.tables(database)
         if tables and not cascade:
             raise InputError(
@@ -182,11 +184,11 @@ class Catalog:
                 f"database name {database!r} must not be empty or hold '.', '$' or '/'"
             )
         if database == _SYSTEM_DATABASE:
-            raise InputError(f"database name {database!r} is that of the system's own")
+            raise InputError(f"database name {database!r} is reserved for system tables")
         return f"{self.root}/{database}.db"
 
     def drop_table(self, identifier: str, *, if_exists: bool = False) -> None:
-        """Remove a table with all its files, branches included."""
+        """Drop a table with all its files and branches."""
         if not self.can_drop_table(identifier, if_exists=if_exists):
             return
         external = list_file_roots(self.io, self.table(identifier).paths)[1:]
@@ -223,11 +225,12 @@ class Catalog:
         return count, size
 
     def rename_table(self, identifier: str, to: str) -> Table:
-        """Give a table another name, in its database or another one that exists, and return it.
+        """Rename a table, in its database or to another one that exists, and return it.
 
-        Its directory is renamed at one stroke, branches included. Nothing may write to the table meanwhile: a writer that
-        has it open goes on under the old name. Raises :class:`UnsupportedError` in an object store, which cannot do that;
-        :class:`InputError` if the new name is taken.
+        Renames its directory, branches included, atomically. No other process may write to the
+        table meanwhile, as it would continue under the old name. Raises :class:`UnsupportedError`
+        in object stores, which have no atomic rename, and :class:`InputError` if the new name is
+        taken.
         """
         if _BRANCH_SEPARATOR in identifier or _BRANCH_SEPARATOR in to:
             raise InputError(f"{identifier} cannot become {to}: branches are not renamed")
@@ -235,17 +238,17 @@ class Catalog:
         source.stores.check_step(StepKind.METADATA)
         database = to.split(".", maxsplit=1)[0]
         if database not in self.databases():
-            known = ", ".join(self.databases()) or "none"
-            raise NotFoundError(f"{self.uri} has no database {database!r}; it has {known}")
+            existing = ", ".join(self.databases()) or "none"
+            raise NotFoundError(f"{self.uri} has no database {database!r}; it has {existing}")
         if not self.io.rename_dir(source.paths.root, target):
             raise InputError(f"table {to} exists already in {self.uri}")
         return self.table(to)
 
     def alter_table(self, identifier: str, changes: Iterable[SchemaChange]) -> TableSchema:
-        """Change columns, options or comments of a table (or branch), all at once, and return the new schema.
+        """Apply all changes to columns, options or comments of a table or branch in one schema version.
 
-        Old files stay as they are and are read in the new shape. Raises :class:`InputError` if a change breaks a rule
-        of the format; the table is unchanged then.
+        Returns the new schema. Old files are not rewritten; reads convert their rows. Raises
+        :class:`InputError` if a change breaks a rule of the format; the table is then unchanged.
 
         >>> catalog.alter_table("db.orders", [AddColumn("note", "STRING"), SetOption("bucket", "4")])
 

@@ -1,4 +1,4 @@
-"""The gate before every step on a table: refuse it, or warn once of the options that the user allows."""
+"""Checks before every step on a table: refuse it, or warn of options that the user allows."""
 
 import logging
 from collections.abc import Mapping
@@ -47,13 +47,13 @@ def require_external_systems(
 
 
 def warn_of_options(table: str, options: Mapping[str, str]) -> None:
-    """Log the options of a new or altered table that some step will refuse, and those that are unknown."""
+    """Log the options of a new or altered table that a step refuses, and unknown ones."""
     for sentence in describe_options(options):
         logger.warning("%s: %s", table, sentence)
 
 
 def warn_of_unknown_options(table: str, options: Mapping[str, str]) -> None:
-    """Log once for each table and option that a key is unknown and may belong to a newer release."""
+    """Log unknown keys, which may belong to a newer release, once for each table and option."""
     for sentence in describe_unknown_options(options):
         _warn_once(f"{table}: {sentence}")
 

@@ -1,4 +1,4 @@
-"""System tables: what a table says of itself, as rows (``db.t$files``)."""
+"""System tables: metadata of a table as rows (``db.t$files``)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,9 +43,10 @@ SYSTEM_TABLE_NAMES = (*_METADATA_TABLES, *_DATA_TABLES)
 class SystemTable:
     """One system table of a table; made by :meth:`Table.system`. It is read only.
 
-    ``ro`` are the rows that the last full compaction left, read without merging; ``audit_log`` are the rows behind a
-    column ``rowkind``, with the last change of keys that are deleted; ``row_tracking`` are the rows with their ids and
-    sequence numbers. The others describe the table.
+    ``ro`` are the rows that the last full compaction left, read without merging; ``audit_log`` are
+    the rows behind a column ``rowkind``, with the last change of keys that are deleted;
+    ``row_tracking`` are the rows with their ids and sequence numbers. The others describe the
+    table.
     """
 
     table: "Table"
@@ -57,7 +58,7 @@ class SystemTable:
                 f"{self.table.identifier} has no system table {self.name!r}; there are {', '.join(SYSTEM_TABLE_NAMES)}"
             )
 
-    def scan(  # noqa: PLR0913 - keywords alone behind the filter
+    def scan(  # noqa: PLR0913 - all but columns and filter are keywords
         self,
         columns: list[str] | None = None,
         filter: str | Predicate | None = None,
@@ -138,9 +139,7 @@ class SystemTable:
             scan = self.table.scan(columns, condition, limit=limit, **at)
             tracking = row_tracking_fields(scan.schema)
             if not tracking:
-                raise InputError(
-                    f"{self.table.identifier} keeps no row ids: 'row-tracking.enabled'"
-                )
+                raise InputError(f"{self.table.identifier} has no row ids: 'row-tracking.enabled'")
             return scan if columns else replace(scan, fields=(*scan.fields, *tracking))
         scan = self.table.scan(limit=limit, **at)
         seen = replace(scan.schema, fields=(ROW_KIND, *scan.schema.fields))
@@ -152,7 +151,7 @@ class SystemTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MetadataScan(BaseScan):
-    """Rows that describe a table, made when they are asked for."""
+    """Rows that describe a table, built when they are read."""
 
     table: "Table"
     make: MetadataTableBuilder

@@ -237,9 +237,9 @@ class Table:
         """Replace whole partitions by rows.
 
         Replaces the partitions that match ``partitions`` (one mapping, or several), by default
-        those that receive rows. An empty mapping replaces the whole table, and so does any overwrite
-        of a table without partition columns. Records that are not compacted yet are replaced too: if
-        the rows come from a scan of this table, read with ``merge_level_0=True``.
+        those that receive rows. An empty mapping replaces the whole table, and so does any
+        overwrite of a table without partition columns. Records that are not compacted yet are
+        replaced too: if the rows come from a scan of this table, read with ``merge_level_0=True``.
 
         With ``overwrite-upgrade`` the rows are visible immediately where no key is in two new files
         of a bucket.
@@ -259,8 +259,8 @@ class Table:
     ) -> Snapshot:
         """Roll back to a snapshot, selected as in :meth:`scan`, and return the newest snapshot then.
 
-        Deletes later snapshots and tags, keeps all schemas. Requires that no other process writes to
-        the table at the same time.
+        Deletes later snapshots and tags, keeps all schemas. Requires that no other process writes
+        to the table at the same time.
         """
         self.stores.check_step(StepKind.METADATA)
         selector = SnapshotSelector(snapshot_id, tag, timestamp, watermark)

@@ -178,8 +178,8 @@ class OrphanListing:
     def of(cls, results: Iterable[bytes]) -> "OrphanListing":
         """Combine the results of :func:`find_unreferenced_names`.
 
-        Raises :class:`StorageError` if names were lost between tasks, or a part was split between two
-        tasks: referenced files would appear to be orphans.
+        Raises :class:`StorageError` if names were lost between tasks, or a part was split between
+        two tasks: referenced files would appear to be orphans.
         """
         files, empty, read, parts = (
             list[OrphanCandidate](),
@@ -244,8 +244,8 @@ class DataRoots:
 def _find_reason_to_refuse(io: FileIO, root: str, path: str) -> str | None:
     """Return why an external directory may not belong to this table only; None if it does.
 
-    The names of data files do not identify their table, so files of another table would appear to be
-    orphans.
+    The names of data files do not identify their table, so files of another table would appear to
+    be orphans.
     """
     parent, _, name = path.rpartition("/")
     if _parse_scheme(path) != _parse_scheme(root) or not is_plain_path(path):

@@ -77,8 +77,8 @@ class RetainedSnapshot:
     def may_lack_state(self) -> bool:
         """Return whether expiration may have deleted the manifest lists of the data files.
 
-        Java Paimon keeps a changelog for each expired snapshot. In tables with a changelog producer,
-        the changelogs of snapshots without changes (compactions) have no list.
+        Java Paimon keeps a changelog for each expired snapshot. In tables with a changelog
+        producer, the changelogs of snapshots without changes (compactions) have no list.
         """
         return not self.is_complete or self.kind is RetainedSnapshotKind.CHANGELOG
 
@@ -125,8 +125,8 @@ class RetainedSnapshotStore:
     def all(self) -> dict[str, RetainedSnapshot]:
         """Read all versions by path, in a state that existed at one time.
 
-        If a version is deleted during the read, another may have been created after the listing; then
-        all are read again.
+        If a version is deleted during the read, another may have been created after the listing;
+        then all are read again.
         """
         versions = SNAPSHOT_LISTING.call_until_result(self._read_stable)
         if versions is None:
@@ -295,8 +295,9 @@ class ReferencedFiles:
     """The names of all files that any version of a table refers to, by any manifest entry.
 
     The set only grows: :meth:`update` adds the files of new versions, and keeps those of expired
-    ones. Manifests may be read elsewhere, e.g. by Spark tasks: :meth:`list_unread_manifests` returns
-    them, and those passed to :meth:`mark_as_read` are not opened, so ``names`` lacks their files.
+    ones. Manifests may be read elsewhere, e.g. by Spark tasks: :meth:`list_unread_manifests`
+    returns them, and those passed to :meth:`mark_as_read` are not opened, so ``names`` lacks their
+    files.
     """
 
     store: RetainedSnapshotStore
@@ -321,9 +322,9 @@ class ReferencedFiles:
     def update(self) -> bool:
         """Read all versions that were not read yet; return whether there were any.
 
-        If a version is expired during the read, the versions are listed and read again. If a version
-        still exists but a file of it is missing, the read is repeated for a second, because an
-        expiration may be running; then :class:`MissingFileError` is raised.
+        If a version is expired during the read, the versions are listed and read again. If a
+        version still exists but a file of it is missing, the read is repeated for a second, because
+        an expiration may be running; then :class:`MissingFileError` is raised.
         """
         has_new_versions = False
 

@@ -47,8 +47,8 @@ def _list_roots_of_schema(schema: TableSchema, paths: TablePaths) -> list[str]:
 class SafeDeleter:
     """Deletes single files below some directories.
 
-    File names are read from metadata and are not trusted: paths that lead out of the directories, or
-    through a symbolic link below them, are refused.
+    File names are read from metadata and are not trusted: paths that lead out of the directories,
+    or through a symbolic link below them, are refused.
     """
 
     io: FileIO

@@ -26,8 +26,8 @@ from paimon_orch.table.cleanup.references import (
 class UnreferencedFiles:
     """Paths that only expired versions reference.
 
-    They are deleted in the order ``data``, ``metadata``, ``lists``, so that an interrupted run can be
-    repeated.
+    They are deleted in the order ``data``, ``metadata``, ``lists``, so that an interrupted run can
+    be repeated.
     """
 
     data: tuple[str, ...] = ()

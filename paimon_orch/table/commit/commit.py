@@ -118,9 +118,9 @@ class TableCommit:
         """Create one new snapshot and return it; if it is committed already, return that snapshot.
 
         Raises :class:`CommitConflictError` if another committer changed the same files, or if all
-        attempts (``commit.max-retries``, ``commit.timeout``) lost the race for the next snapshot id.
-        The table is then unchanged and the manifests of the attempt are deleted; the caller deletes
-        the data files.
+        attempts (``commit.max-retries``, ``commit.timeout``) lost the race for the next snapshot
+        id. The table is then unchanged and the manifests of the attempt are deleted; the caller
+        deletes the data files.
 
         Raises :class:`CommitOutcomeUnknownError` if storage failed and the commit may have
         succeeded; then no file is deleted. Raises :class:`StorageError` if storage failed before.

@@ -31,8 +31,8 @@ class BucketGuard:
     """The state of a bucket that a compaction with deletion vectors was computed from.
 
     The format has no rule for deletion vectors of bucketed tables. Without this guard, a compaction
-    that rewrites files above level 0 and another that deletes rows of them could both succeed, and a
-    deleted row would reappear.
+    that rewrites files above level 0 and another that deletes rows of them could both succeed, and
+    a deleted row would reappear.
     """
 
     bucket: PartitionBucket
@@ -144,10 +144,10 @@ def _check_level_0_order(
 ) -> None:
     """Refuse a compaction of level 0 if a remaining level-0 file precedes one of its inputs.
 
-    Writers that start from the same snapshot assign the same sequence numbers. Before the compaction,
-    the row of the compacted file wins among equal numbers; afterwards the row of the remaining file
-    would win, so that the compaction would change the value of a key. Files in postpone buckets are
-    exempt: each is numbered from 0, and they are moved in their order.
+    Writers that start from the same snapshot assign the same sequence numbers. Before the
+    compaction, the row of the compacted file wins among equal numbers; afterwards the row of the
+    remaining file would win, so that the compaction would change the value of a key. Files in
+    postpone buckets are exempt: each is numbered from 0, and they are moved in their order.
     """
     compacted: dict[PartitionBucket, list[DataFileMeta]] = {}
     for entry in delta:

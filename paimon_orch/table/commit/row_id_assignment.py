@@ -19,9 +19,9 @@ def assign_row_ids(
 ) -> tuple[list[ManifestEntry], int]:
     """Assign ids to the rows of new files; return the entries and the next free id.
 
-    Appended rows get ids, and the snapshot id as their sequence number. Rewritten files hold the ids
-    of their rows; only sequence numbers of changed rows are assigned. Entries of tables without row
-    tracking are unchanged.
+    Appended rows get ids, and the snapshot id as their sequence number. Rewritten files hold the
+    ids of their rows; only sequence numbers of changed rows are assigned. Entries of tables without
+    row tracking are unchanged.
     """
     if not row_tracking_fields(schema):
         return list(entries), next_row_id

@@ -59,8 +59,8 @@ def _check_partition_column(name: str, schema: TableSchema) -> None:
 def build_partition_matcher(spec: PartitionSpec, schema: TableSchema) -> Callable[[bytes], bool]:
     """Return a test of serialized partitions against a full or partial spec.
 
-    A text value matches the directory name of a partition, so that ``2024-05-14`` and the day number
-    of old writers are both accepted. None and the default partition name match null.
+    A text value matches the directory name of a partition, so that ``2024-05-14`` and the day
+    number of old writers are both accepted. None and the default partition name match null.
     """
     for name in spec:
         _check_partition_column(name, schema)

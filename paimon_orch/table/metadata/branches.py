@@ -42,7 +42,8 @@ class Branches:
     def names(self) -> list[str]:
         """Return the names of all branches but main, sorted.
 
-        Symbolic links are included: readers follow them, and their targets refer to files of the table.
+        Symbolic links are included: readers follow them, and their targets refer to files of the
+        table.
         """
         directories = (info.name for info in self._entries() if info.is_dir or info.is_link)
         return sorted(
@@ -57,8 +58,8 @@ class Branches:
     def create(self, name: str, tag: str | None = None) -> None:
         """Create a branch from a tag, or with the table's schemas and no rows.
 
-        If the call failed, repeat it to complete the branch. Raises :class:`InputError` if the name is
-        taken or not allowed, :class:`NotFoundError` if the tag does not exist.
+        If the call failed, repeat it to complete the branch. Raises :class:`InputError` if the name
+        is taken or not allowed, :class:`NotFoundError` if the tag does not exist.
         """
         self.check()
         paths = self._paths(name)
@@ -131,8 +132,9 @@ class Branches:
     def fast_forward(self, name: str) -> None:
         """Move main to the state of a branch; commits to main since the branch's start are lost.
 
-        The branch is kept. No other process may write to either of them meanwhile. If the call failed,
-        repeat it to complete the move. Raises :class:`InputError` if the branch has no snapshot.
+        The branch is kept. No other process may write to either of them meanwhile. If the call
+        failed, repeat it to complete the move. Raises :class:`InputError` if the branch has no
+        snapshot.
         """
         self.check()
         ids, paths = self.snapshots(name), TablePaths(self.root, name)

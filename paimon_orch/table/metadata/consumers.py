@@ -30,7 +30,8 @@ class ConsumerStore:
     def read_next_snapshots(self) -> dict[str, int]:
         """Return the next snapshot that each consumer reads, by the path of its file.
 
-        Expired consumers (``consumer.expiration-time``) are left out. Raises :class:`CorruptFileError`.
+        Expired consumers (``consumer.expiration-time``) are left out. Raises
+        :class:`CorruptFileError`.
         """
         expired = set(self.find_expired())
         next_snapshots = {}

@@ -97,10 +97,10 @@ class ManifestReader:
     ) -> list[ManifestEntry]:
         """Return the entries of the live files of a snapshot, in order.
 
-        ``manifests`` selects the manifests to open. It must not separate the ADD and the DELETE of a
-        file, so it may only use the partition, bucket and level. ``partitions`` selects from the
-        distinct serialized partitions, and ``choose`` from the entries of a manifest, by index. Entry
-        objects are created only for selected entries.
+        ``manifests`` selects the manifests to open. It must not separate the ADD and the DELETE of
+        a file, so it may only use the partition, bucket and level. ``partitions`` selects from the
+        distinct serialized partitions, and ``choose`` from the entries of a manifest, by index.
+        Entry objects are created only for selected entries.
         """
         with _gc_disabled():
             metas = self.manifests(snapshot)

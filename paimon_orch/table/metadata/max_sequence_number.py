@@ -25,8 +25,8 @@ def build_sequence_properties(
 ) -> Mapping[str, str]:
     """Return the property of the next snapshot; empty for tables whose writers read the files.
 
-    ``added`` are the entries of the commit. ``existing`` reads all entries of ``latest``; it is only
-    called if that snapshot lacks the property.
+    ``added`` are the entries of the commit. ``existing`` reads all entries of ``latest``; it is
+    only called if that snapshot lacks the property.
     """
     if options.get(WRITE_SEQUENCE_NUMBER_INIT_MODE) != "snapshot":
         return {}

@@ -73,8 +73,9 @@ class SnapshotStore:
     def latest_id(self) -> int | None:
         """Return the newest snapshot id, None for an empty table.
 
-        A missing or stale hint is ignored. Raises :class:`MissingFileError` if LATEST names a missing
-        snapshot that is newer than all others: as in Java Paimon, no older one is used instead.
+        A missing or stale hint is ignored. Raises :class:`MissingFileError` if LATEST names a
+        missing snapshot that is newer than all others: as in Java Paimon, no older one is used
+        instead.
         """
         hint = self.hint(LATEST)
         for _ in range(_MAX_HINT_READS):

@@ -63,8 +63,8 @@ class Tags:
     ) -> Snapshot:
         """Tag a snapshot, by default the newest, without limit or for ``time_retained``.
 
-        An expired snapshot is copied from another tag of it. Raises :class:`InputError` if the name is
-        taken, :class:`NotFoundError` if the snapshot does not exist.
+        An expired snapshot is copied from another tag of it. Raises :class:`InputError` if the name
+        is taken, :class:`NotFoundError` if the snapshot does not exist.
         """
         self.check()
         path = self.path(name)
@@ -203,8 +203,8 @@ def _encode_tag(value: Mapping[str, Any]) -> bytes:
 def find_rollback_target(store: SnapshotStore, moment: SnapshotSelector) -> Snapshot:
     """Return the target snapshot of a rollback.
 
-    Raises :class:`NotFoundError` for a snapshot before the hint EARLIEST, whose expiration is running
-    or was interrupted, unless a tag has kept its files.
+    Raises :class:`NotFoundError` for a snapshot before the hint EARLIEST, whose expiration is
+    running or was interrupted, unless a tag has kept its files.
     """
     if not moment:
         raise InputError("a rollback needs a snapshot, a tag or a time")
@@ -222,10 +222,10 @@ def find_rollback_target(store: SnapshotStore, moment: SnapshotSelector) -> Snap
 def rollback(store: SnapshotStore, moment: SnapshotSelector) -> Snapshot:
     """Make an older snapshot the newest one: delete later snapshots, changelogs and tags.
 
-    No other process may write to the table meanwhile. Schemas are kept; data files without references
-    are deleted as orphan files later. An expired snapshot is restored from its tag. Raises
-    :class:`NotFoundError` if the snapshot does not exist or is being expired; then nothing is changed.
-    If the call failed, repeat it to complete the rollback.
+    No other process may write to the table meanwhile. Schemas are kept; data files without
+    references are deleted as orphan files later. An expired snapshot is restored from its tag.
+    Raises :class:`NotFoundError` if the snapshot does not exist or is being expired; then nothing
+    is changed. If the call failed, repeat it to complete the rollback.
     """
     target = find_rollback_target(store, moment)
     later_tags = [name for name in store.tags() if store.tag(name).id > target.id]

@@ -47,8 +47,8 @@ from paimon_orch.table.scan.scan_planner import BucketSplit
 class BucketReader:
     """Reads the visible rows of one bucket as record batches of ``fields``.
 
-    Rows that do not match ``predicate`` may be left out to save work; without a predicate, rows that
-    are certainly not among the ``first`` ones. The caller filters and limits the result.
+    Rows that do not match ``predicate`` may be left out to save work; without a predicate, rows
+    that are certainly not among the ``first`` ones. The caller filters and limits the result.
     """
 
     def __init__(
@@ -114,8 +114,8 @@ class BucketReader:
     def changes(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all files, unmerged, with a first column ``rowkind``.
 
-        Files are in the order of their manifest: -U may be the last row of a file and its +U the first
-        row of the next.
+        Files are in the order of their manifest: -U may be the last row of a file and its +U the
+        first row of the next.
         """
         if has_data_evolution(self._reader.schema) and any(f.write_cols for f in self._split.files):
             raise UnsupportedError(
@@ -213,8 +213,8 @@ class BucketReader:
     ) -> LateMaterialization | None:
         """Return the late materialization of non-key columns, if it may save reads.
 
-        Requires an engine that takes whole rows; row groups can only be skipped if newer runs have as
-        many rows.
+        Requires an engine that takes whole rows; row groups can only be skipped if newer runs have
+        as many rows.
         """
         if not engine.is_deduplicate or not should_materialize_late(runs):
             return None

@@ -1,7 +1,8 @@
-"""Rows whose columns are spread over files: data evolution.
+"""Reads rows whose columns are in several files: data evolution.
 
-An update of some columns adds files with those columns alone. Files of the same rows have the same row ids; of each
-column the newest file that holds it counts. A deletion vector belongs to the oldest file and hides rows in all.
+An update of some columns adds files with those columns alone. Files of the same rows have the same
+row ids; of each column the newest file that holds it counts. A deletion vector belongs to the
+oldest file and hides rows in all.
 
 See docs/format/row-tracking.md.
 """
@@ -27,7 +28,7 @@ RowIdGroup = tuple[DataFileMeta, ...]
 
 
 def has_data_evolution(schema: TableSchema) -> bool:
-    """Tell whether columns of a row may be in several files."""
+    """Return whether columns of a row may be in several files."""
     return schema.typed_options.get(DATA_EVOLUTION_ENABLED)
 
 

@@ -1,4 +1,4 @@
-"""What file indexes save a scan: files that are not opened, and rows that are not looked at.
+"""Reports the files and rows that file indexes save a scan.
 
 See docs/format/file-index-evaluation.md.
 """
@@ -24,7 +24,7 @@ from paimon_orch.table.scan.scan_planner import BucketSplit
 
 @dataclass(slots=True)
 class IndexUsage:
-    """What one index of one column did, alone or together with others of the same file."""
+    """The effect of one index of one column, or of several together."""
 
     files_asked: int = 0
     files_skipped: int = 0
@@ -35,9 +35,11 @@ class IndexUsage:
 class ScanReport:
     """What a scan reads, and what file indexes and a limit save of it.
 
-    ``files``, ``rows`` and ``bytes`` are what statistics leave, ``rows`` with those that vectors hide. ``rows_selected``
-    are the rows that indexes, and a limit without a filter, leave of them. ``bytes_not_read`` counts whole files, row groups and pages of Parquet
-    files, and stripes of ORC files without a selected row, of all columns. ``indexes`` is by index and column, as in ``bitmap(status)``.
+    ``files``, ``rows`` and ``bytes`` are what statistics leave, ``rows`` with those that vectors
+    hide. ``rows_selected`` are the rows that indexes, and a limit without a filter, leave of them.
+    ``bytes_not_read`` counts whole files, row groups and pages of Parquet files, and stripes of ORC
+    files without a selected row, of all columns. ``indexes`` is by index and column, as in
+    ``bitmap(status)``.
     """
 
     files: int = 0
@@ -62,9 +64,10 @@ def explain_scan(
     predicate: Predicate | None,
     first: TopRowsOrLimit | None = None,
 ) -> ScanReport:
-    """Say what indexes do for a scan: ``splits`` are planned without them, ``planned`` with those of the manifests.
+    """Report the effect of indexes: ``splits`` are planned without, ``planned`` with those in manifests.
 
-    Without a predicate all but the ``first`` rows may be left out, and ``planned`` may have fewer files for their sake.
+    Without a predicate all but the ``first`` rows may be left out, and ``planned`` may have fewer
+    files for their sake.
     """
     report = ScanReport()
     kept = {file.file_name for split in planned for file in split.files}
@@ -91,7 +94,7 @@ def explain_scan(
 def _pair_files_with_predicates(
     files: Sequence[DataFileMeta], schema: TableSchema, predicate: Predicate | None
 ) -> Iterator[tuple[DataFileMeta, Predicate | None]]:
-    """Yield files with the part of the predicate that their rows are judged by before they are merged."""
+    """Yield files with the part of the predicate that applies before their rows are merged."""
     if not schema.primary_keys or is_raw_convertible(files, schema):
         yield from ((file, predicate) for file in files)
         return

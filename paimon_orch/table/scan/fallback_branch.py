@@ -42,8 +42,8 @@ class FallbackBranch:
     ) -> "FallbackBranch | None":
         """Return the branch at the time of ``snapshot``; None, with a warning, if it does not exist.
 
-        Raises :class:`InputError` if its columns differ from the table's, and :class:`NotFoundError`
-        if the tag to read does not exist in the branch.
+        Raises :class:`InputError` if its columns differ from the table's, and
+        :class:`NotFoundError` if the tag to read does not exist in the branch.
         """
         there = TablePaths(paths.root, branch)
         schemas = SchemaStore(io, there)

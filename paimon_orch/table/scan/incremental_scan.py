@@ -122,9 +122,9 @@ def _changelog_directory(store: SnapshotStore) -> str:
 class IncrementalScan(BaseScan):
     """A read of changes, from :meth:`Table.incremental`; the first column is ``rowkind``.
 
-    A delta or changelog has the row kinds as written. A diff has ``+I`` for inserted rows, ``-D`` for
-    deleted rows and, for tables with a primary key, ``+U`` for updated rows. It compares scans of both
-    ends with ``merge_level_0``.
+    A delta or changelog has the row kinds as written. A diff has ``+I`` for inserted rows, ``-D``
+    for deleted rows and, for tables with a primary key, ``+U`` for updated rows. It compares scans
+    of both ends with ``merge_level_0``.
     """
 
     io: FileIO

@@ -1,4 +1,4 @@
-"""A read of one snapshot: columns, filter, limit; rows as Arrow, record batches or pandas."""
+"""Reads one snapshot with columns, filter, order and limit."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -40,14 +40,7 @@ from paimon_orch.table.write.postpone_bucket import add_postponed_files, should_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan(BaseScan):
-    """What to read; made by :meth:`Table.scan`.
-
-    ``order`` sorts the rows, and ``limit`` then takes the first of them. ``levels`` are the levels
-    of the merge tree to read. With ``audit`` the last change of a deleted key is a row too, and
-    ``fields`` may hold a column ``rowkind``. ``merge_level_0`` overrides whether level 0 is read.
-    Partitions that the snapshot lacks are read from ``fallback``. With ``merges_postponed`` rows
-    that wait in postpone buckets are merged too.
-    """
+    """A read of one snapshot, from :meth:`Table.scan`."""
 
     io: FileIO
     paths: TablePaths
@@ -56,13 +49,26 @@ class Scan(BaseScan):
     snapshot: Snapshot | None
     fields: tuple[Field, ...]
     predicate: Predicate | None = None
+
     limit: int | None = None
+    """The number of rows, the first in ``order``."""
+
     levels: range = ALL_LEVELS
+    """The levels of the merge tree to read."""
+
     is_audit_log: bool = False
+    """Whether to read the last change of deleted keys too, with a column ``rowkind``."""
+
     order: tuple[SortKey, ...] = ()
+
     merge_level_0: bool | None = None
+    """Overrides whether level 0 is read."""
+
     fallback: FallbackBranch | None = None
+    """Provides the partitions that the snapshot lacks."""
+
     merge_postponed: bool = False
+    """Whether to merge the rows in postpone buckets."""
 
     @property
     def visibility(self) -> Visibility:
@@ -73,8 +79,8 @@ class Scan(BaseScan):
     def rows_not_visible(self) -> int:
         """Count the records that the scan leaves out until they are compacted.
 
-        These are inserts, updates and deletes in files of level 0 (deletion vectors, ``first-row``) and in postpone
-        buckets of the partitions that the filter selects. Read from manifests; 0 for tables whose rows are visible at once.
+        These are the records in files of level 0 (deletion vectors, ``first-row``) and in postpone
+        buckets of the partitions that the filter selects. Reads only manifests.
         """
         if self.levels.start > 0:
             return 0
@@ -86,7 +92,7 @@ class Scan(BaseScan):
         return rows + others.count_rows_not_visible(lambda partition: partition not in own)
 
     def count_rows_not_visible(self, partitions: Callable[[bytes], bool]) -> int:
-        """Count such records in some partitions of the snapshot itself."""
+        """Count the records left out in some partitions of the snapshot itself."""
         pruner = None
         if self.predicate is not None:
             pruner = FilePruner(self.schema, self.predicate, self.schemas.get, use_indexes=False)
@@ -99,9 +105,9 @@ class Scan(BaseScan):
         return to_arrow_schema(self.fields)
 
     def plan(self, *, asks_indexes: bool = True) -> list[BucketSplit]:
-        """Return the files to read by bucket; what batch readers leave out is left out (11.3).
+        """Return the files to read by bucket, without those that batch readers leave out.
 
-        With ``asks_indexes`` the file indexes in manifests leave out files too.
+        With ``asks_indexes`` files are also ruled out by file indexes in manifests.
         """
         splits = self._plan_own_splits(self._restrict_to_columns(), asks_indexes=asks_indexes)
         if self.fallback is None:
@@ -112,27 +118,27 @@ class Scan(BaseScan):
         return [*splits, *(replace(split, is_fallback=True) for split in missing)]
 
     def _find_own_partitions(self) -> set[bytes]:
-        """Return the partitions that the snapshot itself has, of those that the filter selects."""
+        """Return the selected partitions that the snapshot itself has."""
         keys = set(self.schema.partition_keys)
         on_keys = None if self.predicate is None else restrict_to_columns(self.predicate, keys)
         return {split.partition for split in self._plan_own_splits(on_keys, asks_indexes=False)}
 
     def find_scan_of(self, split: BucketSplit) -> "Scan":
-        """Return the scan whose schema and options are those of a planned split."""
+        """Return the scan that reads a planned split: this one or that of the fallback branch."""
         if not split.is_fallback or self.fallback is None:
             return self
         return self._build_fallback_scan(self.fallback)
 
     def _build_fallback_scan(self, fallback: FallbackBranch) -> "Scan":
         """Return the same scan of the fallback branch."""
-        theirs = {field.name: field for field in fallback.schema.fields}
+        branch_fields = {field.name: field for field in fallback.schema.fields}
         return replace(
             self,
             paths=fallback.paths,
             schemas=fallback.schemas,
             schema=fallback.schema,
             snapshot=fallback.snapshot,
-            fields=tuple(theirs.get(field.name, field) for field in self.fields),
+            fields=tuple(branch_fields.get(field.name, field) for field in self.fields),
             merge_level_0=fallback.merge_level_0,
             fallback=None,
             merge_postponed=should_merge_postponed(fallback.schema),
@@ -141,12 +147,12 @@ class Scan(BaseScan):
     def _plan_own_splits(
         self, predicate: Predicate | None, *, asks_indexes: bool
     ) -> list[BucketSplit]:
-        """Return the files of the snapshot itself that a predicate does not rule out."""
+        """Return the files of the snapshot itself that may match a predicate."""
         levels = self.visibility.levels_to_read(self.levels)
         if not self.merge_postponed:
             splits = self._plan_splits(predicate, levels, asks_indexes=asks_indexes)
             return [split for split in splits if split.bucket >= 0]
-        # a waiting row may replace any row of its key: only predicates on keys prune files; waiting files have no key bounds
+        # postponed rows may replace any row of their key, so only predicates on keys prune files
         partitions, keys = set(self.schema.partition_keys), set(self.schema.primary_keys)
         on_keys = None if predicate is None else restrict_to_columns(predicate, partitions | keys)
         on_partitions = None if predicate is None else restrict_to_columns(predicate, partitions)
@@ -165,7 +171,7 @@ class Scan(BaseScan):
         return planner.splits(self.snapshot, pruner, levels=levels)
 
     def _apply_limit(self, splits: Sequence[BucketSplit]) -> Sequence[BucketSplit]:
-        """Return those of the planned files that the limit needs, where nothing is filtered afterwards."""
+        """Return the planned files that the limit needs, if rows are not filtered later."""
         if self.limit is None or not self._has_no_row_filter:
             return splits
         if self.fallback is not None or self.merge_postponed:
@@ -183,7 +189,7 @@ class Scan(BaseScan):
 
     @property
     def _has_no_row_filter(self) -> bool:
-        """Tell whether all rows of a partition are wanted, or none: nothing is filtered afterwards."""
+        """Return whether the filter selects whole partitions only."""
         keys = set(self.schema.partition_keys)
         return not self.is_audit_log and (
             self.predicate is None or collect_columns(self.predicate) <= keys
@@ -191,7 +197,7 @@ class Scan(BaseScan):
 
     @property
     def _first(self) -> TopRowsOrLimit | None:
-        """The rows of a file that are enough, where there is a limit and nothing is filtered afterwards."""
+        """Return the rows of a file that suffice for the limit, if rows are not filtered later."""
         if self.limit is None or self.limit < 0 or not self._has_no_row_filter:
             return None
         if not self.order:
@@ -206,7 +212,7 @@ class Scan(BaseScan):
         )
 
     def explain(self) -> ScanReport:
-        """Say what file indexes and the limit save: files skipped, rows selected, bytes not read. No rows are read."""
+        """Report the files, rows and bytes that file indexes and the limit save; reads no rows."""
         if (
             self.fallback is not None or self.merge_postponed
         ):  # of the real buckets of the table itself
@@ -221,12 +227,12 @@ class Scan(BaseScan):
         )
 
     def _restrict_to_columns(self) -> Predicate | None:
-        """Return the part of the filter that work can be saved by: it looks at stored columns of whole rows."""
+        """Return the part of the filter on columns that are stored with whole rows."""
         names = self.schema.partition_keys if has_data_evolution(self.schema) else self.schema.names
         return None if self.predicate is None else restrict_to_columns(self.predicate, set(names))
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, one bucket after the other, in bounded memory.
+        """Yield the rows by bucket, in bounded memory.
 
         With an order but without a limit all rows are held in memory.
         """
@@ -235,14 +241,14 @@ class Scan(BaseScan):
             batches = (batch for split in splits for batch in self.read_split(split))
             return limit_batches(batches, self.limit)
         sorted_by = dict.fromkeys(key.column for key in self.order)
-        others = [name for name in sorted_by if name not in self.arrow_schema.names]
-        whole = replace(self, fields=(*self.fields, *self.schema.select(others)))
+        missing = [name for name in sorted_by if name not in self.arrow_schema.names]
+        whole = replace(self, fields=(*self.fields, *self.schema.select(missing)))
         batches = (batch for split in splits for batch in whole.read_split(split))
         rows = sort_batches(batches, self.order, self.limit, whole.arrow_schema)
         return (batch.select(self.arrow_schema.names) for batch in rows)
 
     def read_split(self, split: BucketSplit) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one bucket that the filter keeps, or with a limit as many of them as may be needed."""
+        """Yield the rows of one bucket that match the filter, with a limit only as many as needed."""
         if split.is_fallback:
             target = self.arrow_schema  # nullability may differ
             for batch in self.find_scan_of(split).read_split(replace(split, is_fallback=False)):
@@ -252,7 +258,7 @@ class Scan(BaseScan):
         if self.predicate is not None:
             names |= collect_columns(self.predicate)
         stored = (*self.schema.fields, *row_tracking_fields(self.schema))
-        wanted = [field for field in stored if field.name in names]
+        needed = [field for field in stored if field.name in names]
         files = (*split.files, *split.waiting)
         schemas = self.schemas.get_all(file.schema_id for file in files)
         reader = FileReader(self.io, self.paths, self.schema, schemas)
@@ -260,7 +266,7 @@ class Scan(BaseScan):
         bucket = BucketReader(
             reader,
             split,
-            fields=wanted,
+            fields=needed,
             predicate=self._restrict_to_columns() if first is None else None,
             first=first,
         )

@@ -1,4 +1,4 @@
-"""Builds scans from what a user asks for: resolves the snapshot, its schema, the filter, the order."""
+"""Builds scans from requests: resolves the snapshot, its schema, the filter and the order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -94,7 +94,7 @@ def _resolve_merge_level_0(
     schema: TableSchema,
     newest: TableSchema,
 ) -> bool | None:
-    """Return the requested value, or that of the newest options: the option also holds for time travel."""
+    """Return the requested value, or that of the newest options, also for time travel."""
     if requested is None and schema.typed_options.has_deletion_vectors:
         return newest.typed_options.get(DELETION_VECTORS_MERGE_ON_READ)
     return requested

@@ -14,18 +14,19 @@ _DELETION_VECTORS_OPTION = "deletion-vectors.enabled"
 
 
 def check_deletion_vectors_change(table: Table, changes: Iterable[SchemaChange]) -> None:
-    """Refuse to switch deletion vectors while rows are told apart by merging them, or hidden by vectors.
+    """Refuse to switch deletion vectors while buckets have rows to merge or deletion vectors.
 
-    With vectors readers take files as they are; without them nobody would heed the vectors that are there. After a full
-    compaction neither matters. Whoever writes in between has to wait for the switch.
+    With deletion vectors readers do not merge files; without them readers would ignore existing
+    deletion vectors. After a full compaction a bucket has neither. No other process may write
+    between the compaction and the switch.
     """
-    wanted = table.options.has_deletion_vectors
+    is_enabled_after = table.options.has_deletion_vectors
     for change in changes:
         if isinstance(change, SetOption) and change.key == _DELETION_VECTORS_OPTION:
-            wanted = change.value.strip().lower() == "true"
+            is_enabled_after = change.value.strip().lower() == "true"
         elif isinstance(change, ResetOption) and change.key == _DELETION_VECTORS_OPTION:
-            wanted = False
-    if wanted == table.options.has_deletion_vectors:
+            is_enabled_after = False
+    if is_enabled_after == table.options.has_deletion_vectors:
         return
     for split in table.files():
         levels = {file.level for file in split.files}

@@ -15,8 +15,8 @@ ColumnPath = str | tuple[str, ...]
 class AddColumn:
     """Add a nullable column: last, or ``first``, or ``after`` another one.
 
-    ``column`` is a name, or the path of a new field of a nested row, as ``("address", "city")``; the steps of a path
-    through arrays and maps are ``element`` and ``value``.
+    ``column`` is a name, or the path of a new field of a nested row, as ``("address", "city")``;
+    the steps of a path through arrays and maps are ``element`` and ``value``.
     """
 
     column: ColumnPath

@@ -1,9 +1,9 @@
 """Dynamic buckets: a key belongs to the bucket that it was first assigned to.
 
-A hash index file per bucket lists the hashes of its keys. A writer loads the indexes of the partitions
-it writes to, assigns new hashes to buckets with room, and rewrites the indexes of changed buckets. Two
-writers of a partition could assign a key to two buckets, so a commit is refused if the index of a
-bucket that it wrote to has changed since.
+A hash index file per bucket lists the hashes of its keys. A writer loads the indexes of the
+partitions it writes to, assigns new hashes to buckets with room, and rewrites the indexes of
+changed buckets. Two writers of a partition could assign a key to two buckets, so a commit is
+refused if the index of a bucket that it wrote to has changed since.
 
 See docs/format/dynamic-buckets.md#hash-index.
 """
@@ -57,8 +57,8 @@ class BucketAssigner:
     """Assigns the keys of one partition to buckets.
 
     Rows are assigned in order: a known hash to its bucket, a new one to the first bucket with fewer
-    than ``target`` hashes, else to a new bucket. If ``most`` buckets are in use and all are full, new
-    hashes are spread by value, so that a repeated task assigns the same buckets.
+    than ``target`` hashes, else to a new bucket. If ``most`` buckets are in use and all are full,
+    new hashes are spread by value, so that a repeated task assigns the same buckets.
     """
 
     def __init__(self, known: Mapping[int, Int32Array], target: int, most: int = -1) -> None:

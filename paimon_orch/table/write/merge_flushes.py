@@ -21,8 +21,9 @@ def merge_flushes(
 ) -> None:
     """Write the merged rows of flushes, the oldest first, to ``writer``; a flush is one sorted run.
 
-    With ``sequence.snapshot-ordering`` all rows of a commit get the same sequence number, so readers
-    could not order two rows of a key. The flushed files still have the numbers of the writer.
+    With ``sequence.snapshot-ordering`` all rows of a commit get the same sequence number, so
+    readers could not order two rows of a key. The flushed files still have the numbers of the
+    writer.
     """
     options = {k: v for k, v in factory.schema.options.items() if k != "sequence.snapshot-ordering"}
     schema = replace(factory.schema, options=options)

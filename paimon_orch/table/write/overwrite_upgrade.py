@@ -1,7 +1,7 @@
 """``overwrite-upgrade``: new files of an overwrite without overlapping keys go to the highest level.
 
-The buckets have no other files, so the files are already sorted and merged. Readers that skip level 0
-then see their rows without a compaction.
+The buckets have no other files, so the files are already sorted and merged. Readers that skip level
+0 then see their rows without a compaction.
 
 See docs/format/commit.md#overwrite-and-drop.
 """

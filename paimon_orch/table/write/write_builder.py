@@ -102,8 +102,8 @@ class WriteBuilder:
     def plan(self, row_kind: str | None = None) -> WritePlan:
         """Read the next sequence numbers and the state of the buckets, for the tasks of a write.
 
-        ``row_kind`` names a text column of row kinds. Raises :class:`UnsupportedError` if the table's
-        options or buckets forbid writing rows.
+        ``row_kind`` names a text column of row kinds. Raises :class:`UnsupportedError` if the
+        table's options or buckets forbid writing rows.
         """
         self.stores.check_step(StepKind.WRITE_ROWS)
         factory = self.stores.build_writer_factory()
@@ -153,7 +153,8 @@ class WriteBuilder:
         """Commit newly written files as an APPEND, or as an OVERWRITE of the replaced partitions.
 
         ``hash_index`` is the state by which rows were assigned to dynamic buckets. If this
-        ``commit_id`` is committed already, the files are deleted. None if there is nothing to commit.
+        ``commit_id`` is committed already, the files are deleted. None if there is nothing to
+        commit.
         """
         if len({entry.partition_bucket for entry in written.index}) < len(written.index):
             raise InputError(
