@@ -1,4 +1,4 @@
-"""Reading Avro data files: fastavro decodes blocks, columns are made of whole blocks.
+"""Reads Avro data files: fastavro decodes blocks, which are converted to columns.
 
 See docs/format/data-files.md#orc-and-avro.
 """
@@ -38,7 +38,7 @@ DECIMAL_BYTES = 16
 
 
 class AvroFileReader:
-    """One open Avro file. The number of rows is not known before all blocks were read."""
+    """One open Avro file. Its number of rows is known only after all blocks were read."""
 
     num_rows: int | None = None
 
@@ -52,16 +52,18 @@ class AvroFileReader:
         self.names: Sequence[str] = list(self._columns)
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield all rows of the named columns in file order; it can be done once."""
-        return self._build_batches(self._rows(columns, None), columns, batch_rows)
+        """Yield all rows of the named columns in file order; a reader can be read once."""
+        return self._build_batches(self._decode_blocks(columns, None), columns, batch_rows)
 
     def read_selected(
-        self, columns: Sequence[str], batch_rows: int, chosen: Positions
+        self, columns: Sequence[str], batch_rows: int, selected: Positions
     ) -> Iterator[NumberedBatch]:
-        """Yield the chosen rows behind their numbers; blocks without any are not decoded. It can be done once."""
-        for batch in self._build_batches(self._rows(columns, chosen), columns, batch_rows):
-            yield chosen[: batch.num_rows], batch
-            chosen = chosen[batch.num_rows :]
+        """Yield the selected rows with their positions; blocks without any are not decoded. A reader can be read once."""
+        for batch in self._build_batches(
+            self._decode_blocks(columns, selected), columns, batch_rows
+        ):
+            yield selected[: batch.num_rows], batch
+            selected = selected[batch.num_rows :]
 
     def _build_batches(
         self, blocks: Iterable[AvroRows], columns: Sequence[str], batch_rows: int
@@ -73,46 +75,52 @@ class AvroFileReader:
             ]
             yield build_record_batch(arrays, columns, len(rows))
 
-    def _rows(self, columns: Sequence[str], chosen: Positions | None) -> Iterator[AvroRows]:
-        """Decode block by block: a block is read as one array of records, values as they are stored."""
+    def _decode_blocks(
+        self, columns: Sequence[str], selected: Positions | None
+    ) -> Iterator[AvroRows]:
+        """Yield the records of blocks with stored values; each block is decoded as one array."""
         written = _strip_logical_types(self._schema)
         record = _record_schema(written)
-        wanted = {**record, "fields": [f for f in record["fields"] if f["name"] in set(columns)]}
-        read = ["null", wanted] if isinstance(written, list) else wanted
-        stored, asked = (
+        projected = {**record, "fields": [f for f in record["fields"] if f["name"] in set(columns)]}
+        read = ["null", projected] if isinstance(written, list) else projected
+        writer_schema, reader_schema = (
             fastavro.parse_schema({"type": "array", "items": items}) for items in (written, read)
         )
         end = 0
         for block in iterate_blocks(self._blocks):
             first, end = end, end + block.num_records
-            if chosen is not None:
-                low, high = np.searchsorted(chosen, (first, end))
+            if selected is not None:
+                low, high = np.searchsorted(selected, (first, end))
                 if low == high:
                     continue
             content: bytes = block.bytes_.getvalue()
             data = io.BytesIO(b"".join((encode_integer(block.num_records), content, b"\0")))
             with wrap_library_errors():
                 records: Any = fastavro.schemaless_reader(
-                    data, stored, asked, handle_unicode_errors="surrogateescape"
+                    data, writer_schema, reader_schema, handle_unicode_errors="surrogateescape"
                 )
-            yield records if chosen is None else [records[at - first] for at in chosen[low:high]]
-            if chosen is not None and chosen[-1] < end:
+            yield (
+                records
+                if selected is None
+                else [records[row - first] for row in selected[low:high]]
+            )
+            if selected is not None and selected[-1] < end:
                 return
 
 
 def _rebatch(blocks: Iterable[AvroRows], batch_rows: int) -> Iterator[AvroRows]:
-    held: AvroRows = []
+    pending: AvroRows = []
     for block in blocks:
-        held.extend(block)
-        while len(held) >= batch_rows:
-            yield held[:batch_rows]
-            held = held[batch_rows:]
-    if held:
-        yield held
+        pending.extend(block)
+        while len(pending) >= batch_rows:
+            yield pending[:batch_rows]
+            pending = pending[batch_rows:]
+    if pending:
+        yield pending
 
 
 def _strip_logical_types(schema: Any) -> Any:
-    """Return a schema without logical types, so that fastavro hands on what is stored."""
+    """Return a schema without logical types, so that fastavro returns stored values."""
     if isinstance(schema, list):
         return [_strip_logical_types(part) for part in schema]
     if isinstance(schema, dict):
@@ -123,7 +131,7 @@ def _strip_logical_types(schema: Any) -> Any:
 
 
 def _non_null_branch(schema: Any) -> Any:
-    """Return what a nullable union is about."""
+    """Return the branch of a nullable union that is not null."""
     if isinstance(schema, list):
         return next(branch for branch in schema if branch != "null")
     return schema
@@ -137,19 +145,19 @@ def _record_schema(schema: Any) -> dict[str, Any]:
 
 
 def build_array(values: Sequence[Any], data_type: DataType, schema: Any) -> pa.Array:
-    """Return stored Avro values as a column; ``schema`` is what the file says of them."""
+    """Return stored Avro values as a column; ``schema`` is their schema in the file."""
     schema = _non_null_branch(schema)
     target = to_arrow_type(data_type)
     match data_type:
         case AtomicType():
             return _build_atoms(values, data_type, schema)
         case RowType(fields=fields):
-            known = {field["name"]: field["type"] for field in schema["fields"]}
+            stored_types = {field["name"]: field["type"] for field in schema["fields"]}
             children = [
                 build_array(
-                    [None if v is None else v[f.name] for v in values], f.type, known[f.name]
+                    [None if v is None else v[f.name] for v in values], f.type, stored_types[f.name]
                 )
-                if f.name in known
+                if f.name in stored_types
                 else pa.nulls(len(values), to_arrow_type(f.type))
                 for f in fields
             ]
@@ -175,10 +183,10 @@ def _build_entries(
             items, value_type, schema["values"]
         )
     entries = _flatten(values)
-    known = {field["name"]: field["type"] for field in _record_schema(schema["items"])["fields"]}
+    types = {field["name"]: field["type"] for field in _record_schema(schema["items"])["fields"]}
     return (
-        build_array([entry["key"] for entry in entries], key_type, known["key"]),
-        build_array([entry["value"] for entry in entries], value_type, known["value"]),
+        build_array([entry["key"] for entry in entries], key_type, types["key"]),
+        build_array([entry["value"] for entry in entries], value_type, types["value"]),
     )
 
 
@@ -187,7 +195,7 @@ def _flatten(values: Sequence[Any]) -> list[Any]:
 
 
 def _build_offsets(values: Sequence[Any]) -> pa.Array:
-    """Return where each value begins; null where it is null."""
+    """Return the offset of each value; null for a null value."""
     ends = list(accumulate((len(value) if value is not None else 0 for value in values), initial=0))
     missing = [value is None for value in values]
     return pa.array(ends, pa.int32(), mask=np.array([*missing, False]))
@@ -211,7 +219,7 @@ def _build_atoms(values: Sequence[Any], data_type: AtomicType, schema: Any) -> p
 
 
 def _build_text(values: Sequence[str | None]) -> pa.Array:
-    """Return text with the bytes that the file has, which may not be UTF-8."""
+    """Return text with the bytes of the file, which may not be UTF-8."""
     try:
         return pa.array(values, pa.string())
     except UnicodeEncodeError:
@@ -227,13 +235,13 @@ def build_decimals(values: Sequence[bytes | None], target: pa.DataType) -> pa.Ar
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.zeros(0, np.uint8)
     ends, lengths = offsets[1:], np.diff(offsets)
     if len(lengths) and lengths.max() > DECIMAL_BYTES:
-        raise ValueError(f"a decimal of {lengths.max()} bytes is too long")
+        raise ValueError(f"a decimal of {lengths.max()} bytes exceeds {DECIMAL_BYTES} bytes")
     little = np.zeros((len(stored), DECIMAL_BYTES), np.uint8)
-    some = lengths > 0
-    little[some] = np.where(data[offsets[:-1][some]] >= 0x80, 0xFF, 0)[:, None]
-    for at in range(DECIMAL_BYTES):
-        there = lengths > at
-        little[there, at] = data[ends[there] - 1 - at]
+    is_present = lengths > 0
+    little[is_present] = np.where(data[offsets[:-1][is_present]] >= 0x80, 0xFF, 0)[:, None]
+    for byte in range(DECIMAL_BYTES):
+        has_byte = lengths > byte
+        little[has_byte, byte] = data[ends[has_byte] - 1 - byte]
     return pa.Array.from_buffers(
         target, len(stored), [validity, pa.py_buffer(little)], stored.null_count
     )

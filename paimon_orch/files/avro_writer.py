@@ -1,6 +1,7 @@
-"""Writing Avro data files.
+"""Writes Avro data files.
 
-The root is a record, not a union with null as in Java: every reader takes both, but pypaimon-rust makes nulls of the union.
+The root is a record, not a union with null as in Java Paimon. All readers support both, except that pypaimon-rust reads
+the union as nulls.
 
 See docs/format/data-files.md#orc-and-avro.
 """
@@ -30,7 +31,7 @@ from paimon_orch.format.types.data_types import (
 
 _ROOT = "org.apache.paimon.avro.generated.record"
 _BLOCK_BYTES = 64_000  # as in Java
-_ROWS_PER_BATCH = 4_096  # turned into Python values at a time
+_ROWS_PER_BATCH = 4_096  # converted to Python values at a time
 _CODECS = {
     "zstd": "zstandard",
     "snappy": "snappy",
@@ -59,14 +60,14 @@ _ATOM_TYPES: dict[str, Any] = {
 
 
 class AvroFileWriter:
-    """Writes one Avro file, with the names and logical types of the reference."""
+    """Writes one Avro file, with the names and logical types of Java Paimon."""
 
     def __init__(
         self, sink: IO[bytes], fields: Sequence[Field], codec: str, zstd_level: int
     ) -> None:
         if codec not in _CODECS:
             raise InputError(
-                f"'file.compression' = {codec!r}: Avro takes {', '.join(sorted(_CODECS))}"
+                f"'file.compression' = {codec!r}: Avro supports {', '.join(sorted(_CODECS))}"
             )
         self._fields = list(fields)
         self._writer = fastavro.write.Writer(
@@ -76,7 +77,7 @@ class AvroFileWriter:
             sync_interval=_BLOCK_BYTES,
             compression_level=zstd_level if codec == "zstd" else None,
         )
-        # values of both have one encoding; bytes are slower, and only for text that is not UTF-8
+        # text and bytes have the same encoding; bytes are slower, and only for text that is not UTF-8
         self._text_schema = self._writer.schema
         self._bytes_schema = fastavro.parse_schema(
             _replace_text_by_bytes(build_avro_schema(fields), _ROOT)
@@ -87,15 +88,15 @@ class AvroFileWriter:
         names = [field.name for field in self._fields]
         for batch in table.select(names).to_batches(max_chunksize=_ROWS_PER_BATCH):
             try:
-                columns = self._stored(batch, raw=False)
+                columns = self._encode_columns(batch, raw=False)
                 self._writer.schema = self._text_schema
             except UnicodeDecodeError:
-                columns = self._stored(batch, raw=True)
+                columns = self._encode_columns(batch, raw=True)
                 self._writer.schema = self._bytes_schema
             for values in zip(*columns, strict=True):
                 self._writer.write(dict(zip(names, values, strict=True)))
 
-    def _stored(self, batch: pa.RecordBatch, *, raw: bool) -> list[list[Any]]:
+    def _encode_columns(self, batch: pa.RecordBatch, *, raw: bool) -> list[list[Any]]:
         return [
             encode_values(column, field.type, raw=raw)
             for column, field in zip(batch.columns, self._fields, strict=True)
@@ -107,7 +108,7 @@ class AvroFileWriter:
 
 
 def _replace_text_by_bytes(schema: Any, name: str) -> Any:
-    """Return a schema with bytes for text, and lists of entries for maps: values of both have one encoding."""
+    """Return a schema with bytes for text, and lists of entries for maps, with the same encoding of values."""
     match schema:
         case "string":
             return "bytes"
@@ -115,8 +116,8 @@ def _replace_text_by_bytes(schema: Any, name: str) -> Any:
             return [_replace_text_by_bytes(branch, name) for branch in schema]
         case {"type": "record"}:
             fields = [
-                {"name": f["name"], "type": _replace_text_by_bytes(f["type"], f"{name}_{at}")}
-                for at, f in enumerate(schema["fields"])
+                {"name": f["name"], "type": _replace_text_by_bytes(f["type"], f"{name}_{index}")}
+                for index, f in enumerate(schema["fields"])
             ]
             return {"type": "record", "name": name, "fields": fields}
         case {"type": "array"}:
@@ -164,7 +165,7 @@ def _build_type(data_type: DataType, name: str) -> Any:
 def _build_map_type(data_type: MapType | MultisetType, name: str) -> Any:
     key, value = map_key_value_types(data_type)
     if isinstance(data_type, MultisetType):
-        value = value.with_nullable(True)  # as in the reference, though counts are never null
+        value = value.with_nullable(True)  # as in Java Paimon, although counts are never null
     if isinstance(key, AtomicType) and key.name in (TypeRoot.CHAR, TypeRoot.VARCHAR):
         return {"type": "map", "values": _build_type(value, name)}
     entry = (
@@ -202,7 +203,7 @@ def _build_atom_type(data_type: AtomicType, name: str) -> Any:
 
 
 def encode_values(array: pa.Array, data_type: DataType, *, raw: bool) -> list[Any]:
-    """Return a column as the Python values that Avro stores; ``raw`` are those of the schema with bytes for text."""
+    """Return a column as the Python values that Avro stores; with ``raw`` text is bytes."""
     match data_type:
         case AtomicType():
             return _encode_atoms(array, data_type, raw=raw)
@@ -239,7 +240,7 @@ def _with_nulls(values: list[Any], array: pa.Array) -> list[Any]:
     if not array.null_count:
         return values
     valid = array.is_valid().to_pylist()
-    return [value if there else None for value, there in zip(values, valid, strict=True)]
+    return [value if is_valid else None for value, is_valid in zip(values, valid, strict=True)]
 
 
 def _encode_atoms(array: pa.Array, data_type: AtomicType, *, raw: bool) -> list[Any]:
@@ -264,6 +265,6 @@ def _read_unscaled(array: pa.Array) -> Iterator[int]:
 
 
 def encode_unscaled(value: int) -> bytes:
-    """Return a whole number in as few bytes as Java takes."""
+    """Return a whole number in the minimal number of bytes, as BigInteger in Java."""
     bits = value.bit_length() if value >= 0 else (value + 1).bit_length()
     return value.to_bytes(bits // 8 + 1, "big", signed=True)

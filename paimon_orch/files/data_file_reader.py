@@ -1,4 +1,7 @@
-"""Reading data files: by field id, with partition values, deletion vectors and row positions."""
+"""Reads data files: columns by field id, partition values, deletion vectors and row positions.
+
+See docs/format/data-files.md.
+"""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +33,7 @@ from paimon_orch.files.stats.evaluator import may_match
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
-from paimon_orch.format.file_index.evaluation import to_positions as positions_of
+from paimon_orch.format.file_index.evaluation import to_positions
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.row.binary_row import deserialize_row
@@ -49,7 +52,9 @@ from paimon_orch.format.types.predicate import Predicate, collect_columns
 from paimon_orch.storage import FileIO
 
 BATCH_ROWS = 65_536
-ROW_POSITION = f"{KEY_PREFIX}POSITION"  # a name that the format gives no column of a table
+ROW_POSITION = (
+    f"{KEY_PREFIX}POSITION"  # the format reserves the prefix: no table column has this name
+)
 SYSTEM_FIELDS = (SEQUENCE_NUMBER, VALUE_KIND)
 _STORED_FIELDS = (*SYSTEM_FIELDS, *ROW_TRACKING_FIELDS)
 
@@ -70,30 +75,30 @@ class BucketFile:
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """A row group of a data file, which of its rows it holds, and the bounds of a column in it.
-
-    ``read`` yields the rows that are not deleted, of some columns and with a column ``POSITION`` at the end.
-    """
+    """A row group of a data file."""
 
     rows: range
+    """The positions of its rows in the file."""
+
     bounds: ColumnStats
+    """The statistics of the key column."""
+
     read: Callable[[Sequence[Field]], Iterator[pa.RecordBatch]]
+    """Yields the rows that are not deleted: some columns, and :data:`ROW_POSITION` as the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileReader:
-    """Reads the data files of one table in the shape of one schema.
-
-    ``schemas`` holds every schema that a file to be read was written with, by id.
-    """
+    """Reads the data files of one table as rows of one schema."""
 
     io: FileIO
     paths: TablePaths
     schema: TableSchema
     schemas: Mapping[int, TableSchema]
+    """The schemas that the files were written with, by id."""
 
     def path(self, at: BucketFile) -> str:
-        """Return where a data file lies."""
+        """Return the path of a data file."""
         return self.paths.data_file(self.schema, at.partition, at.bucket, at.file)
 
     def read(
@@ -109,46 +114,47 @@ class FileReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file that are not deleted, in file order.
 
-        ``fields`` are columns of the read schema or system columns. Rows that do not satisfy the bound ``predicate``
-        may be left out: those of row groups by their statistics, and those that a file index rules out. Without a
-        predicate rows may be left out that are surely not among the ``first`` ones. With
-        ``positions`` each batch ends with a column ``POSITION``: the physical row number (int64). Raises
+        ``fields`` are columns of the read schema or system columns. Statistics and file indexes may leave out rows that
+        do not satisfy the bound ``predicate``, or without a predicate, rows that cannot be among the ``first`` ones.
+        With ``positions`` the last column of each batch is :data:`ROW_POSITION` (int64). Raises
         :class:`CorruptFileError`.
         """
         path = self.path(at)
-        hidden = None if deletions is None else DeletedRowMask.of(deletions)
-        chosen = self._chosen(at, path, predicate=predicate, first=first, deletions=deletions)
-        if chosen is not None and not len(chosen):
+        deleted = None if deletions is None else DeletedRowMask.of(deletions)
+        selected = self._select_rows(
+            at, path, predicate=predicate, first=first, deletions=deletions
+        )
+        if selected is not None and not len(selected):
             return
-        tracked = not self.schema.primary_keys and any(
+        has_row_tracking = not self.schema.primary_keys and any(
             field in ROW_TRACKING_FIELDS for field in fields
         )
         for numbers, batch in self._read_physical_rows(
-            at, path, fields=fields, batch_rows=batch_rows, predicate=predicate, chosen=chosen
+            at, path, fields=fields, batch_rows=batch_rows, predicate=predicate, selected=selected
         ):
-            rows = fill_row_tracking(batch, at.file, numbers) if tracked else batch
+            rows = fill_row_tracking(batch, at.file, numbers) if has_row_tracking else batch
             if positions:
                 rows = rows.append_column(ROW_POSITION, pa.array(numbers))
-            if chosen is None and hidden is not None:
-                rows = _drop_deleted_rows(rows, hidden, numbers)
+            if selected is None and deleted is not None:
+                rows = _drop_deleted_rows(rows, deleted, numbers)
             if rows.num_rows:
                 yield rows
 
     def row_groups(
         self, at: BucketFile, key: Field, deletions: DeletionVector | None = None
     ) -> Iterator[RowGroup]:
-        """Yield the row groups of a file with the bounds of a column, nothing of them read; the file is open meanwhile.
+        """Yield the row groups of a file with the bounds of a column; the file is open until the last one.
 
-        Files that tell no row groups are a single one with unknown bounds.
+        A file of a format without row groups is one row group with unknown bounds.
         """
         path = self.path(at)
-        hidden = None if deletions is None else DeletedRowMask.of(deletions)
+        deleted = None if deletions is None else DeletedRowMask.of(deletions)
         with wrap_decode_errors(path), self.io.open_input(path) as source:
             opened = self._open(at, path, source)
             (column,) = self._columns(at, [key], opened.names)
 
             if not isinstance(opened, ParquetFileReader) or column.physical is None:
-                # opened anew for each reading: one of an Avro file ends where another one is
+                # each read opens the file: the batches of an Avro file can be read once
                 whole = partial(self.read, at, deletions=deletions, positions=True)
                 yield RowGroup(range(at.file.row_count), ColumnStats(), whole)
                 return
@@ -156,19 +162,21 @@ class FileReader:
             def read(group: int, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
                 with wrap_decode_errors(path):
                     columns = self._columns(at, fields, opened.names)
-                    wanted = _unique(c.physical for c in columns if c.physical is not None)
-                    batches = opened.batches(wanted, BATCH_ROWS, [group])
+                    physical_names = _unique(c.physical for c in columns if c.physical is not None)
+                    batches = opened.batches(physical_names, BATCH_ROWS, [group])
                     for numbers, batch in number_batches(opened.row_group_starts[group], batches):
                         arrays = [*(c.read(batch) for c in columns), pa.array(numbers)]
                         names = [*(field.name for field in fields), ROW_POSITION]
                         rows = build_record_batch(arrays, names, batch.num_rows)
-                        rows = rows if hidden is None else _drop_deleted_rows(rows, hidden, numbers)
+                        rows = (
+                            rows if deleted is None else _drop_deleted_rows(rows, deleted, numbers)
+                        )
                         if rows.num_rows:
                             yield rows
 
             for group in range(opened.num_row_groups):
-                found = opened.row_group_statistics(group, column.physical)
-                bounds = convert_footer_stats(found, column.physical_type, key.type)
+                footer = opened.row_group_statistics(group, column.physical)
+                bounds = convert_footer_stats(footer, column.physical_type, key.type)
                 rows = range(*opened.row_group_starts[group : group + 2])
                 yield RowGroup(rows, bounds, partial(read, group))
 
@@ -181,7 +189,7 @@ class FileReader:
             _check_row_count(path, opened.num_rows, at.file)
         return opened
 
-    def _chosen(
+    def _select_rows(
         self,
         at: BucketFile,
         path: str,
@@ -189,20 +197,20 @@ class FileReader:
         first: TopRowsOrLimit | None,
         deletions: DeletionVector | None,
     ) -> Positions | None:
-        """Return the rows that an index leaves for a predicate, less the deleted ones; None for all that are not."""
-        indexed = FileIndexEvaluator(self.schema, lambda _: self._file_schema(at), predicate)
-        hidden = None if deletions is None else deletions.bitmaps.get(0)
+        """Return the rows that indexes select and that are not deleted; None for all rows not deleted."""
+        evaluator = FileIndexEvaluator(self.schema, lambda _: self._file_schema(at), predicate)
+        deleted = None if deletions is None else deletions.bitmaps.get(0)
         if predicate is not None:
-            rows = indexed.evaluate(at.file, path, self.io).rows
+            rows = evaluator.evaluate(at.file, path, self.io).rows
         else:
             rows = (
                 None
                 if first is None
-                else indexed.first(first, at.file, path=path, io=self.io, deleted=hidden).rows
+                else evaluator.first(first, at.file, path=path, io=self.io, deleted=deleted).rows
             )
         if rows is None:
             return None
-        return positions_of(rows if hidden is None else rows - hidden)
+        return to_positions(rows if deleted is None else rows - deleted)
 
     def _read_physical_rows(
         self,
@@ -211,46 +219,50 @@ class FileReader:
         fields: Sequence[Field],
         batch_rows: int,
         predicate: Predicate | None,
-        chosen: Positions | None,
+        selected: Positions | None,
     ) -> Iterator[NumberedBatch]:
-        """Yield all rows, or the chosen ones of the row groups that may match."""
+        """Yield all rows, or the selected rows of the row groups that may match."""
         with wrap_decode_errors(path), self.io.open_input(path) as source:
             opened = self._open(at, path, source)
             columns = self._columns(at, fields, opened.names)
-            wanted = _unique(column.physical for column in columns if column.physical is not None)
+            physical_names = _unique(
+                column.physical for column in columns if column.physical is not None
+            )
             names, count = [field.name for field in fields], 0
-            if isinstance(opened, ParquetFileReader) and not (predicate is None and chosen is None):
+            if isinstance(opened, ParquetFileReader) and not (
+                predicate is None and selected is None
+            ):
                 groups: Sequence[int] = range(opened.num_row_groups)
                 if predicate is not None:
                     groups = self._find_matching_row_groups(at, opened, predicate)
                 rows = read_parquet_rows(
                     opened,
                     path,
-                    columns=wanted,
+                    columns=physical_names,
                     batch_rows=batch_rows,
                     groups=groups,
-                    chosen=chosen,
+                    selected=selected,
                 )
             else:
-                rows = read_file_rows(opened, wanted, batch_rows, chosen)
+                rows = read_file_rows(opened, physical_names, batch_rows, selected)
             for numbers, batch in rows:
                 arrays = [column.read(batch) for column in columns]
-                found = build_record_batch(arrays, names, batch.num_rows)
+                rows_read = build_record_batch(arrays, names, batch.num_rows)
                 yield (
-                    (numbers, found)
-                    if chosen is None
-                    else take_selected_rows(numbers, found, chosen)
+                    (numbers, rows_read)
+                    if selected is None
+                    else take_selected_rows(numbers, rows_read, selected)
                 )
                 count += batch.num_rows
-                if chosen is not None and numbers[-1] >= chosen[-1]:
+                if selected is not None and numbers[-1] >= selected[-1]:
                     return
-            if predicate is None and chosen is None:
+            if predicate is None and selected is None:
                 _check_row_count(path, count, at.file)
 
     def _find_matching_row_groups(
         self, at: BucketFile, opened: ParquetFileReader, predicate: Predicate
     ) -> list[int]:
-        """Return the row groups that may match, by their statistics."""
+        """Return the numbers of the row groups that may match, by their statistics."""
         names = collect_columns(predicate)
         fields = [field for field in self.schema.fields if field.name in names]
         columns = {c.field.name: c for c in self._columns(at, fields, opened.names)}
@@ -274,7 +286,7 @@ class FileReader:
         schema = self.schemas.get(at.file.schema_id)
         if schema is None:
             raise NotFoundError(
-                f"{self.path(at)} was written with schema {at.file.schema_id}, which the table no longer has"
+                f"{self.path(at)} was written with schema {at.file.schema_id}, which does not exist any more"
             )
         return schema
 
@@ -301,7 +313,7 @@ class FileReader:
             elif source is None or source.name not in names:
                 columns.append(_ColumnSource(field, None, field.type, None))
             else:
-                # Java 0.9 wrote rows whose key was null among the values
+                # Java Paimon 0.9 may write null instead of the key into the value columns
                 key = KEY_PREFIX + source.name
                 name = (
                     key if key in names and field.name in self.schema.primary_keys else source.name
@@ -325,17 +337,18 @@ class FileReader:
         return at.file.file_source == FileSource.APPEND
 
     def _key_columns(self, at: BucketFile) -> list[Field]:
-        """Return the columns that hold the key beside the values, if the file was not written without them."""
+        """Return the key columns that precede the value columns; thin files do not have them."""
         schema = self._file_schema(at)
         return [replace(f, name=KEY_PREFIX + f.name) for f in schema.key_fields]
 
 
 @dataclass(frozen=True, slots=True)
 class _ColumnSource:
-    """How one column comes about: read from ``physical`` and evolved, or a constant."""
+    """The source of one column: a column of the file, or a constant."""
 
     field: Field
     physical: str | None
+    """The name of the column in the file; None for a constant."""
     physical_type: DataType
     constant: object
 
@@ -346,7 +359,7 @@ class _ColumnSource:
 
 
 def build_constant_column(value: object, data_type: DataType, length: int) -> pa.Array:
-    """Return one internal value as a column."""
+    """Return a column of one internal value."""
     target = to_arrow_type(data_type)
     if value is None:
         return pa.nulls(length, target)
@@ -363,12 +376,16 @@ def _check_file_size(path: str, source: IO[bytes], file: DataFileMeta) -> None:
     size = source.seek(0, os.SEEK_END)
     source.seek(0)
     if size != file.file_size:
-        raise CorruptFileError(path, f"has {size} bytes, the manifest says {file.file_size}")
+        raise CorruptFileError(
+            path, f"has {size} bytes, but its manifest entry says {file.file_size}"
+        )
 
 
-def _check_row_count(path: str, found: int, file: DataFileMeta) -> None:
-    if found != file.row_count:
-        raise CorruptFileError(path, f"has {found} rows, the manifest says {file.row_count}")
+def _check_row_count(path: str, row_count: int, file: DataFileMeta) -> None:
+    if row_count != file.row_count:
+        raise CorruptFileError(
+            path, f"has {row_count} rows, but its manifest entry says {file.row_count}"
+        )
 
 
 def _unique(names: Iterable[str]) -> list[str]:
@@ -376,8 +393,8 @@ def _unique(names: Iterable[str]) -> list[str]:
 
 
 def _drop_deleted_rows(
-    batch: pa.RecordBatch, hidden: DeletedRowMask, numbers: Positions
+    batch: pa.RecordBatch, deleted: DeletedRowMask, numbers: Positions
 ) -> pa.RecordBatch:
-    """Return a batch without gaps, less its hidden rows."""
-    kept = hidden.kept(int(numbers[0]), batch.num_rows)
-    return batch if kept is None else batch.filter(kept)
+    """Return a batch of consecutive rows without its deleted rows."""
+    mask = deleted.kept(int(numbers[0]), batch.num_rows)
+    return batch if mask is None else batch.filter(mask)

@@ -1,4 +1,4 @@
-"""Writing data files: rolling, with statistics and the metadata that manifests hold.
+"""Writes data files of a target size, with their indexes and the metadata for manifest entries.
 
 See docs/format/data-files.md.
 """
@@ -59,19 +59,19 @@ from paimon_orch.format.schema import (
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.storage import FileIO
 
-_ROW_GROUP_BYTES = 128 << 20  # of uncompressed Arrow data held back for one row group
-# as in Java, file name suffixes keep the codec of ``file.compression``, so only the options of levels are replaced
+_ROW_GROUP_BYTES = 128 << 20  # of uncompressed Arrow data that are collected for one row group
+# as in Java Paimon, file names keep the codec of ``file.compression``: only the options per level are replaced
 _CHANGELOG_OPTIONS = {
     "changelog-file.format": "file.format.per.level",
     "changelog-file.compression": "file.compression.per.level",
     "changelog-file.stats-mode": "metadata.stats-mode.per.level",
 }
-_MIN_GROUP_ROWS = 1_000  # the reference looks at the file size every 1000 rows
+_MIN_GROUP_ROWS = 1_000  # Java Paimon checks the file size every 1000 rows
 
 
 @dataclass(frozen=True, slots=True)
 class FileWriterFactory:
-    """Makes writers for the buckets of one table; picklable, so that Spark tasks make their own."""
+    """Creates writers for the buckets of one table; picklable, for use in Spark tasks."""
 
     io: FileIO
     paths: TablePaths
@@ -82,7 +82,7 @@ class FileWriterFactory:
     def for_rewrite(
         cls, reader: FileReader, partition: bytes, bucket: int, files: Iterable[DataFileMeta]
     ) -> "FileWriterFactory":
-        """Return a factory for files that replace others; it keeps the version of their bitmap indexes."""
+        """Return a factory for files that replace others: new bitmap indexes have the version of theirs."""
 
         def path_of(file: DataFileMeta) -> str:
             return reader.path(BucketFile(partition, bucket, file))
@@ -102,9 +102,9 @@ class FileWriterFactory:
     ) -> "RollingFileWriter":
         """Return a writer of new data files in one bucket.
 
-        ``first_sequence`` numbers the rows of tables without primary key, whose rows carry no number. ``changelog``
-        files have names and options of their own. Raises :class:`UnsupportedError` for tables that cannot be
-        committed to.
+        ``first_sequence`` is the sequence number of the first row of tables without primary key, whose rows have no
+        column of sequence numbers. Changelog files have separate options and a separate name prefix. Raises
+        :class:`UnsupportedError` for tables that do not accept commits.
         """
         check_manifest_format(self.schema.typed_options)
         schema = _with_changelog_options(self.schema, level) if changelog else self.schema
@@ -122,32 +122,35 @@ class FileWriterFactory:
             source=source,
             first_sequence=first_sequence,
         )
-        writer.indexed, writer.bitmap_version = not changelog, self.bitmap_version
+        writer.has_indexes, writer.bitmap_version = not changelog, self.bitmap_version
         if source is FileSource.APPEND and not changelog:
             writer.max_rows = options.target_file_rows
         return writer
 
 
 def _with_changelog_options(schema: TableSchema, level: int) -> TableSchema:
-    """Return the schema with the options of changelog files in place of those of a level."""
-    own = {
+    """Return the schema with the options of changelog files instead of the options of a level."""
+    changelog_options = {
         of_data: f"{level}:{schema.options[of_changelog]}"
         for of_changelog, of_data in _CHANGELOG_OPTIONS.items()
         if of_changelog in schema.options
     }
-    return replace(schema, options={**schema.options, **own})
+    return replace(schema, options={**schema.options, **changelog_options})
 
 
 class RollingFileWriter:
-    """Writes sorted (or, without primary key, ordered) rows into files of the target size.
+    """Writes rows into files of the target size.
 
-    Tables with a primary key are handed over with ``_SEQUENCE_NUMBER`` and ``_VALUE_KIND`` beside the table's
-    columns; the key columns of the file are made here. A new file starts when the target size is reached. Files get
-    the indexes that the table's options name, unless they are not ``indexed``, and ``most_rows`` rows at most.
+    Rows of tables with a primary key are sorted and also have the columns ``_SEQUENCE_NUMBER`` and ``_VALUE_KIND``;
+    the writer adds the key columns. A file ends when it has the target size.
     """
 
-    indexed = True
+    has_indexes = True
+    """Whether files have the indexes that the table's options name."""
+
     max_rows = sys.maxsize
+    """The maximum number of rows of a file."""
+
     bitmap_version = LATEST_BITMAP_VERSION
 
     def __init__(
@@ -164,7 +167,7 @@ class RollingFileWriter:
         self._io, self._placement, self._prefix, self._schema = io, placement, prefix, schema
         self._level, self._source, self._sequence = level, source, first_sequence
         self._names = FileNameGenerator()
-        self._target = options.target_file_size(primary_key=bool(schema.primary_keys))
+        self._target_size = options.target_file_size(primary_key=bool(schema.primary_keys))
         self._layout = data_file_fields(schema)
         if source is FileSource.COMPACT:
             self._layout += row_tracking_fields(schema)
@@ -173,12 +176,12 @@ class RollingFileWriter:
         )
         self._pending: list[pa.Table] = []
         self._pending_rows = self._pending_bytes = 0
-        self._open: _OpenFile | None = None
-        self._done: list[DataFileMeta] = []
+        self._open_file: _OpenFile | None = None
+        self._finished_files: list[DataFileMeta] = []
         self._paths: list[str] = []
 
     def write(self, table: pa.Table) -> None:
-        """Add rows, which follow all rows written before."""
+        """Append rows."""
         self._pending.append(table)
         self._pending_rows += table.num_rows
         self._pending_bytes += table.nbytes
@@ -187,7 +190,7 @@ class RollingFileWriter:
 
     def _rows_per_group(self) -> int:
         width = max(1, self._pending_bytes // max(1, self._pending_rows))
-        rows = min(_ROW_GROUP_BYTES, self._target) // width
+        rows = min(_ROW_GROUP_BYTES, self._target_size) // width
         return max(_MIN_GROUP_ROWS, min(ROW_GROUP_ROWS, rows))
 
     def _flush(self, *, keep_rest: bool) -> None:
@@ -196,17 +199,17 @@ class RollingFileWriter:
         while rows.num_rows - start >= (step if keep_rest else 1):
             self._write_group(rows.slice(start, step))
             start += step
-        rest = rows.slice(start)
-        self._pending = [rest] if rest.num_rows else []
-        self._pending_rows, self._pending_bytes = rest.num_rows, rest.nbytes
+        remainder = rows.slice(start)
+        self._pending = [remainder] if remainder.num_rows else []
+        self._pending_rows, self._pending_bytes = remainder.num_rows, remainder.nbytes
 
     def _write_group(self, rows: pa.Table) -> None:
         while rows.num_rows:
-            if self._open is None:
-                self._open = self._start_file()
-            part = rows.slice(0, self.max_rows - self._open.rows)
-            self._open.write(part)
-            if self._open.size >= self._target or self._open.rows >= self.max_rows:
+            if self._open_file is None:
+                self._open_file = self._start_file()
+            part = rows.slice(0, self.max_rows - self._open_file.rows)
+            self._open_file.write(part)
+            if self._open_file.size >= self._target_size or self._open_file.rows >= self.max_rows:
                 self._finish_file()
             rows = rows.slice(part.num_rows)
 
@@ -224,8 +227,8 @@ class RollingFileWriter:
                 fields=self._layout,
                 options=options,
                 level=self._level,
-                target=self._target,
-                small_pages=self.indexed and self._has_row_level_index,
+                target=self._target_size,
+                small_pages=self.has_indexes and self._has_row_level_index,
             )
         except BaseException:
             sink.close()
@@ -239,19 +242,19 @@ class RollingFileWriter:
             layout=self._layout,
             level=self._level,
         )
-        if self.indexed:
+        if self.has_indexes:
             opened.index = create_index_builder(self._schema, self.bitmap_version)
         return opened
 
     def _finish_file(self) -> None:
-        if self._open is not None:
-            meta = self._open.close(self._level, self._source, self._sequence)
+        if self._open_file is not None:
+            meta = self._open_file.close(self._level, self._source, self._sequence)
             self._sequence += meta.row_count
-            self._done.append(self._store_index(meta, self._open))
-            self._open = None
+            self._finished_files.append(self._store_index(meta, self._open_file))
+            self._open_file = None
 
     def _store_index(self, meta: DataFileMeta, opened: "_OpenFile") -> DataFileMeta:
-        """Store the indexes of a file: in its metadata, or in a file next to it if they are large."""
+        """Store the indexes of a file in its metadata, or in a separate file if they are large."""
         if opened.index is None:
             return meta
         container = opened.index.finish()
@@ -265,17 +268,17 @@ class RollingFileWriter:
         return replace(meta, extra_files=(*meta.extra_files, name))
 
     def close(self) -> list[DataFileMeta]:
-        """Write what is pending and return the metadata of all files; none without rows."""
+        """Write the pending rows and return the metadata of all files; no rows, no files."""
         if self._pending:
             self._flush(keep_rest=False)
         self._finish_file()
-        return self._done
+        return self._finished_files
 
     def abort(self) -> None:
-        """Remove everything that was written."""
-        if self._open is not None:
+        """Delete all files that were written."""
+        if self._open_file is not None:
             with suppress(OSError, StorageError):
-                self._open.sink.close()
+                self._open_file.sink.close()
         for path in self._paths:
             with suppress(OSError, StorageError):
                 self._io.delete(path)
@@ -298,7 +301,7 @@ def data_file_fields(schema: TableSchema) -> list[Field]:
 
 
 def local_wall_clock_millis() -> int:
-    """Return now as the reference stores creation times: local time read as UTC.
+    """Return the current time as Java Paimon stores creation times: local time interpreted as UTC.
 
     See docs/format/manifest.md#manifest-record.
     """
@@ -306,7 +309,7 @@ def local_wall_clock_millis() -> int:
 
 
 class _OpenFile:
-    """The file being written, and what its manifest entry will say."""
+    """The file that is being written, and the values for its manifest entry."""
 
     def __init__(
         self,
@@ -348,9 +351,9 @@ class _OpenFile:
             if not self._rows:
                 self._min_key = _serialize_key(rows, 0, self._order)
             self._max_key = _serialize_key(rows, rows.num_rows - 1, self._order)
-            found = pc.min_max(rows.column(SEQUENCE_NUMBER.name)).as_py()
-            known = self._sequence or (found["min"], found["max"])
-            self._sequence = min(found["min"], known[0]), max(found["max"], known[1])
+            low, high = pc.min_max(rows.column(SEQUENCE_NUMBER.name)).as_py().values()
+            lowest, highest = self._sequence or (low, high)
+            self._sequence = min(low, lowest), max(high, highest)
             self._delete_row_count += int(is_retract(rows.column(VALUE_KIND.name)).sum())
         if self._sequence_range is not None:
             self._sequence_range.add(rows.column(ROW_SEQUENCE_NUMBER.name))

@@ -1,4 +1,4 @@
-"""Data files of every format behind two small interfaces; the format is chosen here and nowhere else."""
+"""The reader and the writer of data files by format: Parquet, ORC or Avro."""
 
 from collections.abc import Iterator, Sequence
 from typing import IO, Protocol
@@ -19,9 +19,11 @@ _MAX_STRIPE_BYTES, _MIN_STRIPE_BYTES = 64 << 20, 64 << 10
 
 
 class FormatReader(Protocol):
-    """One open data file. ``num_rows`` is None if only a full read tells it."""
+    """One open data file."""
 
     num_rows: int | None
+    """None if the format does not store the number of rows."""
+
     names: Sequence[str]
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -37,16 +39,16 @@ class FormatWriter(Protocol):
         ...
 
     def close(self) -> None:
-        """Write what is pending and the end of the file."""
+        """Write the pending rows and the end of the file."""
         ...
 
 
 def open_reader(
     source: IO[bytes], path: str, fields: Sequence[Field], *, remote: bool = False
 ) -> FormatReader:
-    """Open a data file by the format that its name tells; ``fields`` are the columns it may have.
+    """Open a data file of the format of its name; ``fields`` are the columns it may have.
 
-    ``remote`` tells that each read of the source is a request.
+    ``remote`` is for sources of which each read is a request. Raises :class:`UnsupportedError` for unknown formats.
     """
     match parse_file_format(path):
         case "parquet":
@@ -69,9 +71,9 @@ def open_writer(
     *,
     small_pages: bool = False,
 ) -> FormatWriter:
-    """Start a data file of format ``kind`` on a level of the merge tree; it ends near ``target`` bytes.
+    """Start a data file of format ``kind`` for a level of the merge tree, of about ``target`` bytes.
 
-    With ``small_pages`` few rows can be read from a Parquet file without those around them.
+    ``small_pages`` makes reads of few rows of a Parquet file cheaper.
     Raises :class:`UnsupportedError` for columns that the format cannot hold.
     """
     codec, zstd_level = options.file_compression(level), options.zstd_level
@@ -79,9 +81,9 @@ def open_writer(
         case "parquet":
             return ParquetFileWriter(sink, fields, codec, zstd_level, small_pages=small_pages)
         case "orc":
-            # the size of a file is only known after each stripe
+            # the size of a file is known only after a stripe was written
             stripe = max(_MIN_STRIPE_BYTES, min(_MAX_STRIPE_BYTES, target // 4))
             return OrcFileWriter(sink, fields, codec, options.get(FILE_BLOCK_SIZE, stripe))
         case "avro":
             return AvroFileWriter(sink, fields, codec, zstd_level)
-    raise InputError(f"'file.format' = {kind!r}: parquet, orc and avro files are written")
+    raise InputError(f"'file.format' = {kind!r}: use parquet, orc or avro")

@@ -1,7 +1,9 @@
-"""The indexes of data files where they lie: embedded in the manifest, or in a file beside the data (file-index 1.2).
+"""Reads the indexes of data files, which are embedded in the manifest or in a separate file in the same directory.
 
-An index only saves work. One that is damaged, missing or of an unknown version is not believed, and the file is read
-as if it had none; a warning names it. With ``file-index.strict`` that is an error.
+A damaged or missing index, or one of an unknown version, is ignored with a warning: the file is read as if it had no
+index. With ``file-index.strict`` it is an error.
+
+See docs/format/file-index.md.
 """
 
 import logging
@@ -57,19 +59,20 @@ INDEX_SUFFIX = ".index"
 _NOT_EVALUATED = IndexEvaluation(None)
 
 TopRowsOrLimit = TopN | int
-"""The first rows in an order, or any so many."""
+"""The first rows in an order, or a number of arbitrary rows."""
 
 logger = logging.getLogger(__name__)
 
 
 def index_file_name(file: DataFileMeta) -> str | None:
-    """Return the name of the file that holds a data file's indexes; None if they are embedded or there are none."""
+    """Return the name of the separate index file of a data file; None if it has none."""
     names = [name for name in file.extra_files if name.endswith(INDEX_SUFFIX)]
     if file.embedded_index is not None or not names:
         return None
     if len(names) > 1 or "/" in names[0]:
         raise CorruptFileError(
-            file.file_name, f"names {', '.join(names)} as its index: one file beside it is expected"
+            file.file_name,
+            f"has the index files {', '.join(names)}: one file in the same directory is expected",
         )
     return names[0]
 
@@ -82,10 +85,10 @@ def sibling_path(path: str, name: str) -> str:
 def create_index_builder(
     schema: TableSchema, bitmap_version: int = LATEST_BITMAP_VERSION
 ) -> FileIndexBuilder | None:
-    """Return what builds the indexes of a new data file; None if the table has none.
+    """Return a builder of the indexes of a new data file; None if the table has none.
 
-    ``bitmap_version`` is that of bitmap indexes whose options name none. Raises :class:`InputError` for options that name
-    what cannot be indexed.
+    ``bitmap_version`` is the version of bitmap indexes whose options name none. Raises :class:`InputError` for options
+    with columns that cannot be indexed.
     """
     specs = set_default_bitmap_version(parse_index_specs(schema.options), bitmap_version)
     return FileIndexBuilder(specs, schema.fields) if specs else None
@@ -97,7 +100,7 @@ def find_bitmap_version(
     files: Iterable[DataFileMeta],
     schema: TableSchema,
 ) -> int:
-    """Return the version of new bitmap indexes whose options name none: that of the first file that has one.
+    """Return the version of new bitmap indexes whose options name none: the version in ``files``.
 
     Java Paimon 0.9 writes version 1 and fails on files with version 2. A table without bitmap indexes gets the default
     of newer releases.
@@ -115,7 +118,7 @@ def is_bitmap_version_configured(schema: TableSchema) -> bool:
 
 
 def read_bitmap_version(io: FileIO, path: str, file: DataFileMeta) -> int | None:
-    """Return the version of a data file's bitmap indexes; None if it has none, or none that can be read."""
+    """Return the version of a data file's bitmap indexes; None if there is no readable one."""
     with suppress(CorruptFileError), open_indexes(io, path, file) as indexes:
         for kinds in (indexes or {}).values():
             blob = kinds.get(BITMAP)
@@ -125,7 +128,7 @@ def read_bitmap_version(io: FileIO, path: str, file: DataFileMeta) -> int | None
 
 
 def should_embed_index(container: bytes, schema: TableSchema) -> bool:
-    """Tell whether the manifest holds the indexes of a file."""
+    """Return whether the indexes of a file are embedded in the manifest."""
     return len(container) <= schema.typed_options.get(FILE_INDEX_IN_MANIFEST_THRESHOLD)
 
 
@@ -133,11 +136,11 @@ def should_embed_index(container: bytes, schema: TableSchema) -> bool:
 def open_indexes(
     io: FileIO | None, path: str, file: DataFileMeta, decoder: ContainerDecoder | None = None
 ) -> Iterator[FileIndexes | None]:
-    """Give the indexes of a data file at ``path``; None if there are none. Without ``io`` only embedded ones count.
+    """Yield the indexes of the data file at ``path``; None if there are none. Without ``io`` only embedded ones are read.
 
-    What is wrong with them becomes a :class:`CorruptFileError`, also while they are in use.
+    Damage raises :class:`CorruptFileError`, also while the indexes are used.
     """
-    where, decode = path, (decoder or ContainerDecoder()).decode
+    index_path, decode = path, (decoder or ContainerDecoder()).decode
     try:
         if file.embedded_index is not None:
             yield decode(ByteSource.of(file.embedded_index))
@@ -146,8 +149,8 @@ def open_indexes(
         if io is None or name is None:
             yield None
             return
-        where = sibling_path(path, name)
-        with io.open_input(where) as source:
+        index_path = sibling_path(path, name)
+        with io.open_input(index_path) as source:
 
             def read(at: int, size: int) -> bytes:
                 source.seek(at)
@@ -157,11 +160,11 @@ def open_indexes(
     except Exception as error:
         if not _is_index_damage(error):
             raise
-        raise _corrupt_index_error(error, where) from error
+        raise _corrupt_index_error(error, index_path) from error
 
 
 def _is_index_damage(error: Exception) -> bool:
-    """Tell whether an error means that an index cannot be used; others say themselves what is wrong."""
+    """Return whether an error means that an index cannot be used; other errors are raised unchanged."""
     if isinstance(error, UnsupportedError | FileNotFoundError):
         return True
     return not isinstance(error, PaimonError | OSError)
@@ -175,32 +178,33 @@ def _corrupt_index_error(error: Exception, path: str) -> CorruptFileError:
 
 @dataclass(frozen=True)
 class FileIndexEvaluator:
-    """What the indexes of a table's data files say of one bound predicate, or without one of the first rows.
-
-    ``schema`` is the one that is read, ``schema_of`` gives those that files were written with.
-    """
+    """Evaluates a bound predicate, or a selection of first rows, on the indexes of a table's data files."""
 
     schema: TableSchema
+    """The read schema."""
+
     schema_of: Callable[[int], TableSchema]
+    """Returns a schema that files were written with, by id."""
+
     predicate: Predicate | None
     _columns: dict[tuple[int, bool], Mapping[str, StoredColumn]] = field(
         default_factory=dict, repr=False
     )
 
     def evaluate(self, file: DataFileMeta, path: str, io: FileIO | None = None) -> IndexEvaluation:
-        """Return the rows of a file that may match; without ``io`` its embedded index alone is asked."""
+        """Return the rows of a file that may match; without ``io`` only an embedded index is used."""
         if not self._is_enabled or file.write_cols is not None:
             return _NOT_EVALUATED
-        column_of = self._column_of(file.schema_id, ".orc" in file.file_name)
+        column_of = self._stored_column_lookup(file.schema_id, ".orc" in file.file_name)
         if file.embedded_index is not None:
             return self._evaluate_embedded(column_of, file.row_count, file.embedded_index, path)
         if io is None or not file.extra_files:
             return _NOT_EVALUATED
         try:
-            with open_indexes(io, path, file, self._decoder) as found:
-                if found is None:
+            with open_indexes(io, path, file, self._decoder) as indexes:
+                if indexes is None:
                     return _NOT_EVALUATED
-                return evaluate_rows(self._filter, found, column_of, file.row_count)
+                return evaluate_rows(self._filter, indexes, column_of, file.row_count)
         except CorruptFileError as error:
             if self._is_strict:
                 raise
@@ -215,7 +219,7 @@ class FileIndexEvaluator:
         io: FileIO,
         deleted: BitMap | None,
     ) -> IndexEvaluation:
-        """Return rows of a file among which are its first ones; ``deleted`` are those that nobody sees."""
+        """Return rows of a file that include its first ones; ``deleted`` are the rows of its deletion vector."""
         if isinstance(rows, int):
             return IndexEvaluation(
                 select_rows(
@@ -224,27 +228,27 @@ class FileIndexEvaluator:
             )
         if not self._is_enabled or file.write_cols is not None:
             return _NOT_EVALUATED
-        stored = self._column_of(file.schema_id, ".orc" in file.file_name)
+        stored_column_of = self._stored_column_lookup(file.schema_id, ".orc" in file.file_name)
         field = self.schema.field(rows.column)
 
         def column_of(name: str) -> StoredColumn | None:
-            found = stored(name)
+            column = stored_column_of(name)
             if (
-                found is None
-                or found.name != field.name
-                or not is_same_type(found.type, field.type)
+                column is None
+                or column.name != field.name
+                or not is_same_type(column.type, field.type)
             ):
                 return None
-            # zeros of two signs are one value where the next column decides, but two in the index
-            is_exact = rows.sort_keys == 1 or found.type.name not in (
+            # -0.0 and 0.0 are equal, so that the next sort key decides, but they differ in the index
+            is_exact = rows.sort_keys == 1 or column.type.name not in (
                 TypeRoot.FLOAT,
                 TypeRoot.DOUBLE,
             )
-            return found if is_exact else None
+            return column if is_exact else None
 
         try:
             with open_indexes(io, path, file, self._decoder) as indexes:
-                found = select_rows(
+                selected = select_rows(
                     rows, indexes, column_of=column_of, row_count=file.row_count, deleted=deleted
                 )
         except CorruptFileError as error:
@@ -254,38 +258,41 @@ class FileIndexEvaluator:
             return _NOT_EVALUATED
         return (
             _NOT_EVALUATED
-            if found is None
-            else IndexEvaluation(found, (f"{RANGE_BITMAP}({field.name})",))
+            if selected is None
+            else IndexEvaluation(selected, (f"{RANGE_BITMAP}({field.name})",))
         )
 
     def find_excluded_files(self, files: FileFields) -> Mask:
-        """Tell which of many files have no row that may match, by their embedded indexes alone."""
+        """Return which files have no row that may match, by their embedded indexes."""
         embedded, written = files.get("_EMBEDDED_FILE_INDEX"), files.get("_WRITE_COLS")
-        found = np.zeros(len(embedded), bool)
+        excluded = np.zeros(len(embedded), bool)
         if not self._is_enabled:
-            return found
+            return excluded
         names, ids, rows = files.names, files.get("_SCHEMA_ID"), files.get("_ROW_COUNT")
         groups: dict[tuple[int, bool], list[int]] = {}
-        for lane, container in enumerate(embedded):
-            if container is not None and written[lane] is None:
-                groups.setdefault((ids[lane], ".orc" in names[lane]), []).append(lane)
-        for at, lanes in groups.items():
-            containers, column_of = [embedded[lane] for lane in lanes], self._column_of(*at)
-            counts = np.array([rows[lane] for lane in lanes], np.int64)
-            verdict = evaluate_batch(self._filter, containers, column_of, counts)
-            found[lanes] = verdict.excluded
-            for place in np.flatnonzero(verdict.undecided).tolist():
-                lane = lanes[place]
-                left = self._evaluate_embedded(
-                    column_of, rows[lane], containers[place], names[lane]
+        for row, container in enumerate(embedded):
+            if container is not None and written[row] is None:
+                groups.setdefault((ids[row], ".orc" in names[row]), []).append(row)
+        for key, rows_of_group in groups.items():
+            containers, column_of = (
+                [embedded[row] for row in rows_of_group],
+                self._stored_column_lookup(*key),
+            )
+            counts = np.array([rows[row] for row in rows_of_group], np.int64)
+            answer = evaluate_batch(self._filter, containers, column_of, counts)
+            excluded[rows_of_group] = answer.excluded
+            for place in np.flatnonzero(answer.undecided).tolist():
+                row = rows_of_group[place]
+                remaining = self._evaluate_embedded(
+                    column_of, rows[row], containers[place], names[row]
                 ).rows
-                found[lane] = left is not None and not left
-        return found
+                excluded[row] = remaining is not None and not remaining
+        return excluded
 
     def _evaluate_embedded(
         self, column_of: StoredColumnLookup, row_count: int, container: bytes, path: str
     ) -> IndexEvaluation:
-        """Ask an embedded index; one that is damaged is named and tells nothing."""
+        """Evaluate an embedded index; a damaged one is ignored with a warning."""
         try:
             return self._decode_and_evaluate(column_of, row_count, container, path)
         except CorruptFileError as error:
@@ -324,16 +331,16 @@ class FileIndexEvaluator:
         assert self.predicate is not None
         return IndexFilter(self.predicate)
 
-    def _column_of(self, schema_id: int, is_orc: bool) -> StoredColumnLookup:  # noqa: FBT001
-        at = schema_id, is_orc
-        if at not in self._columns:
-            self._columns[at] = self._stored(*at)
-        return self._columns[at].get
+    def _stored_column_lookup(self, schema_id: int, is_orc: bool) -> StoredColumnLookup:  # noqa: FBT001
+        key = schema_id, is_orc
+        if key not in self._columns:
+            self._columns[key] = self._find_stored_columns(*key)
+        return self._columns[key].get
 
-    def _stored(self, schema_id: int, is_orc: bool) -> Mapping[str, StoredColumn]:  # noqa: FBT001
-        found, schema = {}, self.schema
+    def _find_stored_columns(self, schema_id: int, is_orc: bool) -> Mapping[str, StoredColumn]:  # noqa: FBT001
+        columns, schema = {}, self.schema
         fields = self.schema_of(schema_id).fields
-        # Java's deletes of a sequence group leave null in place of a key among the values, which are what is indexed
+        # deletes of a sequence group in Java Paimon leave null in the indexed copy of a key
         blank_keys = (
             schema.primary_keys if schema.typed_options.merge_engine == "partial-update" else []
         )
@@ -342,19 +349,19 @@ class FileIndexEvaluator:
             if stored is None or column.name in blank_keys:
                 continue
             if column.name in schema.partition_keys:
-                continue  # every row of a partition has its value, whatever the file holds
+                continue  # the value of the partition applies, not that of the file
             if stored.type.name == TypeRoot.CHAR and is_orc:
-                continue  # padded in the file, not in the index, or the other way round
-            found[column.name] = stored
+                continue  # either the file or the index has padded values
+            columns[column.name] = stored
         if self.predicate is not None:
-            found |= _find_stored_map_keys(self.predicate, schema, fields)
-        return found
+            columns |= _find_stored_map_keys(self.predicate, schema, fields)
+        return columns
 
 
 def _find_stored_map_keys(
     predicate: Predicate, schema: TableSchema, fields: Sequence[Field]
 ) -> dict[str, StoredColumn]:
-    """Return the keys of maps that a predicate tests, as a file has them."""
+    """Return the stored columns of the map keys that a predicate tests."""
     found = {}
     for leaf in iterate_leaves(predicate):
         if leaf.key is None or leaf.name in schema.names:
@@ -377,5 +384,5 @@ def _find_stored_map_keys(
 
 @lru_cache(maxsize=4096)
 def _warn_damaged_index(reason: str) -> None:
-    """Warn once of a damaged index."""
+    """Warn once per file of a damaged index."""
     logger.warning("%s; the data file is read as if it had no index", reason)

@@ -1,8 +1,8 @@
 """ORC data files through pyarrow.
 
-pyarrow reads and writes ORC timestamps as nanoseconds, so years outside 1677 to 2262 are refused, and so are times
-before 1970 with a fraction of a second, which it writes wrongly. It writes no type attributes, so the files carry no
-field ids; no reader asks for them, columns are found by name.
+pyarrow reads and writes ORC timestamps as nanoseconds, so that years outside 1677 to 2262 are refused. Times before 1970
+with a fraction of a second are refused too: pyarrow writes them wrongly. pyarrow writes no type attributes, so that files
+have no field ids; readers find columns by name.
 
 See docs/format/data-files.md#orc-and-avro.
 """
@@ -58,14 +58,15 @@ _CODECS = {
 
 
 class _Stripe(NamedTuple):
-    """The rows of a stripe, and its bytes with index and footer."""
+    """One stripe of a file."""
 
     rows: int
     size: int
+    """Its bytes, with index and footer."""
 
 
 class _FailureRecordingFile:
-    """A file whose failure outlives the ORC library, which hands on nothing but its text."""
+    """A file that records its exception, of which the ORC library raises only the text."""
 
     def __init__(self, source: IO[bytes]) -> None:
         self._source = source
@@ -105,10 +106,10 @@ class OrcFileReader:
         self.names: Sequence[str] = self._file.schema.names
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield all rows of the named columns in file order; CHAR without the blanks at the end."""
+        """Yield all rows of the named columns in file order; CHAR without trailing spaces."""
         import pyarrow.dataset as ds  # imports pandas
 
-        # the dataset reads a stripe in batches, which ORCFile does not
+        # the dataset reads a stripe in batches, ORCFile reads it whole
         fragment = ds.OrcFileFormat().make_fragment(self._source)
         stripes = fragment.to_batches(
             columns=list(columns), batch_size=batch_rows, batch_readahead=1, use_threads=False
@@ -119,11 +120,11 @@ class OrcFileReader:
                     yield self._trim_batch(batch)
 
     def read_selected(
-        self, columns: Sequence[str], batch_rows: int, chosen: Positions
+        self, columns: Sequence[str], batch_rows: int, selected: Positions
     ) -> Iterator[NumberedBatch]:
-        """Yield at least the chosen rows, behind their numbers; stripes without any are not read."""
+        """Yield at least the selected rows, with their positions; stripes without any are not read."""
         begins = [0, *accumulate(stripe.rows for stripe in self._stripes)]
-        stripes = np.unique(np.searchsorted(begins, chosen, "right") - 1).tolist()
+        stripes = np.unique(np.searchsorted(begins, selected, "right") - 1).tolist()
         if not columns or len(stripes) == len(self._stripes):
             yield from number_batches(0, self.batches(columns, batch_rows))
             return
@@ -132,11 +133,11 @@ class OrcFileReader:
                 batch = self._file.read_stripe(stripe, columns=list(columns))
             yield from number_batches(begins[stripe], [self._trim_batch(batch)])
 
-    def count_unread_bytes(self, chosen: Positions) -> int:
-        """Return the bytes of the stripes that hold none of the chosen rows."""
+    def count_unread_bytes(self, selected: Positions) -> int:
+        """Return the bytes of the stripes without selected rows."""
         ends = list(accumulate(stripe.rows for stripe in self._stripes))
-        read = set(np.searchsorted(ends, chosen, "right").tolist())
-        return sum(stripe.size for at, stripe in enumerate(self._stripes) if at not in read)
+        read = set(np.searchsorted(ends, selected, "right").tolist())
+        return sum(stripe.size for number, stripe in enumerate(self._stripes) if number not in read)
 
     @cached_property
     def _stripes(self) -> list[_Stripe]:
@@ -157,32 +158,32 @@ class OrcFileReader:
 
 
 def _decode_stripes(tail: bytes) -> list[_Stripe]:
-    """Return what the end of a file says of its stripes, which pyarrow does not tell."""
+    """Return the stripes by the tail of a file; pyarrow does not expose them."""
     (footer,) = _decode_field(tail, 2)
     return [
         _Stripe(
             sum(_decode_field(stripe, 5)),
-            sum(size for at in (2, 3, 4) for size in _decode_field(stripe, at)),
+            sum(size for number in (2, 3, 4) for size in _decode_field(stripe, number)),
         )
         for stripe in _decode_field(footer, 3)
     ]
 
 
-def _decode_field(message: Any, wanted: int) -> list[Any]:
-    """Return the values of a field in a message of protocol buffers; here all are numbers or bytes."""
-    found, at = [], 0
+def _decode_field(message: Any, number: int) -> list[Any]:
+    """Return the values of a field of a protocol buffers message that has only numbers and bytes."""
+    values, at = [], 0
     while at < len(message):
         key, at = decode_varint(message, at)
         value, at = decode_varint(message, at)
         if key & 7:
             value, at = message[at : at + value], at + value
-        if key >> 3 == wanted:
-            found.append(value)
-    return found
+        if key >> 3 == number:
+            values.append(value)
+    return values
 
 
 def _trim_padding(array: pa.Array, data_type: AtomicType, _target: pa.DataType) -> pa.Array:
-    """ORC pads CHAR with blanks, or its writer does; readers of the reference do not show them."""
+    """Remove the spaces with which ORC or a writer pads CHAR, as readers in Java Paimon do."""
     return pc.utf8_rtrim(array, " ") if data_type.name == TypeRoot.CHAR else array
 
 
@@ -200,29 +201,29 @@ def _has_atom(data_type: DataType, name: str) -> bool:
 
 
 class OrcFileWriter:
-    """Writes one ORC file. Bytes reach the sink when a stripe is full."""
+    """Writes one ORC file. A stripe is written to the sink when it is full."""
 
     def __init__(
         self, sink: IO[bytes], fields: Sequence[Field], codec: str, stripe_bytes: int
     ) -> None:
         if codec not in _CODECS:
             raise InputError(
-                f"'file.compression' = {codec!r}: ORC takes {', '.join(sorted(_CODECS))}"
+                f"'file.compression' = {codec!r}: ORC supports {', '.join(sorted(_CODECS))}"
             )
         self._fields, self._is_empty = list(fields), True
         self._schema = pa.schema([(field.name, _orc_type(field)) for field in fields])
         self._writer = orc.ORCWriter(sink, compression=_CODECS[codec], stripe_size=stripe_bytes)
 
     def write(self, table: pa.Table) -> None:
-        """Write rows; raises :class:`InputError` for timestamps that ORC cannot hold through pyarrow."""
+        """Write rows; raises :class:`InputError` for timestamps that pyarrow cannot write to ORC."""
         columns = [
-            self._stored(table.column(field.name), field, target)
+            self._convert_column(table.column(field.name), field, target)
             for field, target in zip(self._fields, self._schema.types, strict=True)
         ]
         self._writer.write(pa.table(columns, schema=self._schema))
         self._is_empty = False
 
-    def _stored(
+    def _convert_column(
         self, column: pa.ChunkedArray, field: Field, target: pa.DataType
     ) -> pa.ChunkedArray:
         parts = [_rebase_nested(chunk) for chunk in column.chunks]
@@ -234,24 +235,24 @@ class OrcFileWriter:
 
     def close(self) -> None:
         """Write the last stripe and the footer."""
-        if self._is_empty:  # without any rows pyarrow writes nothing at all
+        if self._is_empty:  # pyarrow writes no footer without a table
             self._writer.write(self._schema.empty_table())
         self._writer.close()
 
 
 def _rebase_nested(array: pa.Array) -> pa.Array:
-    """Copy nested values that are a part of others: pyarrow would write the nulls of the rows in front of them."""
+    """Copy sliced nested values: pyarrow would write the nulls of the rows before the slice."""
     return array.take(pa.array(np.arange(len(array)))) if pa.types.is_nested(array.type) else array
 
 
 def _clear_below_null(array: pa.Array) -> pa.Array:
-    """Make null what lies below a null row: pyarrow would write it in place of later values."""
+    """Set the fields of a null row to null: pyarrow would write their values instead of later values."""
     kind = array.type
     if isinstance(kind, pa.StructType):
-        # flatten gives the fields with the nulls of the row
+        # flatten returns the fields with the nulls of the row
         return with_fields(array, kind, [_clear_below_null(field) for field in array.flatten()])
     if isinstance(kind, pa.MapType):
-        parts = [_clear_below_null(array.values.field(at)) for at in range(2)]
+        parts = [_clear_below_null(array.values.field(index)) for index in range(2)]
         return with_values(array, kind, build_map_entries(kind, parts))
     if isinstance(kind, pa.ListType):
         return with_values(array, kind, _clear_below_null(array.values))
@@ -287,7 +288,7 @@ def _orc_type(field: Field) -> pa.DataType:
                 return pa.struct([(child.name, stored(child.type)) for child in fields])
             case MultisetType():
                 raise UnsupportedError(
-                    f"column {field.name!r} of type {type_to_sql(field.type)}: ORC files hold no MULTISET; "
+                    f"column {field.name!r} of type {type_to_sql(field.type)}: ORC does not support MULTISET; "
                     "choose 'file.format' = 'parquet' or 'avro'"
                 )
         return to_arrow_type(data_type)

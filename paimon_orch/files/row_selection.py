@@ -1,4 +1,4 @@
-"""Rows of data files behind their physical numbers, and of Parquet files no more than the chosen ones ask for."""
+"""Reads rows of data files with their positions; with selected rows only the parts of a file that have them."""
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -19,23 +19,23 @@ logger = logging.getLogger(__name__)
 
 
 def read_file_rows(
-    opened: FormatReader, columns: Sequence[str], batch_rows: int, chosen: Positions | None
+    opened: FormatReader, columns: Sequence[str], batch_rows: int, selected: Positions | None
 ) -> Iterator[NumberedBatch]:
-    """Yield all rows of a file; with ``chosen`` others than these may be left out."""
-    if chosen is None or not isinstance(opened, OrcFileReader | AvroFileReader):
+    """Yield all rows of a file; with ``selected`` other rows may be left out."""
+    if selected is None or not isinstance(opened, OrcFileReader | AvroFileReader):
         return number_batches(0, opened.batches(columns, batch_rows))
-    return opened.read_selected(columns, batch_rows, chosen)
+    return opened.read_selected(columns, batch_rows, selected)
 
 
 def take_selected_rows(
-    numbers: Positions, batch: pa.RecordBatch, chosen: Positions
+    positions: Positions, batch: pa.RecordBatch, selected: Positions
 ) -> NumberedBatch:
-    """Return the chosen rows of a batch without gaps, or of one that has no others; ``chosen`` is sorted."""
-    low, high = np.searchsorted(chosen, (numbers[0], numbers[-1] + 1))
-    found = chosen[low:high]
-    if len(found) == batch.num_rows:
-        return numbers, batch
-    return found, batch.take(pa.array(found - numbers[0]))
+    """Return the selected rows of a batch of consecutive rows; a batch of only selected rows is returned unchanged."""
+    low, high = np.searchsorted(selected, (positions[0], positions[-1] + 1))
+    positions = selected[low:high]
+    if len(positions) == batch.num_rows:
+        return positions, batch
+    return positions, batch.take(pa.array(positions - positions[0]))
 
 
 def read_parquet_rows(
@@ -44,59 +44,62 @@ def read_parquet_rows(
     columns: Sequence[str],
     batch_rows: int,
     groups: Sequence[int],
-    chosen: Positions | None,
+    selected: Positions | None,
 ) -> Iterator[NumberedBatch]:
-    """Yield the rows of some row groups; with ``chosen`` others than these may be left out."""
+    """Yield the rows of some row groups; with ``selected`` other rows may be left out."""
     begins = opened.row_group_starts
     pages: dict[int, RowGroupPages] = {}
-    if chosen is not None:
-        inside = split_by_row_group(opened, groups, chosen)
-        groups, pages = list(inside), plan_page_reads(opened, path, columns, inside)
-    for stretch in _group_adjacent_row_groups(groups, pages):
-        rows = _read_pages(opened, path, pages[stretch[0]]) if stretch[0] in pages else None
+    if selected is not None:
+        rows_by_group = split_by_row_group(opened, groups, selected)
+        groups, pages = list(rows_by_group), plan_page_reads(opened, path, columns, rows_by_group)
+    for run in _group_adjacent_row_groups(groups, pages):
+        rows = _read_pages(opened, path, pages[run[0]]) if run[0] in pages else None
         if rows is None:
-            batches = opened.batches(columns, batch_rows, stretch)
-            yield from number_batches(begins[stretch[0]], batches)
+            batches = opened.batches(columns, batch_rows, run)
+            yield from number_batches(begins[run[0]], batches)
         else:
-            at = inside[stretch[0]] + begins[stretch[0]]
+            positions = rows_by_group[run[0]] + begins[run[0]]
             for batch in rows.to_batches(batch_rows):
-                yield at[: batch.num_rows], batch
-                at = at[batch.num_rows :]
+                yield positions[: batch.num_rows], batch
+                positions = positions[batch.num_rows :]
 
 
 def split_by_row_group(
-    opened: ParquetFileReader, groups: Iterable[int], chosen: Positions
+    opened: ParquetFileReader, groups: Iterable[int], selected: Positions
 ) -> dict[int, Positions]:
-    """Return which of the chosen rows lie in row groups, counted from the first row of each; no group has none."""
-    begins, found = opened.row_group_starts, {}
+    """Return the selected rows by row group, counted from its first row; groups without any are left out."""
+    begins, rows_by_group = opened.row_group_starts, {}
     for group in groups:
-        low, high = np.searchsorted(chosen, begins[group : group + 2])
+        low, high = np.searchsorted(selected, begins[group : group + 2])
         if low < high:
-            found[group] = chosen[low:high] - begins[group]
-    return found
+            rows_by_group[group] = selected[low:high] - begins[group]
+    return rows_by_group
 
 
 def plan_page_reads(
-    opened: ParquetFileReader, path: str, columns: Sequence[str], inside: dict[int, Positions]
+    opened: ParquetFileReader,
+    path: str,
+    columns: Sequence[str],
+    rows_by_group: dict[int, Positions],
 ) -> dict[int, RowGroupPages]:
-    """Return which pages to read, by row group; none if the page index of the file at ``path`` is damaged."""
+    """Return the pages to read by row group; none if the page index of the file at ``path`` is damaged."""
     try:
-        return opened.plan_pages(columns, inside)
+        return opened.plan_pages(columns, rows_by_group)
     except PageIndexError as error:
         _warn_damaged_page_index(path, str(error))
         return {}
 
 
-def count_unread_bytes(opened: FormatReader, path: str, chosen: Positions) -> int:
-    """Return the bytes of an open file at ``path`` that need not be read where all columns of the chosen rows are."""
+def count_unread_bytes(opened: FormatReader, path: str, selected: Positions) -> int:
+    """Return the bytes of an open file that a read of all columns of the selected rows skips."""
     if isinstance(opened, OrcFileReader):
-        return opened.count_unread_bytes(chosen)
+        return opened.count_unread_bytes(selected)
     if not isinstance(opened, ParquetFileReader):
         return 0
     groups = range(opened.num_row_groups)
-    inside = split_by_row_group(opened, groups, chosen)
-    pages = plan_page_reads(opened, path, opened.names, inside)
-    whole = [group for group in inside if group not in pages]
+    rows_by_group = split_by_row_group(opened, groups, selected)
+    pages = plan_page_reads(opened, path, opened.names, rows_by_group)
+    whole = [group for group in rows_by_group if group not in pages]
     read = sum(plan.bytes for plan in pages.values()) + sum(map(opened.row_group_bytes, whole))
     return sum(map(opened.row_group_bytes, groups)) - read
 
@@ -110,22 +113,20 @@ def _read_pages(opened: ParquetFileReader, path: str, plan: RowGroupPages) -> pa
 
 
 def _group_adjacent_row_groups(
-    groups: Iterable[int], alone: Collection[int]
+    groups: Iterable[int], separate: Collection[int]
 ) -> Iterator[list[int]]:
-    """Yield row groups that follow each other together, some of them alone."""
-    stretch = list[int]()
+    """Yield runs of adjacent row groups; each of ``separate`` is a run of one."""
+    run = list[int]()
     for group in groups:
-        if stretch and (group != stretch[-1] + 1 or group in alone or stretch[-1] in alone):
-            yield stretch
-            stretch = []
-        stretch.append(group)
-    if stretch:
-        yield stretch
+        if run and (group != run[-1] + 1 or group in separate or run[-1] in separate):
+            yield run
+            run = []
+        run.append(group)
+    if run:
+        yield run
 
 
 @lru_cache(maxsize=4096)
 def _warn_damaged_page_index(path: str, reason: str) -> None:
-    """Warn once of a damaged page index."""
-    logger.warning(
-        "%s: its pages cannot be told apart: %s; whole row groups are read", path, reason
-    )
+    """Warn once per file of a damaged page index."""
+    logger.warning("%s: the page index cannot be used: %s; whole row groups are read", path, reason)

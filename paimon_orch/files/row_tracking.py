@@ -1,6 +1,7 @@
-"""Row tracking: numbers that rows keep when their files are rewritten.
+"""Row tracking: ids and sequence numbers that rows keep when their files are rewritten.
 
-A new file says where its numbering begins; only files of moved rows hold the two columns. Null means: by the file.
+The metadata of a new file has the first row id and the sequence number of its rows; only rewritten files have the two
+columns. A null in them stands for the value of the metadata.
 
 See docs/format/row-tracking.md.
 """
@@ -23,11 +24,11 @@ ROW_TRACKING_FIELDS = (ROW_ID, ROW_SEQUENCE_NUMBER)
 
 
 def row_tracking_fields(schema: TableSchema) -> tuple[Field, ...]:
-    """Return the columns that a rewrite of data files reads and writes behind the table's own.
+    """Return the columns that a rewrite of data files reads and writes after the columns of the table.
 
-    These are ``_ROW_ID`` and ``_SEQUENCE_NUMBER`` of tables with row tracking, none of others. A reader gives them
-    complete; a writer of ``FileSource.COMPACT`` files expects them. Where a row is changed, its sequence number is
-    written as null: the commit gives it the number of its snapshot.
+    These are ``_ROW_ID`` and ``_SEQUENCE_NUMBER`` of tables with row tracking, none of others. A reader returns them
+    without nulls; a writer of ``FileSource.COMPACT`` files expects them. A changed row has null as its sequence number:
+    the commit assigns the number of its snapshot.
     """
     tracked = schema.typed_options.get(ROW_TRACKING_ENABLED)
     return ROW_TRACKING_FIELDS if tracked and not schema.primary_keys else ()
@@ -36,12 +37,12 @@ def row_tracking_fields(schema: TableSchema) -> tuple[Field, ...]:
 def fill_row_tracking(
     batch: pa.RecordBatch, file: DataFileMeta, numbers: Positions
 ) -> pa.RecordBatch:
-    """Fill what a file leaves null; ``numbers`` are those of the rows in the file.
+    """Replace nulls by the values of the file's metadata; ``numbers`` are the row positions in the file.
 
-    Rows of a file that neither holds ids nor has a first one were rewritten by somebody who lost them; they have none.
+    Row ids stay null if the file has neither a column of ids nor a first id: another writer has dropped them.
     """
-    for at, name in enumerate(batch.schema.names):
-        column = batch.column(at)
+    for index, name in enumerate(batch.schema.names):
+        column = batch.column(index)
         if not column.null_count or name not in (ROW_ID.name, ROW_SEQUENCE_NUMBER.name):
             continue
         if name == ROW_SEQUENCE_NUMBER.name:
@@ -50,27 +51,27 @@ def fill_row_tracking(
             continue
         else:
             derived = pa.array(file.first_row_id + numbers)
-        batch = batch.set_column(at, name, pc.coalesce(column, derived))
+        batch = batch.set_column(index, name, pc.coalesce(column, derived))
     return batch
 
 
 @dataclass(slots=True)
 class SequenceNumberRange:
-    """The bounds of the sequence numbers of a rewritten file, collected as it is written; 0 is what a commit replaces."""
+    """Collects the bounds of the sequence numbers of a rewritten file; a commit replaces the bound 0."""
 
     _low: int | None = None
     _high: int = 0
     _has_null: bool = False
 
     def add(self, column: pa.ChunkedArray) -> None:
-        """Take the numbers of further rows."""
+        """Add the sequence numbers of rows."""
         self._has_null |= bool(column.null_count)
-        found = pc.min_max(column).as_py()
-        if found["min"] is not None:
-            self._low = found["min"] if self._low is None else min(self._low, found["min"])
-            self._high = max(self._high, found["max"])
+        low, high = pc.min_max(column).as_py().values()
+        if low is not None:
+            self._low = low if self._low is None else min(self._low, low)
+            self._high = max(self._high, high)
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """Return the smallest and the largest; null is newer than all of them."""
+        """Return the lowest and the highest; null becomes higher than all others, and is returned as 0."""
         return self._low or 0, 0 if self._has_null else self._high

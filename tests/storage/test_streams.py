@@ -90,7 +90,7 @@ def test_chosen_rows_of_a_remote_parquet_file_take_few_requests() -> None:
     with counted.open() as source:
         opened = ParquetFileReader(cast(IO[bytes], source), remote=True)
         ((numbers, batch),) = read_parquet_rows(
-            opened, "f", columns=["k", "v"], batch_rows=1_000, groups=[0], chosen=chosen
+            opened, "f", columns=["k", "v"], batch_rows=1_000, groups=[0], selected=chosen
         )
 
     assert numbers.tolist() == chosen.tolist()

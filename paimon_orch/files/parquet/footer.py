@@ -1,4 +1,7 @@
-"""The footer of a Parquet file: what pyarrow makes of it, and what pyarrow does not tell or cannot write."""
+"""The footer of a Parquet file: the metadata of pyarrow, and the parts that pyarrow does not expose or write.
+
+See docs/format/data-files.md#parquet.
+"""
 
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -24,7 +27,7 @@ from paimon_orch.files.parquet.thrift_compact import (
 
 PARQUET_MAGIC = b"PAR1"
 _TAIL_BYTES = 8  # the length of the footer, and the magic
-_REMOTE_TAIL_BYTES = 1 << 16  # most footers come with the one request that tells their length
+_REMOTE_TAIL_BYTES = 1 << 16  # most footers are read with the request for their length
 
 # the numbers of fields: of the file, of a row group, of a column's chunk and of its metadata
 _FILE_ROWS, _ROW_GROUPS, _ENCRYPTION = 3, 4, 8
@@ -38,15 +41,20 @@ ByteRange = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ColumnChunk:
-    """A leaf column in a row group: where its pages lie, with its dictionary, and where their index does, if at all."""
+    """A leaf column in a row group."""
 
     pages: ByteRange
+    """Its pages, the dictionary included."""
+
     values: int
+    """The number of its values, nulls included."""
+
     index: ByteRange | None = None
+    """Its offset index, if it has one."""
 
 
 class Footer:
-    """The footer of an open file, read with as few bytes as can be."""
+    """The footer of an open file, read with as few bytes as possible."""
 
     def __init__(self, source: IO[bytes], *, remote: bool = False) -> None:
         size = source.seek(0, os.SEEK_END)
@@ -54,7 +62,7 @@ class Footer:
         length = int.from_bytes(end[-_TAIL_BYTES:-4], "little") + _TAIL_BYTES
         if len(end) < length <= size:
             end = _read_tail(source, size, length)
-        # pyarrow says what is wrong with what is no footer
+        # pyarrow raises the error for a damaged footer
         self.metadata: pq.FileMetaData = pq.read_metadata(
             pa.BufferReader(PARQUET_MAGIC + end[-length:])
         )
@@ -80,7 +88,7 @@ class Footer:
         return decode_list(self._data, group[_CHUNKS].start)
 
     def chunks(self, group: int, leaves: Container[int]) -> dict[int, ColumnChunk]:
-        """Return the chunks of leaf columns in a row group; raises :class:`ValueError` where no pages can be told."""
+        """Return the chunks of leaf columns in a row group; raises :class:`ValueError` if pages cannot be located."""
         if _ENCRYPTION in self._file:
             raise ValueError("columns may be encrypted")
         chunks = enumerate(self._chunk_values(self._fields(self._row_groups[group])))
@@ -95,30 +103,34 @@ class Footer:
             raise ValueError("the pages of a column are encrypted or in another file")
         metadata = self._fields(chunk[_METADATA])
         starts = [
-            self._decode_integer(metadata[at])
-            for at in (_DATA_PAGES, _DICTIONARY)
-            if at in metadata
+            self._decode_integer(metadata[number])
+            for number in (_DATA_PAGES, _DICTIONARY)
+            if number in metadata
         ]
-        start = min(at for at in starts if at > 0)  # writers without a dictionary page have told 0
-        pages = self._range(start, self._decode_integer(metadata[_COMPRESSED]))
+        start = min(
+            offset for offset in starts if offset > 0
+        )  # 0 is written for a missing dictionary page
+        pages = self._check_range(start, self._decode_integer(metadata[_COMPRESSED]))
         index = None
         if _INDEX_OFFSET in chunk and _INDEX_LENGTH in chunk:
-            found = (self._decode_integer(chunk[at]) for at in (_INDEX_OFFSET, _INDEX_LENGTH))
-            index = self._range(*found)
+            start, length = (
+                self._decode_integer(chunk[number]) for number in (_INDEX_OFFSET, _INDEX_LENGTH)
+            )
+            index = self._check_range(start, length)
         return ColumnChunk(pages, self._decode_integer(metadata[_VALUES]), index)
 
     def _decode_integer(self, value: ValueSpan) -> int:
         return decode_integer(self._data, value.start)
 
-    def _range(self, start: int, length: int) -> ByteRange:
+    def _check_range(self, start: int, length: int) -> ByteRange:
         if start < len(PARQUET_MAGIC) or length < 0 or start + length > self._start:
-            raise ValueError(f"{length} bytes at {start} are not in front of the footer")
+            raise ValueError(f"{length} bytes at {start} are not before the footer")
         return start, start + length
 
     def encode_row_group_footer(
         self, group: int, rows: int, chunks: Mapping[int, ColumnChunk]
     ) -> bytes:
-        """Return the footer of a file of one row group with some chunks replaced; the others must not be read."""
+        """Return the footer of a file of one row group with some chunks replaced; other chunks must not be read."""
         old = self._fields(self._row_groups[group])
         written = [
             self._encode_chunk(value, chunks[leaf]) if leaf in chunks else self._bytes(value)
@@ -130,7 +142,7 @@ class Footer:
             _GROUP_ROWS: (I64, encode_integer(rows)),
         }
         footer = encode_struct(
-            self._raw(self._file, self._file)
+            self._raw_fields(self._file, self._file)
             | {
                 _FILE_ROWS: (I64, encode_integer(rows)),
                 _ROW_GROUPS: (LIST, encode_list([encode_struct(new_group)])),
@@ -140,19 +152,19 @@ class Footer:
 
     def _encode_chunk(self, old: ValueSpan, chunk: ColumnChunk) -> bytes:
         start, end = chunk.pages
-        metadata = self._raw(self._fields(self._fields(old)[_METADATA]), _KEPT_FIELDS) | {
+        metadata = self._raw_fields(self._fields(self._fields(old)[_METADATA]), _KEPT_FIELDS) | {
             _VALUES: (I64, encode_integer(chunk.values)),
             _COMPRESSED: (I64, encode_integer(end - start)),
-            _DATA_PAGES: (I64, encode_integer(start)),  # a dictionary in front of them is found
+            _DATA_PAGES: (I64, encode_integer(start)),  # readers find a dictionary at this offset
         }
         return encode_struct(
             {_START: (I64, encode_integer(start)), _METADATA: (STRUCT, encode_struct(metadata))}
         )
 
-    def _raw(
-        self, fields: Mapping[int, ValueSpan], wanted: Iterable[int]
+    def _raw_fields(
+        self, fields: Mapping[int, ValueSpan], numbers: Iterable[int]
     ) -> dict[int, tuple[int, bytes]]:
-        return {at: (fields[at].kind, self._bytes(fields[at])) for at in wanted if at in fields}
+        return {n: (fields[n].kind, self._bytes(fields[n])) for n in numbers if n in fields}
 
     def _bytes(self, value: ValueSpan) -> bytes:
         return self._data[value.start : value.end]

@@ -1,7 +1,7 @@
-"""Nanosecond timestamps in Parquet as Java has them: INT96, beside other timestamps as INT64.
+"""Nanosecond timestamps in Parquet as in Java Paimon: INT96, while other timestamps are INT64.
 
-pyarrow writes either all timestamps of a file as INT96 or none, and Java wants each by its precision. So the values are
-written as FIXED_LEN_BYTE_ARRAY(12), whose pages are those of INT96 byte for byte, and the footer is changed to say INT96.
+pyarrow writes either all timestamps of a file as INT96 or none. So the values are written as FIXED_LEN_BYTE_ARRAY(12),
+whose pages have the same bytes as pages of INT96, and the type in the footer is changed to INT96.
 
 See docs/format/data-files.md#parquet.
 """
@@ -29,38 +29,40 @@ _FIXED_LEN_BYTE_ARRAY, _INT96 = 7, 3
 _TAIL_BYTES = 8  # the length of the footer, and the magic
 
 
-def is_nanosecond_timestamp(kind: pa.DataType) -> bool:
-    """Tell whether a type is stored as INT96."""
-    return isinstance(kind, pa.TimestampType) and kind.unit == "ns"
+def is_nanosecond_timestamp(arrow_type: pa.DataType) -> bool:
+    """Return whether a type is stored as INT96."""
+    return isinstance(arrow_type, pa.TimestampType) and arrow_type.unit == "ns"
 
 
-def has_nanosecond_timestamps(kind: pa.DataType) -> bool:
-    """Tell whether a type is or holds one that is stored as INT96."""
-    return is_nanosecond_timestamp(kind) or any(
-        has_nanosecond_timestamps(field.type) for field in child_fields(kind)
+def has_nanosecond_timestamps(arrow_type: pa.DataType) -> bool:
+    """Return whether a type, or a type nested in it, is stored as INT96."""
+    return is_nanosecond_timestamp(arrow_type) or any(
+        has_nanosecond_timestamps(field.type) for field in child_fields(arrow_type)
     )
 
 
-def child_fields(kind: pa.DataType) -> "list[pa.Field[pa.DataType]]":
+def child_fields(arrow_type: pa.DataType) -> "list[pa.Field[pa.DataType]]":
     """Return the fields of a nested type; key and value of a map."""
-    if isinstance(kind, pa.MapType):
-        return [kind.key_field, kind.item_field]
-    return [kind.field(at) for at in range(kind.num_fields)]
+    if isinstance(arrow_type, pa.MapType):
+        return [arrow_type.key_field, arrow_type.item_field]
+    return [arrow_type.field(index) for index in range(arrow_type.num_fields)]
 
 
-def int96_storage_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type that is handed to pyarrow: nanoseconds as twelve bytes, nested ones too.
+def int96_storage_type(arrow_type: pa.DataType) -> pa.DataType:
+    """Return the type that pyarrow writes: nanoseconds as twelve bytes, also in nested types.
 
-    Elements of lists and values of maps are optional, NOT NULL ones too: Java 0.9 loses values of required ones.
+    Elements of lists and values of maps are optional, also if they are NOT NULL: Java Paimon 0.9 loses required values.
     """
-    if is_nanosecond_timestamp(kind):
+    if is_nanosecond_timestamp(arrow_type):
         return INT96_BYTES_TYPE
-    children = [field.with_type(int96_storage_type(field.type)) for field in child_fields(kind)]
-    if isinstance(kind, pa.MapType):
+    children = [
+        field.with_type(int96_storage_type(field.type)) for field in child_fields(arrow_type)
+    ]
+    if isinstance(arrow_type, pa.MapType):
         return pa.map_(children[0], children[1].with_nullable(True))
-    if isinstance(kind, pa.ListType):
+    if isinstance(arrow_type, pa.ListType):
         return pa.list_(children[0].with_nullable(True))
-    return pa.struct(children) if isinstance(kind, pa.StructType) else kind
+    return pa.struct(children) if isinstance(arrow_type, pa.StructType) else arrow_type
 
 
 def encode_int96(array: pa.Array) -> pa.Array:
@@ -76,7 +78,7 @@ def encode_int96(array: pa.Array) -> pa.Array:
 
 
 class Int96FooterSink(io.RawIOBase):
-    """Hands bytes on to a sink; from :meth:`hold` on it keeps them, until the footer was changed."""
+    """Writes to a sink; after :meth:`hold` the bytes are kept until the footer is patched."""
 
     def __init__(self, sink: IO[bytes]) -> None:
         super().__init__()
@@ -100,22 +102,22 @@ class Int96FooterSink(io.RawIOBase):
         return self._sink.tell() + len(self._held or b"")
 
     def hold(self) -> None:
-        """Keep what is written from now on: the end of the file."""
+        """Keep the bytes written from now on, the end of the file."""
         self._held = bytearray()
 
     def release(self) -> None:
-        """Change the footer that was kept, and write it."""
+        """Patch the kept footer and write it."""
         assert self._held is not None
         length = int.from_bytes(self._held[-_TAIL_BYTES:-4], "little")
         start = len(self._held) - _TAIL_BYTES - length
-        for at in _find_int96_types(bytes(self._held[start:-_TAIL_BYTES])):
-            self._held[start + at] = _INT96 << 1
+        for offset in _find_int96_types(bytes(self._held[start:-_TAIL_BYTES])):
+            self._held[start + offset] = _INT96 << 1
         self._sink.write(bytes(self._held))
         self._held = None
 
 
 def _find_int96_types(footer: bytes) -> Iterator[int]:
-    """Yield where a footer tells the type of columns of twelve bytes that mean nothing else."""
+    """Yield the offsets of the types of columns of twelve bytes without another logical type."""
     metadata, _ = decode_struct(footer)
     leaves = []
     for element in _decode_structs(footer, metadata[2]):

@@ -28,35 +28,38 @@ from paimon_orch.files.parquet.thrift_compact import (
 )
 from paimon_orch.format.arrays import Int64Array, Positions
 
-_ASSUMED_PAGE_BITS = 9  # while pages are unknown, a chosen row is taken to bring 2**9 rows with it
-_FOOTER_COST_FACTOR = 32  # looking into a footer takes as long as decoding so many times its bytes
-_MAX_PAGE_BYTES = 64 << 20  # bytes of pages that are held at once
+_ASSUMED_PAGE_BITS = 9  # assumed rows of a page while pages are unknown: 2**9
+_FOOTER_COST_FACTOR = 32  # decoding a footer takes as long as decoding 32 times its bytes of data
+_MAX_PAGE_BYTES = 64 << 20  # bytes of pages in memory at a time
 _DATA_PAGES = (0, 3)  # the types of pages, by the version of their heads
 _TYPE, _SIZE, _HEAD, _HEAD_V2 = 1, 3, 5, 8
 _VALUES, _ROWS_V2 = 1, 3
-_LIST_FIRST = 1 << 4 | LIST  # how an offset index begins
+_LIST_FIRST = 1 << 4 | LIST  # the first byte of an offset index
 _LOCATION_TOKENS = [
     0x16,
     0x15,
     0x16,
     0,
-]  # what stands around the three numbers of a page's location
+]  # the bytes around the three numbers of a page location
 _TOKENS_PER_LOCATION, _MAX_VARINT_BYTES = (
     7,
     9,
-)  # these and the numbers; bytes of a number without sign
+)  # these bytes and the numbers; the bytes of an unsigned number
 
 
 class PageIndexError(ValueError):
-    """The pages of a file are not where its offset index says, or not what it says."""
+    """The offset index of a file does not describe its pages."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadCosts:
-    """What takes as long as reading so many bytes: asking once more, and looking for the pages of a row group."""
+    """Costs, as the number of bytes that can be read in the same time."""
 
     request_cost: int
+    """The cost of a separate request."""
+
     lookup_cost: int
+    """The cost of locating the pages of a row group."""
 
 
 LOCAL_COSTS, REMOTE_COSTS = ReadCosts(4 << 10, 128 << 10), ReadCosts(1 << 20, 1 << 20)
@@ -64,25 +67,33 @@ LOCAL_COSTS, REMOTE_COSTS = ReadCosts(4 << 10, 128 << 10), ReadCosts(1 << 20, 1 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LeafPages:
-    """A leaf column in a row group: where each of its pages begins, in the file and in rows; the end is the last."""
+    """The pages of a leaf column in a row group."""
 
     number: int
+    """The number of the leaf column."""
+
     chunk: ColumnChunk
+
     starts: Int64Array
+    """The start of each page in the file, and the end of the last one."""
+
     rows: Int64Array
+    """The first row of each page, and the number of rows."""
+
     is_flat: bool
+    """Whether each row has one value."""
 
 
 @dataclass(frozen=True, slots=True)
 class _SelectedPages:
-    """Which pages of a leaf column are read."""
+    """The pages of a leaf column to read."""
 
     leaf: _LeafPages
     pages: Int64Array
 
     @property
     def ranges(self) -> list[ByteRange]:
-        """Return where the dictionary and the pages are; what touches comes as one."""
+        """Return the ranges of the dictionary and the pages; adjacent pages are one range."""
         starts, ends = self.leaf.starts[self.pages], self.leaf.starts[self.pages + 1]
         apart = np.flatnonzero(starts[1:] != ends[:-1])
         firsts, lasts = starts[[0, *(apart + 1)]], ends[[*apart, -1]]
@@ -93,25 +104,29 @@ class _SelectedPages:
 
 @dataclass(frozen=True, slots=True)
 class _ColumnPages:
-    """What is read of a column, and which of these rows are the chosen ones."""
+    """The pages of a column to read."""
 
     name: str
     leaves: list[_SelectedPages]
     rows: int
+    """The number of rows of the pages."""
+
     row_indices: Int64Array
+    """The selected rows, among the rows of the pages."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroupPages:
-    """The pages of a row group that hold the chosen rows; ``bytes`` are read for them."""
+    """The pages of a row group that have the selected rows."""
 
     group: int
     columns: list[_ColumnPages]
     bytes: int
+    """The bytes to read for them."""
 
     @property
     def leaves(self) -> Iterator[_SelectedPages]:
-        """Yield what is read of every leaf column."""
+        """Yield the pages of every leaf column."""
         return (leaf for column in self.columns for leaf in column.leaves)
 
 
@@ -124,26 +139,28 @@ class PageReader:
         self._source, self._footer, self._leaves, self._costs = source, footer, leaves, costs
 
     def plan(
-        self, columns: Sequence[str], chosen: Mapping[int, Positions]
+        self, columns: Sequence[str], selected: Mapping[int, Positions]
     ) -> dict[int, RowGroupPages]:
-        """Return what to read of the row groups where that saves enough; ``chosen`` are rows by row group, from 0.
+        """Return the pages to read of the row groups for which this saves enough.
+
+        ``selected`` are the selected rows by row group, counted from its first row.
 
         Raises :class:`PageIndexError`.
         """
         sparse = {
             group: rows
-            for group, rows in chosen.items()
+            for group, rows in selected.items()
             if _is_small_enough(
                 _estimate_touched_rows(rows), self._footer.metadata.row_group(group).num_rows
             )
         }
-        wanted = {leaf for name in columns for leaf in self._leaves[name]}
-        if self._estimate_bytes(wanted, sparse) < self._footer.size * _FOOTER_COST_FACTOR:
+        leaves = {leaf for name in columns for leaf in self._leaves[name]}
+        if self._estimate_bytes(leaves, sparse) < self._footer.size * _FOOTER_COST_FACTOR:
             return {}
         try:
-            chunks = self._chunks(wanted, sparse)
-            found = [chunk.index for group in chunks.values() for chunk in group.values()]
-            ranges = [index for index in found if index is not None]
+            chunks = self._chunks(leaves, sparse)
+            indexes_of_chunks = (c.index for group in chunks.values() for c in group.values())
+            ranges = [index for index in indexes_of_chunks if index is not None]
             if sum(end - start for start, end in ranges) > _MAX_PAGE_BYTES:
                 raise ValueError("the offset indexes are too long")
             indexes = self._fetch(ranges)
@@ -151,7 +168,7 @@ class PageReader:
                 group: plan
                 for group in chunks
                 if (
-                    plan := self._planned(
+                    plan := self._plan_row_group(
                         group, columns, rows=sparse[group], chunks=chunks[group], indexes=indexes
                     )
                 )
@@ -160,22 +177,22 @@ class PageReader:
             raise PageIndexError(f"{type(error).__name__}: {error}") from error
 
     def _estimate_bytes(self, leaves: Collection[int], groups: Iterable[int]) -> float:
-        """Return about how many bytes leaf columns have. That of single ones pyarrow tells for sound footers only."""
+        """Estimate the bytes of leaf columns; pyarrow has the bytes of a single one only for undamaged footers."""
         metadata = self._footer.metadata
         size = sum(metadata.row_group(group).total_byte_size for group in groups)
         return float(size * len(leaves) / max(1, metadata.num_columns))
 
     def _chunks(self, leaves: set[int], groups: Iterable[int]) -> dict[int, dict[int, ColumnChunk]]:
-        """Return the chunks of those row groups that are worth it and have an index."""
-        found = ((group, self._footer.chunks(group, leaves)) for group in groups)
+        """Return the chunks of row groups with an index that are large enough."""
+        chunks_by_group = ((group, self._footer.chunks(group, leaves)) for group in groups)
         return {
             group: chunks
-            for group, chunks in found
+            for group, chunks in chunks_by_group
             if any(chunk.index for chunk in chunks.values())
             and _total_bytes(chunks) > self._costs.lookup_cost
         }
 
-    def _planned(
+    def _plan_row_group(
         self,
         group: int,
         columns: Sequence[str],
@@ -186,7 +203,9 @@ class PageReader:
         planned = []
         for name in columns:
             numbers = self._leaves[name]
-            leaves = [self._leaf(group, leaf, chunks[leaf], indexes) for leaf in numbers]
+            leaves = [
+                self._locate_leaf_pages(group, leaf, chunks[leaf], indexes) for leaf in numbers
+            ]
             planned.append(_plan_column(name, leaves, rows))
         ranges = [span for column in planned for leaf in column.leaves for span in leaf.ranges]
         gap, stored = self._costs.request_cost, _total_bytes(chunks)
@@ -197,7 +216,7 @@ class PageReader:
             return None
         return RowGroupPages(group, planned, read)
 
-    def _leaf(
+    def _locate_leaf_pages(
         self, group: int, number: int, chunk: ColumnChunk, indexes: Mapping[ByteRange, bytes]
     ) -> _LeafPages:
         is_flat = self._footer.metadata.schema.column(number).max_repetition_level == 0
@@ -210,28 +229,28 @@ class PageReader:
 
     def _fetch(self, ranges: Iterable[ByteRange]) -> dict[ByteRange, bytes]:
         """Return the bytes of some ranges of the file."""
-        found = {}
-        for first, last, together in _join_ranges(ranges, self._costs.request_cost):
+        parts = {}
+        for first, last, joined in _join_ranges(ranges, self._costs.request_cost):
             self._source.seek(first)
             data = self._source.read(last - first)
             if len(data) != last - first:
                 raise ValueError(f"the file ends before byte {last}")
-            for start, end in together:
-                found[start, end] = data[start - first : end - first]
-        return found
+            for start, end in joined:
+                parts[start, end] = data[start - first : end - first]
+        return parts
 
     def read(self, plan: RowGroupPages) -> pa.Table:
-        """Return the chosen rows of a row group; raises :class:`PageIndexError`."""
+        """Return the selected rows of a row group; raises :class:`PageIndexError`."""
         try:
             file = pq.ParquetFile(pa.BufferReader(self._assemble_file(plan)))
-            found = [_take_rows(file, column) for column in plan.columns]
+            columns = [_take_rows(file, column) for column in plan.columns]
         except (LookupError, ValueError, RecursionError) as error:
             raise PageIndexError(f"{type(error).__name__}: {error}") from error
         schema = file.schema_arrow
-        return pa.table(found, pa.schema([schema.field(column.name) for column in plan.columns]))
+        return pa.table(columns, pa.schema([schema.field(column.name) for column in plan.columns]))
 
     def _assemble_file(self, plan: RowGroupPages) -> bytearray:
-        """Return a file with nothing but the selected pages."""
+        """Return a file that has only the selected pages."""
         data = self._fetch(span for leaf in plan.leaves for span in leaf.ranges)
         file, chunks = bytearray(PARQUET_MAGIC), {}
         for selected in plan.leaves:
@@ -247,31 +266,33 @@ class PageReader:
 
 
 def _take_rows(file: pq.ParquetFile, column: _ColumnPages) -> pa.ChunkedArray:
-    """Return the chosen ones of the rows in the selected pages."""
-    found = file.read_row_group(0, columns=[column.name], use_threads=False)
-    if found.num_rows != column.rows:
-        raise ValueError(f"{found.num_rows} rows of {column.name} instead of {column.rows}")
-    return found.column(0).take(pa.array(column.row_indices))
+    """Return the selected rows of the selected pages."""
+    pages = file.read_row_group(0, columns=[column.name], use_threads=False)
+    if pages.num_rows != column.rows:
+        raise ValueError(f"{pages.num_rows} rows of {column.name} instead of {column.rows}")
+    return pages.column(0).take(pa.array(column.row_indices))
 
 
 def _plan_column(name: str, leaves: list[_LeafPages], rows: Positions) -> _ColumnPages:
-    """Choose the pages of a column; those of its leaves end together only now and then, if at all."""
+    """Select the pages of a column; pages of its leaf columns rarely end at the same row."""
     bounds = reduce(np.intersect1d, [np.unique(leaf.rows) for leaf in leaves])
     parts, part_of = np.unique(np.searchsorted(bounds, rows, "right") - 1, return_inverse=True)
     lengths = bounds[parts + 1] - bounds[parts]
     before = np.cumsum(lengths) - lengths
     selected = []
     for leaf in leaves:
-        chosen = np.isin(np.searchsorted(bounds, leaf.rows[:-1], "right") - 1, parts)
-        # pyarrow writes a page without rows where the dictionary of a list is full, and cannot read it
-        selected.append(_SelectedPages(leaf, np.flatnonzero(chosen & (np.diff(leaf.rows) > 0))))
+        is_selected = np.isin(np.searchsorted(bounds, leaf.rows[:-1], "right") - 1, parts)
+        # pyarrow writes a page without rows when the dictionary of a list is full, and cannot read such a page
+        selected.append(
+            _SelectedPages(leaf, np.flatnonzero(is_selected & (np.diff(leaf.rows) > 0)))
+        )
     return _ColumnPages(
         name, selected, int(lengths.sum()), rows - (bounds[parts] - before)[part_of]
     )
 
 
 def _count_values(file: bytearray, selected: _SelectedPages) -> int:
-    """Return how many values the pages at the end of a file have; raises ValueError if they are not the ones told."""
+    """Return the number of values of the pages at the end of a file; raises ValueError if they differ from the index."""
     leaf, pages = selected.leaf, selected.pages
     if leaf.chunk.index is None:
         return leaf.chunk.values
@@ -288,16 +309,20 @@ def _count_page_values(file: bytearray, at: int, size: int, rows: int, *, is_fla
     head, _ = decode_struct(file, page[_HEAD_V2 if _HEAD_V2 in page else _HEAD].start)
     values = decode_integer(file, head[_VALUES].start)
     is_page = decode_integer(file, page[_TYPE].start) in _DATA_PAGES
-    as_told = values == rows if is_flat else values >= rows
+    is_as_indexed = values == rows if is_flat else values >= rows
     if _HEAD_V2 in page:
-        as_told &= decode_integer(file, head[_ROWS_V2].start) == rows
-    if not is_page or not as_told or end - at + decode_integer(file, page[_SIZE].start) != size:
-        raise ValueError(f"a page of {size} bytes and {rows} rows has another head")
+        is_as_indexed &= decode_integer(file, head[_ROWS_V2].start) == rows
+    if (
+        not is_page
+        or not is_as_indexed
+        or end - at + decode_integer(file, page[_SIZE].start) != size
+    ):
+        raise ValueError(f"a page of {size} bytes and {rows} rows has an unexpected header")
     return values
 
 
 def _decode_locations(index: bytes, chunk: ColumnChunk, rows: int) -> tuple[Int64Array, Int64Array]:
-    """Return where pages begin, in bytes and in rows, and where the last one ends; they fill their chunk."""
+    """Return the starts of pages in bytes and in rows, with the end of the last one; pages fill their chunk."""
     starts, sizes, firsts = _decode_offset_index(index)
     begin, end = chunk.pages
     starts, firsts = np.append(starts, end), np.append(firsts, rows)
@@ -319,15 +344,15 @@ def _decode_offset_index(index: bytes) -> tuple[Int64Array, Int64Array, Int64Arr
         or not count
         or len(ends) != count * _TOKENS_PER_LOCATION
     ):
-        raise ValueError("an offset index is not understood")
+        raise ValueError("an offset index has an unknown form")
     tokens = np.append(0, ends[:-1]).reshape(count, _TOKENS_PER_LOCATION)
     lengths = ends.reshape(count, _TOKENS_PER_LOCATION)[:, 1::2] - tokens[:, 1::2]
     if (data[tokens[:, ::2]] != _LOCATION_TOKENS).any() or lengths.max() > _MAX_VARINT_BYTES:
-        raise ValueError("the location of a page is not understood")
+        raise ValueError("the location of a page has an unknown form")
     raw, numbers = np.zeros(lengths.shape, np.int64), tokens[:, 1::2]
     for byte in range(int(lengths.max())):
-        there = byte < lengths
-        raw[there] |= (data[numbers[there] + byte] & 0x7F).astype(np.int64) << (7 * byte)
+        has_byte = byte < lengths
+        raw[has_byte] |= (data[numbers[has_byte] + byte] & 0x7F).astype(np.int64) << (7 * byte)
     offsets, sizes, rows = (raw >> 1 ^ -(raw & 1)).T
     return offsets, sizes, rows
 
@@ -337,27 +362,27 @@ def _total_bytes(chunks: Mapping[int, ColumnChunk]) -> int:
 
 
 def _is_small_enough(part: int, whole: int) -> bool:
-    """Tell whether reading a part is enough less than all to look for it."""
+    """Return whether reading only a part saves enough."""
     return 4 * part <= 3 * whole
 
 
 def _estimate_touched_rows(rows: Positions) -> int:
-    """Return about how many rows lie in the pages of sorted rows."""
+    """Estimate the number of rows in the pages of sorted rows."""
     return int(1 + np.count_nonzero(np.diff(rows >> _ASSUMED_PAGE_BITS))) << _ASSUMED_PAGE_BITS
 
 
 def _join_ranges(
     ranges: Iterable[ByteRange], gap: int
 ) -> Iterator[tuple[int, int, list[ByteRange]]]:
-    """Yield ranges that lie near each other, behind where they begin and end together."""
-    together, first, last = list[ByteRange](), 0, 0
+    """Yield the start and end of groups of ranges less than ``gap`` apart, and their ranges."""
+    group, first, last = list[ByteRange](), 0, 0
     for start, end in sorted(span for span in ranges if span[0] < span[1]):
-        if together and start > last + gap:
-            yield first, last, together
-            together = []
-        if not together:
+        if group and start > last + gap:
+            yield first, last, group
+            group = []
+        if not group:
             first = last = start
-        together.append((start, end))
+        group.append((start, end))
         last = max(last, end)
-    if together:
-        yield first, last, together
+    if group:
+        yield first, last, group

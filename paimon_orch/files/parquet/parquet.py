@@ -1,4 +1,7 @@
-"""Parquet data files through pyarrow (docs/format/data-files.md#parquet; settings from measured winners)."""
+"""Parquet data files through pyarrow.
+
+See docs/format/data-files.md#parquet.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -34,10 +37,10 @@ from paimon_orch.format.types.data_types import AtomicType, Field
 
 ROW_GROUP_ROWS = 262_144
 _LOCAL_BUFFER_BYTES = 65_536
-# Half of that makes a full read half as slow again, and the double reads 50 % more around rows that lie together.
+# Half this page size makes a full read 50 % slower; twice this size reads 50 % more for adjacent rows.
 _SMALL_PAGE_OPTIONS = {
     "write_page_index": True,
-    "data_page_size": 32 << 10,  # looked at after so many values:
+    "data_page_size": 32 << 10,  # checked each time this number of values was written:
     "write_batch_size": 128,
     "max_rows_per_page": 2_048,
 }
@@ -52,8 +55,8 @@ class ParquetFileReader:
     """One open Parquet file."""
 
     def __init__(self, source: IO[bytes], *, remote: bool = False) -> None:
-        # pre_buffer joins the ranges of a row group: few requests. Local reads are as fast without, and through a
-        # small buffer: whole column chunks of all runs of a merge take much memory.
+        # pre_buffer joins the ranges of a row group, for few requests. Local reads are as fast without it; their small
+        # buffer saves memory in merges of many files, which would hold whole column chunks of all files.
         self._footer = Footer(source, remote=remote)
         self._file = pq.ParquetFile(
             source,
@@ -69,9 +72,9 @@ class ParquetFileReader:
         self, columns: Sequence[str], batch_rows: int, groups: Sequence[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield all rows, or those of some row groups, of the named columns in file order."""
-        chosen = list(range(self.num_row_groups)) if groups is None else list(groups)
+        numbers = list(range(self.num_row_groups)) if groups is None else list(groups)
         # with pre_buffer one call would hold all its row groups in memory
-        calls = [[index] for index in chosen] if self._remote else [chosen]
+        calls = [[number] for number in numbers] if self._remote else [numbers]
         for row_groups in calls:
             yield from self._file.iter_batches(
                 batch_size=batch_rows,
@@ -87,7 +90,7 @@ class ParquetFileReader:
 
     @cached_property
     def row_group_starts(self) -> list[int]:
-        """Return the number of the first row of each row group, and that behind the last one."""
+        """Return the position of the first row of each row group, and at the end the number of rows."""
         rows = (self.row_group_rows(group) for group in range(self.num_row_groups))
         return list(accumulate(rows, initial=0))
 
@@ -101,29 +104,29 @@ class ParquetFileReader:
         return sum(end - start for start, end in (chunk.pages for chunk in chunks.values()))
 
     def row_group_statistics(self, index: int, column: str) -> "pq.Statistics | None":
-        """Return what the footer says of a column in a row group; nothing of nested columns."""
+        """Return the statistics of a column in a row group; None for nested columns."""
         group = self._file.metadata.row_group(index)
         chunks = (group.column(number) for number in range(group.num_columns))
-        found = next((chunk for chunk in chunks if chunk.path_in_schema == column), None)
-        return None if found is None else found.statistics
+        chunk = next((chunk for chunk in chunks if chunk.path_in_schema == column), None)
+        return None if chunk is None else chunk.statistics
 
     def plan_pages(
-        self, columns: Sequence[str], chosen: Mapping[int, Positions]
+        self, columns: Sequence[str], selected: Mapping[int, Positions]
     ) -> dict[int, RowGroupPages]:
-        """Return the pages to read of row groups where that saves enough; ``chosen`` are rows by row group, from 0.
+        """Return the pages to read of row groups for which this saves enough; see :meth:`PageReader.plan`.
 
         Raises :class:`PageIndexError`.
         """
-        return {} if self._pages is None else self._pages.plan(columns, chosen)
+        return {} if self._page_reader is None else self._page_reader.plan(columns, selected)
 
     def read_pages(self, plan: RowGroupPages) -> pa.Table:
-        """Return the chosen rows of a row group; raises :class:`PageIndexError`."""
-        assert self._pages is not None
-        return self._pages.read(plan)
+        """Return the selected rows of a row group; raises :class:`PageIndexError`."""
+        assert self._page_reader is not None
+        return self._page_reader.read(plan)
 
     @cached_property
-    def _pages(self) -> PageReader | None:
-        """Return None where pyarrow takes a dot in a name for a nested column."""
+    def _page_reader(self) -> PageReader | None:
+        """Return None if pyarrow would read a dot in a name as a nested column."""
         leaves, start = {}, 0
         for field in self._file.schema_arrow:
             end = start + sum(1 for _ in _iterate_leaves(field))
@@ -137,9 +140,9 @@ class ParquetFileReader:
 
 
 class ParquetFileWriter:
-    """Writes one Parquet file; every table handed over becomes its own row group.
+    """Writes one Parquet file, with a row group for each table.
 
-    With ``small_pages`` readers can pick rows: an index tells where their pages are.
+    ``small_pages`` writes small pages and a page index, for reads of few rows.
     """
 
     def __init__(
@@ -153,37 +156,37 @@ class ParquetFileWriter:
     ) -> None:
         if codec not in _CODECS:
             raise InputError(
-                f"'file.compression' = {codec!r}: Parquet takes {', '.join(sorted(_CODECS))}"
+                f"'file.compression' = {codec!r}: Parquet supports {', '.join(sorted(_CODECS))}"
             )
         self._types = [field.type for field in fields]
-        self._plain = to_arrow_schema(fields, with_ids=True)
+        self._arrow_schema = to_arrow_schema(fields, with_ids=True)
         self._schema = pa.schema(
-            [field.with_type(int96_storage_type(field.type)) for field in self._plain]
+            [field.with_type(int96_storage_type(field.type)) for field in self._arrow_schema]
         )
         self._sink, self._codec = Int96FooterSink(sink), _CODECS[codec]
-        self._level = zstd_level if codec == "zstd" else None
-        self._pages = _SMALL_PAGE_OPTIONS if small_pages else {}
+        self._compression_level = zstd_level if codec == "zstd" else None
+        self._page_options = _SMALL_PAGE_OPTIONS if small_pages else {}
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, table: pa.Table) -> None:
         """Write the rows of a table as one row group."""
-        stored = self._stored(table)
+        stored = self._convert_table(table)
         if self._writer is None:
             self._writer = pq.ParquetWriter(
                 self._sink,
                 self._schema,
                 compression=self._codec,
-                compression_level=self._level,
+                compression_level=self._compression_level,
                 use_dictionary=_find_dictionary_columns(stored),
                 write_statistics=_find_statistics_columns(self._schema),
                 store_decimal_as_integer=True,
                 store_schema=False,
                 write_time_adjusted_to_utc=True,
-                **self._pages,
+                **self._page_options,
             )
         self._writer.write_table(stored, row_group_size=max(1, table.num_rows))
 
-    def _stored(self, table: pa.Table) -> pa.Table:
+    def _convert_table(self, table: pa.Table) -> pa.Table:
         columns = [
             pa.chunked_array(
                 [map_atoms(c, kind, target, _convert_atom) for c in column.chunks], target
@@ -201,7 +204,7 @@ class ParquetFileWriter:
         if self._writer is None:
             self.write(self._schema.empty_table())
         assert self._writer is not None
-        if not any(has_nanosecond_timestamps(field.type) for field in self._plain):
+        if not any(has_nanosecond_timestamps(field.type) for field in self._arrow_schema):
             self._writer.close()
             return
         self._sink.hold()
@@ -234,16 +237,15 @@ def _iterate_leaves(field: "pa.Field[pa.DataType]") -> Iterator[tuple[str, pa.Da
 
 
 def _find_dictionary_columns(table: pa.Table) -> list[str]:
-    """Return the columns that repeat themselves, by a look at the first rows."""
+    """Return the columns with few distinct values among the first rows."""
     sample = table.slice(0, 16_384)
-    chosen: dict[str, bool] = {SEQUENCE_NUMBER.name: False}
+    repeats: dict[str, bool] = {SEQUENCE_NUMBER.name: False}
     for name, column in zip(sample.column_names, sample.columns, strict=True):
-        if not name.startswith(KEY_PREFIX) and name not in chosen:
-            chosen[name] = _has_low_cardinality(column)
-    copies = {
-        name: chosen.get(name.removeprefix(KEY_PREFIX), False) for name in sample.column_names
-    }
-    return [name for name, repeats in copies.items() if repeats]
+        if not name.startswith(KEY_PREFIX) and name not in repeats:
+            repeats[name] = _has_low_cardinality(column)
+    return [
+        name for name in sample.column_names if repeats.get(name.removeprefix(KEY_PREFIX), False)
+    ]
 
 
 def _has_low_cardinality(column: pa.ChunkedArray) -> bool:
@@ -255,5 +257,5 @@ def _has_low_cardinality(column: pa.ChunkedArray) -> bool:
 
 
 def _is_long_decimal(kind: pa.DataType) -> bool:
-    """Java 0.9 cannot read dictionaries of the fixed-length byte arrays that long decimals are."""
+    """Return whether a type is stored as fixed-length byte arrays, whose dictionaries Java Paimon 0.9 cannot read."""
     return isinstance(kind, pa.Decimal128Type) and kind.precision > 18

@@ -1,7 +1,7 @@
-"""Thrift's compact protocol, as far as the structs of a Parquet file need it.
+"""The part of Thrift's compact protocol that the structs of a Parquet file need.
 
-Fields are found where they lie, and new structs are made of bytes, so that what is not understood is kept. No more than
-the bytes given are looked at, whatever they say: an ``IndexError`` or a ``ValueError`` tells that they are damaged.
+Fields are located, not decoded, and new structs are built from bytes, so that unknown fields are kept. Damaged bytes
+raise ``IndexError`` or ``ValueError``; nothing outside the given bytes is read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,11 +11,11 @@ I32, I64, LIST, STRUCT = 5, 6, 9, 12
 _TRUE, _FALSE, _BYTE, _I16, _DOUBLE, _BINARY, _SET = 1, 2, 3, 4, 7, 8, 10
 _MAX_VARINT_BYTES = 10  # bytes of a number of 64 bits
 BytesLike = bytes | bytearray
-_LONG_FORM = 15  # as a count or a distance: it does not fit into four bits
+_LONG_FORM = 15  # of a count or a difference that does not fit into four bits
 
 
 class ValueSpan(NamedTuple):
-    """Where the value of a field lies, and of what kind it is."""
+    """The kind of a field's value, and its range in the bytes."""
 
     kind: int
     start: int
@@ -23,7 +23,7 @@ class ValueSpan(NamedTuple):
 
 
 def decode_varint(data: BytesLike, at: int) -> tuple[int, int]:
-    """Return a number without sign, and where it ends."""
+    """Return an unsigned number, and its end."""
     value = 0
     for shift in range(0, 7 * _MAX_VARINT_BYTES, 7):
         byte = data[at]
@@ -35,13 +35,13 @@ def decode_varint(data: BytesLike, at: int) -> tuple[int, int]:
 
 
 def decode_integer(data: BytesLike, at: int) -> int:
-    """Return a number with sign."""
+    """Return a signed number."""
     value, _ = decode_varint(data, at)
     return value >> 1 ^ -(value & 1)
 
 
 def decode_struct(data: BytesLike, at: int = 0) -> tuple[dict[int, ValueSpan], int]:
-    """Return the fields of a struct by their numbers, and where the struct ends."""
+    """Return the fields of a struct by number, and the end of the struct."""
     fields, number = {}, 0
     while data[at]:
         delta, kind = data[at] >> 4, data[at] & 0x0F
@@ -52,7 +52,7 @@ def decode_struct(data: BytesLike, at: int = 0) -> tuple[dict[int, ValueSpan], i
             number, at = decode_integer(data, at), decode_varint(data, at)[1]
         end = (
             at if kind in (_TRUE, _FALSE) else _skip_value(data, at, kind)
-        )  # a boolean is its kind
+        )  # a boolean has no bytes: its kind is the value
         fields[number] = ValueSpan(kind, at, end)
         at = end
     return fields, at + 1
@@ -68,7 +68,7 @@ def decode_list(data: BytesLike, at: int) -> Iterator[ValueSpan]:
 
 
 def decode_list_header(data: BytesLike, at: int) -> tuple[int, int, int]:
-    """Return how many elements a list has, their kind, and where the first begins."""
+    """Return the number of elements of a list, their kind, and the start of the first one."""
     count, kind = data[at] >> 4, data[at] & 0x0F
     if count == _LONG_FORM:
         count, at = decode_varint(data, at + 1)
@@ -80,7 +80,7 @@ def decode_list_header(data: BytesLike, at: int) -> tuple[int, int, int]:
 
 
 def _skip_value(data: BytesLike, at: int, kind: int) -> int:
-    """Return where a value of a kind ends."""
+    """Return the end of a value of a kind."""
     if kind in (I64, I32, _I16):
         while data[at] >= 0x80:
             at += 1
@@ -99,7 +99,7 @@ def _skip_value(data: BytesLike, at: int, kind: int) -> int:
         return at
     if kind == STRUCT:
         return _skip_struct(data, at)
-    raise ValueError(f"a value of kind {kind} is not understood")
+    raise ValueError(f"unknown kind of value {kind}")
 
 
 def _skip_struct(data: BytesLike, at: int) -> int:
@@ -113,7 +113,7 @@ def _skip_struct(data: BytesLike, at: int) -> int:
 
 
 def encode_integer(value: int) -> bytes:
-    """Encode a number with sign, as Avro does too."""
+    """Encode a signed number; Avro has the same encoding."""
     return _encode_varint(value << 1 ^ value >> 63)
 
 
@@ -123,12 +123,12 @@ def encode_list(structs: Sequence[bytes]) -> bytes:
 
 
 def encode_struct(fields: Mapping[int, tuple[int, bytes]]) -> bytes:
-    """Encode a struct of values by their numbers (of which none is 15 above the last), each behind its kind."""
+    """Encode a struct of fields by number, with the kind and bytes of each; gaps between numbers are below 16."""
     parts, last = [], 0
-    for at in sorted(fields):
-        kind, value = fields[at]
-        parts.append(bytes([at - last << 4 | kind]) + value)
-        last = at
+    for number in sorted(fields):
+        kind, value = fields[number]
+        parts.append(bytes([number - last << 4 | kind]) + value)
+        last = number
     return b"".join([*parts, b"\0"])
 
 

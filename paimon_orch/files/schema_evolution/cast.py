@@ -1,7 +1,7 @@
-"""Values of one type as another, as an ALTER TABLE allows.
+"""Casts columns after a change of their type by ALTER TABLE.
 
-The results are Java's, its rounding and overflow rules included. Java shifts between timestamps with and without zone
-by the zone of its machine; here that zone is always UTC, so that a table reads the same everywhere.
+The results are those of Java Paimon, with its rules for rounding and overflow. Java Paimon converts between timestamps
+with and without zone by the zone of its machine; here this zone is always UTC, so that results do not depend on it.
 
 See docs/format/schema-evolution.md#casts.
 """
@@ -35,7 +35,7 @@ _FAMILY_BY_TYPE = {name: family for family, names in _FAMILIES.items() for name 
 
 
 def cast(array: pa.Array, old: DataType, new: AtomicType) -> pa.Array:
-    """Return a column as another simple type. What overflows a decimal becomes null.
+    """Return a column as another simple type. A value that overflows a decimal becomes null.
 
     Raises :class:`InputError` for a value that cannot be converted, :class:`UnsupportedError` for types that have no
     cast.
@@ -57,12 +57,12 @@ def cast(array: pa.Array, old: DataType, new: AtomicType) -> pa.Array:
 
 
 def type_family(data_type: AtomicType) -> str:
-    """Return the group of types that cast alike."""
+    """Return the group of types with the same casts."""
     return _FAMILY_BY_TYPE.get(data_type.name, data_type.name)
 
 
 def truncate_timestamps(array: pa.Array, unit: str) -> pa.Array:
-    """Round timestamps down to a unit, so that a cast to it loses nothing silently."""
+    """Round timestamps down to a unit, so that a cast to it is exact."""
     names = {"s": "second", "ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}
     return pc.floor_temporal(array, unit=names[unit])
 
@@ -94,7 +94,7 @@ def _boolean_to_number(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa
 
 
 def _integer_to_boolean(array: pa.Array, _old: AtomicType, _new: AtomicType) -> pa.Array:
-    return pc.not_equal(array.cast(pa.int32(), safe=False), 0)  # Java looks at the lower 32 bits
+    return pc.not_equal(array.cast(pa.int32(), safe=False), 0)  # Java tests the lower 32 bits
 
 
 def _float_to_integer(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
@@ -114,7 +114,7 @@ def _to_decimal(array: pa.Array, old: AtomicType, new: AtomicType) -> pa.Array:
         old_precision, old_scale = old.params
         if scale >= old_scale and precision - scale >= old_precision - old_scale:
             return array.cast(to_arrow_type(new))
-    if type_family(old) == "float":  # by the shortest text of the double, as BigDecimal.valueOf
+    if type_family(old) == "float":  # of the shortest text of the double, as BigDecimal.valueOf
         numbers = [None if value is None else Decimal(repr(value)) for value in array.to_pylist()]
     else:
         numbers = [None if value is None else Decimal(value) for value in array.to_pylist()]
@@ -124,11 +124,11 @@ def _to_decimal(array: pa.Array, old: AtomicType, new: AtomicType) -> pa.Array:
 
 
 def round_decimal(number: Decimal | None, precision: int, scale: int) -> Decimal | None:
-    """Round half up to a scale; None if there are more digits than the precision has."""
+    """Round half up to a scale; None if the result has more digits than the precision."""
     if number is None:
         return None
     if not number.is_finite():
-        raise ValueError(f"{number} is no decimal number")
+        raise ValueError(f"{number} is not a decimal number")
     result = number.quantize(Decimal((0, (1,), -scale)), ROUND_HALF_UP, _WIDE_CONTEXT)
     return result if len(result.as_tuple().digits) <= precision or not result else None
 
@@ -149,7 +149,7 @@ def _decimal_to_float(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.
 
 
 def _to_binary(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
-    """Cut to the length; BINARY is also filled up with zero bytes."""
+    """Truncate to the length; BINARY is also padded with zero bytes."""
     (length,) = new.params
     values = pc.binary_slice(array.cast(pa.binary()), 0, length)
     if new.name == TypeRoot.VARBINARY:
@@ -205,7 +205,7 @@ def _timestamp_to_integer(array: pa.Array, _old: AtomicType, new: AtomicType) ->
 
 
 def _timestamp_to_date(array: pa.Array, _old: AtomicType, _new: AtomicType) -> pa.Array:
-    """Return the day. Java 0.9 takes the day after for times before 1970 without zone; newer ones do not."""
+    """Return the day. Java Paimon 0.9 returns the next day for times before 1970 without zone; newer versions do not."""
     days = _count_units(array, "ms") // _MILLIS_PER_DAY
     return _with_nulls_of(days.astype(np.int32), array).view(pa.date32())
 
@@ -216,17 +216,17 @@ def _timestamp_to_time(array: pa.Array, _old: AtomicType, _new: AtomicType) -> p
 
 
 def _timestamp_to_timestamp(array: pa.Array, old: AtomicType, new: AtomicType) -> pa.Array:
-    """Cut digits: below milliseconds rounding down, of milliseconds to zero, as Java does."""
-    target, (before,), (after,) = to_arrow_type(new), old.params, new.params
+    """Truncate as Java does: digits below milliseconds are rounded down, digits of milliseconds towards zero."""
+    target, (old_precision,), (precision,) = to_arrow_type(new), old.params, new.params
     assert isinstance(target, pa.TimestampType)
     counts = truncate_timestamps(array, target.unit).cast(
         pa.timestamp(target.unit, tz=array.type.tz)
     )
-    if after >= before:
+    if precision >= old_precision:
         return counts.view(target)
     values = _to_numpy(counts.view(pa.int64()), np.int64)
-    step = _UNITS_PER_SECOND[target.unit] // 10**after
-    cut = _divide_toward_zero(values, step) if after < 3 else values // step
+    step = _UNITS_PER_SECOND[target.unit] // 10**precision
+    cut = _divide_toward_zero(values, step) if precision < 3 else values // step
     return _with_nulls_of(cut * step, array).view(target)
 
 

@@ -1,4 +1,4 @@
-"""Values as text and back, in the forms of Java.
+"""Formats values as text and parses them, in the forms of Java Paimon.
 
 See docs/format/schema-evolution.md#casts.
 """
@@ -41,7 +41,7 @@ _UNIT_DIGITS = {"ms": 3, "us": 6, "ns": 9}
 
 
 def fit_text_to_length(text: pa.Array, new: AtomicType) -> pa.Array:
-    """Cut text to the length of its type; CHAR is also filled up with blanks."""
+    """Truncate text to the length of its type; CHAR is also padded with spaces."""
     (length,) = new.params
     if length < MAX_LENGTH:
         text = pc.utf8_slice_codeunits(text, 0, length)
@@ -84,7 +84,7 @@ def _format_time(millis: int, precision: int) -> str:
 
 
 def _format_timestamps(array: pa.Array, precision: int) -> pa.Array:
-    """Return ``yyyy-MM-dd HH:mm:ss`` and as many digits as the type has."""
+    """Return ``yyyy-MM-dd HH:mm:ss`` with the fraction digits of the type."""
     assert isinstance(array.type, pa.TimestampType)
     text = array.view(pa.timestamp(array.type.unit)).cast(pa.string())
     surplus = _UNIT_DIGITS[array.type.unit] - precision + (precision == 0)
@@ -112,7 +112,7 @@ def _format_nested(array: pa.Array, data_type: DataType) -> list[str | None]:
         case _:
             raise TypeError(data_type)
     valid = array.is_valid().to_pylist()
-    return [value if there else None for value, there in zip(values, valid, strict=True)]
+    return [value if is_valid else None for value, is_valid in zip(values, valid, strict=True)]
 
 
 def _format_elements(array: pa.Array, data_type: DataType) -> list[str]:
@@ -120,9 +120,9 @@ def _format_elements(array: pa.Array, data_type: DataType) -> list[str]:
 
 
 def parse_text(array: pa.Array, new: AtomicType, target: pa.DataType) -> pa.Array:
-    """Return text as values of a type, stored as ``target``; every distinct text is read once.
+    """Return text as values of a type, stored as ``target``; every distinct text is parsed once.
 
-    Raises :class:`ValueError` for text that Java refuses, and for times and numbers outside of their range.
+    Raises :class:`ValueError` for text that Java Paimon refuses, and for times and numbers out of range.
     """
     encoded = array.dictionary_encode()
     values = [_parse_value(text, new) for text in encoded.dictionary.to_pylist()]
@@ -194,7 +194,7 @@ def _parse_timestamp(text: str, new: AtomicType) -> int | None:
     if match is None:
         return None
     year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
-    if day <= 31:  # the end of a shorter month, as Java resolves it
+    if day <= 31:  # Java takes the last day of a shorter month
         day = min(day, calendar.monthrange(year, month)[1])
     next_day = 86_400 if (hour, minute, second) == (24, 0, 0) else 0
     moment = datetime(year, month, day, 0 if next_day else hour, minute, second, tzinfo=UTC)

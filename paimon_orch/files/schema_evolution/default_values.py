@@ -1,4 +1,7 @@
-"""Default values of columns: text in the schema, stored by writers in place of null (docs/format/schema-evolution.md, rule 3)."""
+"""Default values of columns: text in the schema that writers store instead of null.
+
+See docs/format/schema-evolution.md.
+"""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,12 +23,12 @@ def parse_default(field: Field) -> pa.Scalar:
         return cast(pa.array([field.default_value], pa.string()), _STRING_TYPE, field.type)[0]
     except InputError as error:
         raise InputError(
-            f"the default {field.default_value!r} of column {field.name!r} is no {type_to_sql(field.type)}"
+            f"the default {field.default_value!r} of column {field.name!r} is not a valid {type_to_sql(field.type)}"
         ) from error
 
 
 def fill_default(array: pa.Array, field: Field) -> pa.Array:
-    """Return a column with the default where there was null; unchanged if the column has no default."""
+    """Return a column with the default instead of nulls; unchanged if the column has no default."""
     if field.default_value is None or not array.null_count:
         return array
     return pc.if_else(array.is_valid(), array, parse_default(field).cast(array.type))

@@ -1,4 +1,4 @@
-"""Columns of old files in the shape of the read schema.
+"""Converts columns of old files to the types of the read schema.
 
 See docs/format/schema-evolution.md.
 """
@@ -31,14 +31,14 @@ from paimon_orch.format.types.data_types import (
 
 
 def find_source_field(field: Field, file_fields: Sequence[Field]) -> Field | None:
-    """Return the column of a file's schema that holds a column of the read schema: the one with its id."""
+    """Return the column of a file's schema with the id of a column of the read schema."""
     return next((source for source in file_fields if source.id == field.id), None)
 
 
 def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return data of a caller as a column's Arrow type; finer timestamps are cut, other losses raise.
+    """Return data of a caller as a column's Arrow type; finer timestamps are truncated.
 
-    Raises ``pyarrow.ArrowInvalid`` or ``ArrowNotImplementedError`` if the values do not fit.
+    Raises ``pyarrow.ArrowInvalid`` or ``ArrowNotImplementedError`` for any other loss.
     """
     if array.type == target:
         return array
@@ -47,7 +47,7 @@ def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
     if isinstance(target, pa.TimestampType) and pa.types.is_string(array.type):
         return _parse_timestamps(array, target)
     if pa.types.is_decimal(target) and pa.types.is_integer(array.type):
-        # Arrow goes by the digits of the type; what counts is whether the values fit
+        # Arrow checks the digits of the type; here only the values must fit
         wide = pa.decimal256(20 + target.scale, target.scale)
         return array.cast(wide).cast(target)
     if isinstance(array.type, pa.StructType) and isinstance(target, pa.StructType):
@@ -60,19 +60,19 @@ def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
         ]
         return with_values(array, target, build_map_entries(target, parts))
     if isinstance(target, pa.ListType) and isinstance(array.type, _LIST_TYPES):
-        lists = array.cast(pa.list_(array.type.value_field))  # of whatever offsets
+        lists = array.cast(pa.list_(array.type.value_field))  # for 32-bit offsets
         return with_values(lists, target, convert_to_arrow_type(lists.values, target.value_type))
     return array.cast(target)
 
 
 def _convert_fields(array: pa.Array, target: pa.StructType) -> list[pa.Array]:
-    """Return the fields of a row: Arrow's own cast drops those it does not know, and stumbles over those of null rows."""
-    known = {field.name for field in array.type}
-    if unknown := sorted(known - {field.name for field in target}):
+    """Return the fields of a row: the cast of Arrow drops unknown fields, and fails for fields of null rows."""
+    names = {field.name for field in array.type}
+    if unknown := sorted(names - {field.name for field in target}):
         raise pa.ArrowInvalid(f"the row has no field {', '.join(unknown)}")
     return [
         convert_to_arrow_type(array.field(field.name), field.type)
-        if field.name in known
+        if field.name in names
         else pa.nulls(len(array), field.type)
         for field in target
     ]
@@ -83,7 +83,7 @@ _ZONE_PATTERN = r"(Z|[+-]\d{2}:?\d{2})$"
 
 
 def _parse_timestamps(array: pa.Array, target: pa.TimestampType) -> pa.Array:
-    """Parse ISO 8601; a text without zone is taken as UTC, and all become the UTC wall clock."""
+    """Parse ISO 8601 into UTC; text without a zone is UTC."""
     zoned = pc.match_substring_regex(array, _ZONE_PATTERN)
     nothing = pa.scalar(None, array.type)
     with_zone = pc.if_else(zoned, array, nothing).cast(pa.timestamp(target.unit, tz="UTC"))
@@ -92,7 +92,7 @@ def _parse_timestamps(array: pa.Array, target: pa.TimestampType) -> pa.Array:
 
 
 def conform(array: pa.Array, data_type: DataType) -> pa.Array:
-    """Return what a file holds as the Arrow type of its Paimon type; the values stay the same."""
+    """Return stored values as the Arrow type of their Paimon type."""
     target = to_arrow_type(data_type)
     if array.type == target:
         return array
@@ -106,13 +106,13 @@ def _conform_atom(array: pa.Array, _type: AtomicType, target: pa.DataType) -> pa
 
 
 def _convert_timestamps(array: pa.Array, target: pa.TimestampType) -> pa.Array:
-    """Return timestamps in another unit, finer ones cut; with or without zone they count alike."""
+    """Return timestamps in another unit, truncated; the zone is replaced, not converted."""
     cut = truncate_timestamps(array, target.unit)
     return cut.cast(pa.timestamp(target.unit, tz=array.type.tz)).view(target)
 
 
 def evolve(array: pa.Array, old: DataType, new: DataType) -> pa.Array:
-    """Return a column of type ``old`` as type ``new``; nullability is not looked at."""
+    """Return a column of type ``old`` as type ``new``; nullability is ignored."""
     array = conform(array, old)
     if old.with_nullable(True) == new.with_nullable(True):
         return array

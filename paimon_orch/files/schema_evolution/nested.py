@@ -1,4 +1,4 @@
-"""Nested Arrow columns beside their Paimon types: take apart, change the simple values, put together."""
+"""Converts the simple values of nested Arrow columns by their Paimon types."""
 
 from collections.abc import Callable, Sequence
 
@@ -43,7 +43,7 @@ def with_fields(array: pa.Array, target: pa.DataType, fields: Sequence[pa.Array]
 
 
 def _check_layout(array: pa.Array, data_type: DataType, *expected: type[pa.Array]) -> None:
-    """Refuse a column of a damaged file, whose nesting is not that of its type, with ``ValueError``."""
+    """Raise ``ValueError`` for a column of a damaged file whose nesting differs from its type."""
     if not isinstance(array, expected):
         raise ValueError(f"a column of type {type_to_sql(data_type)} is stored as {array.type}")  # noqa: TRY004 - damage, not a bug
 
@@ -51,19 +51,19 @@ def _check_layout(array: pa.Array, data_type: DataType, *expected: type[pa.Array
 def map_atoms(
     array: pa.Array, data_type: DataType, target: pa.DataType, convert: AtomConverter
 ) -> pa.Array:
-    """Return a column as the Arrow type ``target`` of the same shape, simple values through ``convert``.
+    """Return a column as the Arrow type ``target`` of the same nesting, its simple values converted by ``convert``.
 
-    Fields of rows are found by name; one that the array lacks becomes null.
+    Fields of rows are found by name; a missing field becomes null.
     """
     match data_type:
         case AtomicType():
             return convert(array, data_type, target)
         case RowType(fields=fields):
             _check_layout(array, data_type, pa.StructArray)
-            known = {field.name for field in array.type}
+            names = {field.name for field in array.type}
             children = [
                 map_atoms(array.field(field.name), field.type, child.type, convert)
-                if field.name in known
+                if field.name in names
                 else pa.nulls(len(array), child.type)
                 for field, child in zip(fields, target, strict=True)
             ]
@@ -82,8 +82,8 @@ def map_atoms(
             _check_layout(array, data_type, *_LIST_ARRAYS)
             entries, kinds = array.values, map_key_value_types(data_type)
             parts = [
-                map_atoms(entries.field(at), kind, child.type, convert)
-                for at, (kind, child) in enumerate(
+                map_atoms(entries.field(index), kind, child.type, convert)
+                for index, (kind, child) in enumerate(
                     zip(kinds, map_key_value_fields(target), strict=True)
                 )
             ]
@@ -104,7 +104,7 @@ def build_map_entries(target: pa.DataType, parts: Sequence[pa.Array]) -> pa.Arra
 
 
 def flatten_values(array: pa.Array) -> tuple[pa.Array, list[int]]:
-    """Return the values of all lists or maps in a row, and where each list begins; the last ends the last."""
+    """Return the concatenated values of all lists or maps, and the start of each, with the end of the last one."""
     offsets = array.offsets.to_pylist()
     return _slice_values(array, array.offsets), [offset - offsets[0] for offset in offsets]
 
@@ -115,7 +115,7 @@ def _slice_values(array: pa.Array, offsets: pa.Array) -> pa.Array:
 
 
 def find_nested_null(array: pa.Array, data_type: DataType) -> str | None:
-    """Return the path of a null where a nested type allows none, as ``item.price``; None if there is none."""
+    """Return the path of a null in a NOT NULL part of a nested type, as ``item.price``; None if there is none."""
     parts: Sequence[tuple[str, DataType, pa.Array]] = ()
     present = array.drop_null() if array.null_count else array
     match data_type:

@@ -35,35 +35,34 @@ def to_internal_value(scalar: "pa.Scalar[pa.DataType]") -> Any:
 
 
 class StatsCollector:
-    """Bounds and null counts of some columns over all tables handed to :meth:`update`.
+    """Collects the bounds and null counts of some columns.
 
-    ``sorted_by`` names a column in whose order the rows come, so that its bounds need no look at all values.
+    The rows are sorted by the column ``sorted_by``, whose bounds are its first and last value.
     """
 
     def __init__(self, fields: Sequence[Field], sorted_by: str | None = None) -> None:
         self._fields, self._sorted_by = list(fields), sorted_by
-        self._nulls = [0] * len(self._fields)
+        self._null_counts = [0] * len(self._fields)
         self._bounds: list[tuple[Any, Any] | None] = [None] * len(self._fields)
         self._has_nan = [False] * len(self._fields)
 
     def update(self, table: pa.Table) -> None:
-        """Take the rows of a table into account."""
+        """Add the rows of a table."""
         for index, field in enumerate(self._fields):
             column = table.column(field.name)
-            self._nulls[index] += column.null_count
+            self._null_counts[index] += column.null_count
             if not has_bounds(field.type) or column.null_count == len(column):
                 continue
             if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
-                self._has_nan[index] = True  # a bound means nothing beside NaN
+                self._has_nan[index] = True  # a column with NaN has no bounds
                 continue
             if field.name == self._sorted_by:
                 lowest, highest = column[0], column[-1]
             else:
                 lowest, highest = pc.min_max(column).values()
             low, high = to_internal_value(lowest), to_internal_value(highest)
-            known = self._bounds[index]
-            if known is not None:
-                low, high = min(low, known[0]), max(high, known[1])
+            if (bounds := self._bounds[index]) is not None:
+                low, high = min(low, bounds[0]), max(high, bounds[1])
             self._bounds[index] = (low, high)
 
     def column(self, name: str) -> ColumnStats:
@@ -71,13 +70,13 @@ class StatsCollector:
         index = [field.name for field in self._fields].index(name)
         bounds = self._bounds[index]
         if bounds is None or self._has_nan[index]:
-            return ColumnStats(None, None, self._nulls[index])
+            return ColumnStats(None, None, self._null_counts[index])
         low, high = bounds
-        # zeros of either sign lie within the bounds, whichever order a reader uses
+        # both zeros are inside the bounds, also for readers that order -0.0 before 0.0
         return ColumnStats(
             -0.0 if low == 0 and isinstance(low, float) else low,
             0.0 if high == 0 and isinstance(high, float) else high,
-            self._nulls[index],
+            self._null_counts[index],
         )
 
 
@@ -90,20 +89,20 @@ def build_key_stats(collector: StatsCollector, fields: Sequence[Field]) -> Simpl
 def build_value_stats(
     collector: StatsCollector, schema: TableSchema, level: int
 ) -> tuple[SimpleStats, tuple[str, ...] | None]:
-    """Return ``_VALUE_STATS`` and the columns it covers (None for all), by the table's options."""
+    """Return ``_VALUE_STATS`` by the table's options, and the columns it covers (None for all)."""
     modes = resolve_stats_modes(schema, level)
     columns = [modes[field.name].apply(_column_stats(collector, field)) for field in schema.fields]
     types = [field.type for field in schema.fields]
     if not schema.typed_options.get(METADATA_STATS_DENSE_STORE):
         return SimpleStats.of(columns, types), None
-    kept = [index for index, column in enumerate(columns) if column != ColumnStats()]
-    stats = SimpleStats.of([columns[i] for i in kept], [types[i] for i in kept])
-    names = tuple(schema.fields[i].name for i in kept)
+    dense = [index for index, column in enumerate(columns) if column != ColumnStats()]
+    stats = SimpleStats.of([columns[i] for i in dense], [types[i] for i in dense])
+    names = tuple(schema.fields[i].name for i in dense)
     return stats, None if len(names) == len(columns) else names
 
 
 def _column_stats(collector: StatsCollector, field: Field) -> ColumnStats:
-    """Nested columns have no statistics at all, as in the reference.
+    """Return no statistics for nested columns, as Java Paimon.
 
     See docs/format/statistics.md#sources-of-bounds.
     """
