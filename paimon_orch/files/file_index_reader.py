@@ -349,7 +349,7 @@ class FileIndexEvaluator:
             if stored is None or column.name in blank_keys:
                 continue
             if column.name in schema.partition_keys:
-                continue  # the value of the partition applies, not that of the file
+                continue  # the value of the partition applies, not the value in the file
             if stored.type.name == TypeRoot.CHAR and is_orc:
                 continue  # either the file or the index has padded values
             columns[column.name] = stored

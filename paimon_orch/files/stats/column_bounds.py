@@ -1,4 +1,4 @@
-"""Statistics of columns for evaluation: bounds as internal values, without those that cannot be trusted.
+"""Statistics of columns for evaluation: trusted bounds as internal values.
 
 See docs/format/statistics.md#use-on-read and docs/format/schema-evolution.md.
 """

@@ -25,7 +25,7 @@ from paimon_orch.format.types.predicate import Operator
 
 
 class IndexRanges(NamedTuple):
-    """One index of each file, in the joined bytes of their containers."""
+    """One index of each file, in the batch bytes of their containers."""
 
     batch: BinaryBatch
     starts: Indices
@@ -53,7 +53,7 @@ class BatchAnswer(NamedTuple):
     """Whether only an evaluation of the file by itself can decide."""
 
     selects: bool
-    """Whether an index selected some of the rows; the intersection of two selections may be empty."""
+    """Whether an index selected has_keys of the rows; the intersection of two selections may be empty."""
 
     @classmethod
     def all_rows(cls, count: int) -> "BatchAnswer":
@@ -101,24 +101,24 @@ class BatchIndexReader(Protocol):
 
 
 class _BatchBloomFilterIndex:
-    def __init__(self, blobs: IndexRanges, data_type: AtomicType, _row_counts: Indices) -> None:
-        self._blobs, self._type = blobs, data_type
-        self._functions = blobs.batch.read_ints(blobs.starts)
-        self._bits = 8 * (blobs.ends - blobs.starts - 4)
-        possible = (self._functions > 0) & (self._functions < 128) & (self._bits > 0)
-        self._sure = blobs.inside & possible
+    def __init__(self, ranges: IndexRanges, data_type: AtomicType, _row_counts: Indices) -> None:
+        self._blobs, self._type = ranges, data_type
+        self._functions = ranges.batch.read_ints(ranges.starts)
+        self._bits = 8 * (ranges.ends - ranges.starts - 4)
+        is_valid = (self._functions > 0) & (self._functions < 128) & (self._bits > 0)
+        self._decided = ranges.inside & is_valid
 
     def query(self, op: Operator, keys: Sequence[Key]) -> BatchAnswer:
         if op not in (Operator.EQUAL, Operator.IN):
             return BatchAnswer.all_rows(len(self._bits))
-        held = np.logical_or.reduce([self._may_contain(key) for key in keys])
-        return BatchAnswer.of(~held, self._sure, selects=False)
+        contains = np.logical_or.reduce([self._may_contain(key) for key in keys])
+        return BatchAnswer.of(~contains, self._decided, selects=False)
 
     def _may_contain(self, key: Key) -> Mask:
         data, body = self._blobs.batch.data, self._blobs.starts + 4
         bits, functions = (
-            np.where(self._sure, self._bits, 1),
-            np.where(self._sure, self._functions, 0),
+            np.where(self._decided, self._bits, 1),
+            np.where(self._decided, self._functions, 0),
         )
         contains = np.ones(len(bits), bool)
         hashes = iterate_bit_hashes(hash_key(key, self._type), int(functions.max(initial=0)))
@@ -130,147 +130,155 @@ class _BatchBloomFilterIndex:
 
 
 class _StoredKeys:
-    """Stored keys behind one another, each in front of some bytes."""
+    """Stored keys of files; within a file they are consecutive, each followed by a fixed number of bytes."""
 
-    def __init__(self, blobs: IndexRanges, data_type: AtomicType) -> None:
-        self._batch, self._ends, self._stored = blobs.batch, blobs.ends, get_key_codec(data_type)
+    def __init__(self, ranges: IndexRanges, data_type: AtomicType) -> None:
+        self._batch, self._ends, self._stored = ranges.batch, ranges.ends, get_key_codec(data_type)
 
     @property
     def is_fixed(self) -> bool:
-        """Tell whether all keys are of one size."""
+        """Return whether all keys have the same size."""
         return self._stored.dtype is not None
 
     def size(self, at: Indices) -> Indices:
-        """Return the bytes of the keys at these places."""
+        """Return the sizes of the keys at offsets, in bytes."""
         if self._stored.dtype is not None:
             return np.full(len(at), self._stored.width)
         return 4 + self._batch.read_ints(at)
 
-    def is_inside_index(self, at: Indices, lanes: Indices | slice = slice(None)) -> Mask:
-        """Tell which keys are inside their index."""
-        size, ends = self.size(at), self._ends[lanes]
-        fit: Mask = (at + 4 <= ends) & (size >= 0) & (at + size <= ends)
-        return fit
+    def is_inside_index(self, at: Indices, files: Indices | slice = slice(None)) -> Mask:
+        """Return which keys are inside the index of their file."""
+        size, ends = self.size(at), self._ends[files]
+        is_inside: Mask = (at + 4 <= ends) & (size >= 0) & (at + size <= ends)
+        return is_inside
 
     def equal(self, at: Indices, key: Key) -> Mask:
-        """Tell which keys at these places, all of which fit, are this one."""
+        """Return which keys at offsets, all inside their index, are ``key``."""
         needle = np.frombuffer(self._stored.encode_one(key), np.uint8)
-        found: Mask = self.size(at) == len(needle)
-        found[found] = (self._batch.read_bytes_at(at[found], len(needle)) == needle).all(axis=1)
-        return found
+        is_equal: Mask = self.size(at) == len(needle)
+        stored = self._batch.read_bytes_at(at[is_equal], len(needle))
+        is_equal[is_equal] = (stored == needle).all(axis=1)
+        return is_equal
 
     def ordered(self, at: Indices) -> npt.NDArray[np.generic]:
-        """Return the keys at these places, which all fit, as values that can be compared."""
+        """Return the keys at offsets, all inside their index, as comparable values."""
         if self._stored.dtype is not None:
             return self._stored.decode(self._batch.read_bytes_at(at, self._stored.width).tobytes())
         return to_object_array(self._batch.slices(at + 4, at + self.size(at)))
 
-    def hold(self, at: Indices, counts: Indices, behind: Indices, key: Key) -> tuple[Mask, Mask]:
-        """Tell in which files ``key`` is among so many keys from a place on, and of which that is sure.
+    def find(self, at: Indices, counts: Indices, gaps: Indices, key: Key) -> tuple[Mask, Mask]:
+        """Return which files have ``key`` among ``counts`` keys from an offset, and which files are decided.
 
-        ``behind`` are the bytes between a key and the next one.
+        ``gaps`` are the bytes between two keys of each file.
         """
-        found, sure = np.zeros(len(at), bool), np.ones(len(at), bool)
-        at, left, lanes = at.copy(), counts.copy(), np.flatnonzero(counts > 0)
-        while len(lanes):
-            fit = self.is_inside_index(at[lanes], lanes)
-            sure[lanes[~fit]] = False
-            lanes = lanes[fit]
-            equal = self.equal(at[lanes], key)
-            found[lanes[equal]] = True
-            at[lanes] += self.size(at[lanes]) + behind[lanes]
-            left[lanes] -= 1
-            lanes = lanes[~equal & (left[lanes] > 0)]
-        return found, sure
+        contains, decided = np.zeros(len(at), bool), np.ones(len(at), bool)
+        at, remaining, files = at.copy(), counts.copy(), np.flatnonzero(counts > 0)
+        while len(files):
+            is_inside = self.is_inside_index(at[files], files)
+            decided[files[~is_inside]] = False
+            files = files[is_inside]
+            is_equal = self.equal(at[files], key)
+            contains[files[is_equal]] = True
+            at[files] += self.size(at[files]) + gaps[files]
+            remaining[files] -= 1
+            files = files[~is_equal & (remaining[files] > 0)]
+        return contains, decided
 
 
 class _BatchBitmapIndex:
     """Bitmap indexes of version 1, and of version 2 with one block."""
 
-    def __init__(self, blobs: IndexRanges, data_type: AtomicType, row_counts: Indices) -> None:
-        self._keys = _StoredKeys(blobs, data_type)
-        joined, at = blobs.batch, blobs.starts
-        ends = blobs.ends
-        version, rows = joined.data[at], joined.read_ints(at + 1)
+    def __init__(self, ranges: IndexRanges, data_type: AtomicType, row_counts: Indices) -> None:
+        self._keys = _StoredKeys(ranges, data_type)
+        batch, at = ranges.batch, ranges.starts
+        ends = ranges.ends
+        version, rows = batch.data[at], batch.read_ints(at + 1)
         self._count, null = (
-            joined.read_ints(at + 5),
-            joined.data[np.minimum(at + 9, len(joined.data) - 1)],
+            batch.read_ints(at + 5),
+            batch.data[np.minimum(at + 9, len(batch.data) - 1)],
         )
         self._has_null = null != 0
-        second = version == 2
-        sure = blobs.inside & (ends - at >= 10) & ((version == 1) | second) & (null <= 1)
-        self._head_sure = sure & (rows == row_counts) & (self._count >= 0) & (self._count <= rows)
-        first = at + 10 + np.where(second, 8, 4) * self._has_null
-        blocks, key = joined.read_ints(first), np.minimum(first + 4, len(joined.data) - 4)
-        usual = self._keys.is_inside_index(key) & (blocks == 1)
+        is_version_2 = version == 2
+        decided = ranges.inside & (ends - at >= 10) & ((version == 1) | is_version_2) & (null <= 1)
+        self._is_head_decided = (
+            decided & (rows == row_counts) & (self._count >= 0) & (self._count <= rows)
+        )
+        first = at + 10 + np.where(is_version_2, 8, 4) * self._has_null
+        blocks, key = batch.read_ints(first), np.minimum(first + 4, len(batch.data) - 4)
+        has_one_block = self._keys.is_inside_index(key) & (blocks == 1)
         block = (
-            key + np.where(usual, self._keys.size(key), 0) + 8
-        )  # behind its offset and all sizes
-        usual &= (block + 4 <= ends) & (joined.read_ints(block - 8) == 0)
-        usual &= joined.read_ints(block) == self._count
-        self._first = np.where(second, block + 4, first)
-        self._bytes_after_key = np.where(second, 8, 4)
-        self._sure = self._head_sure & (~second | usual | (self._count == 0))
+            key + np.where(has_one_block, self._keys.size(key), 0) + 8
+        )  # after its offset and the size of all blocks
+        has_one_block &= (block + 4 <= ends) & (batch.read_ints(block - 8) == 0)
+        has_one_block &= batch.read_ints(block) == self._count
+        self._first = np.where(is_version_2, block + 4, first)
+        self._bytes_after_key = np.where(is_version_2, 8, 4)
+        self._decided = self._is_head_decided & (~is_version_2 | has_one_block | (self._count == 0))
 
     def query(self, op: Operator, keys: Sequence[Key]) -> BatchAnswer:
         match op:
             case Operator.EQUAL | Operator.IN:
                 return self._equal(keys)
             case Operator.NOT_EQUAL | Operator.NOT_IN:  # true for nulls too
-                some = self._has_null | (self._count > len(keys))
-                return BatchAnswer.of(~some, self._head_sure & some)
+                has_rows = self._has_null | (self._count > len(keys))
+                return BatchAnswer.of(~has_rows, self._is_head_decided & has_rows)
             case Operator.IS_NULL:
-                return BatchAnswer.of(~self._has_null, self._head_sure)
+                return BatchAnswer.of(~self._has_null, self._is_head_decided)
             case Operator.IS_NOT_NULL:
-                return BatchAnswer.of(self._count == 0, self._head_sure)
+                return BatchAnswer.of(self._count == 0, self._is_head_decided)
         return BatchAnswer.all_rows(len(self._count))
 
     def _equal(self, keys: Sequence[Key]) -> BatchAnswer:
-        counts = np.where(self._sure, self._count, 0)
-        held, sure = np.zeros(len(counts), bool), self._sure
+        counts = np.where(self._decided, self._count, 0)
+        contains, decided = np.zeros(len(counts), bool), self._decided
         for key in keys:
-            found, known = self._keys.hold(self._first, counts, self._bytes_after_key, key)
-            held, sure = held | found, sure & known
-        return BatchAnswer.of(~held, sure)
+            has_key, is_read = self._keys.find(self._first, counts, self._bytes_after_key, key)
+            contains, decided = contains | has_key, decided & is_read
+        return BatchAnswer.of(~contains, decided)
 
 
 class _BatchRangeBitmapIndex:
     """Range bitmaps: their bounds, and their dictionaries of one chunk."""
 
-    def __init__(self, blobs: IndexRanges, data_type: AtomicType, row_counts: Indices) -> None:
-        self._keys, self._batch, self._ends = _StoredKeys(blobs, data_type), blobs.batch, blobs.ends
-        joined, at = blobs.batch, blobs.starts
-        length, version = (
-            joined.read_ints(at),
-            joined.data[np.minimum(at + 4, len(joined.data) - 1)],
+    def __init__(self, ranges: IndexRanges, data_type: AtomicType, row_counts: Indices) -> None:
+        self._keys, self._batch, self._ends = (
+            _StoredKeys(ranges, data_type),
+            ranges.batch,
+            ranges.ends,
         )
-        rows, self._count = joined.read_ints(at + 5), joined.read_ints(at + 9)
-        sure = blobs.inside & (blobs.ends - at >= 17) & (version == 1) & (rows == row_counts)
-        sure &= (
+        batch, at = ranges.batch, ranges.starts
+        length, version = (
+            batch.read_ints(at),
+            batch.data[np.minimum(at + 4, len(batch.data) - 1)],
+        )
+        rows, self._count = batch.read_ints(at + 5), batch.read_ints(at + 9)
+        decided = ranges.inside & (ranges.ends - at >= 17) & (version == 1) & (rows == row_counts)
+        decided &= (
             (self._count >= 0)
             & (self._count <= rows)
             & (length >= 13)
-            & (at + 4 + length <= blobs.ends)
+            & (at + 4 + length <= ranges.ends)
         )
-        some = sure & (self._count > 0)
-        self._low = np.where(some, at + 13, 0)
-        some &= self._keys.is_inside_index(self._low)
-        self._high = np.where(some, self._low + self._keys.size(self._low), 0)
-        some &= self._keys.is_inside_index(self._high)
-        behind = np.where(some, self._high + self._keys.size(self._high), 0)
-        self._some = some & (behind == at + length)  # the length of the dictionary follows
-        self._sure = sure & ((self._count == 0) | self._some)
+        has_keys = decided & (self._count > 0)
+        self._low = np.where(has_keys, at + 13, 0)
+        has_keys &= self._keys.is_inside_index(self._low)
+        self._high = np.where(has_keys, self._low + self._keys.size(self._low), 0)
+        has_keys &= self._keys.is_inside_index(self._high)
+        end = np.where(has_keys, self._high + self._keys.size(self._high), 0)
+        self._has_keys = has_keys & (end == at + length)  # the length of the dictionary follows
+        self._decided = decided & ((self._count == 0) | self._has_keys)
         self._dictionary = at + 4 + length
 
     def query(self, op: Operator, keys: Sequence[Key]) -> BatchAnswer:
         match op:
             case Operator.IS_NOT_NULL:
-                return BatchAnswer.of(self._count == 0, self._sure)
+                return BatchAnswer.of(self._count == 0, self._decided)
             case Operator.EQUAL | Operator.IN:
                 return self._equal(keys)
             case Operator.NOT_EQUAL | Operator.NOT_IN:
-                some = self._count > len(keys)
-                return BatchAnswer.of(~some, self._sure & (some | (self._count == 0)))
+                has_rows = self._count > len(keys)
+                decided = self._decided & (has_rows | (self._count == 0))
+                return BatchAnswer.of(~has_rows, decided)
             case Operator.LESS | Operator.LESS_OR_EQUAL:
                 return self._find_out_of_bounds(
                     self._lows, keys[0], np.greater, equal=op == Operator.LESS
@@ -282,54 +290,57 @@ class _BatchRangeBitmapIndex:
         return BatchAnswer.unknown(len(self._count))
 
     @cached_property
-    def _lanes(self) -> Indices:
-        return np.flatnonzero(self._some)
+    def _files(self) -> Indices:
+        return np.flatnonzero(self._has_keys)
 
     @cached_property
     def _lows(self) -> npt.NDArray[np.generic]:
-        return self._keys.ordered(self._low[self._lanes])
+        return self._keys.ordered(self._low[self._files])
 
     @cached_property
     def _highs(self) -> npt.NDArray[np.generic]:
-        return self._keys.ordered(self._high[self._lanes])
+        return self._keys.ordered(self._high[self._files])
 
     def _find_out_of_bounds(
         self, bounds: npt.NDArray[np.generic], key: Key, test: Callable[..., Mask], *, equal: bool
     ) -> BatchAnswer:
-        """Return which files have all values beyond a key, or at it."""
-        none, value = np.ones(len(self._count), bool), to_object_array([key])
-        none[self._lanes] = (test(bounds, value) | (equal & (bounds == value))).astype(bool)
-        return BatchAnswer.of(none, self._sure)
+        """Exclude files by a test of their bounds; ``equal`` also excludes bounds equal to the key."""
+        excluded, value = np.ones(len(self._count), bool), to_object_array([key])
+        excluded[self._files] = (test(bounds, value) | (equal & (bounds == value))).astype(bool)
+        return BatchAnswer.of(excluded, self._decided)
 
     def _equal(self, keys: Sequence[Key]) -> BatchAnswer:
-        held, sure = np.zeros(len(self._count), bool), self._sure
+        contains, decided = np.zeros(len(self._count), bool), self._decided
         for key in keys:
-            inside, value = np.zeros(len(held), bool), to_object_array([key])
-            inside[self._lanes] = (self._lows < value) & (self._highs >= value)
-            held[self._lanes] |= (self._lows == value).astype(bool)
+            inside, value = np.zeros(len(contains), bool), to_object_array([key])
+            inside[self._files] = (self._lows < value) & (self._highs >= value)
+            contains[self._files] |= (self._lows == value).astype(bool)
             counts = np.where(inside & self._has_single_chunk, self._count - 1, 0)
-            found, known = self._keys.hold(self._further, counts, np.zeros_like(counts), key)
-            held, sure = held | found, sure & known & (~inside | self._has_single_chunk)
-        return BatchAnswer.of(~held, sure)
+            has_key, is_read = self._keys.find(self._further, counts, np.zeros_like(counts), key)
+            contains = contains | has_key
+            decided = decided & is_read & (~inside | self._has_single_chunk)
+        return BatchAnswer.of(~contains, decided)
 
     @cached_property
     def _has_single_chunk(self) -> Mask:
-        """Tell which dictionaries have one chunk: its first key is the smallest one, the others follow its head."""
+        """Return which dictionaries have one chunk, whose head has the lowest key and is followed by the other keys."""
         ints, at = self._batch.read_ints, self._dictionary
         head = 1 + self._low_sizes + 20
-        one: Mask = self._some & (ints(at) == 13) & (ints(at + 5) == 1) & (ints(at + 9) == 4)
-        one &= (ints(at + 13) == head) & (ints(at + 21 + head - 12) == self._count - 1)
-        return one
+        is_single: Mask = (
+            self._has_keys & (ints(at) == 13) & (ints(at + 5) == 1) & (ints(at + 9) == 4)
+        )
+        is_single &= (ints(at + 13) == head) & (ints(at + 21 + head - 12) == self._count - 1)
+        return is_single
 
     @cached_property
     def _further(self) -> Indices:
-        """Where the keys behind the first one begin; texts are behind their offsets."""
+        """The offsets of the is_version_2 keys; keys of text follow their offsets."""
         offsets = 0 if self._keys.is_fixed else 4 * (self._count - 1)
         return self._dictionary + 21 + 1 + self._low_sizes + 20 + offsets
 
     @cached_property
     def _low_sizes(self) -> Indices:
-        return np.where(self._some, self._keys.size(self._low), 0)
+        return np.where(self._has_keys, self._keys.size(self._low), 0)
 
 
 BATCH_INDEX_READERS: Mapping[
@@ -339,4 +350,4 @@ BATCH_INDEX_READERS: Mapping[
     BITMAP: _BatchBitmapIndex,
     RANGE_BITMAP: _BatchRangeBitmapIndex,
 }
-"""How an index of many files is opened, by its type, with the rows of each file."""
+"""The readers by type of index; they take the indexes, the column type and the row count of each file."""

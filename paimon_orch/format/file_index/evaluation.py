@@ -51,7 +51,7 @@ class FileIndexReader(Protocol):
 
 
 class _EmptyIndexReader:
-    """The index of a key of a map in a file without rows."""
+    """The index of a map key that no row of a file has."""
 
     def query(self, op: Operator, _keys: Sequence[Key]) -> BitMap | None:
         return BitMap() if op in _NEVER_TRUE_FOR_NULL else None
@@ -75,10 +75,13 @@ def open_index(kind: str, blob: ByteSource | None, data_type: AtomicType) -> Fil
 
 @dataclass(frozen=True, slots=True)
 class IndexEvaluation:
-    """The rows that remain, and the indexes that said so (``bitmap(status)``)."""
+    """The result of an evaluation."""
 
     rows: BitMap | None
+    """The rows that may match; None for all rows."""
+
     used: tuple[str, ...] = ()
+    """The indexes that selected the rows, as ``bitmap(status)``."""
 
 
 def evaluate_rows(
@@ -152,7 +155,7 @@ class _RowEvaluator(IndexEvaluator[ByteSource | None, BitMap | None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopN:
-    """The first rows in an order by columns, of which the first one alone is looked at."""
+    """The first rows in an order by columns, selected by the first column."""
 
     column: str
     k: int
@@ -162,50 +165,49 @@ class TopN:
 
 
 def select_rows(
-    asked: IndexFilter | TopN | int | None,
+    selector: IndexFilter | TopN | int | None,
     indexes: FileIndexes | None,
     column_of: StoredColumnLookup,
     row_count: int,
     deleted: BitMap | None = None,
 ) -> BitMap | None:
-    """Return which rows of a file to read for a filter, for a top-n, or for a limit; never for two of them (9.3).
+    """Return the rows of a file to read for a filter, a top-n, or a limit; None for all rows not deleted.
 
-    ``deleted`` are the rows that a deletion vector hides. None stands for all rows that are not
-    deleted.
+    ``deleted`` are the rows of the deletion vector of the file.
     """
-    if row_count > MAX_INDEXED_ROWS or asked is None:
+    if row_count > MAX_INDEXED_ROWS or selector is None:
         return None
-    base = build_full_bitmap(row_count)
+    candidates = build_full_bitmap(row_count)
     if deleted is not None:
-        base -= deleted
-    if isinstance(asked, int):
-        return BitMap(base[:asked])
+        candidates -= deleted
+    if isinstance(selector, int):
+        return BitMap(candidates[:selector])
     if indexes is None:
         return None
-    if isinstance(asked, TopN):
-        found = _select_top_n(asked, indexes, column_of, base)
+    if isinstance(selector, TopN):
+        rows = _select_top_n(selector, indexes, column_of, candidates)
     else:
-        found = evaluate_rows(asked, indexes, column_of, row_count).rows
-    if found is None or (found := found & base) == base:
+        rows = evaluate_rows(selector, indexes, column_of, row_count).rows
+    if rows is None or (rows := rows & candidates) == candidates:
         return None
-    return found
+    return rows
 
 
 def _select_top_n(
-    asked: TopN, indexes: FileIndexes, column_of: StoredColumnLookup, base: BitMap
+    selector: TopN, indexes: FileIndexes, column_of: StoredColumnLookup, candidates: BitMap
 ) -> BitMap | None:
-    if len(base) <= asked.k:
+    if len(candidates) <= selector.k:
         return None
-    stored = column_of(asked.column)
+    stored = column_of(selector.column)
     blob = None if stored is None else indexes.get(stored.name, {}).get(RANGE_BITMAP)
     if stored is None or blob is None:
         return None
     return RangeBitmapIndex(blob, stored.type).top(
-        asked.k,
-        descending=asked.descending,
-        nulls_first=asked.nulls_first,
-        strict=asked.sort_keys == 1,
-        selection=base,
+        selector.k,
+        descending=selector.descending,
+        nulls_first=selector.nulls_first,
+        strict=selector.sort_keys == 1,
+        selection=candidates,
     )
 
 

@@ -15,7 +15,7 @@ from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field, TypeRoot
 from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Predicate
 
-MAX_INDEXED_ROWS = 2**31 - 1  # of a file that indexes are asked for
+MAX_INDEXED_ROWS = 2**31 - 1  # of a file whose indexes are used
 _INTEGERS = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
 _NEGATED_OPERATORS = {
     Operator.EQUAL: Operator.NOT_EQUAL,
@@ -35,18 +35,18 @@ IndexT = TypeVar("IndexT")
 
 
 class StoredColumn(NamedTuple):
-    """A column as its data file has it: the name and type by which its index is found and read."""
+    """The name and type of a column in a data file, by which its index is found and read."""
 
     name: str
     type: AtomicType
 
 
 StoredColumnLookup = Callable[[str], StoredColumn | None]
-"""Finds the stored column of a column (or ``m[k]``) of the read schema; None where an index must not be used."""
+"""Returns the stored column of a column (or ``m[k]``) of the read schema; None if its index must not be used."""
 
 
 def find_stored_column(field_: Field, source: Field | None) -> StoredColumn | None:
-    """Return the stored column behind a column of the read schema, if tests of the one are tests of the other (9.4)."""
+    """Return the stored column of a column of the read schema, if predicates have the same result on both."""
     if source is None or not isinstance(source.type, AtomicType):
         return None
     same = is_same_type(source.type, field_.type)
@@ -58,7 +58,7 @@ def find_stored_column(field_: Field, source: Field | None) -> StoredColumn | No
 
 
 def is_same_type(stored: DataType, read: DataType) -> bool:
-    """Tell whether types are one but for null, which a column may take on later."""
+    """Return whether types are equal except for nullability, which may change later."""
     return stored.with_nullable(True) == read.with_nullable(True)
 
 
@@ -72,7 +72,7 @@ def _is_widened(stored: AtomicType, read: DataType) -> bool:
 
 
 class IndexQuery(NamedTuple):
-    """One question to an index."""
+    """One test of the keys of an index."""
 
     op: Operator
     keys: tuple[Key, ...] = ()
@@ -181,12 +181,12 @@ def _plan_queries(leaf: Leaf, data_type: AtomicType, *, negated: bool) -> list[I
         op = {
             Operator.LESS: Operator.LESS_OR_EQUAL,
             Operator.GREATER: Operator.GREATER_OR_EQUAL,
-        }.get(op, op)  # another value may share the key
+        }.get(op, op)  # other values may have the same key
     return [IndexQuery(op, keys)]
 
 
 def _encode_leaf_keys(leaf: Leaf, data_type: AtomicType) -> tuple[Key, ...] | None:
-    """Return the values of a leaf as the column is stored; None if one of them cannot be."""
+    """Return the values of a leaf as keys of the stored column; None if its type cannot hold one of them."""
     target = to_arrow_type(data_type)
     try:
         values = [v if v.type == target else v.cast(target) for v in leaf.values]
@@ -198,21 +198,21 @@ def _encode_leaf_keys(leaf: Leaf, data_type: AtomicType) -> tuple[Key, ...] | No
 def _plan_float_queries(
     op: Operator, keys: tuple[Key, ...], nan: int, *, negated: bool
 ) -> list[IndexQuery] | None:
-    """Ask an index, which tells zeros apart and takes NaN for the largest number, as IEEE 754 compares."""
+    """Return queries for a comparison by IEEE 754: an index distinguishes zeros and sorts NaN as the largest number."""
     if nan in keys:
         return None
     zeros = (-1, 0)  # the keys of -0.0 and 0.0
     has_zero = any(key in zeros for key in keys)
-    asked = _NEGATED_OPERATORS[op] if negated else op
-    if asked in (Operator.EQUAL, Operator.IN, Operator.NOT_EQUAL, Operator.NOT_IN):
+    query_op = _NEGATED_OPERATORS[op] if negated else op
+    if query_op in (Operator.EQUAL, Operator.IN, Operator.NOT_EQUAL, Operator.NOT_IN):
         if has_zero:
             keys = tuple(dict.fromkeys([*keys, *zeros]))
-            asked = Operator.IN if asked in (Operator.EQUAL, Operator.IN) else Operator.NOT_IN
-        return [IndexQuery(asked, keys)]
+            query_op = Operator.IN if query_op in (Operator.EQUAL, Operator.IN) else Operator.NOT_IN
+        return [IndexQuery(query_op, keys)]
     if has_zero:
-        keys = (-1,) if asked in (Operator.LESS, Operator.GREATER_OR_EQUAL) else (0,)
-    tests = [IndexQuery(asked, keys)]
+        keys = (-1,) if query_op in (Operator.LESS, Operator.GREATER_OR_EQUAL) else (0,)
+    tests = [IndexQuery(query_op, keys)]
     # NaN fails the test that was negated
-    if negated and asked in (Operator.LESS, Operator.LESS_OR_EQUAL):
+    if negated and query_op in (Operator.LESS, Operator.LESS_OR_EQUAL):
         tests.append(IndexQuery(Operator.EQUAL, (nan,)))
     return tests

@@ -1,4 +1,4 @@
-"""Which buckets may have rows for a filter: those that the equalities of the bucket key hash to.
+"""Selects entries by bucket, where equalities on the bucket key determine the buckets of matching rows.
 
 See docs/format/scan.md.
 """

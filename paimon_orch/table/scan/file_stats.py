@@ -28,42 +28,45 @@ StatsOf = Callable[[str], ColumnStats]
 def decode_column_stats(
     stats: SimpleStats, index: int, arity: int, data_type: DataType, path: str
 ) -> ColumnStats:
-    """Decode the statistics of one column; rows that have another arity tell nothing."""
+    """Decode the statistics of one column; those of an unexpected arity are unknown."""
     try:
         if read_row_arity(stats.min_values) != arity or read_row_arity(stats.max_values) != arity:
             return UNKNOWN_STATS
         low = read_field(stats.min_values, index, data_type)
         high = read_field(stats.max_values, index, data_type)
     except Exception as error:
-        raise CorruptFileError(path, f"its statistics cannot be decoded: {error}") from error
+        raise CorruptFileError(path, f"the statistics cannot be decoded: {error}") from error
     counts = stats.null_counts
     nulls = counts[index] if counts is not None and index < len(counts) else None
     is_char = isinstance(data_type, AtomicType) and data_type.name == TypeRoot.CHAR
-    is_orc = is_char and parse_file_format(path) == "orc"  # asked for where it matters
+    is_orc = is_char and parse_file_format(path) == "orc"  # parsed only for CHAR
     return drop_untrusted_bounds(ColumnStats(low, high, nulls), is_orc=is_orc, data_type=data_type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsSource:
-    """Where the statistics of a read column lie in those of a file."""
+    """The position of the statistics of a read column among the statistics of a file."""
 
     index: int
     arity: int
+    """The number of columns with statistics."""
+
     stored_type: DataType
     read_type: DataType
     is_key: bool
+    """Whether they are among the key statistics."""
 
     @property
     def is_cast(self) -> bool:
-        """Tell whether values are read as another type than they are stored as."""
+        """Return whether the read type differs from the stored type."""
         return self.stored_type is not self.read_type and self.stored_type != self.read_type
 
     def decode_stats(self, stats: SimpleStats, path: str) -> ColumnStats:
-        """Return the statistics of the read column in a file's."""
-        found = decode_column_stats(
+        """Return the statistics of the read column in a file."""
+        column = decode_column_stats(
             stats, self.index, arity=self.arity, data_type=self.stored_type, path=path
         )
-        return evolve_stats(found, self.stored_type, self.read_type) if self.is_cast else found
+        return evolve_stats(column, self.stored_type, self.read_type) if self.is_cast else column
 
 
 class _ConstantStats(dict[str, ColumnStats]):
@@ -80,7 +83,7 @@ class FileStats:
         self._partitions: dict[bytes, _ConstantStats] = {}
 
     def get_constant_stats(self, partition: bytes) -> _ConstantStats:
-        """Return the statistics of partition columns, which have one value in all rows."""
+        """Return the statistics of partition columns, which have the same value in all rows."""
         if partition not in self._partitions:
             fields = self._schema.partition_fields
             values = deserialize_row(partition, [field.type for field in fields])
@@ -110,39 +113,39 @@ class FileStats:
     def find_stats_sources(
         self, schema_id: int, dense: tuple[str, ...] | None
     ) -> Mapping[str, StatsSource | None]:
-        """Return where the columns are in files of a schema, with statistics of some columns or all.
+        """Return the sources by column in files of a schema whose statistics have the columns ``dense`` (None: all).
 
-        None stands for a column that the file's schema lacks; one without statistics is left out.
+        None stands for a column that the file's schema does not have; a column without statistics is left out.
         """
-        at = schema_id, dense
-        if at not in self._sources:
-            self._sources[at] = self._map_columns(*at)
-        return self._sources[at]
+        key = schema_id, dense
+        if key not in self._sources:
+            self._sources[key] = self._map_columns(*key)
+        return self._sources[key]
 
     @property
     def partition_keys(self) -> Sequence[str]:
-        """Return the columns that have one value in all rows of a file."""
+        """Return the partition columns, which have the same value in all rows of a file."""
         return self._schema.partition_keys
 
     def _map_columns(
         self, schema_id: int, dense: tuple[str, ...] | None
     ) -> dict[str, StatsSource | None]:
-        """Find each read column by its id: None stands for a column that the file's schema lacks."""
+        """Find the source of each read column by field id; see :meth:`find_stats_sources`."""
         stored = self._schema_of(schema_id)
         covered = stored.names if dense is None else list(dense)
         keys = stored.trimmed_primary_keys
-        found: dict[str, StatsSource | None] = {}
+        sources: dict[str, StatsSource | None] = {}
         for field in self._schema.fields:
             source = find_source_field(field, stored.fields)
             if source is None:
-                found[field.name] = None
+                sources[field.name] = None
             elif source.name in keys or source.name in covered:
                 names = keys if source.name in keys else covered
-                found[field.name] = StatsSource(
+                sources[field.name] = StatsSource(
                     index=names.index(source.name),
                     arity=len(names),
                     stored_type=source.type,
                     read_type=field.type,
                     is_key=names is keys,
                 )
-        return found
+        return sources

@@ -77,7 +77,7 @@ def _column_limits() -> Iterator[tuple[str, PeerAction, str, PeerLimit, list[str
         "us",
         "writes",
         "orc",
-        PeerLimit("ORC has no MULTISET type", "hold no MULTISET"),
+        PeerLimit("ORC has no MULTISET type", "does not support MULTISET"),
         _MULTISETS,
     )
     micros = PeerLimit("Avro timestamps have at most 6 digits", "up to 6 digits")
