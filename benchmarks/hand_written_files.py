@@ -2,8 +2,8 @@
 
     python benchmarks/hand_written_files.py [--rows 1000000] [--repeat 5]
 
-The modules name the measured ratio: ``paimon_orch/files/parquet/page_reader.py`` reads single pages of Parquet files,
-``paimon_orch/files/stats/column_stats.py`` counts distinct values.
+The modules name the measured ratio: ``paimon_orch/files/parquet/page_reader.py`` reads single pages
+of Parquet files, ``paimon_orch/files/stats/column_stats.py`` counts distinct values.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class CountingFile(io.BytesIO):
 
 
 def count_distinct(rows: int, repeat: int) -> None:
-    """Estimate the distinct values of a column: a theta sketch of datasketches, and one of numpy arrays."""
+    """Estimate the distinct values of a column.
+
+    A theta sketch of datasketches, and one of numpy arrays.
+    """
     numbers = np.random.default_rng(5).integers(0, rows, rows)
     batches = [
         pa.array(numbers[start : start + BATCH_ROWS]) for start in range(0, rows, BATCH_ROWS)
@@ -80,7 +83,10 @@ def count_distinct(rows: int, repeat: int) -> None:
 
 
 def read_pages(rows: int, repeat: int) -> None:
-    """Read one row in a thousand of a Parquet file: single pages, and whole row groups with pyarrow."""
+    """Read one row in a thousand of a Parquet file.
+
+    Single pages, and whole row groups with pyarrow.
+    """
     fields = parse_columns("id BIGINT, note STRING")
     random = np.random.default_rng(7)
     notes = random.integers(48, 112, (rows, 80), np.uint8).view("S80").ravel().astype("U80")

@@ -58,7 +58,10 @@ class AvroFileReader:
     def read_selected(
         self, columns: Sequence[str], batch_rows: int, selected: Positions
     ) -> Iterator[NumberedBatch]:
-        """Yield the selected rows with their positions; blocks without any are not decoded. A reader can be read once."""
+        """Yield the selected rows with their positions; blocks without any are not decoded.
+
+        A reader can be read once.
+        """
         for batch in self._build_batches(
             self._decode_blocks(columns, selected), columns, batch_rows
         ):

@@ -1,7 +1,7 @@
 """Writes Avro data files.
 
-The root is a record, not a union with null as in Java Paimon. All readers support both, except that pypaimon-rust reads
-the union as nulls.
+The root is a record, not a union with null as in Java Paimon. All readers support both, except that
+pypaimon-rust reads the union as nulls.
 
 See docs/format/data-files.md#orc-and-avro.
 """
@@ -77,7 +77,8 @@ class AvroFileWriter:
             sync_interval=_BLOCK_BYTES,
             compression_level=zstd_level if codec == "zstd" else None,
         )
-        # text and bytes have the same encoding; bytes are slower, and only for text that is not UTF-8
+        # text and bytes have the same encoding; bytes are slower, and only for text that is not
+        # UTF-8
         self._text_schema = self._writer.schema
         self._bytes_schema = fastavro.parse_schema(
             _replace_text_by_bytes(build_avro_schema(fields), _ROOT)
@@ -108,7 +109,7 @@ class AvroFileWriter:
 
 
 def _replace_text_by_bytes(schema: Any, name: str) -> Any:
-    """Return a schema with bytes for text, and lists of entries for maps, with the same encoding of values."""
+    """Return a schema of the same encoding, with bytes for text and lists of entries for maps."""
     match schema:
         case "string":
             return "bytes"

@@ -84,7 +84,10 @@ class RowGroup:
     """The statistics of the key column."""
 
     read: Callable[[Sequence[Field]], Iterator[pa.RecordBatch]]
-    """Yields the rows that are not deleted: some columns, and :data:`ROW_POSITION` as the last one."""
+    """Yields the rows that are not deleted.
+
+    Some columns, and :data:`ROW_POSITION` as the last one.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +117,10 @@ class FileReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file that are not deleted, in file order.
 
-        ``fields`` are columns of the read schema or system columns. Statistics and file indexes may leave out rows that
-        do not satisfy the bound ``predicate``, or without a predicate, rows that cannot be among the ``first`` ones.
-        With ``positions`` the last column of each batch is :data:`ROW_POSITION` (int64). Raises
-        :class:`CorruptFileError`.
+        ``fields`` are columns of the read schema or system columns. Statistics and file indexes may
+        leave out rows that do not satisfy the bound ``predicate``, or without a predicate, rows
+        that cannot be among the ``first`` ones. With ``positions`` the last column of each batch is
+        :data:`ROW_POSITION` (int64). Raises :class:`CorruptFileError`.
         """
         path = self.path(at)
         deleted = None if deletions is None else DeletedRowMask.of(deletions)
@@ -143,7 +146,9 @@ class FileReader:
     def row_groups(
         self, at: BucketFile, key: Field, deletions: DeletionVector | None = None
     ) -> Iterator[RowGroup]:
-        """Yield the row groups of a file with the bounds of a column; the file is open until the last one.
+        """Yield the row groups of a file with the bounds of a column.
+
+        The file is open until the last one.
 
         A file of a format without row groups is one row group with unknown bounds.
         """
@@ -197,7 +202,10 @@ class FileReader:
         first: TopRowsOrLimit | None,
         deletions: DeletionVector | None,
     ) -> Positions | None:
-        """Return the rows that indexes select and that are not deleted; None for all rows not deleted."""
+        """Return the rows that indexes select and that are not deleted.
+
+        None stands for all rows that are not deleted.
+        """
         evaluator = FileIndexEvaluator(self.schema, lambda _: self._file_schema(at), predicate)
         deleted = None if deletions is None else deletions.bitmaps.get(0)
         if predicate is not None:
@@ -322,10 +330,10 @@ class FileReader:
         return columns
 
     def _is_numbered_by_snapshot(self, at: BucketFile) -> bool:
-        """Return whether all rows of a file have the snapshot that committed it as their sequence number.
+        """Return whether the sequence number of all rows of a file is its snapshot id.
 
-        With ``sequence.snapshot-ordering`` the metadata of appended files holds the snapshot id; compacted files hold
-        the numbers of their rows.
+        With ``sequence.snapshot-ordering`` the metadata of appended files holds the snapshot id;
+        compacted files hold the numbers of their rows.
         """
         if not self.schema.typed_options.has_snapshot_ordering:
             return False

@@ -60,7 +60,8 @@ from paimon_orch.format.types.data_types import Field
 from paimon_orch.storage import FileIO
 
 _ROW_GROUP_BYTES = 128 << 20  # of uncompressed Arrow data that are collected for one row group
-# as in Java Paimon, file names keep the codec of ``file.compression``: only the options per level are replaced
+# as in Java Paimon, file names keep the codec of ``file.compression``: only the options per level
+# are replaced
 _CHANGELOG_OPTIONS = {
     "changelog-file.format": "file.format.per.level",
     "changelog-file.compression": "file.compression.per.level",
@@ -82,7 +83,10 @@ class FileWriterFactory:
     def for_rewrite(
         cls, reader: FileReader, partition: bytes, bucket: int, files: Iterable[DataFileMeta]
     ) -> "FileWriterFactory":
-        """Return a factory for files that replace others: new bitmap indexes have the version of theirs."""
+        """Return a factory for files that replace others.
+
+        New bitmap indexes have the version of theirs.
+        """
 
         def path_of(file: DataFileMeta) -> str:
             return reader.path(BucketFile(partition, bucket, file))
@@ -102,9 +106,10 @@ class FileWriterFactory:
     ) -> "RollingFileWriter":
         """Return a writer of new data files in one bucket.
 
-        ``first_sequence`` is the sequence number of the first row of tables without primary key, whose rows have no
-        column of sequence numbers. Changelog files have separate options and a separate name prefix. Raises
-        :class:`UnsupportedError` for tables that do not accept commits.
+        ``first_sequence`` is the sequence number of the first row of tables without primary key,
+        whose rows have no column of sequence numbers. Changelog files have separate options and a
+        separate name prefix. Raises :class:`UnsupportedError` for tables that do not accept
+        commits.
         """
         check_manifest_format(self.schema.typed_options)
         schema = _with_changelog_options(self.schema, level) if changelog else self.schema
@@ -141,8 +146,8 @@ def _with_changelog_options(schema: TableSchema, level: int) -> TableSchema:
 class RollingFileWriter:
     """Writes rows into files of the target size.
 
-    Rows of tables with a primary key are sorted and also have the columns ``_SEQUENCE_NUMBER`` and ``_VALUE_KIND``;
-    the writer adds the key columns. A file ends when it has the target size.
+    Rows of tables with a primary key are sorted and also have the columns ``_SEQUENCE_NUMBER`` and
+    ``_VALUE_KIND``; the writer adds the key columns. A file ends when it has the target size.
     """
 
     has_indexes = True

@@ -48,7 +48,8 @@ def open_reader(
 ) -> FormatReader:
     """Open a data file of the format of its name; ``fields`` are the columns it may have.
 
-    ``remote`` is for sources of which each read is a request. Raises :class:`UnsupportedError` for unknown formats.
+    ``remote`` is for sources of which each read is a request. Raises :class:`UnsupportedError` for
+    unknown formats.
     """
     match parse_file_format(path):
         case "parquet":
@@ -71,10 +72,10 @@ def open_writer(
     *,
     small_pages: bool = False,
 ) -> FormatWriter:
-    """Start a data file of format ``kind`` for a level of the merge tree, of about ``target`` bytes.
+    """Start a data file of format ``kind`` and about ``target`` bytes for a level of the tree.
 
-    ``small_pages`` makes reads of few rows of a Parquet file cheaper.
-    Raises :class:`UnsupportedError` for columns that the format cannot hold.
+    ``small_pages`` makes reads of few rows of a Parquet file cheaper. Raises
+    :class:`UnsupportedError` for columns that the format cannot hold.
     """
     codec, zstd_level = options.file_compression(level), options.zstd_level
     match kind:

@@ -1,7 +1,7 @@
-"""Reads the indexes of data files, which are embedded in the manifest or in a separate file in the same directory.
+"""Reads the indexes of data files, which are embedded in manifests or in separate files.
 
-A damaged or missing index, or one of an unknown version, is ignored with a warning: the file is read as if it had no
-index. With ``file-index.strict`` it is an error.
+A damaged or missing index, or one of an unknown version, is ignored with a warning: the file is
+read as if it had no index. With ``file-index.strict`` it is an error.
 
 See docs/format/file-index.md.
 """
@@ -87,8 +87,8 @@ def create_index_builder(
 ) -> FileIndexBuilder | None:
     """Return a builder of the indexes of a new data file; None if the table has none.
 
-    ``bitmap_version`` is the version of bitmap indexes whose options name none. Raises :class:`InputError` for options
-    with columns that cannot be indexed.
+    ``bitmap_version`` is the version of bitmap indexes whose options name none. Raises
+    :class:`InputError` for options with columns that cannot be indexed.
     """
     specs = set_default_bitmap_version(parse_index_specs(schema.options), bitmap_version)
     return FileIndexBuilder(specs, schema.fields) if specs else None
@@ -102,8 +102,8 @@ def find_bitmap_version(
 ) -> int:
     """Return the version of new bitmap indexes whose options name none: the version in ``files``.
 
-    Java Paimon 0.9 writes version 1 and fails on files with version 2. A table without bitmap indexes gets the default
-    of newer releases.
+    Java Paimon 0.9 writes version 1 and fails on files with version 2. A table without bitmap
+    indexes gets the default of newer releases.
     """
     if is_bitmap_version_configured(schema):
         return LATEST_BITMAP_VERSION
@@ -112,7 +112,7 @@ def find_bitmap_version(
 
 
 def is_bitmap_version_configured(schema: TableSchema) -> bool:
-    """Return whether the options name the version of every bitmap index, or ask for no such index."""
+    """Return whether the options name the version of every bitmap index."""
     specs = parse_index_specs(schema.options)
     return all(spec.index != BITMAP or spec.options.has(BITMAP_VERSION) for spec in specs)
 
@@ -136,7 +136,9 @@ def should_embed_index(container: bytes, schema: TableSchema) -> bool:
 def open_indexes(
     io: FileIO | None, path: str, file: DataFileMeta, decoder: ContainerDecoder | None = None
 ) -> Iterator[FileIndexes | None]:
-    """Yield the indexes of the data file at ``path``; None if there are none. Without ``io`` only embedded ones are read.
+    """Yield the indexes of the data file at ``path``; None if there are none.
+
+    Without ``io`` only embedded ones are read.
 
     Damage raises :class:`CorruptFileError`, also while the indexes are used.
     """
@@ -164,7 +166,10 @@ def open_indexes(
 
 
 def _is_index_damage(error: Exception) -> bool:
-    """Return whether an error means that an index cannot be used; other errors are raised unchanged."""
+    """Return whether an error means that an index cannot be used.
+
+    Other errors are raised unchanged.
+    """
     if isinstance(error, UnsupportedError | FileNotFoundError):
         return True
     return not isinstance(error, PaimonError | OSError)
@@ -178,7 +183,7 @@ def _corrupt_index_error(error: Exception, path: str) -> CorruptFileError:
 
 @dataclass(frozen=True)
 class FileIndexEvaluator:
-    """Evaluates a bound predicate, or a selection of first rows, on the indexes of a table's data files."""
+    """Evaluates a bound predicate, or a selection of first rows, on the indexes of data files."""
 
     schema: TableSchema
     """The read schema."""
@@ -192,7 +197,10 @@ class FileIndexEvaluator:
     )
 
     def evaluate(self, file: DataFileMeta, path: str, io: FileIO | None = None) -> IndexEvaluation:
-        """Return the rows of a file that may match; without ``io`` only an embedded index is used."""
+        """Return the rows of a file that may match.
+
+        Without ``io`` only an embedded index is used.
+        """
         if not self._is_enabled or file.write_cols is not None:
             return _NOT_EVALUATED
         column_of = self._stored_column_lookup(file.schema_id, ".orc" in file.file_name)
@@ -219,7 +227,10 @@ class FileIndexEvaluator:
         io: FileIO,
         deleted: BitMap | None,
     ) -> IndexEvaluation:
-        """Return rows of a file that include its first ones; ``deleted`` are the rows of its deletion vector."""
+        """Return rows of a file that include its first ones.
+
+        ``deleted`` are the rows of its deletion vector.
+        """
         if isinstance(rows, int):
             return IndexEvaluation(
                 select_rows(
@@ -239,7 +250,8 @@ class FileIndexEvaluator:
                 or not is_same_type(column.type, field.type)
             ):
                 return None
-            # -0.0 and 0.0 are equal, so that the next sort key decides, but they differ in the index
+            # -0.0 and 0.0 are equal, so that the next sort key decides, but they differ in the
+            # index
             is_exact = rows.sort_keys == 1 or column.type.name not in (
                 TypeRoot.FLOAT,
                 TypeRoot.DOUBLE,

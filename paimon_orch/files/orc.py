@@ -1,8 +1,8 @@
 """ORC data files through pyarrow.
 
-pyarrow reads and writes ORC timestamps as nanoseconds, so that years outside 1677 to 2262 are refused. Times before 1970
-with a fraction of a second are refused too: pyarrow writes them wrongly. pyarrow writes no type attributes, so that files
-have no field ids; readers find columns by name.
+pyarrow reads and writes ORC timestamps as nanoseconds, so that years outside 1677 to 2262 are
+refused. Times before 1970 with a fraction of a second are refused too: pyarrow writes them wrongly.
+pyarrow writes no type attributes, so that files have no field ids; readers find columns by name.
 
 See docs/format/data-files.md#orc-and-avro.
 """
@@ -122,7 +122,10 @@ class OrcFileReader:
     def read_selected(
         self, columns: Sequence[str], batch_rows: int, selected: Positions
     ) -> Iterator[NumberedBatch]:
-        """Yield at least the selected rows, with their positions; stripes without any are not read."""
+        """Yield at least the selected rows, with their positions.
+
+        Stripes without any are not read.
+        """
         begins = [0, *accumulate(stripe.rows for stripe in self._stripes)]
         stripes = np.unique(np.searchsorted(begins, selected, "right") - 1).tolist()
         if not columns or len(stripes) == len(self._stripes):
@@ -170,7 +173,7 @@ def _decode_stripes(tail: bytes) -> list[_Stripe]:
 
 
 def _decode_field(message: Any, number: int) -> list[Any]:
-    """Return the values of a field of a protocol buffers message that has only numbers and bytes."""
+    """Return the values of a field of a protocol buffers message with only numbers and bytes."""
     values, at = [], 0
     while at < len(message):
         key, at = decode_varint(message, at)
@@ -215,7 +218,7 @@ class OrcFileWriter:
         self._writer = orc.ORCWriter(sink, compression=_CODECS[codec], stripe_size=stripe_bytes)
 
     def write(self, table: pa.Table) -> None:
-        """Write rows; raises :class:`InputError` for timestamps that pyarrow cannot write to ORC."""
+        """Write rows; raises :class:`InputError` for timestamps that pyarrow cannot write."""
         columns = [
             self._convert_column(table.column(field.name), field, target)
             for field, target in zip(self._fields, self._schema.types, strict=True)
@@ -246,7 +249,10 @@ def _rebase_nested(array: pa.Array) -> pa.Array:
 
 
 def _clear_below_null(array: pa.Array) -> pa.Array:
-    """Set the fields of a null row to null: pyarrow would write their values instead of later values."""
+    """Set the fields of a null row to null.
+
+    Without this pyarrow writes their values instead of later values.
+    """
     kind = array.type
     if isinstance(kind, pa.StructType):
         # flatten returns the fields with the nulls of the row

@@ -1,4 +1,7 @@
-"""Reads rows of data files with their positions; with selected rows only the parts of a file that have them."""
+"""Reads rows of data files with their positions.
+
+For selected rows it reads only the parts of a file that have them.
+"""
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -28,14 +31,17 @@ def read_file_rows(
 
 
 def take_selected_rows(
-    positions: Positions, batch: pa.RecordBatch, selected: Positions
+    numbers: Positions, batch: pa.RecordBatch, selected: Positions
 ) -> NumberedBatch:
-    """Return the selected rows of a batch of consecutive rows; a batch of only selected rows is returned unchanged."""
-    low, high = np.searchsorted(selected, (positions[0], positions[-1] + 1))
+    """Return the selected rows of a batch of consecutive rows.
+
+    A batch of only selected rows is returned unchanged.
+    """
+    low, high = np.searchsorted(selected, (numbers[0], numbers[-1] + 1))
     positions = selected[low:high]
     if len(positions) == batch.num_rows:
-        return positions, batch
-    return positions, batch.take(pa.array(positions - positions[0]))
+        return numbers, batch
+    return positions, batch.take(pa.array(positions - numbers[0]))
 
 
 def read_parquet_rows(
@@ -67,7 +73,10 @@ def read_parquet_rows(
 def split_by_row_group(
     opened: ParquetFileReader, groups: Iterable[int], selected: Positions
 ) -> dict[int, Positions]:
-    """Return the selected rows by row group, counted from its first row; groups without any are left out."""
+    """Return the selected rows by row group, counted from its first row.
+
+    Groups without any are left out.
+    """
     begins, rows_by_group = opened.row_group_starts, {}
     for group in groups:
         low, high = np.searchsorted(selected, begins[group : group + 2])
@@ -82,7 +91,10 @@ def plan_page_reads(
     columns: Sequence[str],
     rows_by_group: dict[int, Positions],
 ) -> dict[int, RowGroupPages]:
-    """Return the pages to read by row group; none if the page index of the file at ``path`` is damaged."""
+    """Return the pages to read by row group.
+
+    None if the page index of the file at ``path`` is damaged.
+    """
     try:
         return opened.plan_pages(columns, rows_by_group)
     except PageIndexError as error:

@@ -1,7 +1,7 @@
 """Row tracking: ids and sequence numbers that rows keep when their files are rewritten.
 
-The metadata of a new file has the first row id and the sequence number of its rows; only rewritten files have the two
-columns. A null in them stands for the value of the metadata.
+The metadata of a new file has the first row id and the sequence number of its rows; only rewritten
+files have the two columns. A null in them stands for the value of the metadata.
 
 See docs/format/row-tracking.md.
 """
@@ -24,11 +24,11 @@ ROW_TRACKING_FIELDS = (ROW_ID, ROW_SEQUENCE_NUMBER)
 
 
 def row_tracking_fields(schema: TableSchema) -> tuple[Field, ...]:
-    """Return the columns that a rewrite of data files reads and writes after the columns of the table.
+    """Return the columns that a rewrite of data files reads and writes after the table's columns.
 
-    These are ``_ROW_ID`` and ``_SEQUENCE_NUMBER`` of tables with row tracking, none of others. A reader returns them
-    without nulls; a writer of ``FileSource.COMPACT`` files expects them. A changed row has null as its sequence number:
-    the commit assigns the number of its snapshot.
+    These are ``_ROW_ID`` and ``_SEQUENCE_NUMBER`` of tables with row tracking, none of others. A
+    reader returns them without nulls; a writer of ``FileSource.COMPACT`` files expects them. A
+    changed row has null as its sequence number: the commit assigns the number of its snapshot.
     """
     tracked = schema.typed_options.get(ROW_TRACKING_ENABLED)
     return ROW_TRACKING_FIELDS if tracked and not schema.primary_keys else ()
@@ -37,9 +37,12 @@ def row_tracking_fields(schema: TableSchema) -> tuple[Field, ...]:
 def fill_row_tracking(
     batch: pa.RecordBatch, file: DataFileMeta, numbers: Positions
 ) -> pa.RecordBatch:
-    """Replace nulls by the values of the file's metadata; ``numbers`` are the row positions in the file.
+    """Replace nulls by the values of the file's metadata.
 
-    Row ids stay null if the file has neither a column of ids nor a first id: another writer has dropped them.
+    ``numbers`` are the row positions in the file.
+
+    Row ids stay null if the file has neither a column of ids nor a first id: another writer has
+    dropped them.
     """
     for index, name in enumerate(batch.schema.names):
         column = batch.column(index)
@@ -57,7 +60,10 @@ def fill_row_tracking(
 
 @dataclass(slots=True)
 class SequenceNumberRange:
-    """Collects the bounds of the sequence numbers of a rewritten file; a commit replaces the bound 0."""
+    """Collects the bounds of the sequence numbers of a rewritten file.
+
+    A commit replaces the bound 0.
+    """
 
     _low: int | None = None
     _high: int = 0
@@ -73,5 +79,8 @@ class SequenceNumberRange:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """Return the lowest and the highest; null becomes higher than all others, and is returned as 0."""
+        """Return the lowest and the highest.
+
+        A null will become the highest number; it is returned as 0.
+        """
         return self._low or 0, 0 if self._has_null else self._high

@@ -71,7 +71,7 @@ def test_an_index_file_is_not_opened_without_storage(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", [("a.index", "b.index"), ("../a.index",), ("x/a.index",)])
 def test_index_files_with_names_that_cannot_be_are_refused(names: tuple[str, ...]) -> None:
-    with pytest.raises(CorruptFileError, match="one file beside it"):
+    with pytest.raises(CorruptFileError, match="one file in the same directory"):
         index_file_name(meta(extra_files=names))
 
 
@@ -92,7 +92,7 @@ def test_what_is_wrong_with_an_embedded_index_is_a_warning_or_an_error(
         asked(strict=True).evaluate(meta(embedded_index=data), path)
 
 
-def test_an_index_of_other_rows_than_the_file_is_not_believed() -> None:
+def test_an_index_with_another_row_count_is_ignored() -> None:
     with pytest.raises(CorruptFileError, match="has 3 rows"):
         asked(strict=True).evaluate(meta(rows=4, embedded_index=container()), NAME)
 

@@ -1,4 +1,6 @@
-"""The footer of a Parquet file: the metadata of pyarrow, and the parts that pyarrow does not expose or write.
+"""The footer of a Parquet file.
+
+It has the metadata of pyarrow, and the parts that pyarrow does not expose or write.
 
 See docs/format/data-files.md#parquet.
 """
@@ -88,7 +90,10 @@ class Footer:
         return decode_list(self._data, group[_CHUNKS].start)
 
     def chunks(self, group: int, leaves: Container[int]) -> dict[int, ColumnChunk]:
-        """Return the chunks of leaf columns in a row group; raises :class:`ValueError` if pages cannot be located."""
+        """Return the chunks of leaf columns in a row group.
+
+        Raises :class:`ValueError` if pages cannot be located.
+        """
         if _ENCRYPTION in self._file:
             raise ValueError("columns may be encrypted")
         chunks = enumerate(self._chunk_values(self._fields(self._row_groups[group])))
@@ -130,7 +135,10 @@ class Footer:
     def encode_row_group_footer(
         self, group: int, rows: int, chunks: Mapping[int, ColumnChunk]
     ) -> bytes:
-        """Return the footer of a file of one row group with some chunks replaced; other chunks must not be read."""
+        """Return the footer of a file of one row group with some chunks replaced.
+
+        Other chunks must not be read.
+        """
         old = self._fields(self._row_groups[group])
         written = [
             self._encode_chunk(value, chunks[leaf]) if leaf in chunks else self._bytes(value)

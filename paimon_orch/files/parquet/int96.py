@@ -1,7 +1,8 @@
 """Nanosecond timestamps in Parquet as in Java Paimon: INT96, while other timestamps are INT64.
 
-pyarrow writes either all timestamps of a file as INT96 or none. So the values are written as FIXED_LEN_BYTE_ARRAY(12),
-whose pages have the same bytes as pages of INT96, and the type in the footer is changed to INT96.
+pyarrow writes either all timestamps of a file as INT96 or none. So the values are written as
+FIXED_LEN_BYTE_ARRAY(12), whose pages have the same bytes as pages of INT96, and the type in the
+footer is changed to INT96.
 
 See docs/format/data-files.md#parquet.
 """
@@ -51,7 +52,8 @@ def child_fields(arrow_type: pa.DataType) -> "list[pa.Field[pa.DataType]]":
 def int96_storage_type(arrow_type: pa.DataType) -> pa.DataType:
     """Return the type that pyarrow writes: nanoseconds as twelve bytes, also in nested types.
 
-    Elements of lists and values of maps are optional, also if they are NOT NULL: Java Paimon 0.9 loses required values.
+    Elements of lists and values of maps are optional, also if they are NOT NULL: Java Paimon 0.9
+    loses required values.
     """
     if is_nanosecond_timestamp(arrow_type):
         return INT96_BYTES_TYPE

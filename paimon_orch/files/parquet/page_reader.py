@@ -1,12 +1,13 @@
 """Single pages of Parquet files: only the pages with selected rows are fetched and decoded.
 
-The Python APIs of pyarrow, arro3, DuckDB and Polars do not read selected pages or rows. This module finds pages with the
-offset index of their file, which Java Paimon always writes and this library writes where it saves time. pyarrow then
-decodes a file of one row group that is assembled in memory: the unchanged pages after their dictionary, and a footer
-for these pages only. The offset index is checked against the footer and the header of each page.
+The Python APIs of pyarrow, arro3, DuckDB and Polars do not read selected pages or rows. This module
+finds pages with the offset index of their file, which Java Paimon always writes and this library
+writes where it saves time. pyarrow then decodes a file of one row group that is assembled in
+memory: the unchanged pages after their dictionary, and a footer for these pages only. The offset
+index is checked against the footer and the header of each page.
 
-For one row in a thousand this needs 1/11 of the CPU time, and reads 1/34 of the bytes, of whole row groups with pyarrow:
-see ``benchmarks/hand_written_files.py``.
+For one row in a thousand this needs 1/11 of the CPU time, and reads 1/34 of the bytes, of whole row
+groups with pyarrow: see ``benchmarks/hand_written_files.py``.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -131,7 +132,10 @@ class RowGroupPages:
 
 
 class PageReader:
-    """Reads single pages of one open file; ``leaves`` are the numbers of the leaf columns of each column."""
+    """Reads single pages of one open file.
+
+    ``leaves`` are the numbers of the leaf columns of each column.
+    """
 
     def __init__(
         self, source: IO[bytes], footer: Footer, leaves: Mapping[str, range], costs: ReadCosts
@@ -177,7 +181,10 @@ class PageReader:
             raise PageIndexError(f"{type(error).__name__}: {error}") from error
 
     def _estimate_bytes(self, leaves: Collection[int], groups: Iterable[int]) -> float:
-        """Estimate the bytes of leaf columns; pyarrow has the bytes of a single one only for undamaged footers."""
+        """Estimate the bytes of leaf columns.
+
+        The bytes of a single column are known only for undamaged footers.
+        """
         metadata = self._footer.metadata
         size = sum(metadata.row_group(group).total_byte_size for group in groups)
         return float(size * len(leaves) / max(1, metadata.num_columns))
@@ -282,7 +289,8 @@ def _plan_column(name: str, leaves: list[_LeafPages], rows: Positions) -> _Colum
     selected = []
     for leaf in leaves:
         is_selected = np.isin(np.searchsorted(bounds, leaf.rows[:-1], "right") - 1, parts)
-        # pyarrow writes a page without rows when the dictionary of a list is full, and cannot read such a page
+        # pyarrow writes a page without rows when the dictionary of a list is full, and cannot read
+        # such a page
         selected.append(
             _SelectedPages(leaf, np.flatnonzero(is_selected & (np.diff(leaf.rows) > 0)))
         )
@@ -292,7 +300,10 @@ def _plan_column(name: str, leaves: list[_LeafPages], rows: Positions) -> _Colum
 
 
 def _count_values(file: bytearray, selected: _SelectedPages) -> int:
-    """Return the number of values of the pages at the end of a file; raises ValueError if they differ from the index."""
+    """Return the number of values of the pages at the end of a file.
+
+    Raises ValueError if they differ from the index.
+    """
     leaf, pages = selected.leaf, selected.pages
     if leaf.chunk.index is None:
         return leaf.chunk.values
@@ -322,7 +333,10 @@ def _count_page_values(file: bytearray, at: int, size: int, rows: int, *, is_fla
 
 
 def _decode_locations(index: bytes, chunk: ColumnChunk, rows: int) -> tuple[Int64Array, Int64Array]:
-    """Return the starts of pages in bytes and in rows, with the end of the last one; pages fill their chunk."""
+    """Return the starts of pages in bytes and in rows, with the end of the last one.
+
+    Pages fill their chunk.
+    """
     starts, sizes, firsts = _decode_offset_index(index)
     begin, end = chunk.pages
     starts, firsts = np.append(starts, end), np.append(firsts, rows)
@@ -334,7 +348,10 @@ def _decode_locations(index: bytes, chunk: ColumnChunk, rows: int) -> tuple[Int6
 
 
 def _decode_offset_index(index: bytes) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Decode the offset, the size and the first row of all pages: a list of structs of three numbers each."""
+    """Decode the offset, the size and the first row of all pages.
+
+    An offset index is a list of structs of three numbers each.
+    """
     count, kind, at = decode_list_header(index, 1)
     data = np.frombuffer(index, np.uint8, offset=at)
     ends = np.flatnonzero(data < 0x80)[: count * _TOKENS_PER_LOCATION] + 1

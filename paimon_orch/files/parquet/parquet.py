@@ -37,7 +37,8 @@ from paimon_orch.format.types.data_types import AtomicType, Field
 
 ROW_GROUP_ROWS = 262_144
 _LOCAL_BUFFER_BYTES = 65_536
-# Half this page size makes a full read 50 % slower; twice this size reads 50 % more for adjacent rows.
+# Half this page size makes a full read 50 % slower; twice this size reads 50 % more for adjacent
+# rows.
 _SMALL_PAGE_OPTIONS = {
     "write_page_index": True,
     "data_page_size": 32 << 10,  # checked each time this number of values was written:
@@ -55,8 +56,9 @@ class ParquetFileReader:
     """One open Parquet file."""
 
     def __init__(self, source: IO[bytes], *, remote: bool = False) -> None:
-        # pre_buffer joins the ranges of a row group, for few requests. Local reads are as fast without it; their small
-        # buffer saves memory in merges of many files, which would hold whole column chunks of all files.
+        # pre_buffer joins the ranges of a row group, for few requests. Local reads are as fast
+        # without it; their small buffer saves memory in merges of many files, which would hold
+        # whole column chunks of all files.
         self._footer = Footer(source, remote=remote)
         self._file = pq.ParquetFile(
             source,
@@ -90,7 +92,7 @@ class ParquetFileReader:
 
     @cached_property
     def row_group_starts(self) -> list[int]:
-        """Return the position of the first row of each row group, and at the end the number of rows."""
+        """Return the first row position of each row group, and the number of rows."""
         rows = (self.row_group_rows(group) for group in range(self.num_row_groups))
         return list(accumulate(rows, initial=0))
 
@@ -113,7 +115,9 @@ class ParquetFileReader:
     def plan_pages(
         self, columns: Sequence[str], selected: Mapping[int, Positions]
     ) -> dict[int, RowGroupPages]:
-        """Return the pages to read of row groups for which this saves enough; see :meth:`PageReader.plan`.
+        """Return the pages to read of row groups for which this saves enough.
+
+        See :meth:`PageReader.plan`.
 
         Raises :class:`PageIndexError`.
         """
@@ -257,5 +261,5 @@ def _has_low_cardinality(column: pa.ChunkedArray) -> bool:
 
 
 def _is_long_decimal(kind: pa.DataType) -> bool:
-    """Return whether a type is stored as fixed-length byte arrays, whose dictionaries Java Paimon 0.9 cannot read."""
+    """Return whether Java Paimon 0.9 cannot read dictionaries of the fixed-length byte arrays."""
     return isinstance(kind, pa.Decimal128Type) and kind.precision > 18

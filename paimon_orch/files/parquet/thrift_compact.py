@@ -1,7 +1,7 @@
 """The part of Thrift's compact protocol that the structs of a Parquet file need.
 
-Fields are located, not decoded, and new structs are built from bytes, so that unknown fields are kept. Damaged bytes
-raise ``IndexError`` or ``ValueError``; nothing outside the given bytes is read.
+Fields are located, not decoded, and new structs are built from bytes, so that unknown fields are
+kept. Damaged bytes raise ``IndexError`` or ``ValueError``; nothing outside the given bytes is read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -123,7 +123,10 @@ def encode_list(structs: Sequence[bytes]) -> bytes:
 
 
 def encode_struct(fields: Mapping[int, tuple[int, bytes]]) -> bytes:
-    """Encode a struct of fields by number, with the kind and bytes of each; gaps between numbers are below 16."""
+    """Encode a struct of fields by number, with the kind and bytes of each.
+
+    Gaps between numbers are below 16.
+    """
     parts, last = [], 0
     for number in sorted(fields):
         kind, value = fields[number]

@@ -1,7 +1,8 @@
 """Casts columns after a change of their type by ALTER TABLE.
 
-The results are those of Java Paimon, with its rules for rounding and overflow. Java Paimon converts between timestamps
-with and without zone by the zone of its machine; here this zone is always UTC, so that results do not depend on it.
+The results are those of Java Paimon, with its rules for rounding and overflow. Java Paimon converts
+between timestamps with and without zone by the zone of its machine; here this zone is always UTC,
+so that results do not depend on it.
 
 See docs/format/schema-evolution.md#casts.
 """
@@ -37,8 +38,8 @@ _FAMILY_BY_TYPE = {name: family for family, names in _FAMILIES.items() for name 
 def cast(array: pa.Array, old: DataType, new: AtomicType) -> pa.Array:
     """Return a column as another simple type. A value that overflows a decimal becomes null.
 
-    Raises :class:`InputError` for a value that cannot be converted, :class:`UnsupportedError` for types that have no
-    cast.
+    Raises :class:`InputError` for a value that cannot be converted, :class:`UnsupportedError` for
+    types that have no cast.
     """
     try:
         if type_family(new) == "text":
@@ -205,7 +206,10 @@ def _timestamp_to_integer(array: pa.Array, _old: AtomicType, new: AtomicType) ->
 
 
 def _timestamp_to_date(array: pa.Array, _old: AtomicType, _new: AtomicType) -> pa.Array:
-    """Return the day. Java Paimon 0.9 returns the next day for times before 1970 without zone; newer versions do not."""
+    """Return the day.
+
+    Java Paimon 0.9 returns the next day for times before 1970 without zone; newer versions do not.
+    """
     days = _count_units(array, "ms") // _MILLIS_PER_DAY
     return _with_nulls_of(days.astype(np.int32), array).view(pa.date32())
 
@@ -216,7 +220,10 @@ def _timestamp_to_time(array: pa.Array, _old: AtomicType, _new: AtomicType) -> p
 
 
 def _timestamp_to_timestamp(array: pa.Array, old: AtomicType, new: AtomicType) -> pa.Array:
-    """Truncate as Java does: digits below milliseconds are rounded down, digits of milliseconds towards zero."""
+    """Truncate as Java does.
+
+    Digits below milliseconds are rounded down, digits of milliseconds towards zero.
+    """
     target, (old_precision,), (precision,) = to_arrow_type(new), old.params, new.params
     assert isinstance(target, pa.TimestampType)
     counts = truncate_timestamps(array, target.unit).cast(

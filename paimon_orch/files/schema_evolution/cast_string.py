@@ -122,7 +122,8 @@ def _format_elements(array: pa.Array, data_type: DataType) -> list[str]:
 def parse_text(array: pa.Array, new: AtomicType, target: pa.DataType) -> pa.Array:
     """Return text as values of a type, stored as ``target``; every distinct text is parsed once.
 
-    Raises :class:`ValueError` for text that Java Paimon refuses, and for times and numbers out of range.
+    Raises :class:`ValueError` for text that Java Paimon refuses, and for times and numbers out of
+    range.
     """
     encoded = array.dictionary_encode()
     values = [_parse_value(text, new) for text in encoded.dictionary.to_pylist()]

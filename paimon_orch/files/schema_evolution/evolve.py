@@ -66,7 +66,10 @@ def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _convert_fields(array: pa.Array, target: pa.StructType) -> list[pa.Array]:
-    """Return the fields of a row: the cast of Arrow drops unknown fields, and fails for fields of null rows."""
+    """Return the fields of a row.
+
+    The cast of Arrow drops unknown fields, and fails for fields of null rows.
+    """
     names = {field.name for field in array.type}
     if unknown := sorted(names - {field.name for field in target}):
         raise pa.ArrowInvalid(f"the row has no field {', '.join(unknown)}")

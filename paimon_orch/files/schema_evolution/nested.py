@@ -51,7 +51,7 @@ def _check_layout(array: pa.Array, data_type: DataType, *expected: type[pa.Array
 def map_atoms(
     array: pa.Array, data_type: DataType, target: pa.DataType, convert: AtomConverter
 ) -> pa.Array:
-    """Return a column as the Arrow type ``target`` of the same nesting, its simple values converted by ``convert``.
+    """Return a column as an Arrow type of the same nesting, with converted simple values.
 
     Fields of rows are found by name; a missing field becomes null.
     """
@@ -104,7 +104,7 @@ def build_map_entries(target: pa.DataType, parts: Sequence[pa.Array]) -> pa.Arra
 
 
 def flatten_values(array: pa.Array) -> tuple[pa.Array, list[int]]:
-    """Return the concatenated values of all lists or maps, and the start of each, with the end of the last one."""
+    """Return the concatenated values of lists or maps, the start of each and the end."""
     offsets = array.offsets.to_pylist()
     return _slice_values(array, array.offsets), [offset - offsets[0] for offset in offsets]
 
@@ -115,7 +115,10 @@ def _slice_values(array: pa.Array, offsets: pa.Array) -> pa.Array:
 
 
 def find_nested_null(array: pa.Array, data_type: DataType) -> str | None:
-    """Return the path of a null in a NOT NULL part of a nested type, as ``item.price``; None if there is none."""
+    """Return the path of a null in a NOT NULL part of a nested type, as ``item.price``.
+
+    None if there is none.
+    """
     parts: Sequence[tuple[str, DataType, pa.Array]] = ()
     present = array.drop_null() if array.null_count else array
     match data_type:

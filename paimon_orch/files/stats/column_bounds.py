@@ -47,7 +47,10 @@ _UNITS_PER_MILLI = {0: 1, 1: 1_000, 2: 1_000_000}  # of a millisecond, by the un
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnBounds:
-    """The statistics of one column in many files: arrays with one item per file, or one item for all files."""
+    """The statistics of one column in many files.
+
+    The arrays have one item per file, or one item for all files.
+    """
 
     low: AnyArray
     """Lower bounds as internal values; undefined where ``has_low`` is false."""
@@ -153,7 +156,10 @@ def _is_cut_too_low(text: str) -> bool:
 
 
 def evolve_stats(stats: ColumnStats, old: DataType, new: DataType) -> ColumnStats:
-    """Return the statistics of a column after a cast of its values; unknown if the cast changes their order."""
+    """Return the statistics of a column after a cast of its values.
+
+    They are unknown if the cast changes the order of values.
+    """
     if old.with_nullable(True) == new.with_nullable(True):
         return stats
     if not isinstance(old, AtomicType) or not isinstance(new, AtomicType):
@@ -189,7 +195,7 @@ def _is_value_preserving(old: AtomicType, new: AtomicType) -> bool:
 
 
 def build_constant_stats(value: object, data_type: DataType) -> ColumnStats:
-    """Return the statistics of a column with the same internal value in all rows of a file of any length."""
+    """Return the statistics of a column with the same internal value in all rows."""
     stats = ColumnStats(value, value, _ALL_ROWS if value is None else 0)
     return drop_untrusted_bounds(stats, is_orc=False, data_type=data_type)
 
@@ -197,7 +203,7 @@ def build_constant_stats(value: object, data_type: DataType) -> ColumnStats:
 def convert_footer_stats(
     footer: "pq.Statistics | None", stored: DataType, read: DataType
 ) -> ColumnStats:
-    """Return the Parquet statistics of a column of one row group, as the type that it is read as."""
+    """Return the Parquet statistics of a column of one row group, as its read type."""
     if footer is None:
         return UNKNOWN_STATS
     null_count = footer.null_count if footer.has_null_count else None
@@ -212,7 +218,10 @@ def convert_footer_stats(
 
 
 def _convert_footer_value(value: Any, data_type: DataType) -> object:
-    """Return a value of a footer as an internal value; None if it may not be of the column's type."""
+    """Return a value of a footer as an internal value.
+
+    None if it may not be of the column's type.
+    """
     if not isinstance(data_type, AtomicType) or type(value) is not _PYTHON_TYPES.get(
         data_type.name, int
     ):

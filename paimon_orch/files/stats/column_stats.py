@@ -1,7 +1,10 @@
-"""Statistics of a column for ANALYZE: collected batch by batch and merged across tasks, in bounded memory.
+"""Statistics of a column for ANALYZE.
 
-Distinct values are counted by a theta sketch of datasketches. It needs 0.3 (numbers) to 0.5 (text) of the CPU time of the
-numpy sketch that it replaced, with the same error; see ``benchmarks/hand_written_files.py``.
+They are collected batch by batch and merged across tasks, in bounded memory.
+
+Distinct values are counted by a theta sketch of datasketches. It needs 0.3 (numbers) to 0.5 (text)
+of the CPU time of the numpy sketch that it replaced, with the same error; see
+``benchmarks/hand_written_files.py``.
 """
 
 import json
@@ -67,7 +70,10 @@ class DistinctCounter:
         return round(estimate)
 
     def serialize(self) -> bytes:
-        """Return the state for another process: at most 8 bytes for each of ``MAX_EXACT_DISTINCT`` values."""
+        """Return the state for another process.
+
+        It has at most 8 bytes for each of ``MAX_EXACT_DISTINCT`` values.
+        """
         data: bytes = self.to_compact().serialize()
         return data
 
@@ -202,7 +208,10 @@ def _to_sketch_keys(values: pa.Array) -> Iterable[int] | Iterable[float] | Itera
 
 
 def _compute_bounds(parts: list[pa.Array]) -> pa.Array | None:
-    """Return the lower and the upper bound of all values; None for types without order. NaN is the largest number."""
+    """Return the lower and the upper bound of all values; None for types without order.
+
+    NaN is the largest number.
+    """
     if not parts:
         return None
     values = pa.concat_arrays(parts)

@@ -1,8 +1,9 @@
 """Which files may have a row that satisfies a predicate, by the statistics of their columns.
 
-The bounds of a column enclose all its values except null and NaN. The evaluator computes for each predicate whether it
-may be true, and whether it may be false, for some row of a file; both where nothing is known. A file where a predicate
-cannot be true has no matching row. All files of a batch are evaluated together; a single file is a batch of one.
+The bounds of a column enclose all its values except null and NaN. The evaluator computes for each
+predicate whether it may be true, and whether it may be false, for some row of a file; both where
+nothing is known. A file where a predicate cannot be true has no matching row. All files of a batch
+are evaluated together; a single file is a batch of one.
 
 See docs/format/statistics.md#use-on-read.
 """
@@ -44,7 +45,10 @@ def may_match(predicate: Predicate, bounds_of: BoundsOf, row_counts: Indices) ->
 def may_contain(
     rows: Mapping[str, Sequence[object]], bounds_of: BoundsOf, row_counts: Indices
 ) -> Mask:
-    """Return which files may have one of ``rows``: internal values by column, of which None stands for any value."""
+    """Return which files may have one of ``rows``.
+
+    Rows are internal values by column; None stands for any value.
+    """
     columns = {name: (to_object_array(values), bounds_of(name)) for name, values in rows.items()}
     count = len(next(iter(rows.values())))
     matches = np.zeros(len(row_counts), bool)
@@ -118,7 +122,8 @@ def _to_operands(values: Sequence[object]) -> AnyArray:
 class _Interval:
     """The range of a column's values in each file; either end may be unknown.
 
-    An operand is one value for all files, or a column of values; of these each result has one row per value.
+    An operand is one value for all files, or a column of values; of these each result has one row
+    per value.
     """
 
     def __init__(self, bounds: ColumnBounds) -> None:

@@ -53,7 +53,10 @@ def evaluate_batch(
     column_of: StoredColumnLookup,
     row_counts: Indices,
 ) -> BatchEvaluation:
-    """Evaluate files of one schema by their index containers; a damaged one is undecided, not an error."""
+    """Evaluate files of one schema by their index containers.
+
+    A damaged one is undecided, not an error.
+    """
     excluded, undecided = np.zeros(len(containers), bool), np.ones(len(containers), bool)
     for rows, indexes in _group_by_layout(BinaryBatch.of(containers)):
         evaluator = _BatchEvaluator(index_filter, indexes, column_of, row_counts[rows])
@@ -91,7 +94,7 @@ def _read_layout(batch: BinaryBatch, file: int) -> HeadLayout | None:
 
 
 def _has_same_head(batch: BinaryBatch, files: Indices, layout: HeadLayout) -> Mask:
-    """Return which files have the head of the first one, except for the offsets of their indexes."""
+    """Return which files have the head of the first one, apart from index offsets."""
     size = layout.form.size
     is_equal: Mask = batch.lengths[files] >= size
     begin = 0

@@ -25,7 +25,7 @@ from paimon_orch.format.types.predicate import Operator
 
 
 class IndexRanges(NamedTuple):
-    """One index of each file, in the batch bytes of their containers."""
+    """One index of each file, in the joined bytes of their containers."""
 
     batch: BinaryBatch
     starts: Indices
@@ -35,7 +35,7 @@ class IndexRanges(NamedTuple):
 
     @classmethod
     def read(cls, batch: BinaryBatch, files: Indices, entry: int) -> "IndexRanges":
-        """Return the indexes whose offset and length are at ``entry`` of the containers of files."""
+        """Return the indexes whose offset and length are at ``entry`` of their containers."""
         begin = batch.starts[files]
         start, length = batch.read_ints(begin + entry), batch.read_ints(begin + entry + 4)
         inside = (start >= 0) & (length >= 0) & (start + length <= batch.lengths[files])
@@ -53,7 +53,10 @@ class BatchAnswer(NamedTuple):
     """Whether only an evaluation of the file by itself can decide."""
 
     selects: bool
-    """Whether an index selected has_keys of the rows; the intersection of two selections may be empty."""
+    """Whether an index selected some of the rows.
+
+    The intersection of two selections may be empty.
+    """
 
     @classmethod
     def all_rows(cls, count: int) -> "BatchAnswer":
@@ -130,7 +133,7 @@ class _BatchBloomFilterIndex:
 
 
 class _StoredKeys:
-    """Stored keys of files; within a file they are consecutive, each followed by a fixed number of bytes."""
+    """The keys of an index in each file, each followed by a fixed number of bytes."""
 
     def __init__(self, ranges: IndexRanges, data_type: AtomicType) -> None:
         self._batch, self._ends, self._stored = ranges.batch, ranges.ends, get_key_codec(data_type)
@@ -167,7 +170,7 @@ class _StoredKeys:
         return to_object_array(self._batch.slices(at + 4, at + self.size(at)))
 
     def find(self, at: Indices, counts: Indices, gaps: Indices, key: Key) -> tuple[Mask, Mask]:
-        """Return which files have ``key`` among ``counts`` keys from an offset, and which files are decided.
+        """Return which files have ``key`` among ``counts`` keys from ``at``, and which are decided.
 
         ``gaps`` are the bytes between two keys of each file.
         """
@@ -304,7 +307,10 @@ class _BatchRangeBitmapIndex:
     def _find_out_of_bounds(
         self, bounds: npt.NDArray[np.generic], key: Key, test: Callable[..., Mask], *, equal: bool
     ) -> BatchAnswer:
-        """Exclude files by a test of their bounds; ``equal`` also excludes bounds equal to the key."""
+        """Exclude files by a test of their bounds.
+
+        ``equal`` also excludes bounds equal to the key.
+        """
         excluded, value = np.ones(len(self._count), bool), to_object_array([key])
         excluded[self._files] = (test(bounds, value) | (equal & (bounds == value))).astype(bool)
         return BatchAnswer.of(excluded, self._decided)
@@ -323,7 +329,10 @@ class _BatchRangeBitmapIndex:
 
     @cached_property
     def _has_single_chunk(self) -> Mask:
-        """Return which dictionaries have one chunk, whose head has the lowest key and is followed by the other keys."""
+        """Return which dictionaries have one chunk.
+
+        The chunk has a head with the lowest key, and then the other keys.
+        """
         ints, at = self._batch.read_ints, self._dictionary
         head = 1 + self._low_sizes + 20
         is_single: Mask = (
@@ -334,7 +343,7 @@ class _BatchRangeBitmapIndex:
 
     @cached_property
     def _further(self) -> Indices:
-        """The offsets of the is_version_2 keys; keys of text follow their offsets."""
+        """The offsets of the second keys; keys of text follow their offsets."""
         offsets = 0 if self._keys.is_fixed else 4 * (self._count - 1)
         return self._dictionary + 21 + 1 + self._low_sizes + 20 + offsets
 
@@ -350,4 +359,7 @@ BATCH_INDEX_READERS: Mapping[
     BITMAP: _BatchBitmapIndex,
     RANGE_BITMAP: _BatchRangeBitmapIndex,
 }
-"""The readers by type of index; they take the indexes, the column type and the row count of each file."""
+"""The readers by type of index.
+
+They take the indexes, the column type and the row count of each file.
+"""

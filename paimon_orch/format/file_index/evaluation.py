@@ -171,7 +171,9 @@ def select_rows(
     row_count: int,
     deleted: BitMap | None = None,
 ) -> BitMap | None:
-    """Return the rows of a file to read for a filter, a top-n, or a limit; None for all rows not deleted.
+    """Return the rows of a file to read for a filter, a top-n, or a limit.
+
+    None stands for all rows that are not deleted.
 
     ``deleted`` are the rows of the deletion vector of the file.
     """

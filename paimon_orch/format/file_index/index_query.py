@@ -42,11 +42,14 @@ class StoredColumn(NamedTuple):
 
 
 StoredColumnLookup = Callable[[str], StoredColumn | None]
-"""Returns the stored column of a column (or ``m[k]``) of the read schema; None if its index must not be used."""
+"""Returns the stored column of a column (or ``m[k]``) of the read schema.
+
+None if its index must not be used.
+"""
 
 
 def find_stored_column(field_: Field, source: Field | None) -> StoredColumn | None:
-    """Return the stored column of a column of the read schema, if predicates have the same result on both."""
+    """Return the stored column of a read column if predicates have the same result on both."""
     if source is None or not isinstance(source.type, AtomicType):
         return None
     same = is_same_type(source.type, field_.type)
@@ -101,7 +104,10 @@ class IndexFilter:
     def plan_queries(
         self, leaf: Leaf, data_type: AtomicType, *, negated: bool
     ) -> list[IndexQuery] | None:
-        """Return the queries whose answers together have all rows of a leaf; None if an index cannot help."""
+        """Return the queries whose answers together have all rows of a leaf.
+
+        None if an index cannot help.
+        """
         # ids are stable: the predicate and the cached value hold both objects
         key = id(leaf), negated, id(data_type)
         if key not in self._queries:
@@ -186,7 +192,10 @@ def _plan_queries(leaf: Leaf, data_type: AtomicType, *, negated: bool) -> list[I
 
 
 def _encode_leaf_keys(leaf: Leaf, data_type: AtomicType) -> tuple[Key, ...] | None:
-    """Return the values of a leaf as keys of the stored column; None if its type cannot hold one of them."""
+    """Return the values of a leaf as keys of the stored column.
+
+    None if its type cannot hold one of them.
+    """
     target = to_arrow_type(data_type)
     try:
         values = [v if v.type == target else v.cast(target) for v in leaf.values]
@@ -198,7 +207,10 @@ def _encode_leaf_keys(leaf: Leaf, data_type: AtomicType) -> tuple[Key, ...] | No
 def _plan_float_queries(
     op: Operator, keys: tuple[Key, ...], nan: int, *, negated: bool
 ) -> list[IndexQuery] | None:
-    """Return queries for a comparison by IEEE 754: an index distinguishes zeros and sorts NaN as the largest number."""
+    """Return queries for a comparison by IEEE 754.
+
+    An index distinguishes zeros and sorts NaN as the largest number.
+    """
     if nan in keys:
         return None
     zeros = (-1, 0)  # the keys of -0.0 and 0.0

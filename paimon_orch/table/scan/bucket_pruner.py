@@ -1,4 +1,4 @@
-"""Selects entries by bucket, where equalities on the bucket key determine the buckets of matching rows.
+"""Selects entries by bucket, if equalities determine the bucket key of matching rows.
 
 See docs/format/scan.md.
 """
@@ -103,7 +103,8 @@ def _has_bucket_key(schema: TableSchema) -> bool:
 def _has_stable_hash(data_type: DataType) -> bool:
     """Return whether all writers hash equal values alike.
 
-    Zero has two signs, CHAR is padded or not, and writers disagree on the bytes of long decimals and nanoseconds.
+    Zero has two signs, CHAR is padded or not, and writers disagree on the bytes of long decimals
+    and nanoseconds.
     """
     if not isinstance(data_type, AtomicType) or data_type.name in (
         TypeRoot.FLOAT,
@@ -118,7 +119,10 @@ def _has_stable_hash(data_type: DataType) -> bool:
 def find_equality_values(
     predicate: Predicate, column: str
 ) -> "list[pa.Scalar[pa.DataType]] | None":
-    """Return all values that a column may have where the predicate holds, None if they are not listed."""
+    """Return all values of a column for which the predicate may hold.
+
+    None if they are not listed.
+    """
     match predicate:
         case Leaf(column=name, op=Operator.EQUAL | Operator.IN, values=values, key=None) if (
             name == column

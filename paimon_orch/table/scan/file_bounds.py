@@ -56,7 +56,7 @@ def find_partition_bounds(partitions: Sequence[bytes], stats: FileStats) -> Boun
 def group_by_layout(
     files: FileFields, partitions: Sequence[bytes], stats: FileStats
 ) -> Iterator[tuple[Indices, "FileBounds"]]:
-    """Yield files with the same schema and the same columns in their statistics: rows and bounds."""
+    """Yield the rows and bounds of files with the same schema and columns of statistics."""
     dense_columns = (
         written if listed is None else listed
         for listed, written in zip(

@@ -113,9 +113,10 @@ class FileStats:
     def find_stats_sources(
         self, schema_id: int, dense: tuple[str, ...] | None
     ) -> Mapping[str, StatsSource | None]:
-        """Return the sources by column in files of a schema whose statistics have the columns ``dense`` (None: all).
+        """Return the sources by column in files of a schema with statistics of ``dense`` columns.
 
-        None stands for a column that the file's schema does not have; a column without statistics is left out.
+        None stands for a column that the file's schema does not have; a column without statistics
+        is left out.
         """
         key = schema_id, dense
         if key not in self._sources:
