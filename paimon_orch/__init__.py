@@ -1,10 +1,42 @@
-"""Keeps Apache Paimon lake tables healthy from Dagster, over a format library of its own."""
+"""Apache Paimon tables: catalogs, scans, writes and errors, without a Paimon jar.
 
-from paimon_orch.errors import PaimonError
+This package, :mod:`paimon_orch.steps`, :mod:`paimon_orch.spark` and :mod:`paimon_orch.dagster` export what
+users call. All other modules are internal and may change between releases.
+"""
+
+from paimon_orch.errors import (
+    CancelledError,
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    CorruptFileError,
+    InputError,
+    MissingFileError,
+    NotFoundError,
+    PaimonError,
+    StorageError,
+    TransientError,
+    UnsupportedError,
+)
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.expression import col
 from paimon_orch.table.table import Table
 
 __version__ = "0.1.0"
-__all__ = ["Catalog", "CommitId", "PaimonError", "Table", "col"]
+__all__ = [
+    "CancelledError",
+    "Catalog",
+    "CommitConflictError",
+    "CommitId",
+    "CommitOutcomeUnknownError",
+    "CorruptFileError",
+    "InputError",
+    "MissingFileError",
+    "NotFoundError",
+    "PaimonError",
+    "StorageError",
+    "Table",
+    "TransientError",
+    "UnsupportedError",
+    "col",
+]

@@ -20,10 +20,8 @@ from paimon_orch.spark.session.session import (
 from paimon_orch.spark.writer import write
 
 if TYPE_CHECKING:
-    from paimon_orch.spark.row_level import merge_into as merge_into
-    from paimon_orch.spark.row_level import preview_merge as preview_merge
-    from paimon_orch.spark.row_level import update as update
-    from paimon_orch.spark.sort_compact import sort_table as sort_table
+    from paimon_orch.spark.row_level import merge_into, preview_merge, update
+    from paimon_orch.spark.sort_compact import sort_table
 
 _LAZY_MODULES = {  # workers do not need them
     "merge_into": "row_level",

@@ -8,168 +8,58 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from paimon_orch.steps.cleanup.quarantine import (
-        Quarantine as Quarantine,
-    )
+    from paimon_orch.steps.cleanup.quarantine import Quarantine
     from paimon_orch.steps.cleanup.remove_orphan_files import (
-        OrphanFilesPlan as OrphanFilesPlan,
+        OrphanFilesPlan,
+        OrphanFilesResult,
+        remove_orphan_files,
     )
-    from paimon_orch.steps.cleanup.remove_orphan_files import (
-        OrphanFilesResult as OrphanFilesResult,
-    )
-    from paimon_orch.steps.cleanup.remove_orphan_files import (
-        remove_orphan_files as remove_orphan_files,
-    )
-    from paimon_orch.steps.cleanup.remove_unexisting_files import (
-        remove_unexisting_files as remove_unexisting_files,
-    )
-    from paimon_orch.steps.common.executor import (
-        Executor as Executor,
-    )
-    from paimon_orch.steps.common.executor import (
-        InProcessExecutor as InProcessExecutor,
-    )
-    from paimon_orch.steps.common.executor import (
-        Progress as Progress,
-    )
-    from paimon_orch.steps.common.step import (
-        Step as Step,
-    )
-    from paimon_orch.steps.common.step import (
-        run_step as run_step,
-    )
+    from paimon_orch.steps.cleanup.remove_unexisting_files import remove_unexisting_files
+    from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
+    from paimon_orch.steps.common.step import Step, run_step
     from paimon_orch.steps.compaction.compact import (
-        COMPACT as COMPACT,
+        COMPACT,
+        CompactionPlan,
+        CompactionResult,
+        CompactRequest,
+        compact,
+        run_compaction,
     )
-    from paimon_orch.steps.compaction.compact import (
-        CompactionPlan as CompactionPlan,
-    )
-    from paimon_orch.steps.compaction.compact import (
-        CompactionResult as CompactionResult,
-    )
-    from paimon_orch.steps.compaction.compact import (
-        CompactRequest as CompactRequest,
-    )
-    from paimon_orch.steps.compaction.compact import (
-        compact as compact,
-    )
-    from paimon_orch.steps.compaction.compact import (
-        run_compaction as run_compaction,
-    )
-    from paimon_orch.steps.compaction.policy import (
-        CompactionDecision as CompactionDecision,
-    )
-    from paimon_orch.steps.compaction.policy import (
-        CompactionPolicy as CompactionPolicy,
-    )
-    from paimon_orch.steps.compaction.policy import (
-        decide as decide,
-    )
+    from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy, decide
     from paimon_orch.steps.compaction.postpone import (
-        MOVE_POSTPONED as MOVE_POSTPONED,
+        MOVE_POSTPONED,
+        MovePostponedRequest,
+        move_postponed,
     )
-    from paimon_orch.steps.compaction.postpone import (
-        MovePostponedRequest as MovePostponedRequest,
-    )
-    from paimon_orch.steps.compaction.postpone import (
-        move_postponed as move_postponed,
-    )
-    from paimon_orch.steps.compaction.sort import (
-        SortOrder as SortOrder,
-    )
-    from paimon_orch.steps.compaction.sort import (
-        SortRequest as SortRequest,
-    )
-    from paimon_orch.steps.expiration.expire_changelogs import (
-        expire_changelogs as expire_changelogs,
-    )
-    from paimon_orch.steps.expiration.expire_partitions import (
-        expire_partitions as expire_partitions,
-    )
+    from paimon_orch.steps.compaction.sort import SortOrder, SortRequest
+    from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs
+    from paimon_orch.steps.expiration.expire_partitions import expire_partitions
     from paimon_orch.steps.expiration.expire_snapshots import (
-        SnapshotExpirationPlan as SnapshotExpirationPlan,
+        SnapshotExpirationPlan,
+        SnapshotExpirationResult,
+        expire_snapshots,
     )
-    from paimon_orch.steps.expiration.expire_snapshots import (
-        SnapshotExpirationResult as SnapshotExpirationResult,
-    )
-    from paimon_orch.steps.expiration.expire_snapshots import (
-        expire_snapshots as expire_snapshots,
-    )
-    from paimon_orch.steps.expiration.expire_tags import (
-        delete_tag as delete_tag,
-    )
-    from paimon_orch.steps.expiration.expire_tags import (
-        expire_tags as expire_tags,
-    )
-    from paimon_orch.steps.inspection.check import (
-        CheckReport as CheckReport,
-    )
-    from paimon_orch.steps.inspection.check import (
-        check as check,
-    )
-    from paimon_orch.steps.inspection.findings import (
-        Finding as Finding,
-    )
-    from paimon_orch.steps.inspection.health import (
-        TableHealth as TableHealth,
-    )
-    from paimon_orch.steps.inspection.health import (
-        compute_health as compute_health,
-    )
-    from paimon_orch.steps.inspection.inspect import (
-        TableReport as TableReport,
-    )
-    from paimon_orch.steps.inspection.inspect import (
-        inspect as inspect,
-    )
+    from paimon_orch.steps.expiration.expire_tags import delete_tag, expire_tags
+    from paimon_orch.steps.inspection.check import CheckReport, check
+    from paimon_orch.steps.inspection.findings import Finding
+    from paimon_orch.steps.inspection.health import TableHealth, compute_health
+    from paimon_orch.steps.inspection.inspect import TableReport, inspect
     from paimon_orch.steps.maintenance.analyze import (
-        ANALYZE as ANALYZE,
+        ANALYZE,
+        AnalyzeRequest,
+        AnalyzeResult,
+        analyze,
     )
-    from paimon_orch.steps.maintenance.analyze import (
-        AnalyzeRequest as AnalyzeRequest,
-    )
-    from paimon_orch.steps.maintenance.analyze import (
-        AnalyzeResult as AnalyzeResult,
-    )
-    from paimon_orch.steps.maintenance.analyze import (
-        analyze as analyze,
-    )
-    from paimon_orch.steps.maintenance.compact_manifests import (
-        compact_manifests as compact_manifests,
-    )
-    from paimon_orch.steps.maintenance.create_tags import (
-        create_tags as create_tags,
-    )
-    from paimon_orch.steps.maintenance.rescale import (
-        RESCALE as RESCALE,
-    )
-    from paimon_orch.steps.maintenance.rescale import (
-        RescaleRequest as RescaleRequest,
-    )
-    from paimon_orch.steps.maintenance.rescale import (
-        rescale as rescale,
-    )
+    from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
+    from paimon_orch.steps.maintenance.create_tags import create_tags
+    from paimon_orch.steps.maintenance.rescale import RESCALE, RescaleRequest, rescale
     from paimon_orch.steps.maintenance.rewrite_file_index import (
-        REWRITE_FILE_INDEX as REWRITE_FILE_INDEX,
+        REWRITE_FILE_INDEX,
+        FileIndexRewriteResult,
+        RewriteFileIndexRequest,
+        rewrite_file_index,
     )
-    from paimon_orch.steps.maintenance.rewrite_file_index import (
-        FileIndexRewriteResult as FileIndexRewriteResult,
-    )
-    from paimon_orch.steps.maintenance.rewrite_file_index import (
-        RewriteFileIndexRequest as RewriteFileIndexRequest,
-    )
-    from paimon_orch.steps.maintenance.rewrite_file_index import (
-        rewrite_file_index as rewrite_file_index,
-    )
-    from paimon_orch.steps.row_level.row_level import (
-        RowLevelRequest as RowLevelRequest,
-    )
-    from paimon_orch.steps.row_level.row_level import (
-        RowLevelResult as RowLevelResult,
-    )
-    from paimon_orch.steps.row_level.row_level import (
-        delete as delete,
-    )
+    from paimon_orch.steps.row_level.row_level import RowLevelRequest, RowLevelResult, delete
 
 _MODULES = {
     "common.executor": ("Executor", "InProcessExecutor", "Progress"),

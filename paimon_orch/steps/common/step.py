@@ -78,7 +78,7 @@ def _no_units(_table: Table, _plan: StepPlan) -> WorkUnits[None, None]:
 
 
 def _run_no_unit(_shared: None, _unit: None) -> bytes:
-    raise NotImplementedError("the step has no work units")
+    raise AssertionError("a step without work units runs none")
 
 
 def _keep_plan(_table: Table, plan: PlanT) -> PlanT:
