@@ -67,7 +67,7 @@ def test_make_help_lists_every_target_and_is_the_default(repository: Path) -> No
     assert all(len(line) > 2 for line in lines)
 
 
-def test_without_a_suitable_python_make_install_says_so_in_a_paragraph(
+def test_make_install_without_a_suitable_python_explains_what_to_install(
     repository: Path, tmp_path: Path
 ) -> None:
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
@@ -91,7 +91,7 @@ def test_without_a_suitable_python_make_install_says_so_in_a_paragraph(
         ("paimon_orch.cli.app", {"dagster"}),
     ],
 )
-def test_importing_leaves_out_what_is_slow_to_import_and_not_needed_yet(
+def test_importing_the_package_does_not_import_slow_modules(
     module: str, unwanted: set[str]
 ) -> None:
     slow = {"datasketches", "pandas", "pyarrow.dataset", "pyspark", "sqlglot"} | unwanted

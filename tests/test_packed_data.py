@@ -33,7 +33,7 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
-def test_every_golden_table_is_there() -> None:
+def test_every_golden_table_exists() -> None:
     counts = dict.fromkeys(WRITERS, 0)
     for name, folder, _ in golden_tables():
         assert (folder / "warehouse").is_dir()
@@ -43,13 +43,13 @@ def test_every_golden_table_is_there() -> None:
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_an_archive_holds_the_bytes_that_packing_its_files_gives(writer: str) -> None:
+def test_archives_equal_a_new_packing_of_their_files(writer: str) -> None:
     archive = lzma.decompress((DATA / "golden" / f"{writer}.tar.xz").read_bytes())
 
     assert tar_bytes(GOLDEN / writer) == archive
 
 
-def test_the_same_files_give_the_same_archive(tmp_path: Path) -> None:
+def test_equal_files_give_equal_archives(tmp_path: Path) -> None:
     packed = [tmp_path / "one.tar.xz", tmp_path / "two.tar.xz"]
     for archive in packed:
         folder = tmp_path / archive.stem / "w"

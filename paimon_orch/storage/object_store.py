@@ -36,7 +36,6 @@ _PACKAGE_BY_SCHEME = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"
 _DEFAULT_OPTIONS: dict[str, dict[str, Any]] = {
     name: {"max_concurrency": 1} for name in ("s3", "s3a")
 }
-_LOCK_SECONDS = 60
 # Bytes of a part of an upload; the 50 MiB of s3fs are too much memory when many buckets are written.
 _PART_BYTES = 16 << 20
 _PERMANENT_ERRORS = (
@@ -62,6 +61,8 @@ class FsspecFileIO:
 
     root: str
     options: StorageOptions
+    lock_seconds: float = 60
+    """The time to wait for the lock file, if one is configured."""
 
     @property
     def remote(self) -> bool:
@@ -139,7 +140,7 @@ class FsspecFileIO:
         temporary = f"{head}/.{tail}.{uuid4()}.tmp"
         assert self.options.lock_path is not None
         try:
-            with FileLock(self.options.lock_path, timeout=_LOCK_SECONDS):
+            with FileLock(self.options.lock_path, timeout=self.lock_seconds):
                 if self.exists(path):
                     return False
                 fs.makedirs(head, exist_ok=True)
@@ -147,7 +148,8 @@ class FsspecFileIO:
                 fs.mv(temporary, path)  # complete when it becomes visible
         except Timeout as error:
             raise StorageError(
-                f"{path}: the lock {self.options.lock_path} was not released within {_LOCK_SECONDS} seconds"
+                f"{path}: the lock {self.options.lock_path} was not released within "
+                f"{self.lock_seconds:g} seconds"
             ) from error
         except Exception as error:  # noqa: BLE001 - the stored object decides
             return self._resolve_create_outcome(path, data, error)

@@ -6,19 +6,20 @@ from contextlib import AbstractContextManager
 from typing import IO
 
 FetchRange = Callable[[int, int], bytes]
-_READ_AHEAD = 1 << 20  # bytes that are transferred in about the latency of one request
+READ_AHEAD_BYTES = 1 << 20
+"""Bytes that are transferred in about the latency of one request."""
 
 
 class ObjectInput(io.RawIOBase):
     """Random reads of an object of known size by ``fetch(start, end)``; holds no connection.
 
-    Small reads fetch a block of 1 MiB, which is cached for the following reads. Larger reads are
+    Small reads fetch a block of ``read_ahead`` bytes, which is cached for the following reads. Larger reads are
     passed on, because their callers (Parquet with pre_buffer) have joined ranges already.
     """
 
-    def __init__(self, fetch: FetchRange, size: int) -> None:
+    def __init__(self, fetch: FetchRange, size: int, *, read_ahead: int = READ_AHEAD_BYTES) -> None:
         super().__init__()
-        self._fetch, self._size = fetch, size
+        self._fetch, self._size, self._read_ahead = fetch, size, read_ahead
         self._position = 0
         self._block, self._block_start = b"", 0
 
@@ -62,9 +63,9 @@ class ObjectInput(io.RawIOBase):
         offset = start - self._block_start
         if offset >= 0 and end <= self._block_start + len(self._block):
             return self._block[offset : offset + end - start]
-        if end - start >= _READ_AHEAD:
+        if end - start >= self._read_ahead:
             return self._fetch(start, end)
-        self._block = self._fetch(start, min(self._size, start + _READ_AHEAD))
+        self._block = self._fetch(start, min(self._size, start + self._read_ahead))
         self._block_start = start
         return self._block[: end - start]
 

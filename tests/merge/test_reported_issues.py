@@ -36,7 +36,7 @@ EXECUTOR = InProcessExecutor()
 Rows = list[tuple[int, str]]
 
 
-def test_issue_8778_no_vector_outlives_the_file_that_a_full_compaction_rewrote(
+def test_issue_8778_a_full_compaction_deletes_the_deletion_vectors_of_rewritten_files(
     tmp_path: Path,
 ) -> None:
     table = new_table(tmp_path, deletion_vectors__enabled="true")
@@ -80,7 +80,7 @@ MODES = {
 
 
 @pytest.mark.parametrize("options", [pytest.param(v, id=k) for k, v in MODES.items()])
-def test_issue_5872_a_value_stays_when_rows_of_one_sequence_number_are_compacted(
+def test_issue_5872_compacting_rows_of_one_sequence_number_keeps_the_merged_value(
     tmp_path: Path, options: dict[str, str]
 ) -> None:
     table = new_table(tmp_path, **options)
@@ -98,7 +98,7 @@ def test_issue_5872_a_value_stays_when_rows_of_one_sequence_number_are_compacted
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("options", [pytest.param(v, id=k) for k, v in MODES.items()])
-def test_issue_5872_a_row_that_comes_while_its_equals_are_compacted_stays_the_last(
+def test_issue_5872_a_row_written_during_a_compaction_wins_over_equal_rows(
     tmp_path: Path, options: dict[str, str], strategy: step.CompactionStrategy
 ) -> None:
     table = new_table(tmp_path, num_sorted_run__compaction_trigger="2", **options)
@@ -124,7 +124,7 @@ def test_issue_5872_a_row_that_comes_while_its_equals_are_compacted_stays_the_la
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("options", [pytest.param(v, id=k) for k, v in MODES.items()])
-def test_issue_5872_a_row_that_comes_late_and_was_written_first_stays_behind_its_equals(
+def test_issue_5872_a_row_written_first_but_committed_late_loses_to_equal_rows(
     tmp_path: Path, options: dict[str, str], strategy: step.CompactionStrategy
 ) -> None:
     table = new_table(tmp_path, num_sorted_run__compaction_trigger="2", **options)
@@ -156,7 +156,7 @@ def test_issue_5872_a_row_that_comes_late_and_was_written_first_stays_behind_its
     assert_healthy(table)
 
 
-def test_issue_5631_of_several_higher_levels_the_lowest_holds_the_row() -> None:
+def test_issue_5631_a_lookup_takes_the_row_of_the_lowest_higher_level() -> None:
     schema = build_table_schema(
         parse_columns("k INT, v INT"),
         primary_key=["k"],
@@ -184,7 +184,7 @@ def test_issue_5631_of_several_higher_levels_the_lowest_holds_the_row() -> None:
 
 
 @pytest.mark.parametrize("merge_engine_name", ["deduplicate", "aggregation"])
-def test_issue_5631_the_row_before_is_that_of_the_lowest_level_in_a_table_too(
+def test_issue_5631_the_changelog_of_a_table_has_the_old_row_of_the_lowest_level(
     tmp_path: Path, merge_engine_name: str
 ) -> None:
     table = new_table(

@@ -1,4 +1,4 @@
-"""Fixtures that make the other implementations ready, or skip and say what is missing."""
+"""Fixtures that start other implementations, or skip tests if something is missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.peers.peers import Peer, PeerUnavailableError
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks every test of this folder with `peers`; one worker runs them all, and starts each peer once."""
+    """Mark all tests of this folder as `peers`; one worker runs them and starts each peer once."""
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def open_peer() -> Iterator[Callable[[str], Peer]]:
-    """Gives a peer by its name; each runs once for all tests."""
+    """Return a function from names to peers; each peer is started once."""
     running: dict[str, Peer] = {}
     missing: dict[str, str] = {}
 
@@ -42,7 +42,7 @@ def open_peer() -> Iterator[Callable[[str], Peer]]:
 
 @pytest.fixture
 def peer(request: pytest.FixtureRequest, open_peer: Callable[[str], Peer]) -> Peer:
-    """The peer that the test is parametrised with, by its name."""
+    """The peer whose name is the parameter of the test."""
     return open_peer(request.param)
 
 

@@ -1,4 +1,4 @@
-"""Tables whose metadata files all have fields that no release has yet, by turns with Java: rows stay, nothing fails."""
+"""Java and we use a table in turn whose metadata files have unknown fields, without errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ONCE = settings(
 
 @st.composite
 def fields(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
-    """Draw a field for every place that there is, of types that Java skips."""
+    """Draw a field for every possible position, of types that Java skips."""
     return {
         kind: {
             f"{place}{PREFIX}_{n}": draw(avro_types(JAVA_ATOMS)) for n, place in enumerate(places)

@@ -1,4 +1,4 @@
-"""Append tables that we delete from, compact and sort: the other implementations read the same rows after each step."""
+"""Other implementations read append tables after our deletes, compactions and sorts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def append(table: Table, start: int) -> None:
 
 @every_peer
 @pytest.mark.parametrize("options", [{}, VECTORS, BUCKETS, BUCKETS | VECTORS], ids=str)
-def test_deletes_and_compactions_are_read_alike(
+def test_peers_read_the_same_rows_after_deletes_and_compactions(
     peer: Peer, referee: Peer, tmp_path: Path, options: dict[str, str]
 ) -> None:
     table = filled(tmp_path, **options)
@@ -76,7 +76,7 @@ def test_deletes_and_compactions_are_read_alike(
 
 
 @every_peer
-def test_sorted_tables_are_read_alike(peer: Peer, tmp_path: Path) -> None:
+def test_peers_read_the_same_rows_of_sorted_tables(peer: Peer, tmp_path: Path) -> None:
     table = filled(tmp_path, **VECTORS)
     delete(table, EXECUTOR, "k < 30")
     planned = plan(table, SortRequest(order=SortOrder(("v", "k"), "zorder")))
@@ -112,7 +112,7 @@ def test_java_and_we_compact_one_table_in_turn(
 
 
 @pytest.mark.parametrize("options", [{}, VECTORS], ids=str)
-def test_java_finds_the_ids_of_rows_that_we_moved(
+def test_java_reads_row_ids_after_our_compaction(
     java: Peer, tmp_path: Path, options: dict[str, str]
 ) -> None:
     table = filled(tmp_path, row_tracking__enabled="true", **options)
@@ -129,18 +129,18 @@ def test_java_finds_the_ids_of_rows_that_we_moved(
         assert_rows_equal(canonical_rows(ours), found, [str(kind) for kind in ours.schema.types])
 
 
-# --- tables of others
+# --- tables of other writers
 
 
 def append_tables() -> list[Any]:
-    # Tables of 2.0 have tests of their own.
+    # Tables of 2.0 have separate tests.
     tables = [case for case in golden_tables() if not case[0].startswith("java-2.0")]
     chosen = [(name, folder, entry) for name, folder, entry in tables if not entry["primary_keys"]]
     return [pytest.param(folder, entry, id=name) for name, folder, entry in chosen]
 
 
 @pytest.mark.parametrize(("folder", "entry"), append_tables())
-def test_append_tables_of_others_keep_their_rows_when_compacted(
+def test_compacting_append_tables_of_other_writers_keeps_their_rows(
     tmp_path: Path, folder: Path, entry: dict[str, Any]
 ) -> None:
     if entry.get("branch"):

@@ -1,4 +1,4 @@
-"""Tables whose files are sorted by other columns than the key: Java 2.0 and we write and compact one in turn."""
+"""Java 2.0 and we write and compact tables whose files are not sorted by the key."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ FULL = compact()
 
 
 def cases(*needs: tuple[str, str]) -> list[Any]:
-    """Kinds and versions of Java; those that `limits` excepts are tried there."""
+    """Return kinds and versions of Java, without the limits that other tests verify."""
     return [
         pytest.param(java, kind, id=f"{java}: {kind.name}")
         for kind in (*APPEND, *KEYED, *ENGINES)
@@ -133,7 +133,7 @@ CHANGES = [
 
 @pytest.mark.parametrize("peer", JAVA, indirect=True)
 @pytest.mark.parametrize(("engine", "options"), CHANGES)
-def test_compaction_writes_the_changes_that_java_writes(
+def test_compaction_writes_the_same_changelog_as_java(
     peer: Peer, referee: Peer, tmp_path: Path, engine: str, options: dict[str, str]
 ) -> None:
     by_java, by_us = tmp_path / "java", tmp_path / "us"
@@ -142,7 +142,7 @@ def test_compaction_writes_the_changes_that_java_writes(
     full = options["changelog-producer"] == "full-compaction"
     for turn in range(3):
         write_only(peer, by_java, turn, engine)
-        if turn == 0:  # both go on from here
+        if turn == 0:  # both continue with this table
             peer.run(warehouse=by_java, **FULL)
             shutil.copytree(by_java, by_us)
             continue
@@ -155,7 +155,7 @@ def test_compaction_writes_the_changes_that_java_writes(
 
 
 def changes(referee: Peer, warehouse: Path) -> list[str]:
-    """Return the rows of all changelog files as text, in no order."""
+    """Return the rows of all changelog files as text, sorted."""
     rows = referee.changelog(warehouse)
     kept = (
         {
@@ -168,9 +168,7 @@ def changes(referee: Peer, warehouse: Path) -> list[str]:
     return sorted(str(sorted(row.items())) for row in kept)
 
 
-def test_nothing_is_written_to_a_table_whose_manifests_java_keeps_in_orc(
-    java: Peer, tmp_path: Path
-) -> None:
+def test_writes_to_a_table_with_orc_manifests_are_refused(java: Peer, tmp_path: Path) -> None:
     kind = of_engine("deduplicate", **{"manifest.format": "orc"})
     java.run("create", tmp_path / "t", spec=ours.table_spec(tmp_path / "spec", kind))
     for turn in range(3):

@@ -33,7 +33,7 @@ ROWS = 60
 
 
 def rows(first: int, target: pa.Schema) -> pa.Table:
-    """Rows whose bounds tell nothing: every column has low and high values in every file."""
+    """Return rows with wide bounds: every column has low and high values in every file."""
     numbers = [first + 4 * n if n % 2 else 10_000 - first - 4 * n for n in range(ROWS)]
     texts = [None if n % 11 == 0 else f"{'az'[n % 2]}-é-{value}" for n, value in enumerate(numbers)]
     columns = {
@@ -89,7 +89,7 @@ READERS = [
 
 @pytest.mark.parametrize("place", ["0 b", "1 mb"], ids=["beside", "embedded"])
 @pytest.mark.parametrize(("peer", "kind"), READERS, indirect=["peer"])
-def test_java_finds_the_same_rows_by_our_indexes_and_leaves_out_others(
+def test_java_filters_rows_by_our_file_indexes(
     tmp_path: Path, peer: Peer, kind: str, place: str
 ) -> None:
     options = {"metadata__stats_dense_store": "false", "file_index__in_manifest_threshold": place}
@@ -106,7 +106,7 @@ def test_java_finds_the_same_rows_by_our_indexes_and_leaves_out_others(
 
         assert len(expected) == 1, where
         assert all(row in found for row in expected), where
-        # a filter or an old bitmap leaves whole files out, the others rows
+        # bloom filters and old bitmaps exclude whole files, other indexes exclude rows
         assert len(found) <= ROWS, where
 
 
@@ -117,7 +117,7 @@ def matches(value: Any, literal: Any) -> bool:
 @pytest.mark.parametrize("peer", ["pypaimon-rust"], indirect=True)
 @pytest.mark.parametrize("place", ["0 b", "1 mb"], ids=["beside", "embedded"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_rust_finds_the_same_rows_by_our_indexes(
+def test_rust_filters_rows_by_our_file_indexes(
     tmp_path: Path, peer: Peer, kind: str, place: str
 ) -> None:
     table = write(tmp_path, **KINDS[kind], file_index__in_manifest_threshold=place)
@@ -157,14 +157,16 @@ def test_files_of_many_small_pages_are_read(tmp_path: Path, peer: Peer) -> None:
 
     expected = canonical_rows(table.scan().to_arrow())
     assert records_to_rows(peer.read(tmp_path), schema.names) == expected
-    if peer.name != "pypaimon":  # which asks no indexes
+    if peer.name != "pypaimon":  # a scan without file indexes
         assert expected[4_321] in records_to_rows(
             peer.find(tmp_path, ["k", "=", 4_321]), schema.names
         )
 
 
 @pytest.mark.parametrize("kind", ["bloom-filter", "bitmap 1"])
-def test_the_referee_finds_our_indexes_sound(tmp_path: Path, referee: Peer, kind: str) -> None:
+def test_the_java_checker_finds_no_error_in_our_file_indexes(
+    tmp_path: Path, referee: Peer, kind: str
+) -> None:
     write(
         tmp_path, **KINDS[kind], file_index__in_manifest_threshold="300 b",
         metadata__stats_dense_store="false",
@@ -174,7 +176,7 @@ def test_the_referee_finds_our_indexes_sound(tmp_path: Path, referee: Peer, kind
 
 
 @pytest.mark.parametrize("peer", ["java-1.4"], indirect=True)
-def test_java_reads_a_table_with_deletion_vectors_by_our_indexes(
+def test_java_filters_a_table_with_deletion_vectors_by_our_file_indexes(
     tmp_path: Path, peer: Peer
 ) -> None:
     table = new_table(
@@ -196,7 +198,9 @@ def test_java_reads_a_table_with_deletion_vectors_by_our_indexes(
 
 
 @pytest.mark.parametrize("peer", PEERS, indirect=True)
-def test_indexes_that_come_and_go_and_come_again_lose_no_row(tmp_path: Path, peer: Peer) -> None:
+def test_adding_and_removing_file_indexes_repeatedly_loses_no_row(
+    tmp_path: Path, peer: Peer
+) -> None:
     table = new_table(
         tmp_path, "k INT, s STRING", key=(), bucket="-1", metadata__stats_dense_store="false"
     )
@@ -215,7 +219,7 @@ def test_indexes_that_come_and_go_and_come_again_lose_no_row(tmp_path: Path, pee
         assert sorted(records_to_rows(peer.read(tmp_path), ["k", "s"])) == expected, turn
 
 
-# Java 0.9 gives the files of tables with a key no index
+# Java 0.9 writes no file indexes in primary-key tables
 GOLDEN_TABLES = [
     ("java-0.9/fileindex_bitmap", "db.t_emb"), ("java-0.9/fileindex_bitmap", "db.t_ext"),
     ("java-0.9/fileindex_bloom", "db.t_emb"), ("java-0.9/fileindex_bloom", "db.t_ext"),
@@ -224,7 +228,7 @@ GOLDEN_TABLES = [
 
 
 @pytest.mark.parametrize(("folder", "name"), GOLDEN_TABLES)
-def test_the_indexes_of_others_find_what_a_plain_scan_finds(
+def test_filtering_by_file_indexes_of_other_writers_equals_a_plain_scan(
     tmp_path: Path, folder: str, name: str
 ) -> None:
     warehouse = copy_warehouse(GOLDEN / folder, tmp_path / "w")
@@ -242,14 +246,14 @@ def test_the_indexes_of_others_find_what_a_plain_scan_finds(
 
 
 @pytest.mark.parametrize(("folder", "name"), GOLDEN_TABLES)
-def test_from_the_rows_of_others_we_make_their_indexes(
+def test_our_file_indexes_equal_those_of_other_writers(
     tmp_path: Path, folder: str, name: str
 ) -> None:
-    """Byte by byte for Java; pypaimon-rust lists values in the order of its own hash table."""
+    """Compare bytes for Java; pypaimon-rust orders values by its hash table."""
     warehouse = copy_warehouse(GOLDEN / folder, tmp_path / "w")
     table = Catalog(str(warehouse)).table(name)
     options = dict(table.schema.options)
-    if folder.startswith("java-0.9"):  # it knows bitmaps of version 1 alone
+    if folder.startswith("java-0.9"):  # it supports only version 1 of bitmaps
         named = [c.strip() for c in options.get("file-index.bitmap.columns", "").split(",") if c]
         options |= {f"file-index.bitmap.{column}.version": "1" for column in named}
     compared = 0
@@ -268,7 +272,7 @@ def test_from_the_rows_of_others_we_make_their_indexes(
 def blobs_of(
     table: Table, options: dict[str, str]
 ) -> Iterator[tuple[IndexSpec, ByteSource, ByteSource]]:
-    """Every index of every file, as we make it and as it is stored."""
+    """Yield every index of every file as we build it and as it is stored."""
     specs, reader = parse_index_specs(options), table.stores.reader()
     for split in table.files():
         for file in split.files:

@@ -1,4 +1,4 @@
-"""The harness itself: each peer returns the golden rows, and what a peer cannot read is listed here by name."""
+"""Each peer returns the rows of the golden tables; tables that it cannot read are listed here."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ READS = {
     ],
 }
 
-# The peer fails, with these words in its error.
+# Patterns of errors of the peers.
 REFUSES = {
     "pypaimon": {
-        # No Java 0.9 table: it asks for a field of the manifest that came with 1.0.
+        # All tables of Java 0.9: it requires a field of manifests that 1.0 added.
         "java-0.9/append_simple/db.t": "_VALUE_STATS_COLS",
         "java-0.9/pk_dv/db.t": "_VALUE_STATS_COLS",
     },
@@ -64,7 +64,7 @@ REFUSES = {
     "java-0.9": {
         # Dictionary pages of FIXED_LEN_BYTE_ARRAY decimals.
         "pypaimon-2.1/alltypes/db.pk": "PlainBinaryDictionary",
-        # No primary-key table of pypaimon-rust: its files hold no key columns.
+        # All primary-key tables of pypaimon-rust: its files have no key columns.
         "pypaimon-rust-0.4/pk_b4/db.t": "_KEY_k",
     },
     "java-1.4": {
@@ -73,7 +73,7 @@ REFUSES = {
     },
 }
 
-# The peer answers without an error, and wrongly: what it gets wrong.
+# Tables that a peer reads wrongly without an error.
 MISREADS = {
     "pypaimon-rust": {
         "java-0.9/alltypes_append_orc/db.t": "CHAR columns keep the padding of ORC",
@@ -89,7 +89,7 @@ def _cases(table: Mapping[str, Iterable[str]]) -> list[Any]:
 
 @pytest.fixture
 def golden(name: str, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
-    """A copy of the warehouse that holds the golden table, and the table's entry."""
+    """Return a copy of the warehouse with the golden table, and the entry of the table."""
     [(folder, entry)] = [(folder, entry) for key, folder, entry in golden_tables() if key == name]
     return copy_warehouse(folder, tmp_path / "warehouse"), entry
 

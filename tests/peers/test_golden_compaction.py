@@ -1,4 +1,4 @@
-"""Golden tables with a primary key, compacted by us: their rows stay, for us and for every Java."""
+"""Our compaction of golden primary-key tables keeps their rows, for us and every Java."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STRATEGIES: tuple[CompactionStrategy, ...] = ("minor", "full")
 def cases() -> Iterator[Any]:
     for name, folder, entry in golden_tables():
         avro = not name.endswith(("t_orc", "t_parquet")) or "manifest_formats" not in name
-        # Manifests of other formats are only read; tables of 2.0 have tests of their own.
+        # Manifests of other formats are read-only; tables of 2.0 have separate tests.
         if entry["primary_keys"] and avro and not name.startswith("java-2.0"):
             yield pytest.param(folder, entry, id=name)
 
@@ -44,13 +44,13 @@ def levels_of(table: Table) -> set[int]:
 
 
 @pytest.mark.parametrize(("folder", "entry"), list(cases()))
-def test_rows_of_a_golden_table_stay_when_it_is_compacted(
+def test_compacting_a_golden_table_keeps_its_rows(
     folder: Path, entry: dict[str, Any], tmp_path: Path
 ) -> None:
     name = table_name(entry)
     table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table(name)
     skips = table.options.should_skip_level0 and 0 in levels_of(table)
-    before = None if skips else rows_in(table)  # rows that nobody sees yet come with the first one
+    before = None if skips else rows_in(table)  # the first compaction makes postponed rows visible
 
     for strategy in STRATEGIES:
         compact(table, InProcessExecutor(), strategy=strategy)

@@ -1,6 +1,6 @@
-"""Golden tables of Java 2.0 through our maintenance: their rows do not change, and Java 2.0 and 1.4 continue to write to them.
+"""Maintenance of golden tables of Java 2.0: rows are unchanged, and Java continues to write.
 
-What we refuse is listed by table, with the option that the refusal names; a refused table is unchanged, byte for byte.
+Refused tables are listed with the option that the error names; they must not change at all.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ COMPACTION_REFUSED = {
     "variant": "VARIANT",
     "vector": "VECTOR",
 }
-"""Tables, or folders of tables, that we do not compact, and what the refusal names."""
+"""Tables or folders whose compaction is refused, and the option that the error names."""
 
 EXPIRATION_REFUSED = {
     name: word
@@ -58,7 +58,7 @@ EXPIRATION_REFUSED = {
     if word not in (EVOLVED, "changelog-file.format", "clustering.incremental", "csv", "json")
     and name != "data_evolution_sidecar"
 }
-"""Those of which we expire no snapshots either."""
+"""The tables above whose expiration of snapshots is refused too."""
 
 Step = Callable[[Table], object]
 EXECUTOR = InProcessExecutor()
@@ -71,7 +71,7 @@ def listed(name: str, table: dict[str, str]) -> str | None:
 
 
 def rows_for(java20: Peer, warehouse: Path, name: str) -> list[str]:
-    """Return what Java 2.0 reads; row kinds of postpone buckets survive a compaction, so they do not count."""
+    """Return the rows of Java 2.0, without row kinds, which postpone buckets keep in a compaction."""
     lines = java20._oracle("dump", warehouse, name)
     records = [json.loads(line) for line in lines if line.startswith("{")]
     return sorted(text({k: v for k, v in record.items() if k != "_kind"}) for record in records)
@@ -129,7 +129,7 @@ def test_a_compaction_is_refused_by_name_and_changes_nothing(
     ("name", "folder", "entry"),
     [c for c in CASES if listed(c.values[0], COMPACTION_REFUSED) == EVOLVED],
 )
-def test_rows_of_evolved_tables_stay_when_snapshots_expire(
+def test_rows_of_data_evolution_tables_survive_snapshot_expiration(
     java20: Peer, name: str, folder: Path, entry: dict[str, Any], tmp_path: Path
 ) -> None:
     warehouse, table_id = copy_warehouse(folder, tmp_path / "w"), table_name(entry)
@@ -142,7 +142,7 @@ def test_rows_of_evolved_tables_stay_when_snapshots_expire(
 
 
 def hides_rows(entry: dict[str, Any]) -> bool:
-    """Return whether a compaction may change what a batch reader finds: rows on level 0, waiting or expired."""
+    """Return whether a compaction may change the rows of a batch read."""
     options = entry["options"]
     hiding = ("deletion-vectors.enabled", "record-level.expire-time")
     waiting = options.get("bucket") == "-2" or options.get("merge-engine") == "first-row"
@@ -151,7 +151,7 @@ def hides_rows(entry: dict[str, Any]) -> bool:
 
 def compacted_by_java(java20: Peer, folder: Path, name: str, scratch: Path) -> list[str]:
     warehouse = copy_warehouse(folder, scratch)
-    for _ in range(2):  # what the first one moves out of a postpone bucket is on level 0
+    for _ in range(2):  # the first compaction moves postponed rows to level 0
         java20._oracle("compact", warehouse, name)
     return rows_for(java20, warehouse, name)
 
@@ -195,13 +195,13 @@ def assert_sound(java20: Peer, warehouse: Path, table: Table) -> None:
 def writes_again(
     java20: Peer, java: Peer, warehouse: Path, entry: dict[str, Any], file: Path, rows: list[str]
 ) -> None:
-    """Let both releases write some rows and compact."""
+    """Write rows and compact with both releases."""
     name = table_name(entry)
     file.write_text("\n".join(rows), encoding="utf-8")
     java20._oracle("write", warehouse, name, str(file))
     java20._oracle("compact", warehouse, name, "--minor")
     options = entry["options"]
-    # 1.4 knows clustering files with deletion vectors only
+    # 1.4 supports clustering files only with deletion vectors
     newer = "pk-clustering-override" in options and "deletion-vectors.enabled" not in options
     engines_only = entry["bucket_mode"] in ("KEY_DYNAMIC", "POSTPONE_MODE")
     if not newer and not engines_only:

@@ -1,4 +1,4 @@
-"""Level 0 of tables with deletion vectors, and of first-row tables: Java 2.0 sees and leaves out what we do."""
+"""Reads of level 0 with deletion vectors and in first-row tables equal those of Java 2.0."""
 
 from __future__ import annotations
 
@@ -48,9 +48,7 @@ def read(table: Table, **scan: Any) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("engine", list(ENGINES))
-def test_reads_leave_level_0_out_and_merge_it_as_java_does(
-    java20: Peer, tmp_path: Path, engine: str
-) -> None:
+def test_level_0_is_skipped_or_merged_as_by_java(java20: Peer, tmp_path: Path, engine: str) -> None:
     steps = [
         write(rows(range(20), "a")),
         compact(),
@@ -84,7 +82,7 @@ def test_reads_leave_level_0_out_and_merge_it_as_java_does(
 
 @pytest.mark.parametrize("upgrade", ["true", "false"])
 @pytest.mark.parametrize("engine", list(ENGINES))
-def test_an_overwrite_is_committed_at_the_level_that_java_chooses(
+def test_an_overwrite_is_committed_at_the_same_level_as_by_java(
     java20: Peer, tmp_path: Path, engine: str, upgrade: str
 ) -> None:
     options = ENGINES[engine] | {"overwrite-upgrade": upgrade}

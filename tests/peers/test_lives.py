@@ -1,4 +1,4 @@
-"""Long lives of tables: what readers find after every step, and how Java goes on where we stopped."""
+"""Long histories of tables: rows after every step, and further steps of Java."""
 
 from __future__ import annotations
 
@@ -74,12 +74,14 @@ def board(root: Path, **options: str) -> Table:
     return new_table(root, BOARD, key=key, partition_by=["flight_month"], bucket="2", **options)
 
 
-# Which vectors a peer knows is held in `limits`.
+# `limits` lists the deletion vectors that a peer supports.
 VECTORS = [(peer, bits) for peer in PEERS for bits in (32, 64) if bits == 32 or peer in WIDE]
 
 
 @pytest.mark.parametrize(("peer", "bits"), VECTORS, indirect=["peer"])
-def test_the_flight_board_through_all_its_waves(tmp_path: Path, peer: Peer, bits: int) -> None:
+def test_java_and_we_maintain_the_flight_board_through_all_waves(
+    tmp_path: Path, peer: Peer, bits: int
+) -> None:
     wide = "true" if bits == 64 else "false"
     table = board(tmp_path, deletion_vectors__enabled="true", deletion_vectors__bitmap64=wide)
     table.upsert(flights(range(300), "SCHEDULED"))
@@ -92,7 +94,7 @@ def test_the_flight_board_through_all_its_waves(tmp_path: Path, peer: Peer, bits
     table.upsert(flights(range(50, 150), "ARRIVED", 7))
     table.delete(flights(range(280, 300), "SCHEDULED"))
     compact(table, EXECUTOR)
-    table.upsert(flights(range(10), "LATE"))  # waits on level 0, where no batch reader looks
+    table.upsert(flights(range(10), "LATE"))  # is on level 0, which batch readers skip
     assert_agrees(peer, table)
 
     compact(table, EXECUTOR, partitions=["flight_month=2013-01"], strategy="full")
@@ -104,7 +106,7 @@ def test_the_flight_board_through_all_its_waves(tmp_path: Path, peer: Peer, bits
 
 
 @pytest.mark.parametrize("peer", PEERS, indirect=True)
-def test_a_table_that_is_merged_on_read(tmp_path: Path, peer: Peer) -> None:
+def test_java_and_we_maintain_a_merge_on_read_table(tmp_path: Path, peer: Peer) -> None:
     table = board(tmp_path, num_sorted_run__compaction_trigger="3")
     table.upsert(flights(range(100), "SCHEDULED"))
     table.upsert(flights(range(50), "DEPARTED", 1))
@@ -185,7 +187,7 @@ DYNAMIC = [
 
 @pytest.mark.parametrize("peer", JAVA, indirect=True)
 @pytest.mark.parametrize(("scenario", "name"), DYNAMIC)
-def test_java_finds_every_key_where_we_put_it(
+def test_java_finds_keys_in_the_buckets_that_we_chose(
     peer: Peer, referee: Peer, scenario: str, name: str, tmp_path: Path
 ) -> None:
     folder = GOLDEN / "java-0.9" / scenario
@@ -205,7 +207,7 @@ def test_java_finds_every_key_where_we_put_it(
 
 
 def half_under_new_keys(table: Table) -> pa.Table:
-    """Return all rows, every other one under a key that is not there yet."""
+    """Return all rows, every second one with a new key."""
     rows = table.scan().to_arrow()
     key = table.schema.trimmed_primary_keys[-1]
     at = rows.schema.get_field_index(key)
@@ -227,7 +229,7 @@ def test_a_peer_continues_our_dynamic_buckets(tmp_path: Path, peer: Peer, refere
 
     assert {split.bucket for split in table.files()} == {0, 1, 2, 3, 4}
     assert_agrees(peer, table)
-    if peer.name != "pypaimon-rust":  # whose files hold no key columns, which the referee wants
+    if peer.name != "pypaimon-rust":  # its files lack the key columns that the checker requires
         assert referee.check(tmp_path) == []
 
 
@@ -241,7 +243,7 @@ TYPES: list[Any] = [
 
 
 @pytest.mark.parametrize("old", TYPES, ids=str)
-def test_columns_become_what_java_lets_them(java: Peer, tmp_path: Path, old: Any) -> None:
+def test_java_reads_columns_after_our_type_changes(java: Peer, tmp_path: Path, old: Any) -> None:
     wanted = [kind for kind in TYPES if isinstance(kind, str) and kind != old]
     fields = [{"id": at, "name": f"c{at}", "type": old} for at in range(len(wanted))]
     spec = {"fields": fields, "primary_keys": [], "partition_keys": [], "options": {}}

@@ -1,4 +1,4 @@
-"""After we expired and cleaned, other implementations read every version that was kept as they did before."""
+"""After our maintenance other implementations read the same rows of every retained version."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def tables_of(warehouse: Path) -> list[Table]:
 
 
 def maintained(table: Table) -> None:
-    """Expire all but the newest snapshot of each branch, clean, and look that nothing else changed."""
+    """Expire all snapshots but the newest of each branch, remove orphans, and check the rest."""
     before = read_all_branches(table)
     for name in table.branches.names():
         expire_snapshots(branch_of(table, name), retain_max=1, max_deletes=1000)
@@ -74,7 +74,7 @@ def assert_agrees(peer: Peer, table: Table) -> None:
 
 @pytest.mark.parametrize("peer", ["java-0.9", "java-1.4"], indirect=True)
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_java_reads_every_version_that_is_kept(
+def test_java_reads_every_retained_version(
     tmp_path: Path, scenario: str, peer: Peer, referee: Peer
 ) -> None:
     warehouse = copy_warehouse(GOLDEN / scenario, tmp_path / "w")
@@ -95,7 +95,7 @@ def test_java_reads_every_version_that_is_kept(
     ],
     indirect=["peer"],
 )
-def test_python_and_rust_read_every_version_that_is_kept(
+def test_python_and_rust_read_every_retained_version(
     tmp_path: Path, scenario: str, peer: Peer
 ) -> None:
     for table in tables_of(copy_warehouse(GOLDEN / scenario, tmp_path / "w")):
@@ -107,9 +107,7 @@ HISTORY = [("tag", 0), ("full", 0), ("upsert", 1), ("minor", 0), ("upsert", 2), 
 
 
 @pytest.mark.parametrize("kind", ["vectors", "changelog"])
-def test_java_expires_what_we_left_and_we_what_java_left(
-    tmp_path: Path, kind: str, referee: Peer
-) -> None:
+def test_java_and_we_expire_snapshots_in_turn(tmp_path: Path, kind: str, referee: Peer) -> None:
     table = make_table(tmp_path, kind, HISTORY)
     before = read_all_branches(table)
 
@@ -127,7 +125,7 @@ def test_java_expires_what_we_left_and_we_what_java_left(
     assert unreferenced_files(table) == set()
 
 
-def test_java_and_we_leave_the_same_files(tmp_path: Path, referee: Peer) -> None:
+def test_java_and_we_retain_the_same_files(tmp_path: Path, referee: Peer) -> None:
     tables = [make_table(tmp_path / name, "vectors", HISTORY) for name in "ab"]
 
     expire_snapshots(tables[0], retain_max=2)

@@ -1,4 +1,4 @@
-"""Every kind of table: what we write every peer reads, what a peer writes we read; exceptions are in `limits`."""
+"""Every peer reads every kind of table that we write, and vice versa; exceptions: `limits`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Written = Callable[[Kind], Path]
 
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """Lets us live the life of a kind, once for all who read it."""
+    """Create a table of a kind, once for all tests."""
     made: dict[str, Path] = {}
 
     def by_us(kind: Kind) -> Path:
@@ -36,7 +36,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
 
 
 def assert_as_asked(kind: Kind, warehouse: Path) -> None:
-    """Check what the files show, and the rows that we read, all and by their key."""
+    """Check the traces in the files, and our rows of full scans and of filters by key."""
     assert set(kind.traces) <= find_traces(warehouse / "db.db" / "t")
     assert_found(kind, ours.read(warehouse, kind))
     expected = kind.expected()
@@ -47,7 +47,7 @@ def assert_as_asked(kind: Kind, warehouse: Path) -> None:
 
 
 def assert_found(kind: Kind, found: list[Record]) -> None:
-    """Compare rows by the names of their columns: where a new column goes is each writer's choice."""
+    """Compare rows by column name, because writers add new columns at different positions."""
     expected = kind.expected()
     names = list(expected[0])
     for record in found:
@@ -60,7 +60,7 @@ def assert_found(kind: Kind, found: list[Record]) -> None:
 
 @contextmanager
 def as_listed(who: str, does: PeerAction, kind: Kind) -> Iterator[None]:
-    """Holds that what is listed as impossible still is."""
+    """Check that a listed limit still applies."""
     limit = LIMITS.get((who, does, kind.name))
     if limit is None:
         yield
@@ -69,7 +69,7 @@ def as_listed(who: str, does: PeerAction, kind: Kind) -> Iterator[None]:
         yield
 
 
-# What we do not write nobody reads.
+# Peers cannot read kinds that we do not write.
 OURS = [name for name in KINDS if ("us", "writes", name) not in LIMITS]
 
 
@@ -92,7 +92,7 @@ def test_a_peer_reads_what_we_write(peer: Peer, name: str, written: Written) -> 
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_the_referee_finds_nothing_wrong_with_what_we_write(
+def test_the_java_checker_finds_no_error_in_our_tables(
     referee: Peer, name: str, written: Written
 ) -> None:
     kind = KINDS[name]
@@ -113,6 +113,6 @@ def test_we_read_what_a_peer_writes(peer: Peer, name: str, tmp_path: Path) -> No
         assert_as_asked(kind, tmp_path / "t")
 
 
-def test_the_page_on_compatibility_says_what_the_tests_hold(repository: Path) -> None:
+def test_the_compatibility_page_is_current(repository: Path) -> None:
     text = (repository / "docs" / "compatibility.md").read_text(encoding="utf-8")
     assert text == page(), "write it anew: see tests/support/docs/compatibility.py"

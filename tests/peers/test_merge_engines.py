@@ -1,4 +1,4 @@
-"""The newest Java writes rows of every kind; it and we merge, compact and tell the same."""
+"""The newest Java and we merge and compact its rows to the same rows and changelogs."""
 
 from __future__ import annotations
 
@@ -270,19 +270,23 @@ def changes_of(root: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_java_and_we_make_the_same_of_the_same_rows(java: Peer, tmp_path: Path, name: str) -> None:
+def test_java_and_we_merge_the_same_rows_to_the_same_result(
+    java: Peer, tmp_path: Path, name: str
+) -> None:
     check_merges(java, tmp_path, name, CASES[name])
 
 
 @pytest.mark.parametrize("name", [*CASES, *CASES_OF_2_0])
-def test_java_20_and_we_merge_the_same_rows_alike(java20: Peer, tmp_path: Path, name: str) -> None:
+def test_java_20_and_we_merge_the_same_rows_to_the_same_result(
+    java20: Peer, tmp_path: Path, name: str
+) -> None:
     check_merges(java20, tmp_path, name, (CASES | CASES_OF_2_0)[name])
 
 
 def check_merges(
     java: Peer, tmp_path: Path, name: str, case: tuple[str, Options, tuple[str, ...]]
 ) -> None:
-    """Let Java write rows, and compare what it and we read, and what a compaction of each leaves and reports."""
+    """Compare rows and changelogs of Java and us, before and after a compaction of each."""
     columns, options, kinds = case
     written = tmp_path / "written"
     table = Catalog(str(written)).create_table(

@@ -1,4 +1,4 @@
-"""Rows whose primary key holds null: Java Paimon and we merge and compact them in turn, null being equal to null."""
+"""Java Paimon and we merge and compact rows with null in the primary key; null equals null."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that wait in postpone buckets, as we merge them, are the rows that Java Paimon 2.0 reads after its compaction."""
+"""Merge on read of postpone buckets gives the rows that Java Paimon 2.0 reads after compaction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from paimon_orch.table.schema_evolution.schema_changes import SetOption
 
 
 @pytest.mark.parametrize("folder", ["postpone", "postpone_merge_on_read"])
-def test_merged_rows_are_those_after_a_compaction_by_java(
+def test_merge_on_read_of_postponed_rows_equals_a_compaction_by_java(
     java20: Peer, folder: str, tmp_path: Path
 ) -> None:
     warehouse = copy_warehouse(GOLDEN / "java-2.0" / folder, tmp_path / "w")
@@ -28,7 +28,7 @@ def test_merged_rows_are_those_after_a_compaction_by_java(
         table = f"db.{name}"
         catalog.alter_table(table, [SetOption("postpone.merge-on-read", "true")])
         ours = catalog.table(table).scan().to_arrow()
-        for _ in range(2):  # what the first one moves is on level 0
+        for _ in range(2):  # the first compaction moves rows to level 0
             java20._oracle("compact", warehouse, table)
         lines = records_to_rows(java20.read(warehouse, table), ours.column_names)
         assert_rows_equal(lines, canonical_rows(ours), [str(f.type) for f in ours.schema])

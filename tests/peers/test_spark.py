@@ -1,7 +1,7 @@
-"""Paimon's connector for Spark, in SQL: it reads, changes and compacts our tables, and we do with its tables.
+"""Paimon's connector for Spark and this library read, change and compact each other's tables.
 
-The connector comes from the Maven repository; where that does not have it, or there is no mvn, these tests are skipped and
-say so. The variable PAIMON_SPARK_JAR names a jar to run them with.
+The connector is downloaded from the Maven repository; without mvn or the connector the tests are
+skipped. The variable PAIMON_SPARK_JAR names another jar of the connector.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from support.peers.kinds import KINDS, Kind, Record, compact
 from support.peers.limits import PeerAction
 from support.peers.peers import Peer
 
-# A session answers in a second or so: not all kinds.
+# Not all kinds, because each command takes about a second.
 TRIED = [
     "append",
     "append, fixed buckets",

@@ -1,4 +1,4 @@
-"""Statistics, row ids and postpone buckets: what one implementation keeps of them, the others find."""
+"""Statistics, row ids and postpone buckets are shared with other implementations."""
 
 from __future__ import annotations
 
@@ -41,13 +41,15 @@ def values_of(records: list[Record]) -> list[tuple[Any, ...]]:
     return sorted(tuple(record.values()) for record in records)
 
 
-def test_java_finds_our_statistics(tmp_path: Path, java: Peer, referee: Peer) -> None:
+def test_java_reads_our_statistics(tmp_path: Path, java: Peer, referee: Peer) -> None:
     table = new_table(tmp_path, "k INT, s STRING, d DECIMAL(10, 2), f DOUBLE, b BOOLEAN")
     table.upsert(table_of("k s d f b", [(n, f"text {n}", n, n / 2, n > 2) for n in range(5)]))
 
     analyze(table, InProcessExecutor(), columns=None)
 
-    assert referee.check(tmp_path) == []  # it reads the file, and the bounds in the columns' types
+    assert (
+        referee.check(tmp_path) == []
+    )  # Java reads the file, with bounds in the types of the columns
     [theirs] = java.read(tmp_path, "db.t$statistics")
     [ours] = table.system("statistics").scan().to_arrow().to_pylist()
     figures = [json.loads(record.pop("colstat")) for record in (theirs, ours)]
@@ -68,7 +70,7 @@ def tracked_table(root: Path) -> Table:
 
 
 def rewrite(table: Table) -> None:
-    """Put all rows into one file, as a compaction does."""
+    """Rewrite all rows into one file."""
     [split] = table.files()
     reader, fields = (
         table.stores.reader(),
@@ -90,7 +92,7 @@ def rewrite(table: Table) -> None:
     )
 
 
-def test_java_reads_the_ids_of_our_rows_and_keeps_them(tmp_path: Path, java: Peer) -> None:
+def test_java_reads_and_keeps_our_row_ids(tmp_path: Path, java: Peer) -> None:
     table = tracked_table(tmp_path)
     assert values_of(java.read(tmp_path, "db.t$row_tracking")) == [(1, 0, 1), (2, 1, 1), (3, 2, 2)]
 
@@ -107,7 +109,7 @@ def test_java_reads_the_ids_of_our_rows_and_keeps_them(tmp_path: Path, java: Pee
     assert rows_of(table, filter="id = 5 OR _ROW_ID = 0") == [(1,), (5,)]
 
 
-def test_we_and_pypaimon_number_rows_in_turn(tmp_path: Path, open_peer: OpenPeer) -> None:
+def test_we_and_pypaimon_assign_row_ids_in_turn(tmp_path: Path, open_peer: OpenPeer) -> None:
     peer, table = open_peer("pypaimon"), tracked_table(tmp_path)
     peer.run("write", tmp_path, rows=[{"id": 4}, {"id": 5}])
     table.append(table_of("id", [(6,)]))
@@ -117,7 +119,7 @@ def test_we_and_pypaimon_number_rows_in_turn(tmp_path: Path, open_peer: OpenPeer
     assert values_of(peer.read(tmp_path)) == [(number,) for number in range(1, 7)]
 
 
-def test_java_0_9_reads_rows_with_ids(tmp_path: Path, referee: Peer) -> None:
+def test_java_0_9_reads_tables_with_row_ids(tmp_path: Path, referee: Peer) -> None:
     table = tracked_table(tmp_path)
     rewrite(table)
 
@@ -132,7 +134,7 @@ def waiting(options: dict[str, str]) -> dict[str, Any]:
     return spec(PAIRS, ["k"], bucket="-2", **options)
 
 
-def test_rows_that_java_let_wait_are_moved(tmp_path: Path, java: Peer) -> None:
+def test_postponed_rows_of_java_are_moved_to_buckets(tmp_path: Path, java: Peer) -> None:
     java.run("create", tmp_path, spec=waiting({"postpone__batch_write_fixed_bucket": "false"}))
     rows = [{"k": 3, "v": "a"}, {"k": 1, "v": "b"}, {"k": 3, "v": "c"}]
     java.run("write", tmp_path, rows=rows)
@@ -174,7 +176,7 @@ def test_pypaimon_reads_what_we_wrote_with_postpone_buckets(
 
 
 @pytest.mark.parametrize("deletes", [True, False], ids=["deletes", "updates"])
-def test_columns_that_pypaimon_changed_in_our_rows_and_its_own_are_read_from_their_files(
+def test_columns_updated_by_pypaimon_are_read_from_their_own_files(
     tmp_path: Path, open_peer: OpenPeer, java: Peer, deletes: bool
 ) -> None:
     peer = open_peer("pypaimon")

@@ -1,4 +1,4 @@
-"""We and Java 2.0 take turns on one table: each writes, deletes, compacts and expires where the other stopped."""
+"""We and Java 2.0 write, delete, compact and expire snapshots of one table in turn."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNTRACKED = ["k", "a", "b", "s"]
 
 @dataclass(frozen=True)
 class Game:
-    """A kind of table, and what may be done to it."""
+    """A kind of table, and its allowed operations."""
 
     options: Mapping[str, str]
     keyed: bool = True
@@ -75,7 +75,7 @@ def records(chance: random.Random, turn: int) -> list[Record]:
 
 
 def choose(game: Game, chance: random.Random, turn: int, found: list[Record]) -> Step:
-    """Return what is done next; the first turn writes."""
+    """Return the next operation; the first one is a write."""
     choices = ["write", "write", "minor", "full", *(["delete"] if game.deletes else [])]
     what = chance.choice(choices) if turn else "write"
     if what == "delete" and found:
@@ -87,7 +87,9 @@ def choose(game: Game, chance: random.Random, turn: int, found: list[Record]) ->
 
 def let_java(peer: Peer, warehouse: Path, game: Game, chance: random.Random, step: Step) -> None:
     if step["do"] == "compact" and game.options["bucket"] == "-2":
-        peer._oracle("compact", warehouse, "db.t")  # the library leaves postponed rows to engines
+        peer._oracle(
+            "compact", warehouse, "db.t"
+        )  # Java Paimon's core does not move postponed rows
         return
     if step["do"] == "write" and chance.random() < 0.5:
         step = {**step, "options": {"write-only": "true"}}

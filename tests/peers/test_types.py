@@ -1,4 +1,4 @@
-"""Columns of every type, in every file format, from us to every peer and back; exceptions are in `columns`."""
+"""Columns of every type and file format are exchanged with every peer; exceptions: `columns`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.peers.peers import PEERS, Peer, PeerError
 
 from paimon_orch.errors import PaimonError
 
-# Golden tables whose last rows are written, with a primary key or without.
+# Golden tables whose newest rows are written, with and without a primary key.
 GOLDEN_ROWS = [
     ("parquet", "java-0.9/alltypes_append/db.t", False),
     ("orc", "java-0.9/alltypes_append_orc/db.t", False),
@@ -29,7 +29,7 @@ GOLDEN_ROWS = [
     ("parquet", "java-0.9/nested_deep/db.t", True),
     ("orc", "java-0.9/nested_deep_orc/db.t", True),
 ]
-# Rows whose peer answers without an error, and wrongly: values of Avro files of nested types.
+# Tables that a peer reads wrongly without an error: nested types in Avro files.
 MISREAD = {("pypaimon-rust", "avro")}
 
 
@@ -55,13 +55,13 @@ def test_we_read_every_type(peer: Peer, kind: str, tmp_path: Path) -> None:
 
 def listed() -> Iterator[Any]:
     for peer, does, kind, column in COLUMN_LIMITS:
-        # What we do not write nobody reads.
+        # Peers cannot read kinds that we do not write.
         if peer != "us" and (does == "writes" or column in held("us", "writes", kind)):
             yield pytest.param(peer, does, kind, column, id=f"{peer} {does} {kind} {column}")
 
 
 @pytest.mark.parametrize(("peer", "does", "kind", "column"), list(listed()), indirect=["peer"])
-def test_what_a_peer_cannot_do_is_known(
+def test_listed_limits_of_a_peer_still_apply(
     peer: Peer, does: PeerAction, kind: str, column: str, tmp_path: Path
 ) -> None:
     words = COLUMN_LIMITS[peer.name, does, kind, column].words
@@ -72,7 +72,7 @@ def test_what_a_peer_cannot_do_is_known(
 @pytest.mark.parametrize(
     ("kind", "column"), [case[2:] for case in COLUMN_LIMITS if case[0] == "us"]
 )
-def test_what_we_refuse_is_known(kind: str, column: str, tmp_path: Path) -> None:
+def test_listed_limits_of_ours_still_apply(kind: str, column: str, tmp_path: Path) -> None:
     table = table_of_columns(kind, [column])
     ours.create(tmp_path, table)
     with pytest.raises(PaimonError, match=COLUMN_LIMITS["us", "writes", kind, column].words):
@@ -84,7 +84,7 @@ def test_what_we_refuse_is_known(kind: str, column: str, tmp_path: Path) -> None
 
 @dataclass(frozen=True)
 class Golden:
-    """The last rows of a golden table, and what they are to be written as."""
+    """Return the newest rows of a golden table, and the kind of table to write them to."""
 
     rows: list[list[Any]]
     columns: dict[str, str]
@@ -97,7 +97,7 @@ class Golden:
 
 
 def copied(warehouse: Path, kind: str, name: str, *, keyed: bool) -> Golden:
-    """Write the last rows of a golden table."""
+    """Write the newest rows of a golden table."""
     [entry] = [entry for key, _, entry in golden_tables() if key == name]
     columns = {field["name"]: str(field["type"]) for field in entry["fields"]}
     rows = expected_rows(entry["snapshots"][-1])
@@ -129,7 +129,7 @@ def test_peers_read_golden_rows_that_we_write(
 
 
 @pytest.mark.parametrize(("kind", "name", "keyed"), GOLDEN_ROWS)
-def test_the_referee_finds_nothing_wrong(
+def test_the_java_checker_finds_no_error_after_maintenance(
     referee: Peer, kind: str, name: str, keyed: bool, tmp_path: Path
 ) -> None:
     copied(tmp_path, kind, name, keyed=keyed)

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from support.histories import backdate_files, make_table, read_all_branches, unreferenced_files
 from support.tables import new_table, table_of
 
@@ -19,11 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture(autouse=True)
-def _small_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make several units, and so several parts, of a small table."""
-    monkeypatch.setattr(step, "_DIRECTORIES_PER_UNIT", 8)
-    monkeypatch.setattr(step, "_MANIFESTS_PER_UNIT", 2)
+SMALL_UNITS = step.RemoveOrphanFilesRequest(directories_per_unit=8, manifests_per_unit=2)
+"""A request that splits a small table into several units and parts."""
 
 
 def test_spark_finds_and_removes_the_same_orphans(tmp_path: Path, spark: SparkSession) -> None:
@@ -37,8 +33,8 @@ def test_spark_finds_and_removes_the_same_orphans(tmp_path: Path, spark: SparkSe
     executor = SparkExecutor(spark)
 
     here, there = (
-        step.plan(table, step.RemoveOrphanFilesRequest()),
-        step.plan(table, step.RemoveOrphanFilesRequest(), executor=executor),
+        step.plan(table, SMALL_UNITS),
+        step.plan(table, SMALL_UNITS, executor=executor),
     )
 
     assert here == there
@@ -57,8 +53,8 @@ def test_many_directories_give_the_same_plan(tmp_path: Path, spark: SparkSession
     backdate_files(table)
 
     here, there = (
-        step.plan(table, step.RemoveOrphanFilesRequest()),
-        step.plan(table, step.RemoveOrphanFilesRequest(), executor=SparkExecutor(spark)),
+        step.plan(table, SMALL_UNITS),
+        step.plan(table, SMALL_UNITS, executor=SparkExecutor(spark)),
     )
 
     assert here == there
@@ -86,7 +82,7 @@ def test_what_comes_back_does_not_grow_with_the_files_in_use(tmp_path: Path) -> 
         backdate_files(table)
         executor = Measured()
 
-        planned = step.plan(table, step.RemoveOrphanFilesRequest(), executor=executor)
+        planned = step.plan(table, SMALL_UNITS, executor=executor)
 
         assert [file.path for file in planned.files] == [orphan]
         assert planned.used is not None

@@ -18,6 +18,7 @@ from filelock import FileLock
 from paimon_orch.errors import CorruptFileError, InputError, StorageError, UnsupportedError
 from paimon_orch.storage import FsspecFileIO, LocalFileIO, resolve_warehouse
 from paimon_orch.storage import object_store as objects
+from paimon_orch.storage.object_store_options import StorageOptions
 
 pytest.importorskip("fsspec")
 from fsspec.implementations.memory import MemoryFileSystem
@@ -209,10 +210,10 @@ def test_a_lock_makes_any_store_writable(tmp_path: Path) -> None:
     assert [entry.path for entry in locked.list_dir(f"{root}/dir")] == [f"{root}/dir/file"]
 
 
-def test_a_lock_that_is_not_freed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paimon_orch.storage.object_store._LOCK_SECONDS", 0.01)
+def test_a_lock_that_is_not_released_is_named(tmp_path: Path) -> None:
     root, lock = f"local://{tmp_path}/warehouse", str(tmp_path / "lock")
-    io = resolve_warehouse(root, {"lock_path": lock})[0]
+    options = StorageOptions.of({"lock_path": lock})
+    io = FsspecFileIO(root, options, lock_seconds=0.01)
 
     with FileLock(lock), pytest.raises(StorageError, match="was not released"):
         io.create(f"{root}/file", b"")

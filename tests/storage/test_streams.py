@@ -8,14 +8,12 @@ from typing import IO, cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from paimon_orch.files.parquet.parquet import ParquetFileReader
 from paimon_orch.files.row_selection import read_parquet_rows
-from paimon_orch.storage import streams
-from paimon_orch.storage.streams import ObjectInput
+from paimon_orch.storage.streams import READ_AHEAD_BYTES, ObjectInput
 
 ROWS, GROUPS = 40_000, 4
 
@@ -31,25 +29,23 @@ class Counted:
         self.requests.append(end - start)
         return self.content[start:end]
 
-    def open(self) -> ObjectInput:
-        return ObjectInput(self.fetch, len(self.content))
+    def open(self, *, read_ahead: int = READ_AHEAD_BYTES) -> ObjectInput:
+        return ObjectInput(self.fetch, len(self.content), read_ahead=read_ahead)
 
 
 @given(
     content=st.binary(max_size=200),
     steps=st.lists(st.tuples(st.integers(0, 220), st.integers(-1, 220)), max_size=10),
-    ahead=st.integers(1, 50),
+    read_ahead=st.integers(1, 50),
 )
 def test_random_reads_are_those_of_a_file(
-    content: bytes, steps: list[tuple[int, int]], ahead: int
+    content: bytes, steps: list[tuple[int, int]], read_ahead: int
 ) -> None:
-    source, expected = Counted(content).open(), io.BytesIO(content)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streams, "_READ_AHEAD", ahead)
-        for position, size in steps:
-            assert source.seek(position) == expected.seek(position)
-            assert source.read(size) == expected.read(size)
-            assert source.read(1) == expected.read(1)
+    source, expected = Counted(content).open(read_ahead=read_ahead), io.BytesIO(content)
+    for position, size in steps:
+        assert source.seek(position) == expected.seek(position)
+        assert source.read(size) == expected.read(size)
+        assert source.read(1) == expected.read(1)
 
 
 def test_reading_on_costs_no_request() -> None:

@@ -1,4 +1,4 @@
-"""Fields that no release has yet, put into a table's metadata files by fastavro and json, and what is left of them."""
+"""Adds unknown fields to the metadata files of a table, and checks that they are preserved."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ JAVA_ATOMS = ["boolean", "int", "long", "float", "double", "string", "bytes"]
 
 
 def seeded_random(text: str) -> random.Random:
-    """Return a source of values that follow from a text."""
+    """Return a random generator with a text as its seed."""
     return random.Random(text)  # noqa: S311 - no secrets
 
 
@@ -57,7 +57,7 @@ def _record(kinds: list[Any]) -> dict[str, Any]:
 
 
 def with_type_names(kind: Any, name: str) -> Any:
-    """Name the types that need a name, each after its place."""
+    """Name the types that need a name by their position."""
     if isinstance(kind, list):
         return [with_type_names(option, name) for option in kind]
     if not isinstance(kind, dict):
@@ -75,7 +75,7 @@ def with_type_names(kind: Any, name: str) -> Any:
 
 
 def random_value(kind: Any, chance: random.Random) -> Any:
-    """Return a value of a type."""
+    """Return a random value of an Avro type."""
     if isinstance(kind, list):
         return random_value(chance.choice(kind), chance)
     if isinstance(kind, str):
@@ -141,9 +141,9 @@ def add_fields(
     only: str = "",
     convert: Callable[[Path, list[Any]], None] | None = None,
 ) -> None:
-    """Add fields (paths and types, by the kind of file) to all files of a table, and keys to all JSON objects.
+    """Add fields (paths and types by kind of file) to metadata files, and keys to JSON objects.
 
-    Each file gets each of the fields by ``chance``, so that not all have the same; ``only`` names one manifest.
+    Each file gets each field with a probability, so that files differ; ``only`` names one manifest.
     ``convert`` writes a manifest in another form.
     """
     sizes: dict[str, int] = {}
@@ -183,7 +183,7 @@ def _add_field(schema: Any, records: list[Any], path: str, kind: Any, seed: int)
 
 
 def _records_at(records: list[Any], above: list[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the records at a path, and the name of the file that each is about."""
+    """Yield the records at a path, each with the name of the file that it describes."""
     for record in records:
         found, key = [record], (record.get("_FILE") or record).get("_FILE_NAME")
         if isinstance(key, dict):
@@ -226,7 +226,7 @@ def _add_keys(path: Path, sizes: Mapping[str, int]) -> None:
 
 
 def commit_keys(number: int) -> dict[str, str]:
-    """Return what releases after 0.9 say of the commit in its snapshot."""
+    """Return keys of snapshots that releases after 0.9 write."""
     operation = ("WRITE", "MERGE", "OVERWRITE")[number % 3]
     return {"operation": operation, "uuid": f"u-{number}", "writerVersion": f"later {number}"}
 
@@ -240,7 +240,7 @@ def _add_to_fields(fields: list[Any]) -> None:
 
 
 def added_values(root: Path) -> dict[tuple[str, str, str], set[str]]:
-    """Return the values of added fields that are not null, by kind, place and file, of all metadata files."""
+    """Return the non-null values of added fields of all metadata files, by kind, path and file."""
     result: dict[tuple[str, str, str], set[str]] = {}
     for path in metadata_files(root):
         _, records = read_metadata_file(path)
@@ -252,8 +252,8 @@ def added_values(root: Path) -> dict[tuple[str, str, str], set[str]]:
 
 
 def assert_added_values_kept(root: Path, before: Mapping[tuple[str, str, str], set[str]]) -> None:
-    """Check that what is said of a file that was there is what was said of it, and nothing of others."""
+    """Check that added values of existing files are preserved, and that new files have none."""
     for at, values in added_values(root).items():
-        is_range = at[1].startswith("_DELETIONS")  # a vector that was changed is another one
+        is_range = at[1].startswith("_DELETIONS")  # a changed deletion vector is a new one
         known = before.get(at, {NO_ADDED_VALUES})
         assert values <= (known | {NO_ADDED_VALUES} if is_range else known), at

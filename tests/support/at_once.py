@@ -1,4 +1,4 @@
-"""What processes or threads do to one table at once, each again and again, and what must be true of it meanwhile."""
+"""Processes that write, compact and maintain one table concurrently, and the invariants they check."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Report = tuple[str, int, list[str]]
 
 
 def write(writer: int, table: Table, turn: int) -> None:
-    """Give every key of this writer the number of the turn; keys are apart by writer."""
+    """Set every key of this writer to the number of the turn; each writer has its own keys."""
     table.upsert(table_of("k v", [(KEYS * writer + k, turn) for k in range(KEYS)]))
 
 
@@ -39,7 +39,7 @@ def expire(table: Table, turn: int) -> None:
 
 
 def remove_orphans(before: float, table: Table, turn: int) -> None:
-    """Clean what is older than the beginning: files that are being written are protected by age alone."""
+    """Remove orphans older than the start; only their age protects files that are being written."""
     remove_orphan_files(table, older_than=int(before * 1000))
 
 
@@ -53,7 +53,7 @@ def tag(table: Table, turn: int) -> None:
 
 
 def read(table: Table, turn: int) -> None:
-    """Read the newest snapshot: each writer's keys have one number, for a snapshot is seen wholly."""
+    """Read the newest snapshot, and check that all keys of a writer have the same number."""
     newest = table.stores.snapshots.latest()
     assert newest is not None
     try:
@@ -68,7 +68,7 @@ def read(table: Table, turn: int) -> None:
 
 
 def roles(before: float) -> dict[str, Role]:
-    """Return who does what; the cleaner takes files written before a time, in epoch seconds."""
+    """Return the roles by name; orphans must be older than a time in epoch seconds."""
     return {
         "write 0": partial(write, 0),
         "write 1": partial(write, 1),
@@ -81,13 +81,13 @@ def roles(before: float) -> dict[str, Role]:
 
 
 def write_initial_rows(table: Table) -> None:
-    """Let both writers' keys be there before anyone starts."""
+    """Write the keys of both writers."""
     for _ in range(3):
         table.upsert(table_of("k v", [(k, -1) for k in range(2 * KEYS)]))
 
 
 def repeat_role(name: str, role: Role, table: Table, seconds: float) -> tuple[int, list[str]]:
-    """Do one thing for a time; return how often, and what went wrong. Losing a race is nothing wrong."""
+    """Repeat a role for some seconds; return the number of turns and the problems, without lost races."""
     turn, problems = 0, []
     until = time.time() + seconds
     while time.time() < until:
@@ -97,7 +97,7 @@ def repeat_role(name: str, role: Role, table: Table, seconds: float) -> tuple[in
         except (TransientError, NotFoundError, MissingFileError) as error:
             if name.startswith(("write", "read")):
                 problems.append(f"{name}: {error}")
-        except BaseException:  # noqa: BLE001 - told to the test
+        except BaseException:  # noqa: BLE001 - reported to the test
             problems.append(f"{name}: {traceback.format_exc()}")
             break
     return turn, problems
@@ -106,9 +106,9 @@ def repeat_role(name: str, role: Role, table: Table, seconds: float) -> tuple[in
 def run_concurrently(
     roles: Mapping[str, Role], open_table: Callable[[], Table], seconds: float
 ) -> dict[str, int]:
-    """Let a process of its own do each thing; return how often each did, and fail if any went wrong.
+    """Run each role in a process; return the number of turns by role, and fail if there are problems.
 
-    Each opens the table by itself, once it is forked: clients of stores do not survive that.
+    Each process opens the table after the fork, because clients of stores do not survive a fork.
     """
     context = multiprocessing.get_context("fork")
     ready, done = context.Barrier(len(roles)), context.Queue()
@@ -117,7 +117,7 @@ def run_concurrently(
         for name, role in roles.items()
     ]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside idle threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with idle threads
         for process in processes:
             process.start()
     reports = [done.get(timeout=90) for _ in processes]
@@ -141,8 +141,8 @@ def _run_role(
 
 
 def assert_no_row_lost(table: Table, turns: dict[str, int]) -> None:
-    """Check that every writer's last row is there for each of its keys."""
-    assert all(turns.values()), f"some did nothing: {turns}"
+    """Check that the table has the last row of every writer for each of its keys."""
+    assert all(turns.values()), f"a role had no turn: {turns}"
     rows: dict[int, int] = dict(rows_of(table))
     assert sorted(rows) == list(range(2 * KEYS))
     for number in range(2):

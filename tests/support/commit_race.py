@@ -1,4 +1,4 @@
-"""Committers that race: what each process does, and who won."""
+"""Processes that commit to one table or create one file at the same time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RoundWinners = list[tuple[int, int]]
 
 
 def count_winners(root: str, options: dict[str, Any]) -> Counter[int]:
-    """Let processes create the same file at the same moment, again and again; count who says that he won."""
+    """Create each file in several processes at the same time; count the winners per file."""
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(PROCESSES), context.Queue()
     started = [
@@ -55,7 +55,7 @@ def _content(process: int) -> bytes:
 def append_concurrently(
     root: str, options: dict[str, Any], processes: int, appends: int
 ) -> list[tuple[int, int]]:
-    """Let processes append rows (process, number) to ``db.t``, one commit each; return what they wrote."""
+    """Append rows (process, number) to ``db.t`` in processes, one commit per row; return the rows."""
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(processes)
     started = [

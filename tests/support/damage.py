@@ -1,4 +1,4 @@
-"""Damaging tables on purpose: metadata is rewritten so that only what was changed is wrong."""
+"""Damages tables: metadata is rewritten so that only the changed fields are wrong."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def edit_delta(
     snapshot_id: int,
     edit: Callable[[list[ManifestEntry]], Sequence[ManifestEntry]],
 ) -> None:
-    """Rewrite what a snapshot changed; counts and sizes of lists stay right."""
+    """Rewrite the delta manifest of a snapshot; sizes and counts in manifest lists remain correct."""
     snapshot = table.stores.snapshots.get(snapshot_id)
     [meta] = table.stores.manifests.manifest_list(snapshot.delta_manifest_list)
     entries = list(edit(table.stores.manifests.open(meta).entries()))
@@ -41,7 +41,7 @@ def edit_delta(
 
 
 def _edit_list(table: Table, snapshot_id: int, name: str, changed: ManifestFileMeta) -> None:
-    """Say the new size and counts of a manifest wherever it is listed."""
+    """Replace the entry of a manifest in a manifest list."""
     file_name = getattr(table.stores.snapshots.get(snapshot_id), name)
     metas = table.stores.manifests.manifest_list(file_name)
     if any(meta.file_name == changed.file_name for meta in metas):

@@ -1,10 +1,12 @@
-"""Golden tables of `tests/data`: where they are, what they hold, and how rows compare.
+"""Golden tables of `tests/data`: their folders, their expected rows, and the comparison of rows.
 
-Rows travel as JSON values in the conventions of the golden README: DECIMAL as text with its full scale, BINARY as hex,
-DATE `YYYY-MM-DD`, TIME `HH:MM:SS.mmm`, TIMESTAMP `YYYY-MM-DDTHH:MM:SS.nnnnnnnnn` (with a `Z` when local-time-zone),
-MAP and MULTISET as lists of pairs sorted by the key's JSON, NaN and infinities as strings.
+Rows are JSON values in the conventions of the golden README: DECIMAL as text with its full scale,
+BINARY as hex, DATE `YYYY-MM-DD`, TIME `HH:MM:SS.mmm`, TIMESTAMP `YYYY-MM-DDTHH:MM:SS.nnnnnnnnn`
+(with a `Z` for local time zone), MAP and MULTISET as lists of pairs sorted by the key's JSON, NaN
+and infinities as strings.
 
-The scripts that run inside the other implementations' environments import this module too: it needs only pyarrow.
+Scripts in the environments of other implementations import this module too, so it requires only
+pyarrow.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import pyarrow as pa
 from support.packed_data import golden_folder
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
-"""Java referees and the Java 2.0 jar next to the checkout; only the peers need it."""
+"""The Java checkers and the Java 2.0 jar next to the checkout; only tests of peers need them."""
 
 GOLDEN = golden_folder()
 
@@ -37,7 +39,7 @@ _DIFFERENCES_SHOWN = 5
 
 
 def golden_tables(root: Path = GOLDEN) -> Iterator[tuple[str, Path, dict[str, Any]]]:
-    """Yields (id, folder, entry) of every table and branch; ids look like `java-0.9/branches/db.t$branch_dev`."""
+    """Yield (id, folder, entry) per table and branch; an id is `java-0.9/branches/db.t$branch_dev`."""
     for path in sorted(root.glob("*/*/expected.json")):
         for entry in json.loads(path.read_text(encoding="utf-8"))["tables"]:
             yield (
@@ -48,13 +50,13 @@ def golden_tables(root: Path = GOLDEN) -> Iterator[tuple[str, Path, dict[str, An
 
 
 def table_name(entry: Mapping[str, Any]) -> str:
-    """`db.t`, or `db.t$branch_dev` for a branch."""
+    """Return `db.t`, or `db.t$branch_dev` for a branch."""
     branch = entry.get("branch")
     return f"{entry['table']}$branch_{branch}" if branch else str(entry["table"])
 
 
 def copy_warehouse(folder: Path, target: Path) -> Path:
-    """A writable copy of the warehouse in a golden folder."""
+    """Return a writable copy of the warehouse in a golden folder."""
     shutil.copytree(folder / "warehouse", target, copy_function=shutil.copyfile)
     for directory in [target, *(path for path in target.rglob("*") if path.is_dir())]:
         directory.chmod(0o755)
@@ -62,12 +64,12 @@ def copy_warehouse(folder: Path, target: Path) -> Path:
 
 
 def expected_rows(snapshot: Mapping[str, Any]) -> list[Row]:
-    """The values of an entry of `snapshots` or `tag_rows`, without the row kind in front."""
+    """Return the rows of an entry of `snapshots` or `tag_rows`, without their row kinds."""
     return [row[1:] for row in snapshot["rows"]]
 
 
 def records_to_rows(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[Row]:
-    """Records as rows in the order of `columns`; a record with other columns is an error."""
+    """Return records as rows in the order of `columns`; a record with other columns is an error."""
     for record in records:
         if list(record) != list(columns):
             raise AssertionError(f"expected the columns {list(columns)}, found {list(record)}")
@@ -77,10 +79,11 @@ def records_to_rows(records: Sequence[Mapping[str, Any]], columns: Sequence[str]
 def assert_rows_equal(
     expected: Sequence[Row], actual: Sequence[Row], types: Sequence[str] | None = None
 ) -> None:
-    """Compares rows as multisets: order is free, every value counts (also the sign of zero).
+    """Compare rows as multisets: the order is ignored, all values count (also the sign of zero).
 
-    `types` are the columns' types, as Paimon's or Arrow's text. Floating-point columns need them: writers print the
-    same number in several ways, and a 32-bit one equals its text only after both are rounded to 32 bits.
+    `types` are the columns' types as Paimon's or Arrow's text. They are required for floating-point
+    columns: writers print the same number in different ways, and a 32-bit number equals its text
+    only after both are rounded to 32 bits.
     """
     wanted, found = (Counter(_row_text(row, types) for row in rows) for rows in (expected, actual))
     if wanted == found:
@@ -111,7 +114,7 @@ def _round_value(value: Any, kind: str) -> Any:
     if kind.startswith("DOUBLE") and isinstance(value, int):
         return float(value)
     is_number = isinstance(value, float) or (isinstance(value, int) and kind.startswith("FLOAT"))
-    # A ROW may hold a 64-bit number beside a 32-bit one.
+    # A ROW may have fields of 32 and of 64 bits.
     is_single = is_number and "FLOAT" in kind and _fits_float32(value)
     return _as_float32(value) if is_single else value
 
@@ -124,7 +127,7 @@ def _as_float32(value: float) -> float:
 
 
 def canonical_rows(table: pa.Table, with_kind: str | None = None) -> list[Row]:
-    """Rows of an Arrow table as JSON values; `with_kind` names the column of row kinds to put in front."""
+    """Return rows as JSON values; the column of row kinds that `with_kind` names is the first."""
     names = [name for name in table.column_names if name != with_kind]
     if with_kind is not None:
         names.insert(0, with_kind)
@@ -133,7 +136,7 @@ def canonical_rows(table: pa.Table, with_kind: str | None = None) -> list[Row]:
 
 
 def json_value(value: Any) -> Any:
-    """One Arrow scalar as a JSON value."""
+    """Return an Arrow scalar as a JSON value."""
     kind = value.type
     if not value.is_valid:
         return None
@@ -142,7 +145,7 @@ def json_value(value: Any) -> Any:
     if pa.types.is_struct(kind):
         return {name: json_value(item) for name, item in value.items()}
     if isinstance(value, pa.StringScalar):
-        # Java stored broken text in some nested values, and shows it with replacement characters.
+        # Java stored invalid UTF-8 in some nested values, and prints it with replacement characters.
         return value.as_buffer().to_pybytes().decode(errors="replace")
     if isinstance(value, pa.ListScalar):
         return [json_value(item) for item in value.values]
@@ -218,7 +221,7 @@ def _time_text(millis: int) -> str:
 
 
 def arrow_table(records: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    """JSON records as an Arrow table; what a record leaves out is null."""
+    """Return JSON records as an Arrow table; missing values are null."""
     names = set(schema.names)
     for record in records:
         if unknown := record.keys() - names:
@@ -236,7 +239,7 @@ def _to_arrow_array(values: Sequence[Any], kind: pa.DataType) -> Any:
 
 
 def _decoder(kind: pa.DataType) -> Callable[[Any], Any]:
-    # Moments become integers: Python's datetime would cut their nanoseconds.
+    # Timestamps become integers because Python's datetime has no nanoseconds.
     if pa.types.is_timestamp(kind):
         return lambda text: _timestamp_nanos(text) // _NANOS[kind.unit]
     if pa.types.is_time(kind):

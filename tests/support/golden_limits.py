@@ -1,4 +1,4 @@
-"""Golden tables that we refuse to read: each is listed by name, and tried in every run."""
+"""Golden tables that we refuse to read, by name; each run of the tests verifies the refusals."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ UNREADABLE_FILES = {
     "java-2.0/variant": "VARIANT",
     "java-2.0/vector": "VECTOR",
 }
-"""Tables, or folders of tables, with types or formats that we do not have, and the word that names what is missing."""
+"""Tables or folders with an unsupported type or file format, and the name of that type or format."""
 
 UNREADABLE = UNREADABLE_FILES | {
     "java-2.0/chain_table": "chain-table.enabled",
 }
-"""Those, and tables with options that we do not have, and the option."""
+"""The tables above, and tables with an unsupported option, with the option."""
 
 MERGED_BY_ENGINES = {"java-2.0/postpone_merge_on_read/db.t"}
-"""Tables whose waiting rows Spark and Flink merge, as we do; the core library, which their rows are from, does not."""
+"""Tables whose postponed rows are merged by Spark, Flink and us, but not by Java Paimon's core."""
 
 
 def refusal_pattern(name: str) -> str | None:
-    """Return a pattern of what we lack to read a table, if we refuse to."""
+    """Return the pattern of the error of reading a table, or None if the table can be read."""
     return UNREADABLE.get(name) or UNREADABLE.get(name.rpartition("/")[0])
 
 
 def missing_type(name: str) -> str | None:
-    """Return the type or format of a table's files that we do not have, if there is one."""
+    """Return the unsupported type or file format of a table, or None."""
     return UNREADABLE_FILES.get(name) or UNREADABLE_FILES.get(name.rpartition("/")[0])

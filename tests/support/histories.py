@@ -1,4 +1,4 @@
-"""Tables with a past, and all that their versions hold: maintenance must not change it."""
+"""Tables with a history of operations, and the rows of all their retained versions."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ KINDS: Mapping[str, Mapping[str, str]] = {
     "lookup": {"changelog_producer": "lookup"},
     "dynamic": {"bucket": "-1"},
 }
-# versions of main, a tag and a branch, that share some files
+# versions of the main branch, a tag and a branch that share files
 HISTORY: list[Operation] = [("tag", 0), ("branch", 0), ("on branch", 1), ("full", 0), ("upsert", 2), ("minor", 0)]  # fmt: skip
 _ACTIONS = ("upsert", "upsert", "delete", "minor", "full", "overwrite", "drop", "tag", "untag", "branch", "on branch")  # fmt: skip
 
 
 def operations(most: int = 12) -> st.SearchStrategy[list[Operation]]:
-    """Draw a history: what is done, and a number that makes it different from others."""
+    """Draw a history: actions with numbers that make their rows differ."""
     return st.lists(st.tuples(st.sampled_from(_ACTIONS), st.integers(0, 5)), min_size=2, max_size=most)  # fmt: skip
 
 
 def make_table(root: Path, kind: str, history: Iterable[Operation]) -> Table:
-    """Make a partitioned table of a kind and go through a history."""
+    """Create a partitioned table of a kind and apply a history."""
     columns = "p INT, k BIGINT, v STRING"
     table = new_table(root, columns, key=("p", "k"), partition_by=("p",), **KINDS[kind])
     for step, (action, number) in enumerate([("upsert", 0), *history]):
@@ -62,7 +62,7 @@ def make_table(root: Path, kind: str, history: Iterable[Operation]) -> Table:
 
 
 def make_snapshots(root: Path, snapshots: int, **options: str) -> Table:
-    """Make a table of so many snapshots, one upsert each, the n-th committed at the time ``n * 1000``."""
+    """Create a table with a number of snapshots; the n-th has the commit time ``n * 1000``."""
     table = new_table(root, **options)
     for number in range(1, snapshots + 1):
         table.upsert(table_of("k v", [(number, str(number))]))
@@ -71,7 +71,7 @@ def make_snapshots(root: Path, snapshots: int, **options: str) -> Table:
 
 
 def apply_action(table: Table, action: str, number: int, text: str) -> None:
-    """Do one thing to a table; what is not possible in its state is left out."""
+    """Apply an action to a table if its state permits it."""
     rows = table_of("p k v", [(k % 2, k, f"{text}-{k}") for k in range(number, number + 4)])
     tag, tagged = f"t{number}", f"t{number}" in table.tags.names()
     branched = "dev" in table.branches.names()
@@ -99,7 +99,7 @@ def branch_of(table: Table, name: str) -> Table:
 
 
 def read_all_branches(table: Table) -> dict[str, list[str]]:
-    """Return the rows of every retained version of every branch, as text: NaN equals itself then."""
+    """Return the rows of every retained version of every branch as text, so that NaN equals NaN."""
     found = read_versions(table, "main ")
     for name in table.branches.names():
         found |= read_versions(branch_of(table, name), f"{name} ")
@@ -119,12 +119,12 @@ def read_versions(table: Table, prefix: str = "") -> dict[str, list[str]]:
 
 
 def select_retained(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was there before, of what is there after."""
+    """Return the earlier values of the later keys."""
     return {name: before[name] for name in after}
 
 
 def unreferenced_files(table: Table) -> set[str]:
-    """Return the names of all files that nothing refers to, but for those of snapshots, schemas and so on themselves."""
+    """Return the unreferenced files, without snapshots, schemas, tags, changelogs and consumers."""
     used = ReferencedFiles(store=RetainedSnapshotStore(table.io, table.paths.root))
     used.update()
     folders = ("schema", "snapshot", "tag", "changelog", "consumer")
@@ -136,7 +136,7 @@ def unreferenced_files(table: Table) -> set[str]:
 
 
 def backdate_files(table: Table, seconds: float = 7 * 24 * 3600) -> None:
-    """Date all files and directories of a table back."""
+    """Set back the modification times of all files and directories of a table."""
     for path in [Path(table.paths.root), *Path(table.paths.root).rglob("*")]:
         if not path.is_symlink():
             then = path.stat().st_mtime - seconds
@@ -144,12 +144,12 @@ def backdate_files(table: Table, seconds: float = 7 * 24 * 3600) -> None:
 
 
 def snapshot_range(table: Table) -> tuple[list[int], int | None]:
-    """Return the ids of the snapshots that are there, and the hint EARLIEST."""
+    """Return the ids of the existing snapshots, and the hint EARLIEST."""
     return table.stores.snapshots.ids(), table.stores.snapshots.hint(EARLIEST)
 
 
 def create_orphan_files(table: Table) -> list[Path]:
-    """Leave an old file that nothing refers to in every folder that is looked into."""
+    """Create an old unreferenced file in every folder that orphan cleanup lists."""
     root = Path(table.paths.root)
     names = [
         "manifest/manifest-0", "manifest/.manifest-1.x.tmp", "index/index-0", "statistics/stat-0",
@@ -164,5 +164,5 @@ def create_orphan_files(table: Table) -> list[Path]:
 
 
 def stored_names(table: Table) -> set[str]:
-    """Return every file below the table's directory, by its path there."""
+    """Return the relative paths of all files below the table's directory."""
     return {str(Path(path).relative_to(table.paths.root)) for path in stored_files(table)}

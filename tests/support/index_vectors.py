@@ -1,4 +1,4 @@
-"""The vectors of file indexes that the Java implementation made, in `tests/data/vectors`."""
+"""The test vectors of file indexes in `tests/data/vectors`, written by Java Paimon."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def _document() -> dict[str, Any]:
 
 
 def vectors(kind: str, index: str | None = None) -> list[Vector]:
-    """All vectors of a kind and, where they have one, a type of index."""
+    """Return all vectors of a kind and, if given, an index type."""
     found = _document()["vectors"]
     return [v for v in found if v["kind"] == kind and index in (None, v.get("index"))]
 
 
 def vector_rows(vector: Vector) -> list[Any]:
-    """The rows of a vector, which may be those of a data set."""
+    """Return the rows of a vector, which may be those of a shared data set."""
     if "rows" in vector:
         return list(vector["rows"])
     dataset = _document()["datasets"][vector["rows_ref"]]
@@ -42,7 +42,7 @@ def vector_rows(vector: Vector) -> list[Any]:
 
 
 def java_bytes(vector: Vector) -> bytes:
-    """The bytes that Java wrote."""
+    """Return the bytes that Java wrote."""
     if "hex" in vector:
         return bytes.fromhex(vector["hex"])
     import base64
@@ -51,14 +51,14 @@ def java_bytes(vector: Vector) -> bytes:
 
 
 def parse_atomic_type(text: str) -> AtomicType:
-    """The type of a column."""
+    """Parse the type of a column."""
     found = parse_type(text)
     assert isinstance(found, AtomicType)
     return found
 
 
 def to_column(values: Iterable[Any], data_type: AtomicType) -> pa.Array:
-    """Values in the notation of the vectors as a column."""
+    """Return a column of values in the notation of the vectors."""
     target = to_arrow_type(data_type)
     rows = list(values)
     missing = np.array([value is None for value in rows], bool)
@@ -97,5 +97,5 @@ def _bits(value: Any, size: int) -> int:
 
 
 def row_set(ranges: Iterable[Iterable[int]]) -> set[int]:
-    """Inclusive ranges of rows as a set."""
+    """Return the row positions of inclusive ranges."""
     return {row for low, high in ranges for row in range(low, high + 1)}

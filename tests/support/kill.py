@@ -1,7 +1,8 @@
-"""Ends a step by SIGKILL at each of its file-system operations in turn, in a forked child.
+"""Kills a step with SIGKILL before each of its file-system changes, in a forked child.
 
-A fork starts with everything imported, so that hundreds of deaths take seconds. The child counts what Python's audit
-events tell of changes below the table: files opened for writing, renamed, linked, removed, directories made and removed.
+A forked child has all modules imported, so hundreds of kills take seconds. The child counts Python's
+audit events of changes below the table: files that are opened for writing, renamed, linked and
+removed, and directories that are created and removed.
 """
 
 from __future__ import annotations
@@ -38,25 +39,25 @@ _FAILED = 3
 def kill_at_each_change(
     template: Table, root: Path, action: Callable[[Table], object]
 ) -> Iterator[Table]:
-    """Yield copies of a table in which an action was killed before its first, second, third ... change.
+    """Yield copies of a table in which an action was killed before its first, second, ... change.
 
-    The last copy is one in which it ran to its end. ``template`` is left as it is.
+    In the last copy the action ran to its end. ``template`` is not changed.
     """
     warehouse = Path(template.paths.root).parents[1]
     for number in count(1):
-        target = root / f"death-{number}"
+        target = root / f"killed-{number}"
         shutil.copytree(warehouse, target, copy_function=shutil.copy2)
         table = Catalog(str(target)).table(template.identifier)
         ended = _run(lambda table=table: action(table), number, str(target))  # type: ignore[misc]
         yield table
         shutil.rmtree(target)
         if ended:
-            assert number > 3, "the action changed next to nothing"
+            assert number > 3, "the action made too few changes"
             return
 
 
 def remove_orphans_of_killed(table: Table) -> None:
-    """Remove what dead processes left; nothing else is loose then."""
+    """Remove the orphans of killed processes, and check that no unreferenced file remains."""
     backdate_files(table)
     remove_orphan_files(table)
     assert unreferenced_files(table) == set()
@@ -64,11 +65,9 @@ def remove_orphans_of_killed(table: Table) -> None:
 
 
 def _run(action: Callable[[], object], number: int, below: str) -> bool:
-    """Run an action in a child that dies before its n-th change; tell whether it lived to the end."""
+    """Run an action in a child that is killed before its n-th change; return whether it finished."""
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DeprecationWarning
-        )  # of forking beside Arrow's idle threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with idle threads of Arrow
         child = os.fork()
     if child == 0:
         _run_child(action, number, below)
@@ -81,7 +80,7 @@ def _run(action: Callable[[], object], number: int, below: str) -> bool:
 
 
 def _run_child(action: Callable[[], object], number: int, below: str) -> None:
-    # Else the first collection would touch, and so copy, all that a test process has gathered.
+    # Otherwise the first collection would copy the whole memory of the test process.
     gc.freeze()
     left = number
 
@@ -96,7 +95,7 @@ def _run_child(action: Callable[[], object], number: int, below: str) -> None:
     try:
         sys.addaudithook(hook)
         action()
-    except BaseException:  # noqa: BLE001 - nothing may come back into the test runner
+    except BaseException:  # noqa: BLE001 - no exception may reach the test runner
         traceback.print_exc()
         os._exit(_FAILED)
     os._exit(0)

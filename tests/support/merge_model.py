@@ -1,8 +1,9 @@
-"""What a bucket of a primary-key table holds by the rules alone: dictionaries, one row after the other.
+"""A model of a bucket of a primary-key table, which merges dictionaries row by row.
 
-Slow and plain on purpose: the oracle for the merge engines, for compaction with and without deletion vectors and for
-the changes that it tells. A row is a dictionary of its columns and of ``_kind`` (``+I``, ``-U``, ``+U``, ``-D``) and
-``_number``, its sequence number. A run is the rows of one level, or of one file on level 0, by their key.
+The model is slow and simple: tests compare merge engines, compaction (with and without deletion
+vectors) and changelogs with it. A row is a dictionary of its columns, of ``_kind`` (``+I``, ``-U``,
+``+U``, ``-D``) and of ``_number``, its sequence number. A run has the rows of one level, or of one
+file on level 0, by key.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ RETRACT_FUNCTIONS: dict[str, Combine] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """The options of a table. ``functions`` aggregate; ``group`` is a sequence group: its sequence and its columns."""
+    """The options of a table: ``functions`` are aggregate functions, ``group`` a sequence group."""
 
     engine: str = "deduplicate"
     columns: tuple[str, ...] = ("v",)
@@ -76,13 +77,13 @@ class Rules:
     tells_differences: bool = False
 
     def place(self, row: Row) -> tuple[Any, ...]:
-        """Where a row comes among those of its key; null is the smallest, whatever the order."""
+        """Return the sort key of a row among the rows of its key; null is the smallest in both orders."""
         sign = -1 if self.descending else 1
         named = [(row[n] is not None, sign * (row[n] or 0)) for n in self.sequence]
         return *named, row["_number"], is_add(row)
 
     def merge(self, rows: Sequence[Row], *, settles: bool) -> Row | None:
-        """What becomes of the rows of one key; a single row stays as it is, unless it is to be settled."""
+        """Merge the rows of a key; a single row is unchanged unless ``settles`` is set."""
         rows = sorted(rows, key=self.place)
         if self.ignore_delete:
             rows = [row for row in rows if is_add(row)]
@@ -112,7 +113,7 @@ class Rules:
         if name in self.sequence:
             function = "last_value"
         if not is_add(row):
-            if function in RETRACT_FUNCTIONS:  # of the others the table ignores what is taken back
+            if function in RETRACT_FUNCTIONS:  # the table ignores retracts of other functions
                 values[name] = RETRACT_FUNCTIONS[function](values[name], row[name])
         elif function not in FIRST_VALUE_FUNCTIONS:
             values[name] = AGGREGATE_FUNCTIONS[function](values[name], row[name])
@@ -161,7 +162,7 @@ class Run:
 
 @dataclass
 class Model:
-    """A bucket: its runs, the newest first. Writing and compacting do what the rules say, key by key."""
+    """A bucket with its runs, the newest first."""
 
     rules: Rules
     top: int
@@ -169,7 +170,7 @@ class Model:
     written: int = 0
 
     def write(self, rows: Sequence[Row]) -> list[Row]:
-        """Put rows on level 0, each key merged; returns the rows that have a say, numbered."""
+        """Write merged rows to level 0; return the rows that are not ignored, with sequence numbers."""
         accepted = [row for row in rows if is_add(row) or not self.rules.ignore_delete]
         numbered = [row | {"_number": self.written + n} for n, row in enumerate(accepted)]
         self.written += len(numbered)
@@ -183,13 +184,13 @@ class Model:
         return self.rules.merge(rows, settles=settles)
 
     def rows_of(self, runs: Sequence[Run], key: Any) -> list[Row]:
-        """The rows of a key that count: when rows are looked up, those above level 0 are merged already."""
+        """Return the rows of a key to merge; with lookup only the lowest row above level 0 counts."""
         new = [run.rows[key] for run in runs if run.level == 0 and key in run.rows]
         old = [run.rows[key] for run in runs if run.level > 0 and key in run.rows]
         return [*new, *(old[:1] if self.rules.lookup else old)]
 
     def content(self, least_level: int | None = None) -> dict[Any, Row]:
-        """The rows that a reader sees, in levels from ``least_level``; without it as batch readers do."""
+        """Return the rows of a reader by key, from ``least_level`` on or, without it, as a batch reader."""
         if least_level is None:
             skips = self.rules.vectors or self.rules.engine == "first-row"
             least_level = 1 if skips else 0
@@ -199,7 +200,7 @@ class Model:
         return {key: row for key, row in merged.items() if row and is_add(row)}
 
     def compact(self, levels: set[int], output: int) -> list[Change]:
-        """Merge the runs of some levels, which are the newest; returns the changes that the producer tells."""
+        """Merge the runs of the newest levels; return the changelog."""
         chosen = [run for run in self.runs if run.level in levels]
         above = [run for run in self.runs if run.level not in levels]
         settles = self.rules.lookup and 0 in levels
@@ -220,7 +221,7 @@ class Model:
         return changes
 
     def _look_up(self, above: Sequence[Run], key: Any) -> Row | None:
-        """The older row of a key, which a deletion vector then hides."""
+        """Return the older row of a key, which is then deleted by a deletion vector."""
         for run in above:
             if key in run.rows:
                 return run.rows.pop(key) if self.rules.vectors else run.rows[key]
@@ -233,7 +234,7 @@ class Model:
     def _changes(
         self, chosen: Sequence[Run], found: Row | None, key: Any, merged: Row | None
     ) -> list[Change]:
-        """What readers of changes are told of a key: the row before against the row after."""
+        """Return the changelog of a key from its old and its new row."""
         least = 1 if self.rules.producer == "lookup" else self.top
         holders = [run for run in chosen if key in run.rows]
         if all(run.level >= least for run in holders):
@@ -242,7 +243,7 @@ class Model:
         before = old[0] if old and is_add(old[0]) else None
         after = merged if merged and is_add(merged) else None
         if before and self.rules.engine == "first-row":
-            return []  # the first row of a key never changes
+            return []  # a first row never changes
         if before and after:
             same = all(before[name] == after[name] for name in self.rules.columns)
             if same and self.rules.tells_differences:

@@ -1,13 +1,14 @@
-"""Test data that other implementations made: the archives in `tests/data`, unpacked when first used.
+"""Test data of other implementations: the archives in `tests/data`, unpacked on first use.
 
-`golden_folder()` returns the unpacked golden tables. They are unpacked once per checkout into `.test-data/`, a folder
-that Git ignores, under a name that holds the archives' checksum: a changed archive is unpacked again. A missing or
-damaged archive is an error, never a skipped test.
+`golden_folder()` returns the unpacked golden tables. They are unpacked once per checkout into
+`.test-data/`, a folder that Git ignores, under a name that contains the checksum of the archives: a
+changed archive is unpacked again. A missing or damaged archive is an error, never a skipped test.
 
-To repack: `python tests/support/packed_data.py FOLDER` writes one archive for each folder in FOLDER (see `tests/data/README.md`).
+To repack: `python tests/support/packed_data.py FOLDER` writes one archive for each folder in FOLDER
+(see `tests/data/README.md`).
 
-The scripts that run in the other implementations' environments import this module through `golden`: it needs nothing
-but the standard library, and filelock only to unpack.
+Scripts in the environments of other implementations import this module through `golden`, so it
+requires only the standard library, and filelock for unpacking.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _unpack_once(archives: Sequence[Path], target: Path) -> None:
         if target.is_dir():
             return
         with tempfile.TemporaryDirectory(dir=target.parent, prefix="unpacking-") as folder:
-            # A folder of its own: the temporary one has to be there when the context ends.
+            # A subfolder, because the temporary folder must exist when the context ends.
             unpacked = Path(folder) / target.name
             for archive in archives:
                 _unpack(archive, unpacked)
@@ -104,7 +105,8 @@ def _unpack(archive: Path, target: Path) -> None:
 def tar_bytes(folder: Path) -> bytes:
     """Return a tar file of a folder's files that depends only on their names and contents.
 
-    Names begin with the folder's own name. Owners, times and modes are constants, and nothing but files is stored.
+    Names begin with the name of the folder. Owners, times and modes are constants, and only files
+    are stored.
     """
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w", format=tarfile.GNU_FORMAT) as tar:

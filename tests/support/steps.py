@@ -1,4 +1,4 @@
-"""Running the units of a plan without committing them."""
+"""Runs the units of a plan with or without a commit."""
 
 from paimon_orch.steps.common.step import OutcomeT, PlanT, RequestT, ResultT, SharedT, Step, UnitT
 from paimon_orch.table.table import Table

@@ -1,4 +1,4 @@
-"""What every back end of the library's storage promises; a back end's tests inherit this."""
+"""The contract of all file systems; the tests of each file system inherit it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MEGABYTE = 1 << 20
 
 
 class StorageContract:
-    """Inherited by a class that has the fixtures ``io``, ``root`` (a fresh, absolute place) and ``catalog``."""
+    """Base class; subclasses have the fixtures ``io``, ``root`` (a new absolute directory) and ``catalog``."""
 
     @pytest.fixture
     def io(self) -> FileIO:
@@ -56,7 +56,7 @@ class StorageContract:
             io.write(path, content)
             assert io.read_bytes(path) == content
 
-    def test_a_listing_tells_names_sizes_and_directories(self, io: FileIO, root: str) -> None:
+    def test_a_listing_has_names_sizes_and_directories(self, io: FileIO, root: str) -> None:
         before = time.time()
         io.write(f"{root}/t/file", b"12345")
         io.write(f"{root}/t/folder/below", b"")
@@ -70,20 +70,20 @@ class StorageContract:
         assert before - 5 < file.modified < time.time() + 5, "clocks and whole seconds"
         assert found[f"{root}/t/folder"].is_dir
 
-    def test_a_listing_is_never_old(self, io: FileIO, root: str) -> None:
+    def test_a_listing_is_never_stale(self, io: FileIO, root: str) -> None:
         for number in range(3):
             assert io.create(f"{root}/t/file-{number}", b"")
             assert len(list(io.list_dir(f"{root}/t"))) == number + 1
         io.delete(f"{root}/t/file-1")
         assert len(list(io.list_dir(f"{root}/t"))) == 2
 
-    def test_what_is_not_there_lists_as_nothing(self, io: FileIO, root: str) -> None:
+    def test_listing_a_missing_directory_is_empty(self, io: FileIO, root: str) -> None:
         io.write(f"{root}/file", b"x")
 
         assert list(io.list_dir(f"{root}/missing")) == []
         assert list(io.list_dir(f"{root}/file")) == []
 
-    def test_only_whole_names_exist(self, io: FileIO, root: str) -> None:
+    def test_a_prefix_of_a_name_does_not_exist(self, io: FileIO, root: str) -> None:
         io.write(f"{root}/folder/file", b"")
 
         assert io.exists(f"{root}/folder/file")
@@ -91,7 +91,7 @@ class StorageContract:
         assert not io.exists(f"{root}/folder/fil")
         assert not io.exists(f"{root}/fold")
 
-    def test_missing_files_raise_alike(self, io: FileIO, root: str) -> None:
+    def test_missing_files_raise_the_same_error(self, io: FileIO, root: str) -> None:
         io.write(f"{root}/file", b"")
         for read in (io.read_bytes, io.open_input, io.size):
             with pytest.raises(FileNotFoundError):
@@ -99,7 +99,7 @@ class StorageContract:
         io.delete(f"{root}/missing")
         io.delete_dir(f"{root}/missing")
 
-    def test_a_new_file_is_there_when_it_is_closed(self, io: FileIO, root: str) -> None:
+    def test_a_new_file_is_visible_once_closed(self, io: FileIO, root: str) -> None:
         path = f"{root}/t/bucket-0/data"
         with io.open_output(path) as sink:
             sink.write(b"rows")
@@ -117,7 +117,7 @@ class StorageContract:
         with io.open_input(path) as source:
             assert source.read() == b""
 
-    def test_reads_are_random(self, io: FileIO, root: str) -> None:
+    def test_files_support_random_reads(self, io: FileIO, root: str) -> None:
         content = bytes(range(256)) * (3 * MEGABYTE // 256)
         io.write(f"{root}/data", content)
 
@@ -137,7 +137,9 @@ class StorageContract:
             assert source.read(1) == b""
 
     @pytest.mark.parametrize("name", ["a*", "[ab]", "a?", "{a}", "a b", "a%2F", "ä", "a#b", "~"])  # fmt: skip
-    def test_a_name_is_no_pattern(self, io: FileIO, root: str, name: str) -> None:
+    def test_special_characters_in_names_are_not_patterns(
+        self, io: FileIO, root: str, name: str
+    ) -> None:
         for each in ("a", "b", "ab", name):
             io.write(f"{root}/t/{each}", each.encode())
 
@@ -147,7 +149,9 @@ class StorageContract:
 
         assert {info.name for info in io.list_dir(f"{root}/t")} == {"a", "b", "ab"}
 
-    def test_a_directory_is_removed_and_not_its_neighbour(self, io: FileIO, root: str) -> None:
+    def test_removing_a_directory_keeps_directories_with_the_same_prefix(
+        self, io: FileIO, root: str
+    ) -> None:
         for path in ("t/a", "t/b/c", "t2/a", "other/t/a"):
             io.write(f"{root}/{path}", b"")
 
@@ -157,7 +161,7 @@ class StorageContract:
         assert io.exists(f"{root}/t2/a")
         assert io.exists(f"{root}/other/t/a")
 
-    def test_a_directory_is_made_and_renamed_or_refused(self, io: FileIO, root: str) -> None:
+    def test_a_directory_is_created_and_renamed_or_refused(self, io: FileIO, root: str) -> None:
         io.write(f"{root}/old/t/file", b"1")
         io.write(f"{root}/taken/file", b"2")
         if io.remote:
@@ -174,7 +178,9 @@ class StorageContract:
             assert io.read_bytes(f"{root}/b/new/t/file") == b"1"
         assert io.read_bytes(f"{root}/taken/file") == b"2"
 
-    def test_only_an_empty_directory_is_removed_as_empty(self, io: FileIO, root: str) -> None:
+    def test_removing_an_empty_directory_refuses_directories_with_files(
+        self, io: FileIO, root: str
+    ) -> None:
         io.write(f"{root}/t/full/file", b"1")
 
         assert not io.delete_empty_dir(f"{root}/t/full")
@@ -186,7 +192,7 @@ class StorageContract:
 
         assert not io.exists(f"{root}/t/full")
 
-    def test_a_file_is_moved_to_a_name_that_is_free(self, io: FileIO, root: str) -> None:
+    def test_a_file_is_moved_only_to_a_free_name(self, io: FileIO, root: str) -> None:
         io.write(f"{root}/t/a", b"a")
         io.write(f"{root}/t/b", b"b")
 
@@ -201,7 +207,9 @@ class StorageContract:
     @pytest.mark.parametrize(
         "name", ["../secret", "a/../../secret", "..", "/etc/passwd", "a/./b", "a\0b", ""]
     )
-    def test_a_name_that_leads_elsewhere_is_refused(self, io: FileIO, root: str, name: str) -> None:
+    def test_a_name_with_parent_references_is_refused(
+        self, io: FileIO, root: str, name: str
+    ) -> None:
         io.write(f"{root}/secret", b"untouched")
         path = f"{root}/t/{name}"
         for use in (io.read_bytes, io.open_input, io.open_output, io.size, io.exists):
@@ -224,7 +232,7 @@ class StorageContract:
                 io.read_bytes(path)
 
     @pytest.mark.parametrize("branch", ["../../../../etc", "a/../../../../x"])
-    def test_a_branch_or_tag_cannot_lead_out_of_the_table(
+    def test_branch_and_tag_names_cannot_leave_the_table(
         self, catalog: Catalog, branch: str
     ) -> None:
         table = catalog.create_table("db.t", "k BIGINT")
@@ -234,7 +242,7 @@ class StorageContract:
         with pytest.raises(CorruptFileError, match="is refused"):
             outside.stores.schemas.ids()
 
-    def test_access_can_be_sent_to_workers(self, io: FileIO, root: str) -> None:
+    def test_file_io_can_be_pickled(self, io: FileIO, root: str) -> None:
         io.write(f"{root}/file", b"content")
 
         again: FileIO = pickle.loads(pickle.dumps(io))  # noqa: S301 - our own bytes
@@ -285,7 +293,7 @@ class StorageContract:
         assert not table.io.exists(orphan)
         assert quarantine.restore() == 1
         assert rows_of(table) == [(0,), (1,), (2,), (3,)]
-        now = int(time.time() * 1000)  # in a store, what was moved is new
+        now = int(time.time() * 1000)  # a moved object has a new modification time
         assert remove_orphan_files(table, older_than=now).bytes == 5
 
         assert not table.io.exists(orphan)

@@ -1,4 +1,4 @@
-"""Small tables for tests, what their files hold, and what is true of every healthy table."""
+"""Small tables for tests, their files, and the invariants of a healthy table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Row = tuple[Any, ...]
 
 @contextmanager
 def small_batches(rows: int) -> Iterator[None]:
-    """Cut files into row groups, and reads into batches, of so few rows that tests of few rows have many of them."""
+    """Limit row groups and batches to a number of rows, so that small tables have several."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writer, "_MIN_GROUP_ROWS", rows)
         patch.setattr(writer, "ROW_GROUP_ROWS", rows)
@@ -50,7 +50,7 @@ def new_table(
     partition_by: Sequence[str] = (),
     **options: str,
 ) -> Table:
-    """Create ``db.t``; an option's dots and dashes are written ``__`` and ``_`` (``deletion_vectors__enabled``)."""
+    """Create ``db.t``; in names of options ``__`` is a dot and ``_`` a dash (``file__format``)."""
     named = {name.replace("__", ".").replace("_", "-"): text for name, text in options.items()}
     return Catalog(str(root)).create_table(
         "db.t", columns, primary_key=key, partition_by=partition_by, options={"bucket": "1"} | named
@@ -58,7 +58,7 @@ def new_table(
 
 
 def rows_of(table: Table, **scan: Any) -> list[Row]:
-    """Return all rows that a reader sees, sorted."""
+    """Return the rows of a scan, sorted."""
     found = table.scan(**scan).to_arrow()
     rows = zip(*(column.to_pylist() for column in found.columns), strict=True)
     return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
@@ -88,7 +88,7 @@ def stored_files(table: Table) -> set[str]:
 
 
 def assert_healthy(table: Table) -> None:
-    """Check all that a snapshot promises: its files exist, say what they hold, and no key is live twice above level 0."""
+    """Check that files exist, metadata equals their contents, and keys above level 0 are unique."""
     snapshot = table.snapshot()
     assert snapshot is not None
     entries = filter_live_entries(

@@ -14,17 +14,17 @@ EXECUTOR = InProcessExecutor()
 
 
 def deletion_vector_table(root: Path, **options: str) -> Table:
-    """Make an empty table with deletion vectors."""
+    """Create an empty table with deletion vectors."""
     return new_table(root, deletion_vectors__enabled="true", **options)
 
 
 def upsert_numbers(table: Table, numbers: range, value: str) -> None:
-    """Give keys a value."""
+    """Upsert a value for each key."""
     table.upsert(table_of("k v", [(number, value) for number in numbers]))
 
 
 def compacted_deletion_vector_table(root: Path, **options: str) -> Table:
-    """Make a table with 100 keys on the highest level."""
+    """Create a table with 100 keys on the highest level."""
     table = deletion_vector_table(root, **options)
     upsert_numbers(table, range(100), "old")
     compact(table, EXECUTOR)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.options.table_option import StepKind
@@ -37,11 +38,11 @@ from paimon_orch.table.filter.partition_spec import parse_partition_specs
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.table import Table
 
+T = TypeVar("T")
+
 logger = logging.getLogger(__name__)
 
 DEFAULT_MIN_AGE_SECONDS = 24 * 3600
-_DIRECTORIES_PER_UNIT = 64
-_MANIFESTS_PER_UNIT = 16
 _MAX_PARTS = 200
 
 
@@ -53,6 +54,10 @@ class RemoveOrphanFilesRequest:
     """The time before which files must have been written last, in epoch milliseconds; None is a day ago."""
     partitions: PartitionSpecs | None = None
     """The partitions whose data files are listed; None lists all files of the table."""
+    directories_per_unit: int = 64
+    """The number of directories that one work unit lists."""
+    manifests_per_unit: int = 16
+    """The number of manifests that one work unit reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +135,7 @@ def plan(
     found = _find_unused_files(
         table,
         executor or InProcessExecutor(),
+        request=request,
         directories=directories,
         before=before,
         used=used,
@@ -168,20 +174,21 @@ def _compute_cutoff_seconds(older_than: int | None) -> float:
 def _find_unused_files(
     table: Table,
     executor: Executor,
+    *,
+    request: RemoveOrphanFilesRequest,
     directories: Sequence[str],
     before: float,
     used: ReferencedFiles,
     progress: Progress | None,
 ) -> OrphanListing:
     """Return the old files that no manifest names, as far as units could read them; ``used`` is told which they did."""
-    metas = used.list_unread_manifests()
     listings = [
-        ListingUnit(table.io, tuple(directories[start : start + _DIRECTORIES_PER_UNIT]), before)
-        for start in range(0, len(directories), _DIRECTORIES_PER_UNIT)
+        ListingUnit(table.io, tuple(batch), before)
+        for batch in _split(directories, request.directories_per_unit)
     ]
     manifests = [
-        ManifestUnit(table.stores.manifests, tuple(metas[start : start + _MANIFESTS_PER_UNIT]))
-        for start in range(0, len(metas), _MANIFESTS_PER_UNIT)
+        ManifestUnit(table.stores.manifests, tuple(batch))
+        for batch in _split(used.list_unread_manifests(), request.manifests_per_unit)
     ]
     parts = max(1, min(len(manifests), _MAX_PARTS))
     found = OrphanListing.of(
@@ -196,6 +203,10 @@ def _find_unused_files(
     )
     used.mark_as_read(found.manifests)
     return found
+
+
+def _split(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 def _check_has_references(

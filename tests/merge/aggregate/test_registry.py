@@ -107,7 +107,7 @@ SIMPLE: list[tuple[str, str, tuple[Any, ...], Any]] = [
 
 
 @pytest.mark.parametrize(("function", "data_type", "values", "expected"), SIMPLE)
-def test_values_are_folded_one_after_the_other(
+def test_values_are_aggregated_in_order(
     function: str, data_type: str, values: tuple[Any, ...], expected: Any
 ) -> None:
     assert folded(data_type, function, *values) == expected
@@ -125,14 +125,14 @@ def test_values_are_folded_one_after_the_other(
         ("product", "TINYINT", (-128, back(-1))),
     ],
 )
-def test_an_integer_that_leaves_its_type_is_an_error_at_once(
+def test_an_integer_overflow_in_an_intermediate_sum_is_an_error(
     function: str, data_type: str, values: tuple[Any, ...]
 ) -> None:
     with pytest.raises(InputError, match="does not fit"):
         folded(data_type, function, *values)
 
 
-def test_a_product_cannot_take_back_nothing(tmp_path: object) -> None:
+def test_a_product_cannot_retract_from_null(tmp_path: object) -> None:
     with pytest.raises(InputError, match="factor of 0"):
         folded("INT", "product", 3, back(0))
 
@@ -153,7 +153,7 @@ def test_a_product_cannot_take_back_nothing(tmp_path: object) -> None:
         ("merge_map_with_keytime", NUMBER_MAP, [(1, {"v": 1, "t": "a"})]),
     ],
 )
-def test_functions_that_take_nothing_back_say_so_unless_they_ignore_it(
+def test_functions_without_retract_raise_unless_retracts_are_ignored(
     function: str, data_type: str, value: Any
 ) -> None:
     with pytest.raises(InputError, match=r"'fields\.v\.ignore-retract' = 'true'"):
@@ -161,7 +161,7 @@ def test_functions_that_take_nothing_back_say_so_unless_they_ignore_it(
     assert folded(data_type, function, value, back(value), ignore_retract="true") == value
 
 
-def test_distinct_values_come_once() -> None:
+def test_collect_distinct_keeps_each_value_once() -> None:
     assert folded("ARRAY<INT>", "collect", None, [3, 3, 1], distinct="true") == [1, 3]
     assert folded("ARRAY<INT>", "collect", [2, 1], [1, 3], distinct="true") == [1, 2, 3]
     assert folded("STRING", "listagg", "a,b", "b, ,c,c", distinct="true") == "a,b,c"
@@ -179,7 +179,7 @@ def test_distinct_numbers_are_compared_by_their_bits() -> None:
     assert sorted(map(str, found)) == ["-0.0", "0.0", "nan"]
 
 
-def test_distinct_rows_are_compared_with_those_before_only() -> None:
+def test_distinct_rows_are_compared_with_earlier_rows_only() -> None:
     row_type = "ARRAY<ROW<x INT>>"
     one, two = {"x": 1}, {"x": 2}
 
@@ -188,7 +188,7 @@ def test_distinct_rows_are_compared_with_those_before_only() -> None:
     assert folded(row_type, "collect", None, [two, two], **removing) == [two]
 
 
-def test_a_map_with_times_takes_what_is_later_and_loses_what_is_null() -> None:
+def test_a_map_with_timestamps_takes_later_values_and_removes_nulls() -> None:
     old = [(1, {"v": 1, "t": "05"}), (2, {"v": 2, "t": "05"}), (3, {"v": 3, "t": None})]
     new = [
         (1, {"v": 10, "t": "04"}),
@@ -203,7 +203,7 @@ def test_a_map_with_times_takes_what_is_later_and_loses_what_is_null() -> None:
     assert {key: row["v"] for key, row in found.items()} == {1: 9, 3: 30, 5: 50}
 
 
-def test_a_map_with_times_takes_the_time_from_the_field_that_is_named() -> None:
+def test_a_map_with_timestamps_reads_the_timestamp_from_the_named_field() -> None:
     kind = "MAP<INT, ROW<t STRING, v STRING>>"
     old, new = [(1, {"t": "2", "v": "a"})], [(1, {"t": "1", "v": "z"})]
 
@@ -211,7 +211,7 @@ def test_a_map_with_times_takes_the_time_from_the_field_that_is_named() -> None:
     assert dict(folded(kind, "merge_map_with_keytime", old, new)) == dict(new)
 
 
-def test_times_of_a_map_are_compared_as_java_compares_text() -> None:
+def test_timestamps_of_a_map_are_compared_as_java_compares_strings() -> None:
     old, new = [(1, {"v": 1, "t": "\uffff"})], [(1, {"v": 2, "t": "\U0001f389"})]
 
     assert dict(folded(NUMBER_MAP, "merge_map_with_keytime", old, new)) == dict(old)
@@ -238,7 +238,7 @@ def test_a_nested_table_without_key_appends_up_to_its_limit_and_removes_equal_ro
     assert folded(TABLE, "nested_update", [one, two], back([None, one])) == [two]
 
 
-def test_a_nested_table_with_key_replaces_removes_and_has_room_for_so_many_keys() -> None:
+def test_a_nested_table_with_key_replaces_and_removes_rows_up_to_its_limit() -> None:
     def table(*values: Any, **options: str) -> dict[Any, Any]:
         return xs(folded(TABLE, "nested_update", *values, nested_key="x", **options))
 
@@ -248,7 +248,7 @@ def test_a_nested_table_with_key_replaces_removes_and_has_room_for_so_many_keys(
     assert table(old, back([row(2, "?"), row(9, "?")])) == {1: "a"}
 
 
-def test_a_nested_sequence_keeps_rows_from_going_back() -> None:
+def test_a_nested_row_with_a_lower_sequence_is_ignored() -> None:
     def after(*new: dict[str, Any]) -> str:
         found = folded(
             TABLE,
@@ -266,7 +266,7 @@ def test_a_nested_sequence_keeps_rows_from_going_back() -> None:
     assert after(row(1, "without", None)) == "old"
 
 
-def test_null_keys_of_a_nested_table_are_kept_left_out_or_refused() -> None:
+def test_null_keys_of_a_nested_table_are_kept_ignored_or_refused() -> None:
     old, new = [row(1, "a")], [row(None, "b"), row(None, "c")]
 
     def table(**options: str) -> dict[Any, Any]:
@@ -278,7 +278,7 @@ def test_null_keys_of_a_nested_table_are_kept_left_out_or_refused() -> None:
         table(nested_key_null_strategy="error")
 
 
-def test_a_nested_partial_update_overwrites_what_is_not_null() -> None:
+def test_a_nested_partial_update_overwrites_columns_with_values_that_are_not_null() -> None:
     found = folded(
         TABLE,
         "nested_partial_update",
@@ -295,13 +295,13 @@ def test_a_nested_partial_update_overwrites_what_is_not_null() -> None:
     ]
 
 
-def test_bitmaps_are_united() -> None:
+def test_32_bit_bitmaps_are_merged() -> None:
     one, two = BitMap([1]).serialize(), BitMap([1, 70000]).serialize()
 
     assert list(BitMap.deserialize(folded("BYTES", "rbm32", one, None, two))) == [1, 70000]
 
 
-def test_bitmaps_of_64_bits_are_united_in_the_form_of_java() -> None:
+def test_64_bit_bitmaps_are_merged_in_the_java_format() -> None:
     # as Java's Roaring64Bitmap serializes the sets {1}, {-1} and {1, -1}
     one = bytes.fromhex(
         "01010000000000000004000000000000000000000000000000000001000000fe01000000010201000000010001000000000000000000000000000000"
@@ -366,7 +366,7 @@ SKETCHES = [
 
 
 @pytest.mark.parametrize(("function", "one", "two", "union"), SKETCHES)
-def test_sketches_are_united_to_the_bytes_that_java_writes(
+def test_merged_sketches_equal_those_of_java_byte_for_byte(
     function: str, one: str, two: str, union: str
 ) -> None:
     found = folded("BYTES", function, bytes.fromhex(one), None, bytes.fromhex(two))
@@ -376,6 +376,6 @@ def test_sketches_are_united_to_the_bytes_that_java_writes(
 
 @pytest.mark.parametrize("function", ["rbm32", "rbm64", "theta_sketch", "hll_sketch"])
 @pytest.mark.parametrize("junk", [b"", b"x", b"no sketch and no bitmap"])
-def test_bytes_that_are_no_set_are_refused(function: str, junk: bytes) -> None:
+def test_bytes_that_are_not_a_serialized_set_are_refused(function: str, junk: bytes) -> None:
     with pytest.raises(InputError, match="is no serialized"):
         folded("BYTES", function, junk, junk)

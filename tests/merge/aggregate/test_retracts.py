@@ -263,7 +263,7 @@ CASES: dict[str, tuple[dict[str, str], list[KindAndValues], KindAndValues | None
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_rows_of_one_key_become(name: str) -> None:
+def test_rows_of_one_key_are_merged(name: str) -> None:
     options, rows, expected = CASES[name]
 
     assert merged(options, rows) == expected
@@ -281,7 +281,7 @@ ALONE = [
 
 
 @pytest.mark.parametrize(("options", "kind", "settled"), ALONE)
-def test_a_lone_retract_stays_one_unless_a_lookup_settles_it(
+def test_a_single_retract_is_kept_unless_a_lookup_merges_it(
     options: dict[str, str], kind: str, settled: str
 ) -> None:
     rows: list[KindAndValues] = [(kind, (1, 2, 3))]
@@ -292,14 +292,14 @@ def test_a_lone_retract_stays_one_unless_a_lookup_settles_it(
     assert found[0] == settled
 
 
-def test_a_single_row_without_sequence_loses_its_group_when_a_lookup_settles_it() -> None:
+def test_a_lookup_merge_of_a_single_row_without_sequence_clears_its_sequence_group() -> None:
     rows: list[KindAndValues] = [("+I", (None, 2, 3))]
 
     assert merged(GROUP, rows) == ("+I", (None, 2, 3))
     assert merged(GROUP, rows, settles=True) == ("+I", (None, None, 3))
 
 
-def test_the_newest_merged_row_of_a_key_is_folded_by_itself_when_older_ones_do_not_count() -> None:
+def test_the_newest_row_is_aggregated_alone_if_older_rows_are_removed() -> None:
     schema = schema_of(GROUP | {"changelog-producer": "lookup"})
     rows = {"k": [1, 1, 2], "s": [5, None, None], "a": [1, 2, 4], "b": [1, 3, 6]}
     columns = {name: pa.array(values, pa.int32()) for name, values in rows.items()}
@@ -318,7 +318,7 @@ def test_the_newest_merged_row_of_a_key_is_folded_by_itself_when_older_ones_do_n
 
 
 @pytest.mark.parametrize("options", [PARTIAL, {"merge-engine": "first-row"}])
-def test_engines_without_deletes_say_what_to_do(options: dict[str, str]) -> None:
+def test_engines_without_deletes_name_the_option_to_set(options: dict[str, str]) -> None:
     with pytest.raises(InputError, match="'ignore-delete'"):
         merged(options, [("+I", (1, 1, 1)), ("-D", (1, 1, 1))])
 
@@ -334,7 +334,7 @@ def test_engines_without_deletes_say_what_to_do(options: dict[str, str]) -> None
         ({"ignore-delete": "true", "deduplicate.ignore-delete": "false"}, True),
     ],
 )
-def test_older_names_of_ignore_delete_count_where_the_new_one_is_missing(
+def test_older_keys_of_ignore_delete_apply_if_the_new_key_is_missing(
     options: dict[str, str], ignored: bool
 ) -> None:
     assert schema_of(options).typed_options.ignores_delete == ignored
@@ -346,7 +346,7 @@ WRITES = [("a", "+I"), ("b", "-U"), ("c", "+U"), ("d", "-D")]
 @pytest.mark.parametrize(
     ("option", "kept"), [("ignore_delete", "ac"), ("ignore_update_before", "acd")]
 )
-def test_rows_that_have_no_say_take_no_number_and_are_no_change(
+def test_ignored_rows_get_no_sequence_number_and_no_changelog(
     tmp_path: Path, option: str, kept: str
 ) -> None:
     table = new_table(tmp_path, "k STRING", changelog_producer="input", **{option: "true"})
@@ -361,7 +361,7 @@ def test_rows_that_have_no_say_take_no_number_and_are_no_change(
     assert rows_of(table) == [("a",), ("c",)]
 
 
-def test_a_column_may_tell_the_kind_of_each_row(tmp_path: Path) -> None:
+def test_a_column_may_hold_the_row_kind(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k STRING, kind STRING", rowkind__field="kind")
 
     table.upsert(table_of("k kind", [("a", "+I"), ("b", "+I")]))

@@ -350,7 +350,7 @@ def by_key(changes: Iterable[Change]) -> dict[Any, list[Change]]:
     ("case", "mode", "tree"),
     [(c, m, t) for c in CASES for m in MODES for t in TREES if is_run(c, m, t)],
 )
-def test_a_table_holds_and_tells_what_the_model_does(case: str, mode: str, tree: str) -> None:
+def test_rows_and_changelog_of_a_table_equal_the_model(case: str, mode: str, tree: str) -> None:
     rules = replace(CASES[case].rules, **MODES[mode])
     chosen = replace(CASES[case], rules=rules)
 
@@ -376,7 +376,7 @@ def test_a_table_holds_and_tells_what_the_model_does(case: str, mode: str, tree:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_of_two_compactions_of_one_bucket_at_most_one_is_committed(
+def test_at_most_one_of_two_concurrent_compactions_of_a_bucket_is_committed(
     tmp_path: Path, mode: str
 ) -> None:
     rules = replace(CASES["deduplicate"].rules, **MODES[mode])

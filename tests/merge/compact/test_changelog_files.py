@@ -37,7 +37,7 @@ def changes_in(table: Table, snapshot: int) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize(("name", "number", "rows"), list(changelogs()))
-def test_a_changelog_of_java_holds_the_rows_that_java_wrote(
+def test_changelog_files_of_java_are_read(
     name: str, number: int, rows: list[list[Any]], tmp_path: Path
 ) -> None:
     table = Catalog(str(copy_warehouse(FOLDER, tmp_path / "w"))).table(name)
@@ -48,7 +48,7 @@ def test_a_changelog_of_java_holds_the_rows_that_java_wrote(
 @pytest.mark.parametrize(
     ("name", "number", "rows"), [case for case in changelogs() if case.values[0] != "db.t_input"]
 )
-def test_our_compaction_of_the_same_rows_writes_the_changelog_of_java(
+def test_our_compaction_of_the_same_rows_writes_the_same_changelog_as_java(
     name: str, number: int, rows: list[list[Any]], tmp_path: Path
 ) -> None:
     table = Catalog(str(copy_warehouse(FOLDER, tmp_path / "w"))).table(name)
@@ -112,7 +112,7 @@ def test_changelog_files_have_their_own_codec_and_statistics(tmp_path: Path, pro
     assert pq.read_metadata(data).row_group(0).column(0).compression == "LZ4"
 
 
-def test_the_codec_in_the_name_of_a_file_is_that_of_data_files(tmp_path: Path) -> None:
+def test_the_codec_in_a_changelog_file_name_is_that_of_data_files(tmp_path: Path) -> None:
     options = {
         "changelog_file__compression": "snappy",
         "file__suffix__include__compression": "true",
@@ -122,7 +122,7 @@ def test_the_codec_in_the_name_of_a_file_is_that_of_data_files(tmp_path: Path) -
     assert path.name.endswith(".zst.parquet")
 
 
-def test_a_format_that_is_not_written_is_refused_by_the_name_of_the_option(tmp_path: Path) -> None:
+def test_an_unsupported_changelog_format_is_refused_with_the_option_key(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=r"changelog-file\.format"):
         written(tmp_path, "lookup", changelog_file__format="csv")
 

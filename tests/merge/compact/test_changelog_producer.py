@@ -45,7 +45,7 @@ NOT_TIME = ONCE | {"changelog_producer__row_deduplicate_ignore_fields": "at"}
         (NOT_TIME, OTHER, [("-U", "a", 1), ("+U", "a", 1)]),
     ],
 )
-def test_an_update_without_difference_is_told_unless_the_table_leaves_it_out(
+def test_an_unchanged_update_is_in_the_changelog_unless_the_table_deduplicates(
     tmp_path: Path,
     producer: str,
     options: dict[str, str],
@@ -56,9 +56,7 @@ def test_an_update_without_difference_is_told_unless_the_table_leaves_it_out(
 
 
 @pytest.mark.parametrize("vectors", ["false", "true"])
-def test_a_row_that_was_deleted_and_comes_again_as_it_was_is_told(
-    tmp_path: Path, vectors: str
-) -> None:
+def test_a_row_deleted_and_inserted_again_is_in_the_changelog(tmp_path: Path, vectors: str) -> None:
     """Not so in the reference (issue 8204): there the row that a vector hides counts as the row before."""
     table = new_table(
         tmp_path, changelog_producer="lookup", deletion_vectors__enabled=vectors, **ONCE

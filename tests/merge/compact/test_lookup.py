@@ -137,7 +137,7 @@ sorted_keys = st.lists(st.integers(0, 80), unique=True, max_size=40).map(sorted)
     st.booleans(),
     st.randoms(use_true_random=False),
 )
-def test_the_nearest_older_version_of_every_key_is_marked(
+def test_lookup_finds_the_nearest_older_row_of_every_key(
     levels: dict[int, list[int]],
     ends: set[int],
     wanted: list[int],
@@ -188,7 +188,7 @@ def test_the_nearest_older_version_of_every_key_is_marked(
         assert groups == sorted({at // group_rows for at in expected[name]})
 
 
-def test_files_outside_the_window_are_not_opened() -> None:
+def test_files_outside_the_key_range_are_not_opened() -> None:
     stored = Stored({5: [[0, 9], [10, 19], [20, 29]]})
 
     lookup = stored.lookup()
@@ -198,7 +198,7 @@ def test_files_outside_the_window_are_not_opened() -> None:
     assert stored.opened == {"L5-1"}
 
 
-def test_a_file_is_read_once_from_front_to_back() -> None:
+def test_a_file_is_read_once_in_order() -> None:
     stored = Stored({5: [list(range(30))]}, group_rows=10)
 
     lookup = stored.lookup()
@@ -209,7 +209,7 @@ def test_a_file_is_read_once_from_front_to_back() -> None:
     assert stored.keys_read == {"L5-0": [0, 1, 2]}
 
 
-def test_row_groups_are_read_for_the_keys_that_lie_in_them_and_values_for_those_found() -> None:
+def test_keys_are_read_from_matching_row_groups_and_values_only_for_found_keys() -> None:
     keys = [key for key in range(0, 60, 2) if key not in (22, 24)]
     stored = Stored({5: [keys]}, group_rows=5)  # 0-8, 10-18, 20-32, 34-42, 44-52, 54-58
 
@@ -222,7 +222,7 @@ def test_row_groups_are_read_for_the_keys_that_lie_in_them_and_values_for_those_
     assert found_row[1].to_pylist() == [{"v": "L5-0: 50", "k": 50}]
 
 
-def test_a_hit_ends_the_search_of_its_key() -> None:
+def test_the_search_for_a_key_ends_at_the_first_match() -> None:
     stored = Stored({2: [[1, 2]], 5: [[1, 2, 3]]})
 
     lookup = stored.lookup()
@@ -231,7 +231,7 @@ def test_a_hit_ends_the_search_of_its_key() -> None:
     assert found(lookup) == {"L2-0": [0], "L5-0": [2]}
 
 
-def test_no_keys_and_no_files_find_nothing() -> None:
+def test_without_keys_or_files_nothing_is_found() -> None:
     assert found(Stored({}).lookup()) == {}
     lookup = Stored({5: [[1]]}).lookup()
     lookup.mark(keys_of())
@@ -239,7 +239,7 @@ def test_no_keys_and_no_files_find_nothing() -> None:
 
 
 @pytest.mark.parametrize("engine", ["deduplicate", "aggregation"])
-def test_a_compaction_reads_the_row_groups_above_that_updates_fall_into(
+def test_a_compaction_reads_only_row_groups_that_contain_updated_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
     with small_batches(10):  # rows a row group
@@ -275,7 +275,7 @@ def test_a_compaction_reads_the_row_groups_above_that_updates_fall_into(
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
-def test_values_of_found_rows_are_read_beside_the_keys_of_the_file(
+def test_values_of_found_rows_are_read_while_keys_are_read(
     tmp_path: Path, file_format: str
 ) -> None:
     """Both are read of one file in turns, of which the keys are ahead."""

@@ -89,7 +89,7 @@ def test_every_key_of_every_file_belongs_to_exactly_one_part(
 
 
 @given(files_of_level_0, cuts_of_a_level, st.integers(1, 500))
-def test_keys_of_one_part_do_not_lie_among_those_of_another(
+def test_key_ranges_of_parts_do_not_overlap(
     new: list[tuple[int, int, int]], cuts: list[int], part_bytes: int
 ) -> None:
     parts = split_task(task_of(new, cuts), KEY, part_bytes, starts)
@@ -99,7 +99,7 @@ def test_keys_of_one_part_do_not_lie_among_those_of_another(
     assert all(one[1] < two[0] for one, two in pairwise(ranges))
 
 
-def test_a_large_section_is_cut_where_its_largest_run_may_be() -> None:
+def test_a_large_section_is_split_at_boundaries_of_its_largest_run() -> None:
     task = task_of([(0, 59, 100)], [0, 20, 40])
     parts = split_task(task, KEY, 175, starts)
 
@@ -111,7 +111,7 @@ def test_a_large_section_is_cut_where_its_largest_run_may_be() -> None:
     ]
 
 
-def test_small_work_and_work_with_files_alone_stay_whole() -> None:
+def test_small_compactions_and_upgrades_of_whole_files_are_not_split() -> None:
     task = task_of([(0, 59, 100)], [0, 20, 40])
 
     assert split_task(task, KEY, 1000, starts) == [task]

@@ -118,7 +118,7 @@ AGGREGATED_ROWS = st.fixed_dictionaries(
 
 @few
 @given(batches_of(AGGREGATED_ROWS))
-def test_aggregation_equals_adding_row_after_row(
+def test_aggregation_equals_merging_row_by_row(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[Row]]
 ) -> None:
     columns = ", ".join(["k INT", *(f"{n} {kind}" for n, (kind, _) in AGGREGATES.items())])
@@ -170,7 +170,7 @@ def test_partial_update_keeps_the_last_value_that_is_not_null(
         )
     )
 )
-def test_sequence_groups_take_only_rows_that_are_not_older(
+def test_sequence_groups_ignore_older_rows(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[Row]]
 ) -> None:
     options = {
@@ -209,7 +209,7 @@ def test_sequence_groups_take_only_rows_that_are_not_older(
 )
 @pytest.mark.parametrize("order", ["ascending", "descending"])
 @pytest.mark.parametrize("vectors", ["true", "false"])
-def test_sequence_field_decides_which_row_is_the_last(
+def test_the_sequence_field_orders_the_rows_of_a_key(
     tmp_path_factory: pytest.TempPathFactory, order: str, vectors: str, batches: list[list[Row]]
 ) -> None:
     options = {"sequence.field": "s", "sequence.field.sort-order": order}
@@ -234,7 +234,7 @@ def test_sequence_field_decides_which_row_is_the_last(
 @few
 @given(batches_of(st.fixed_dictionaries({"k": KEYS, "v": NUMBERS})))
 @pytest.mark.parametrize("producer", ["none", "lookup"])
-def test_first_row_keeps_what_came_first(
+def test_first_row_keeps_the_first_row(
     tmp_path_factory: pytest.TempPathFactory, producer: str, batches: list[list[Row]]
 ) -> None:
     options = {"merge-engine": "first-row", "changelog-producer": producer}
@@ -250,7 +250,7 @@ def test_first_row_keeps_what_came_first(
     check_after_each_compaction(table, expected)
 
 
-def test_sum_takes_rows_back_and_starts_negative_from_a_retract(tmp_path: Path) -> None:
+def test_sum_retracts_rows_and_starts_negative_from_a_retract(tmp_path: Path) -> None:
     options = {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"}
     table = table_of(tmp_path, "k INT, v DECIMAL(10, 1)", options)
 
@@ -260,7 +260,7 @@ def test_sum_takes_rows_back_and_starts_negative_from_a_retract(tmp_path: Path) 
     assert {1: Decimal("3.5"), 2: Decimal(-3)} == {k: row["v"] for k, row in read(table).items()}
 
 
-def test_a_sum_that_leaves_its_integer_type_is_an_error_and_a_decimal_becomes_null(
+def test_an_integer_sum_that_overflows_is_an_error_and_a_decimal_sum_becomes_null(
     tmp_path: Path,
 ) -> None:
     options = {"merge-engine": "aggregation", "fields.default-aggregate-function": "sum"}
@@ -276,7 +276,7 @@ def test_a_sum_that_leaves_its_integer_type_is_an_error_and_a_decimal_becomes_nu
     assert read(decimal) == {1: {"k": 1, "v": None}}
 
 
-def test_an_aggregate_that_cannot_take_rows_back_says_so(tmp_path: Path) -> None:
+def test_an_aggregate_without_retract_raises(tmp_path: Path) -> None:
     options = {"merge-engine": "aggregation", "fields.v.aggregate-function": "max"}
     table = table_of(tmp_path, "k INT, v INT", options)
     write(table, [{"k": 1, "v": 5}])
@@ -296,7 +296,7 @@ def test_partial_update_removes_a_record_on_delete_and_revives_it_later(tmp_path
     check_after_each_compaction(table, {2: {"k": 2, "a": 9, "b": None}})
 
 
-def test_ignore_delete_leaves_deletes_out(tmp_path: Path) -> None:
+def test_ignore_delete_drops_deletes(tmp_path: Path) -> None:
     table = table_of(tmp_path, "k INT, a INT", {"ignore-delete": "true"})
     write(table, [{"k": 1, "a": 1}])
     write(table, [{"k": 1}, {"k": 2}], ["-D", "-D"])

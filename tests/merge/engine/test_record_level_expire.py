@@ -70,9 +70,7 @@ def keys_of(table: Table) -> list[int]:
         "TIMESTAMP_LTZ(6)",
     ],
 )
-def test_rows_leave_when_their_time_is_over_in_every_type_that_tells_it(
-    tmp_path: Path, time_type: str
-) -> None:
+def test_rows_expire_by_time_fields_of_every_allowed_type(tmp_path: Path, time_type: str) -> None:
     table = table_of(tmp_path, time_type.split(maxsplit=1)[0])
     hours = {1: 0.0, 2: -0.5, 3: -1.0, 4: -1.5}
     times = {k: at(NOON + timedelta(hours=h), time_type) for k, h in hours.items()}
@@ -85,7 +83,7 @@ def test_rows_leave_when_their_time_is_over_in_every_type_that_tells_it(
     assert_healthy(table)
 
 
-def test_a_file_of_the_highest_level_is_rewritten_once_a_row_of_it_is_too_old(
+def test_a_file_on_the_highest_level_is_rewritten_once_it_has_an_expired_row(
     tmp_path: Path,
 ) -> None:
     table = table_of(tmp_path)
@@ -102,7 +100,7 @@ def test_a_file_of_the_highest_level_is_rewritten_once_a_row_of_it_is_too_old(
 
 
 @pytest.mark.parametrize("options", [{}, VECTORS, {"changelog-producer": "lookup"}])
-def test_an_expired_row_does_not_come_back_when_its_key_does(
+def test_an_expired_row_does_not_reappear_when_its_key_is_written_again(
     tmp_path: Path, options: dict[str, str]
 ) -> None:
     table = table_of(tmp_path, **options, **{"merge-engine": "partial-update"})
@@ -131,7 +129,7 @@ def test_a_whole_section_may_expire(tmp_path: Path) -> None:
     assert_healthy(table)
 
 
-def test_statistics_of_another_schema_or_none_tell_nothing(tmp_path: Path) -> None:
+def test_missing_statistics_and_those_of_another_schema_are_not_used(tmp_path: Path) -> None:
     table = table_of(tmp_path, **{"metadata.stats-mode": "none"})
     write(table, {1: 0})
     (split,) = table.files()
@@ -172,7 +170,7 @@ def test_a_full_compaction_drops_expired_rows_and_merges_the_others(
     assert_healthy(table)
 
 
-def test_an_older_row_comes_back_when_the_row_or_the_delete_that_replaced_it_expires(
+def test_an_older_row_reappears_when_the_row_or_delete_that_replaced_it_expires(
     tmp_path: Path,
 ) -> None:
     table = table_of(tmp_path)
@@ -189,7 +187,7 @@ def test_an_older_row_comes_back_when_the_row_or_the_delete_that_replaced_it_exp
 
 @pytest.mark.parametrize("engine", ["deduplicate", "partial-update", "aggregation"])
 @pytest.mark.parametrize("vectors", ["true", "false"])
-def test_a_lookup_finds_no_expired_row_and_readers_see_each_key_once(
+def test_a_lookup_ignores_expired_rows_and_readers_see_each_key_once(
     tmp_path: Path, engine: str, vectors: str
 ) -> None:
     named = {"changelog-producer": "lookup", "deletion-vectors.enabled": vectors}
@@ -212,7 +210,7 @@ def test_a_lookup_finds_no_expired_row_and_readers_see_each_key_once(
     assert_healthy(table)
 
 
-def test_a_lookup_continues_above_an_expired_row(tmp_path: Path) -> None:
+def test_a_lookup_continues_on_higher_levels_after_an_expired_row(tmp_path: Path) -> None:
     options = {"changelog-producer": "lookup", "num-sorted-run.compaction-trigger": "9"}
     table = table_of(tmp_path, **options)
     early, later = at(NOON, "INT"), at(NOON + timedelta(hours=5), "INT")
@@ -234,7 +232,7 @@ def test_a_lookup_continues_above_an_expired_row(tmp_path: Path) -> None:
     ]
 
 
-def test_the_first_row_of_a_key_stays_the_first_until_a_compaction_drops_it(tmp_path: Path) -> None:
+def test_a_first_row_is_kept_until_a_compaction_drops_it(tmp_path: Path) -> None:
     table = table_of(tmp_path, **{"merge-engine": "first-row"})
     later = at(NOON + timedelta(hours=5), "INT")
     base = dict.fromkeys(range(5000), later) | {1: at(NOON, "INT")}
@@ -247,7 +245,7 @@ def test_the_first_row_of_a_key_stays_the_first_until_a_compaction_drops_it(tmp_
     assert dict(rows_of(table)) == base | {9999: later}
 
 
-def test_java_20_keeps_the_same_rows_of_its_table(tmp_path: Path) -> None:
+def test_java_20_keeps_the_same_rows_after_expiration(tmp_path: Path) -> None:
     folder = GOLDEN / "java-2.0" / "record_expire"
     (entry,) = json.loads((folder / "expected.json").read_text(encoding="utf-8"))["tables"]
     table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table("db.t")

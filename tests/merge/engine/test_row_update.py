@@ -143,7 +143,7 @@ def as_wanted(found: Row | None, wanted: Row) -> bool:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_what_is_written_makes_the_wanted_rows_or_is_refused(engine: str) -> None:
+def test_an_update_gives_the_requested_rows_or_is_refused(engine: str) -> None:
     @settings(max_examples=30)
     @given(cases(engine))
     def check(case: tuple[Rules, list[list[Row]], list[Row]]) -> None:
@@ -197,7 +197,9 @@ def aggregated(function: str) -> dict[str, str]:
         ("DOUBLE", 0.1, 0.3, 0.3 - 0.1),
     ],
 )
-def test_a_sum_gets_the_difference(kind: str, old: object, new: object, written: object) -> None:
+def test_an_update_of_a_sum_writes_the_difference(
+    kind: str, old: object, new: object, written: object
+) -> None:
     assert changed(aggregated("sum"), kind, old, new) == written
 
 
@@ -212,7 +214,7 @@ def test_a_sum_gets_the_difference(kind: str, old: object, new: object, written:
         ("listagg", "STRING", "a", "b", "column 'v' would be 'a,b', not 'b'"),
     ],
 )
-def test_what_an_aggregation_does_not_make_of_the_old_value_is_refused_by_the_rule(
+def test_an_update_that_an_aggregation_cannot_produce_is_refused_with_the_function(
     function: str, kind: str, old: object, new: object, said: str
 ) -> None:
     with pytest.raises(InputError, match=said):
@@ -220,7 +222,7 @@ def test_what_an_aggregation_does_not_make_of_the_old_value_is_refused_by_the_ru
 
 
 @pytest.mark.parametrize("function", ["product", "listagg", "collect", "sum", "rbm32"])
-def test_a_value_that_stays_is_not_merged_once_more(function: str) -> None:
+def test_an_unchanged_value_is_not_aggregated_again(function: str) -> None:
     kinds = {"listagg": ("STRING", "a"), "collect": ("ARRAY<INT>", [1]), "rbm32": ("BYTES", b"")}
     kind, value = kinds.get(function, ("INT", 5))
 
@@ -234,7 +236,7 @@ def test_a_value_that_stays_is_not_merged_once_more(function: str) -> None:
         ("descending", 6, "is higher or null"),
     ],
 )
-def test_a_sequence_field_that_lets_the_old_row_win_is_refused_with_what_to_do(
+def test_an_update_that_loses_by_its_sequence_field_is_refused_with_advice(
     order: str, lower: int, said: str
 ) -> None:
     options = {"sequence.field": "v", "sequence.field.sort-order": order}
@@ -244,7 +246,7 @@ def test_a_sequence_field_that_lets_the_old_row_win_is_refused_with_what_to_do(
     assert changed(options, "INT", 5, 5) == 5
 
 
-def test_a_sequence_group_is_named_that_keeps_a_column_from_changing() -> None:
+def test_the_error_names_the_sequence_group_that_prevents_an_update() -> None:
     options = {"merge-engine": "partial-update", "fields.s.sequence-group": "v"}
     schema = schema_of(options)
     old: Row = dict.fromkeys(COLUMNS) | {"k": 1, "v": 1}
@@ -257,7 +259,7 @@ def test_a_sequence_group_is_named_that_keeps_a_column_from_changing() -> None:
 
 
 @pytest.mark.parametrize(("sequence", "refused"), [(1, False), (None, True)])
-def test_a_row_is_deleted_by_a_sequence_group_that_has_a_sequence(
+def test_a_delete_sets_the_sequence_of_a_sequence_group(
     sequence: int | None, *, refused: bool
 ) -> None:
     group = "partial-update.remove-record-on-sequence-group"

@@ -64,7 +64,7 @@ def test_columns_are_sorted_in_the_order_of_the_format(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_single_keys_compare_like_columns(name: str) -> None:
+def test_single_keys_are_ordered_like_columns(name: str) -> None:
     columns = KeyColumns.of(column_of(name, ORDERED[name]), ["k"])
     keys = [columns.at(at) for at in range(len(columns))]
 
@@ -75,7 +75,7 @@ def test_single_keys_compare_like_columns(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_keys_of_manifests_are_those_of_the_rows(name: str) -> None:
+def test_manifest_keys_are_ordered_like_row_keys(name: str) -> None:
     kind, table = parse_type(name), column_of(name, ORDERED[name])
     columns = KeyColumns.of(table, ["k"])
     for at, scalar in enumerate(table["k"]):
@@ -84,7 +84,7 @@ def test_keys_of_manifests_are_those_of_the_rows(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_only_equal_keys_are_the_same(name: str) -> None:
+def test_different_keys_are_not_equal(name: str) -> None:
     values = ORDERED[name]
     doubled = KeyColumns.of(column_of(name, [v for v in values for _ in range(2)]), ["k"])
 
@@ -133,7 +133,7 @@ def test_composite_keys_are_ordered_column_by_column(
     assert same.tolist() == [one == two for one, two in pairwise(expected)]
 
 
-def test_chunks_and_slices_are_keys_as_well() -> None:
+def test_chunked_and_sliced_columns_are_sorted() -> None:
     chunked = pa.chunked_array([[3, 1], [], [2]], pa.int64())
     columns = KeyColumns.of(pa.table({"k": chunked}), ["k"])
 
@@ -152,7 +152,7 @@ ROWS = st.tuples(
 
 
 @given(st.lists(ROWS), st.permutations([0, 1, 2]), st.integers(1, 3))
-def test_packed_and_plain_keys_have_one_order(
+def test_packed_and_plain_keys_have_the_same_order(
     rows: list[Row], order: list[int], count: int
 ) -> None:
     arrays = [
@@ -169,7 +169,7 @@ def test_packed_and_plain_keys_have_one_order(
 
 
 @given(st.sets(ROWS), st.sets(ROWS))
-def test_keys_are_found_among_others(own: set[Row], wanted: set[Row]) -> None:
+def test_keys_are_searched_in_sorted_keys(own: set[Row], wanted: set[Row]) -> None:
     def columns(rows: set[Row]) -> tuple[list[Row], KeyColumns]:
         ordered = sorted(rows, key=lambda row: (row[0].encode(), *row[1:]))
         arrays = zip(*ordered, strict=True) if ordered else ((), (), ())

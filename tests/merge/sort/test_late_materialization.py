@@ -52,7 +52,7 @@ def value_reads(monkeypatch: pytest.MonkeyPatch) -> list[Read]:
     return found
 
 
-def test_no_value_is_read_of_a_run_that_newer_ones_replace(
+def test_no_values_are_read_from_a_run_that_newer_runs_replace(
     tmp_path: Path, value_reads: list[Read]
 ) -> None:
     table = new_table(tmp_path, write_only="true")
@@ -63,7 +63,7 @@ def test_no_value_is_read_of_a_run_that_newer_ones_replace(
     assert value_reads == [("c", (0,))]
 
 
-def test_values_are_read_of_the_row_groups_alone_in_which_a_row_wins(
+def test_values_are_read_only_from_row_groups_with_a_remaining_row(
     tmp_path: Path, value_reads: list[Read]
 ) -> None:
     with small_batches(GROUP_ROWS):
@@ -75,7 +75,7 @@ def test_values_are_read_of_the_row_groups_alone_in_which_a_row_wins(
     assert sorted(value_reads) == [*(("new", (group,)) for group in range(3)), ("old", (1,))]
 
 
-def test_values_are_read_with_the_keys_where_no_row_group_can_lose_as_a_whole(
+def test_values_are_read_with_the_keys_if_no_row_group_can_be_skipped(
     tmp_path: Path, value_reads: list[Read]
 ) -> None:
     table = new_table(tmp_path, write_only="true")
@@ -87,7 +87,7 @@ def test_values_are_read_with_the_keys_where_no_row_group_can_lose_as_a_whole(
 
 
 @pytest.mark.parametrize("file_format", ["orc", "avro"])
-def test_other_formats_are_read_at_once(tmp_path: Path, file_format: str) -> None:
+def test_other_formats_are_read_in_one_pass(tmp_path: Path, file_format: str) -> None:
     table = new_table(tmp_path, file__format=file_format)
     for turn in "ab":
         table.upsert(table_of("k v", [(key, turn) for key in range(10)]))
@@ -109,7 +109,7 @@ def test_a_column_may_have_any_name_that_the_format_allows(tmp_path: Path, name:
 
 @settings(max_examples=60)
 @given(turns=st.lists(CHANGES, min_size=2, max_size=5), data=st.data())
-def test_rows_are_those_of_a_merge_of_all_columns(
+def test_late_materialization_returns_the_rows_of_a_merge_of_all_columns(
     turns: list[list[Row]], data: st.DataObject
 ) -> None:
     """Whatever is upserted, deleted, compacted, added as a column, filtered and asked for."""

@@ -67,7 +67,7 @@ def runs_strategy(names: list[str]) -> st.SearchStrategy[list[list[Record]]]:
 
 
 @pytest.mark.parametrize("names", [INTEGER, COMPOSITE], ids=["one column", "two columns"])
-def test_merging_is_what_a_dictionary_does(names: list[str]) -> None:
+def test_merging_equals_updating_a_dictionary(names: list[str]) -> None:
     @given(runs_strategy(names), st.integers(1, 9), st.randoms(use_true_random=False))
     def check(runs: list[list[Record]], batch_rows: int, random: Any) -> None:
         numbers = list(range(sum(map(len, runs))))
@@ -97,7 +97,7 @@ def test_unsorted_rows_are_grouped_and_ordered_by_sequence(rows: list[tuple[Reco
     assert step.starts.tolist() == starts
 
 
-def test_rows_come_in_ascending_steps_and_every_row_once() -> None:
+def test_steps_are_ascending_and_return_every_row_once() -> None:
     rows = [[((key,), key) for key in range(start, 60, 3)] for start in (0, 0, 1)]
 
     steps = list(merge_runs([run_of(run, INTEGER, 4) for run in rows], INTEGER))
@@ -108,7 +108,7 @@ def test_rows_come_in_ascending_steps_and_every_row_once() -> None:
     assert sum(len(step.order) for step in steps) == sum(map(len, rows))
 
 
-def test_equal_rows_keep_the_order_of_the_runs() -> None:
+def test_rows_of_equal_sequence_number_keep_the_order_of_the_runs() -> None:
     runs = [
         MergeRun([(0, batch_of([((1,), 5)], INTEGER).set_column(3, "v", pa.array([at])))])
         for at in range(3)
@@ -138,7 +138,9 @@ def test_rows_without_sequence_numbers_keep_the_order_of_the_runs() -> None:
 
 @pytest.mark.parametrize("distance", [1, 1_000_003], ids=["dense", "sparse"])
 @given(st.lists(st.sets(st.integers(-20, 20), max_size=25), min_size=1, max_size=6))
-def test_the_newest_row_of_each_key_can_be_had_alone(distance: int, rows: list[set[int]]) -> None:
+def test_the_reader_can_return_only_the_newest_row_per_key(
+    distance: int, rows: list[set[int]]
+) -> None:
     runs = [
         [((key * distance,), number) for key in sorted(keys)] for number, keys in enumerate(rows)
     ]
@@ -158,7 +160,7 @@ def test_the_newest_row_of_each_key_can_be_had_alone(distance: int, rows: list[s
         assert len(step.levels) == step.rows.num_rows == len(step.order)
 
 
-def test_levels_follow_their_rows() -> None:
+def test_levels_are_returned_with_their_rows() -> None:
     runs = [
         run_of([((1,), 1), ((2,), 2)], INTEGER, 1, level=4),
         run_of([((2,), 9), ((3,), 9)], INTEGER, 1, level=0),
@@ -176,7 +178,7 @@ def test_levels_follow_their_rows() -> None:
     assert upper == {1, 2}
 
 
-def test_runs_without_rows_are_no_trouble() -> None:
+def test_empty_runs_are_skipped() -> None:
     assert list(merge_runs([], INTEGER)) == []
     assert newest(
         merge_runs([MergeRun(()), run_of([((1,), 1)], INTEGER, 9)], INTEGER), INTEGER
@@ -184,7 +186,7 @@ def test_runs_without_rows_are_no_trouble() -> None:
 
 
 @pytest.mark.parametrize("shape", ["interleaved", "one after the other", "one long beside short"])
-def test_a_merge_holds_about_one_batch_of_every_run(shape: str) -> None:
+def test_a_merge_buffers_about_one_batch_per_run(shape: str) -> None:
     """However long the runs are: what was read and not handed on never exceeds a batch (and the next) a run."""
     count, batch_rows, length = 4, 10, 400
     keys = {

@@ -45,7 +45,7 @@ def keys(column: pa.Array, width: int = 8) -> list[bytes]:
     ],
     ids=str,
 )
-def test_bytes_compare_as_values_do(kind: pa.DataType, values: list[Any]) -> None:
+def test_packed_bytes_are_ordered_like_values(kind: pa.DataType, values: list[Any]) -> None:
     found = keys(pa.array(values, kind))
 
     assert all(one < two for one, two in pairwise(found))
@@ -55,13 +55,13 @@ def test_zeros_of_both_signs_are_equal() -> None:
     assert len(set(keys(pa.array([0.0, -0.0])))) == 1
 
 
-def test_slices_and_short_texts_are_read_where_they_lie() -> None:
+def test_sliced_arrays_and_short_strings_are_packed() -> None:
     sliced = pa.array(["skipped", "ab", "", None, "abcdefghij"]).slice(1)
 
     assert keys(sliced, 4) == [b"ab\0\0", b"\0\0\0\0", b"\0\0\0\0", b"abcd"]
 
 
-def test_nested_columns_are_refused_by_name() -> None:
+def test_nested_columns_are_refused_with_their_names() -> None:
     with pytest.raises(InputError, match="by column 'c', which is list"):
         keys(pa.array([[1]]))
 
@@ -75,7 +75,7 @@ def test_floating_point_numbers_keep_their_order(values: list[float]) -> None:
     assert found == sorted(found)
 
 
-def test_bits_of_columns_take_turns_and_a_short_column_ends_earlier() -> None:
+def test_z_order_interleaves_bits_and_short_columns_end_first() -> None:
     long = np.array([[0b11111111, 0b10000001]], np.uint8)
     short = np.array([[0b00000000]], np.uint8)
 
@@ -83,9 +83,7 @@ def test_bits_of_columns_take_turns_and_a_short_column_ends_earlier() -> None:
 
 
 @pytest.mark.parametrize(("axes", "bits"), [(1, 5), (2, 1), (2, 4), (3, 3), (4, 2), (5, 2)])
-def test_the_hilbert_curve_visits_each_cell_once_and_steps_to_a_neighbour(
-    axes: int, bits: int
-) -> None:
+def test_the_hilbert_curve_visits_each_cell_once_in_steps_of_one(axes: int, bits: int) -> None:
     cells = np.array(list(product(range(1 << bits), repeat=axes)), np.uint64)
 
     places = encode_hilbert([cells[:, axis] for axis in range(axes)], bits)
@@ -98,7 +96,7 @@ def test_the_hilbert_curve_visits_each_cell_once_and_steps_to_a_neighbour(
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 2**64 - 1)] * 3), min_size=1, max_size=20))
-def test_places_of_wide_coordinates_differ_where_the_cells_do(
+def test_hilbert_positions_of_different_wide_coordinates_differ(
     cells: list[tuple[int, int, int]],
 ) -> None:
     columns = [np.array([cell[axis] for cell in cells], np.uint64) for axis in range(3)]
@@ -108,7 +106,7 @@ def test_places_of_wide_coordinates_differ_where_the_cells_do(
     assert len(places) == len(set(cells))
 
 
-def test_numbers_of_bytes_compare_alike() -> None:
+def test_integers_of_packed_bytes_are_ordered_like_the_bytes() -> None:
     rows = np.array([[0, 1, 2], [0, 2, 0], [255, 0, 0]], np.uint8)
 
     found = decode_leading_words(rows).tolist()

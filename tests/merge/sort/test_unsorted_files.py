@@ -36,7 +36,7 @@ COLUMNS: dict[str, tuple[st.SearchStrategy[Any], pa.DataType]] = {
 
 
 @pytest.mark.parametrize("names", [["int"], ["text"], ["float"], ["text", "int"], ["time", "text", "nullable"], ["nullable", "int"]])  # fmt: skip
-def test_batches_pass_if_their_rows_are_in_order(names: list[str]) -> None:
+def test_batches_in_key_order_are_accepted(names: list[str]) -> None:
     rows = st.tuples(*(COLUMNS[name][0] for name in names))
 
     @given(st.lists(st.lists(rows, max_size=5), max_size=3), st.booleans())
@@ -84,7 +84,7 @@ def find_all(values: RowGroupValues, wanted: Sequence[Sequence[int]]) -> None:
 @pytest.mark.parametrize(
     "wanted", [[[3, 1]], [[3], [1]], [[2, 2]], [[-1]], [[5]], [[9]], [[4, 0], [8]]]
 )
-def test_values_are_never_taken_from_a_position_that_is_not_there(wanted: list[list[int]]) -> None:
+def test_a_missing_row_position_is_an_error(wanted: list[list[int]]) -> None:
     values = RowGroupValues("f.parquet", batches([2, 3, 4], [6, 8]))
 
     with pytest.raises(CorruptFileError, match=r"f\.parquet"):
@@ -93,7 +93,7 @@ def test_values_are_never_taken_from_a_position_that_is_not_there(wanted: list[l
 
 @pytest.mark.parametrize("folder", ["pk_clustering", "pk_clustering_overlap"])
 @pytest.mark.parametrize("name", ["t_dv", "t_many"])
-def test_a_table_that_lost_its_clustering_option_is_refused_by_name(
+def test_a_table_without_its_clustering_option_is_refused_with_the_file_name(
     folder: str, name: str, tmp_path: Path
 ) -> None:
     warehouse = copy_warehouse(GOLDEN / "java-2.0" / folder, tmp_path / "w")
@@ -125,7 +125,7 @@ def compact_and_read(table: Table) -> None:
         ("k STRING, c BIGINT, d STRING", "c,d"),
     ],
 )
-def test_bounds_of_other_columns_than_the_key_are_refused_by_name(
+def test_key_bounds_of_other_columns_are_refused_with_the_file_name(
     columns: str, clusters: str, tmp_path: Path
 ) -> None:
     options = {"pk_clustering_override": "true", "deletion_vectors__enabled": "true"}

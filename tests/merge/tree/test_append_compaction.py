@@ -70,7 +70,7 @@ def test_small_files_of_a_partition_are_packed_smallest_first(
 @pytest.mark.parametrize(
     ("hidden", "chosen"), [(20, False), (21, True), (None, True)], ids=["20 %", "21 %", "unknown"]
 )
-def test_a_large_file_is_rewritten_when_enough_of_its_rows_are_hidden(
+def test_a_large_file_is_rewritten_if_its_delete_ratio_is_exceeded(
     hidden: int | None, chosen: bool
 ) -> None:
     assert names(picker().select_bucket_unaware(files(500), marks(f0=hidden))) == (
@@ -79,7 +79,7 @@ def test_a_large_file_is_rewritten_when_enough_of_its_rows_are_hidden(
     assert names(picker().select_bucket_unaware(files(500), marks(f0=hidden), full=True)) == ["f0"]
 
 
-def test_files_whose_vectors_share_an_index_file_stay_together() -> None:
+def test_files_with_deletion_vectors_in_one_index_file_are_compacted_together() -> None:
     chosen = files(60, 60, 60, 60, 5, 5)
     one, two = DeletionVectorRef("index-1", 1), DeletionVectorRef("index-2", 1)
     known = {"f0": one, "f2": one, "f3": one, "f1": two}
@@ -87,7 +87,7 @@ def test_files_whose_vectors_share_an_index_file_stay_together() -> None:
     assert names(picker().select_bucket_unaware(chosen, known)) == ["f1 f0 f2 f3"]
 
 
-def test_marked_files_that_are_left_over_are_rewritten_alone() -> None:
+def test_remaining_files_with_deletion_vectors_are_rewritten_one_by_one() -> None:
     assert names(picker().select_bucket_unaware(files(5, 5, 5), marks(f1=1))) == ["f1"]
 
 
@@ -102,7 +102,7 @@ def test_marked_files_that_are_left_over_are_rewritten_alone() -> None:
         ([200, 1, 1, 1], ["f1 f2 f3"]),
     ],
 )
-def test_a_bucket_is_compacted_in_windows_of_neighbours(
+def test_a_bucket_is_compacted_in_groups_of_adjacent_files(
     sizes: list[int], groups: list[str]
 ) -> None:
     assert names(picker().bucketed(reversed(files(*sizes)), {})) == groups
@@ -120,13 +120,13 @@ def test_a_bucket_is_compacted_in_windows_of_neighbours(
         ([100, 100, 100], []),
     ],
 )
-def test_a_full_compaction_of_a_bucket_leaves_large_files_in_front_alone(
+def test_a_full_compaction_of_a_bucket_keeps_leading_large_files(
     sizes: list[int], groups: list[str]
 ) -> None:
     assert names(picker().bucketed(files(*sizes), {}, full=True)) == groups
 
 
-def test_with_vectors_a_full_compaction_rewrites_all_from_the_first_small_or_marked_file() -> None:
+def test_a_full_compaction_rewrites_from_the_first_small_file_or_deletion_vector() -> None:
     chosen = picker(deletion_vectors__enabled="true")
 
     assert names(chosen.bucketed(files(100, 100, 100), marks(f1=1), full=True)) == ["f1 f2"]
@@ -141,6 +141,6 @@ def test_a_forced_full_compaction_rewrites_everything() -> None:
     assert names(forced.bucketed(files(500, 1), {}, full=True)) == ["f0 f1"]
 
 
-def test_a_ratio_that_is_no_number_is_refused_by_name() -> None:
+def test_a_ratio_that_is_not_a_number_is_refused_with_its_key() -> None:
     with pytest.raises(InputError, match=r"'compaction\.small-file-ratio' = 'most'"):
         picker(compaction__small_file_ratio="most")

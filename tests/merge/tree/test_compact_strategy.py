@@ -37,7 +37,7 @@ Rows = list[tuple[int, str]]
         ({"compaction.delete-ratio-threshold": "1"}, 100, False),
     ],
 )
-def test_a_file_is_rewritten_when_more_than_a_share_of_its_rows_is_hidden(
+def test_a_file_is_rewritten_if_its_delete_ratio_exceeds_the_limit(
     options: dict[str, str], hidden: int | None, expected: bool
 ) -> None:
     files = [
@@ -77,7 +77,7 @@ def expected(deleted: range) -> Rows:
     return [row for row in rows if row[0] not in deleted]
 
 
-def test_a_minor_compaction_rewrites_what_is_mostly_hidden_and_keeps_its_level(
+def test_a_minor_compaction_rewrites_files_with_many_deleted_rows_on_their_level(
     tmp_path: Path,
 ) -> None:
     table = two_levels(tmp_path)
@@ -100,7 +100,9 @@ def test_a_minor_compaction_rewrites_what_is_mostly_hidden_and_keeps_its_level(
     assert not step.plan(table, step.CompactRequest())
 
 
-def test_it_is_rewritten_while_level_0_moves_up_and_hides_more_of_it(tmp_path: Path) -> None:
+def test_a_file_is_rewritten_while_a_level_0_compaction_deletes_more_of_its_rows(
+    tmp_path: Path,
+) -> None:
     table = two_levels(tmp_path, compaction__delete_ratio_threshold="0.3")
     table.delete(table_of("k", [(k,) for k in range(10)]))
 
@@ -113,7 +115,7 @@ def test_it_is_rewritten_while_level_0_moves_up_and_hides_more_of_it(tmp_path: P
     assert_healthy(table)
 
 
-def test_a_file_of_which_all_rows_are_hidden_goes(tmp_path: Path) -> None:
+def test_a_file_without_live_rows_is_deleted(tmp_path: Path) -> None:
     table = new_table(tmp_path, deletion_vectors__enabled="true")
     table.upsert(table_of("k v", [(k, "old") for k in range(9)]))
     step.compact(table, EXECUTOR)
@@ -127,7 +129,7 @@ def test_a_file_of_which_all_rows_are_hidden_goes(tmp_path: Path) -> None:
     assert_healthy(table)
 
 
-def test_files_that_are_rewritten_each_by_itself_are_units_of_their_own(tmp_path: Path) -> None:
+def test_files_rewritten_one_by_one_are_separate_units(tmp_path: Path) -> None:
     table = new_table(tmp_path, deletion_vectors__enabled="true", target_file_size="500")
     table.upsert(table_of("k v", [(k, "old") for k in range(3000)]))
     step.compact(table, EXECUTOR)

@@ -70,7 +70,9 @@ def test_sections_are_disjoint_and_hold_every_file_once(found: list[Range]) -> N
 
 
 @given(ranges)
-def test_a_level_has_as_many_runs_as_files_meet_in_one_key(found: list[Range]) -> None:
+def test_a_section_has_as_many_runs_of_a_level_as_files_overlap_at_one_key(
+    found: list[Range],
+) -> None:
     files = [file_of(low, high, f"f{at}", level=2) for at, (low, high) in enumerate(found)]
     at = {file.file_name: keys for file, keys in zip(files, found, strict=True)}
 
@@ -92,7 +94,7 @@ def test_runs_hold_one_level_and_on_level_0_one_file(found: list[Range]) -> None
             assert len(run) == 1 or run[0].level > 0
 
 
-def test_between_equal_rows_lower_levels_win_and_then_later_files() -> None:
+def test_equal_rows_are_ordered_by_level_and_then_by_file_age() -> None:
     def file(name: str, level: int, created: int, sequence: int = 3) -> DataFileMeta:
         return DataFileMeta(
             file_name=name,
@@ -128,12 +130,12 @@ def test_a_section_cannot_be_cut_further(found: list[Range]) -> None:
             end = max(end, high)
 
 
-def test_files_that_share_one_key_lie_in_one_section() -> None:
+def test_files_that_share_a_key_are_in_one_section() -> None:
     assert len(split_into_sections([file_of(1, 5, "a"), file_of(5, 9, "b")], KEY)) == 1
     assert len(split_into_sections([file_of(1, 5, "a"), file_of(6, 9, "b")], KEY)) == 2
 
 
-def test_level_0_comes_newest_first_and_then_one_run_a_level() -> None:
+def test_runs_are_level_0_files_newest_first_then_one_run_per_level() -> None:
     files = [
         file_of(50, 60, "upper-2", level=5),
         file_of(0, 100, "old", sequence=1),
@@ -150,7 +152,7 @@ def test_level_0_comes_newest_first_and_then_one_run_a_level() -> None:
     assert runs[-1].size == 200
 
 
-def test_ties_of_level_0_are_broken_as_the_format_says() -> None:
+def test_level_0_ties_are_broken_as_specified() -> None:
     def file(name: str, low: int, high: int, created: int) -> DataFileMeta:
         return DataFileMeta(
             file_name=name,
@@ -172,7 +174,7 @@ def test_ties_of_level_0_are_broken_as_the_format_says() -> None:
     assert sort_newest_first(reversed(ordered)) == ordered
 
 
-def test_overlapping_files_of_one_level_are_refused_by_name() -> None:
+def test_overlapping_files_of_a_level_are_refused_with_their_names() -> None:
     with pytest.raises(CorruptFileError, match="b: its keys overlap those of a on level 3"):
         build_sorted_runs([file_of(0, 5, "a", level=3), file_of(5, 9, "b", level=3)], KEY)
 
@@ -188,7 +190,7 @@ def test_overlapping_files_of_one_level_are_refused_by_name() -> None:
         ([[2], [1]], False),
     ],
 )
-def test_runs_follow_each_other_where_every_row_is_newer_than_those_before(
+def test_runs_are_consecutive_if_every_row_is_newer_than_the_previous_run(
     numbers: list[list[int]], expected: bool
 ) -> None:
     runs = [[file_of(0, 9, sequence=number) for number in run] for run in numbers]

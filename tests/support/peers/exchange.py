@@ -1,4 +1,4 @@
-"""Columns that travel from us to a peer, and back."""
+"""Checks that columns of all types can be exchanged with a peer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.peers.peers import Peer
 
 
 def table_of_columns(kind: str, names: Sequence[str], **options: str) -> Kind:
-    """Return a table of some columns, with enough equal values that the writer chooses dictionaries."""
+    """Return a kind of table with columns whose values repeat, so that writers use dictionaries."""
     columns = ", ".join(f"{name} {COLUMNS[name][0]}" for name in names)
     records = [{"id": n} | {name: COLUMNS[name][1][n % 3] for name in names} for n in range(60)]
     every = {"bucket": "-1", "file.format": kind} | options
@@ -39,7 +39,9 @@ def assert_peer_reads(peer: Peer, tmp_path: Path, kind: str, names: Sequence[str
 
 def assert_peer_writes(peer: Peer, tmp_path: Path, kind: str, names: Sequence[str]) -> None:
     """Check that we read columns that a peer writes."""
-    plain = peer.name == "pypaimon-rust" and kind == "orc"  # it writes no other
+    plain = (
+        peer.name == "pypaimon-rust" and kind == "orc"
+    )  # the only ORC compression that it writes
     table = table_of_columns(kind, names, **({"file.compression": "none"} if plain else {}))
     peer.run("create", tmp_path / "t", spec=ours.table_spec(tmp_path / "spec", table))
     for step in table.steps:

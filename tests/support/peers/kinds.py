@@ -1,7 +1,7 @@
-"""Kinds of tables, and the life that each has before somebody else reads it.
+"""Kinds of tables, each with the steps that write it and the rows that readers must find.
 
-A life is a list of steps, and each step is a command of `peers` with its arguments, so that every implementation can
-live it. What a reader must find afterwards is computed here, or written down.
+Each step is a command of `peers` with its arguments, so that every implementation can run it. The
+expected rows are computed from the steps, or listed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ COLUMNS = "k BIGINT NOT NULL, p STRING, s STRING, n INT, d DECIMAL(12, 2), t TIM
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One kind of table. Without `rows` those of all writes are expected, of a key the last; see `traces` for those."""
+    """A kind of table; without `rows` the rows of all writes are expected, and the last row of a key."""
 
     name: str
     steps: Sequence[Step]
@@ -40,7 +40,7 @@ class Kind:
             for number, row in enumerate(step.get("rows", ())):
                 key = tuple(row[name] for name in self.primary_key) or (at, number)
                 if step["do"] == "delete":
-                    # Without a key every row that equals it goes.
+                    # Without a key all equal rows are deleted.
                     gone = [key] if self.primary_key else [k for k, r in found.items() if r == row]
                     for each in gone:
                         del found[each]
@@ -53,27 +53,27 @@ class Kind:
 
 
 def write(*parts: Sequence[Record]) -> Step:
-    """One commit of rows."""
+    """Return a step that commits rows."""
     return {"do": "write", "rows": [row for part in parts for row in part]}
 
 
 def delete(rows: Sequence[Record]) -> Step:
-    """One commit that deletes rows."""
+    """Return a step that deletes rows in one commit."""
     return {"do": "delete", "rows": rows}
 
 
 def compact(*, full: bool = True) -> Step:
-    """A compaction; who cannot compact leaves it to us."""
+    """Return a compaction; we run it for peers that cannot compact."""
     return {"do": "compact", "full": full}
 
 
 def alter(*changes: Sequence[Any]) -> Step:
-    """One change of the schema."""
+    """Return a step that changes the schema."""
     return {"do": "alter", "changes": changes}
 
 
 def rows(numbers: range, word: str, **fixed: Any) -> list[Record]:
-    """Rows of the usual columns, some values null."""
+    """Return rows of the default columns, some values null."""
     return [
         {
             "k": n,
@@ -180,7 +180,7 @@ APPEND = [
     _append("append, Avro files", "avro files", file__format="avro"),
     *(
         _append(f"append, {codec}", *traces, file__compression=codec)
-        # Paimon's lz4 is that of Hadoop, which pyarrow does not name.
+        # Paimon writes the lz4 of Hadoop, for which pyarrow has no name.
         for codec, *traces in [("lz4",), ("snappy", "snappy"), ("gzip", "gzip")]
     ),
     _append("append, no statistics", metadata__stats_mode="none"),
@@ -344,7 +344,7 @@ ENGINES = [
 ]  # fmt: skip
 
 
-# --- Other states than the newest of the main branch
+# --- Tags, older snapshots and branches
 
 _TAGGED = (write(rows(range(10), "a")), {"do": "tag", "name": "x"}, write(rows(range(5, 15), "b")))
 

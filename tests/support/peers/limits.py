@@ -1,4 +1,4 @@
-"""What an implementation cannot do, by name: no exception is made in silence, and each is tried in every run."""
+"""Known limits of the implementations; each run of the tests verifies that they still apply."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PeerAction = Literal["reads", "writes", "checks"]
 
 @dataclass(frozen=True)
 class PeerLimit:
-    """Why, in our words, and a pattern that the failure matches."""
+    """The reason of a limit, and the pattern of its error."""
 
     reason: str
     words: str

@@ -1,4 +1,4 @@
-"""We ourselves, with the commands that the peers have."""
+"""This library with the commands of the peers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def create(warehouse: Path, kind: Kind) -> Table:
 
 
 def table_spec(scratch: Path, kind: Kind) -> Record:
-    """Return what a peer needs to create a table of a kind."""
+    """Return the arguments with which a peer creates a table of a kind."""
     path = Path(create(scratch, kind).paths.root, "schema", "schema-0")
     return {
         "fields": json.loads(path.read_text(encoding="utf-8"))["fields"],
@@ -53,7 +53,7 @@ def table_spec(scratch: Path, kind: Kind) -> Record:
 
 
 def run_step(warehouse: Path, step: Step) -> None:
-    """Do one step."""
+    """Run a step."""
     table = Catalog(str(warehouse)).table("db.t")
     match step:
         case {"do": "delete", "rows": records} if not table.schema.primary_keys:
@@ -76,14 +76,14 @@ def run_step(warehouse: Path, step: Step) -> None:
 
 
 def create_and_run_steps(warehouse: Path, kind: Kind) -> None:
-    """Create a table of a kind, and live its life."""
+    """Create a table of a kind, and run its steps."""
     create(warehouse, kind)
     for step in kind.steps:
         run_step(warehouse, step)
 
 
 def read(warehouse: Path, kind: Kind, filter: str | None = None) -> list[Record]:
-    """Return the rows of a table that a life has left, those that a filter keeps."""
+    """Return the rows of a table of a kind, optionally filtered."""
     moments = {"scan.snapshot-id": "snapshot_id", "scan.tag-name": "tag"}
     at: dict[str, Any] = {moments[name]: text for name, text in kind.read.items()}
     if "snapshot_id" in at:

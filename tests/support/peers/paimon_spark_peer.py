@@ -1,6 +1,7 @@
-"""Reads and writes tables with Paimon's connector for Spark, in SQL; runs inside an environment of its own, by path.
+"""Reads and writes tables with SQL and Paimon's connector for Spark, in a separate environment.
 
-The arguments are the connector's jar and, if it is not to be one core, Spark's master. Commands: see `peers`.
+Started by path. The arguments are the jar of the connector and optionally Spark's master, by default
+one core. Commands: see `peers`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Record = dict[str, Any]
 
 
 def session(jar: str, master: str = "local[1]") -> SparkSession:
-    """Return the one session."""
+    """Return the session of this process."""
     settings = {
         "spark.driver.extraClassPath": jar,
         "spark.sql.extensions": "org.apache.paimon.spark.extensions.PaimonSparkSessionExtensions",
@@ -37,7 +38,7 @@ def session(jar: str, master: str = "local[1]") -> SparkSession:
 
 
 def create(warehouse: str, table: str, spec: Record) -> None:
-    """Create a table, and its database if need be."""
+    """Create a table, and its database if it does not exist."""
     name = _named(warehouse, table)
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {name.rpartition('.')[0]}")
     columns = ", ".join(f"`{f['name']}` {_sql_type(f['type'])}" for f in spec["fields"])
@@ -74,7 +75,7 @@ def delete(warehouse: str, table: str, rows: list[Record]) -> None:
 
 
 def compact(warehouse: str, table: str, *, full: bool) -> None:
-    """Compact a table; release 0.9 knows no strategy but the full one."""
+    """Compact a table; release 0.9 supports only the full strategy."""
     strategy = "" if full else ", compact_strategy => 'minor'"
     _call(warehouse, f"compact(table => '{table}'{strategy})")
 
@@ -99,7 +100,7 @@ def tag(warehouse: str, table: str, name: str) -> None:
 
 
 def branch(warehouse: str, table: str, name: str, at: str) -> None:
-    """Branch off at a tag."""
+    """Create a branch from a tag."""
     _call(warehouse, f"create_branch(table => '{table}', branch => '{name}', tag => '{at}')")
 
 
@@ -118,7 +119,7 @@ def _named(warehouse: str, table: str) -> str:
 
 
 def _catalog(warehouse: str) -> str:
-    """Return the catalog of a warehouse, made on first use; nothing is cached, as others change the tables."""
+    """Return the catalog of a warehouse, without caches because other processes change the tables."""
     if warehouse not in catalogs:
         catalogs[warehouse] = f"w{len(catalogs)}"
         prefix = f"spark.sql.catalog.{catalogs[warehouse]}"
@@ -129,7 +130,7 @@ def _catalog(warehouse: str) -> str:
 
 
 def _sql_type(kind: Any) -> str:
-    """The type of a schema's JSON as Spark writes it."""
+    """Return a type of a schema's JSON in Spark SQL."""
     if isinstance(kind, str):
         text = kind
     elif kind["type"].startswith("ARRAY"):

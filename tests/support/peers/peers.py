@@ -1,19 +1,19 @@
-"""Other implementations of Paimon as referees: they read what we wrote and write what we read.
+"""Other implementations of Paimon, which read our tables and write tables for us.
 
-Each is a process that stays open. Its commands, and their arguments beside warehouse and table:
+Each runs in a process. The commands, and their arguments in addition to warehouse and table:
 
 ====================================  =========================================================================
 create (spec)                         `fields` (as in a schema file), `partition_keys`, `primary_keys`, `options`
 read (options, where)                 rows, as JSON records in the conventions of the golden README
 write, overwrite, delete (rows)       one snapshot each
-update (rows, gone)                   pypaimon alone: by `_ROW_ID`
-compact (full)                        Java and Spark alone
+update (rows, gone)                   pypaimon only: by `_ROW_ID`
+compact (full)                        Java and Spark only
 alter (changes)                       lists of words: add NAME TYPE, drop NAME, rename NAME NAME, type NAME TYPE
 tag (name), branch (name, at)         of the newest snapshot; at a tag
 ====================================  =========================================================================
 
-A table name is `db.table`, or `db.table$branch_x`. A peer that cannot run here raises `PeerUnavailableError`; one that
-failed at a command raises `PeerError` with its own words.
+A table name is `db.table` or `db.table$branch_x`. `PeerUnavailableError` means that a peer cannot
+run on this machine; `PeerError` contains the error of a failed command.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from support.peers.talk import PeerError, PeerProcess
 
 Record = dict[str, Any]
 
-# Those that are tried with everything; Spark, which is slow and not to be had everywhere, has tests of its own.
+# The peers of all tests; Spark is slow and not always available, so it has separate tests.
 PEERS = ("pypaimon", "pypaimon-rust", *JAVA)
 
 
 class Peer:
-    """One other implementation."""
+    """The process of another implementation."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -44,7 +44,7 @@ class Peer:
         self._talk.ask(do, warehouse=str(warehouse.resolve()), table=table, **arguments)
 
     def read(self, warehouse: Path, table: str = "db.t", **options: str) -> list[Record]:
-        """Return all rows; an option's dots and dashes are written `__` and `_` (`scan__tag_name`)."""
+        """Return all rows; in names of options `__` is a dot and `_` a dash (`scan__tag_name`)."""
         named = {name.replace("__", ".").replace("_", "-"): text for name, text in options.items()}
         where = {"warehouse": str(warehouse.resolve()), "table": table}
         records, _ = self._talk.ask("read", options=named, **where)
@@ -52,9 +52,9 @@ class Peer:
         return records
 
     def find(self, warehouse: Path, where: list[Any], table: str = "db.t") -> list[Record]:
-        """Return the rows of the files and positions that a test (column, =, <>, < or >=, value) does not rule out.
+        """Return the rows of files and positions that may match (column, =, <>, < or >=, value).
 
-        The rows themselves are not filtered, except by pypaimon-rust.
+        Only pypaimon-rust filters the rows themselves.
         """
         at = {"warehouse": str(warehouse.resolve()), "table": table}
         records, _ = self._talk.ask("read", options={}, where=where, **at)
@@ -62,7 +62,7 @@ class Peer:
         return records
 
     def check(self, warehouse: Path, table: str = "db.t") -> list[str]:
-        """Return what the referee of ../shared/oracle finds wrong with a table; nothing when it is healthy."""
+        """Return the problems that the checker of ../shared/oracle finds in a table."""
         lines = self._oracle("check", warehouse, table, "--deep")
         return [line for line in lines if line.startswith("PROBLEM")]
 

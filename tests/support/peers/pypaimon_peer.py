@@ -1,4 +1,4 @@
-"""Reads and writes tables with pypaimon; runs inside that package's own environment, by path. Commands: see `peers`."""
+"""Reads and writes tables with pypaimon, in its environment; commands: see `peers`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Record = dict[str, Any]
 
 
 def create(warehouse: str, table: str, spec: Record) -> None:
-    """Create a table, and its database if need be."""
+    """Create a table, and its database if it does not exist."""
     ids = AtomicInteger(-1)
     fields = [DataTypeParser.parse_data_field(_without_ids(f), ids) for f in spec["fields"]]
     schema = Schema(
@@ -44,7 +44,7 @@ def read(warehouse: str, table: str, options: dict[str, str]) -> list[Record]:
 
 
 def write(warehouse: str, table: str, rows: list[Record], *, replace: bool = False) -> None:
-    """Commit rows; with `replace` in place of the partitions that receive some."""
+    """Commit rows; with `replace` they replace the partitions that receive rows."""
     found = _catalog(warehouse).get_table(table)
     builder = found.new_batch_write_builder()
     if replace:
@@ -62,7 +62,7 @@ def overwrite(warehouse: str, table: str, rows: list[Record]) -> None:
 
 
 def update(warehouse: str, table: str, rows: list[Record], gone: list[int]) -> None:
-    """Change the columns of the rows that `_ROW_ID` names, and delete others, if any, by their ids."""
+    """Update columns of rows by `_ROW_ID`, and delete other rows by their ids."""
     found = _catalog(warehouse).get_table(table)
     kinds = PyarrowFieldParser.from_paimon_schema(found.fields)
     names = [name for name in rows[0] if name != "_ROW_ID"]
@@ -100,7 +100,7 @@ def tag(warehouse: str, table: str, name: str) -> None:
 
 
 def branch(warehouse: str, table: str, name: str, at: str) -> None:
-    """Branch off at a tag."""
+    """Create a branch from a tag."""
     _catalog(warehouse).create_branch(table, name, at)
 
 
@@ -109,7 +109,7 @@ def _catalog(warehouse: str) -> Any:
 
 
 def _without_ids(part: Any) -> Any:
-    # The parser numbers every field or none.
+    # The parser accepts ids for all fields or for none.
     if isinstance(part, dict):
         return {key: _without_ids(value) for key, value in part.items() if key != "id"}
     return [_without_ids(item) for item in part] if isinstance(part, list) else part

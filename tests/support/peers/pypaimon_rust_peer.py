@@ -1,4 +1,4 @@
-"""Reads and writes tables with pypaimon-rust; runs inside that package's own environment, by path. Commands: see `peers`."""
+"""Reads and writes tables with pypaimon-rust, in its environment; commands: see `peers`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ATOMS = {
 
 
 def create(warehouse: str, table: str, spec: Record) -> None:
-    """Create a table, and its database if need be."""
+    """Create a table, and its database if it does not exist."""
     _sql(warehouse, f"CREATE SCHEMA IF NOT EXISTS peer.{table.partition('.')[0]}")
     _sql(warehouse, _create_table(f"peer.{table}", spec))
 
@@ -44,7 +44,7 @@ def create(warehouse: str, table: str, spec: Record) -> None:
 def read(
     warehouse: str, table: str, options: dict[str, str], where: list[Any] | None = None
 ) -> list[Record]:
-    """Return all rows, or those that a test finds."""
+    """Return all rows, or those that match a condition."""
     builder = _table(warehouse, table).new_read_builder(options)
     if where is not None:
         column, op, value = where
@@ -58,7 +58,7 @@ def read(
 
 
 def write(warehouse: str, table: str, rows: list[Record], *, replace: bool = False) -> None:
-    """Commit rows; with `replace` in place of the partitions that receive some."""
+    """Commit rows; with `replace` they replace the partitions that receive rows."""
     found = _table(warehouse, table)
     builder = found.new_batch_write_builder()
     if replace:
@@ -102,7 +102,7 @@ def tag(warehouse: str, table: str, name: str) -> None:
 
 
 def branch(warehouse: str, table: str, name: str, at: str) -> None:
-    """Branch off at a tag."""
+    """Create a branch from a tag."""
     _sql(
         warehouse, f"CALL sys.create_branch(table => '{table}', branch => '{name}', tag => '{at}')"
     )
@@ -133,7 +133,7 @@ def _create_table(name: str, spec: dict[str, Any]) -> str:
 
 
 def _sql_type(kind: Any) -> str:
-    """The type of a schema's JSON as this peer's SQL writes it; inside nested types it knows no NOT NULL."""
+    """Return a type of a schema's JSON in this peer's SQL, without NOT NULL inside nested types."""
     if isinstance(kind, str):
         return kind.replace("WITH LOCAL TIME ZONE", "WITH TIME ZONE")
     text = kind["type"]
@@ -153,7 +153,7 @@ def _inner_type(kind: Any) -> str:
 
 
 def _arrow_schema(table: Any) -> pa.Schema:
-    """The Arrow schema this peer insists on, from the table's newest schema file."""
+    """Return the Arrow schema that this peer requires, from the table's newest schema file."""
     files = Path(table.location(), "schema").glob("schema-*")
     newest = max(files, key=lambda path: int(path.name.removeprefix("schema-")))
     return pa.schema(_arrow_fields(json.loads(newest.read_text(encoding="utf-8"))["fields"]))

@@ -1,6 +1,7 @@
-"""How tests talk to a peer that stays open: one command a line of JSON, one answer a line, behind a mark.
+"""The protocol between tests and peer processes: one line of JSON per command and per answer.
 
-The scripts that run inside the peers' own environments import this module too: it needs the standard library alone.
+A prefix distinguishes answers from other output. Scripts in the environments of the peers import
+this module too, so it requires only the standard library.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ _MAX_ERROR_CHARACTERS = 3000
 
 
 class PeerError(Exception):
-    """A peer failed at what it was asked; the text holds its own words."""
+    """A command failed in the peer; the text is the error of the peer."""
 
 
 def serve(commands: Mapping[str, Callable[..., Any]]) -> None:
     """Answer commands until the input ends; runs in the peer."""
-    # What libraries print goes to the error output.
+    # Output of libraries is redirected to stderr.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     for line in sys.stdin:
@@ -35,14 +36,14 @@ def serve(commands: Mapping[str, Callable[..., Any]]) -> None:
         do = asked.pop("do")
         try:
             answer = {"ok": commands[do](**asked)} if do in commands else {"error": f"cannot {do}"}
-        except BaseException:  # noqa: BLE001 - a panic of Rust is no Exception
+        except BaseException:  # noqa: BLE001 - a panic of Rust is not an Exception
             answer = {"error": traceback.format_exc()}
         answers.write(_ANSWER_PREFIX + json.dumps(answer) + "\n")
         answers.flush()
 
 
 class PeerProcess:
-    """A running peer. One that died is started again by the next command."""
+    """A peer process; the next command restarts it if it exited."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._command = command
@@ -52,11 +53,11 @@ class PeerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process that answered last, if it still runs."""
+        """The id of the process, or None before the first command and after a failure."""
         return None if self._process is None else self._process.pid
 
     def ask(self, do: str, **arguments: Any) -> tuple[Any, list[str]]:
-        """Return the answer to a command, and the lines that it printed before."""
+        """Return the answer to a command, and the lines printed before it."""
         process = self._running()
         assert process.stdin is not None
         assert process.stdout is not None

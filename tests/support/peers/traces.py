@@ -1,4 +1,4 @@
-"""What the files of a table show of its kind: a writer may ignore an option, and nobody would notice by the rows."""
+"""Traces of options in the files of a table: its rows do not show whether a writer ignored one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _INDEX_FILE_VERSION = b"\x01"
 
 
 def find_traces(table: Path) -> set[str]:
-    """Return the traces found; the names are those that `kinds` asks for."""
+    """Return the traces of a table; `kinds` lists those that are expected."""
     found = {*_data_file_traces(table), *_index_file_traces(table), *_snapshot_traces(table)}
     if any(path.read_bytes().startswith(b"ORC") for path in (table / "manifest").iterdir()):
         found.add("ORC manifests")
@@ -37,7 +37,7 @@ def _data_file_traces(table: Path) -> Iterator[str]:
 def _index_file_traces(table: Path) -> Iterator[str]:
     for path in (table / "index").glob("index-*"):
         data = path.read_bytes()
-        # version, length of the first vector, its magic
+        # version, length of the first deletion vector, its magic number
         if data.startswith(_INDEX_FILE_VERSION) and data[5:9] == _BITMAP32_MAGIC:
             yield "32-bit deletion vectors"
         elif data.startswith(_INDEX_FILE_VERSION) and data[5:9] == _BITMAP64_MAGIC:

@@ -1,4 +1,4 @@
-"""One table that Java and we write and compact in turn."""
+"""Tables that Java Paimon and this library write and compact in turn."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def sort_by_key(rows: list[Record]) -> list[Record]:
 def write_and_compact_in_turn(
     java: Peer, warehouse: Path, kind: Kind, java_options: Mapping[str, str] | None = None
 ) -> None:
-    """Create a table and run the steps of its kind, each second one by Java; both must read the same rows after each.
+    """Run the steps of a kind, every second one by Java; both must read the same rows after each.
 
-    `java_options` are dynamic options of Java's writes. The last compaction is ours and full.
+    `java_options` are dynamic options of Java's writes. We run the last compaction, a full one.
     """
     java.run("create", warehouse, spec=ours.table_spec(warehouse.parent / "spec", kind))
     dynamic: dict[str, Any] = {} if java_options is None else {"options": dict(java_options)}

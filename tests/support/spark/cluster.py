@@ -1,7 +1,7 @@
-"""Spark in processes of its own, from the PySpark distribution: a standalone cluster, a Spark Connect server.
+"""Spark servers from the PySpark distribution: a standalone cluster and a Spark Connect server.
 
-The workers' Python is another environment than the tests': it has the third-party packages by a path to them, and not
-this package, which has to be sent.
+The workers' Python is a separate environment: a path file gives it the third-party packages of the
+tests, but not this package, which has to be sent to the workers.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _SECONDS = 120
 
 
 def free_port() -> int:
-    """Return a port of the loopback address that nobody listens on now."""
+    """Return a free port of the loopback address."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
 def make_environment(root: Path) -> Path:
-    """Make a Python environment for workers and return its interpreter; tasks in it can be held."""
+    """Create a Python environment for workers, in which tasks can be blocked; return its interpreter."""
     venv.EnvBuilder(symlinks=True, with_pip=False).create(root)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     packages = root / "lib" / version / "site-packages"
     (packages / "hold.py").write_text((HERE / "hold.py").read_text())
     (packages / "control").mkdir()
-    # A path from a .pth file is no place where other .pth files count: an editable install stays out of sight.
+    # Python ignores .pth files in a path from a .pth file, so an editable install is not found.
     lines = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     start = "import hold; hold.install()"
     (packages / "workers.pth").write_text("\n".join([*dict.fromkeys(lines), start, ""]))
@@ -53,7 +53,7 @@ def make_environment(root: Path) -> Path:
 
 
 def pack_environment(python: Path, archive: Path) -> Path:
-    """Pack an environment with the package in it; as with ``venv-pack`` the interpreter stays a link."""
+    """Pack an environment with the package; the interpreter is a link, as with ``venv-pack``."""
     packages = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
     with tarfile.open(archive, "w:gz", compresslevel=1) as packed:
         packed.add(python.parents[1], ".")
@@ -63,7 +63,7 @@ def pack_environment(python: Path, archive: Path) -> Path:
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Return the variables for a process of Spark: nothing that leads to this checkout."""
+    """Return environment variables for a Spark process, without paths of this checkout."""
     dropped = ("PYTHONPATH", "PYSPARK_PYTHON", "SPARK_HOME", "SPARK_REMOTE")
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
     return kept | {"SPARK_HOME": str(SPARK_HOME), "JAVA_HOME": str(find_java().home)} | more
@@ -73,7 +73,7 @@ def clean_environment(**more: str) -> dict[str, str]:
 def run_server(
     command: Sequence[str], until: str, log: Path, environment: Mapping[str, str]
 ) -> Iterator[re.Match[str]]:
-    """Run a server, from the line that says it is ready until it is told to end."""
+    """Run a server; wait for the line that says that it is ready, and stop it at the end."""
     with log.open("w") as file:
         process = subprocess.Popen(
             [str(SPARK_HOME / "bin" / command[0]), *command[1:]],
@@ -107,7 +107,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], until: str, log: Path) -
 
 @contextmanager
 def run_standalone_cluster(folder: Path, hosts: Sequence[str]) -> Iterator[str]:
-    """Run a master and a worker on each address, and return the master's."""
+    """Run a master and a worker on each address; yield the address of the master."""
     deploy, log4j = "org.apache.spark.deploy", _log4j(folder)
     brief = os.environ["SPARK_SUBMIT_OPTS"]
     options = {"SPARK_DAEMON_JAVA_OPTS": f"{brief} -Dlog4j2.configurationFile={log4j}"}
@@ -131,7 +131,7 @@ def run_standalone_cluster(folder: Path, hosts: Sequence[str]) -> Iterator[str]:
 
 @contextmanager
 def run_connect_server(folder: Path, python: Path) -> Iterator[str]:
-    """Run a Spark Connect server whose workers have a Python of their own, and return its address."""
+    """Run a Spark Connect server whose workers use a separate Python; yield its address."""
     port = str(free_port())
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -152,7 +152,7 @@ def run_connect_server(folder: Path, python: Path) -> Iterator[str]:
 
 @contextmanager
 def run_driver(**resource: Any) -> Iterator[PeerProcess]:
-    """Run a driver with some configuration of Dagster's resource."""
+    """Run a driver with the configuration of the Dagster resource."""
     environment = clean_environment(SPARK_LOCAL_IP="127.0.0.1", PYTHONPATH=str(HERE.parents[2]))
     del environment["SPARK_HOME"]
     talk = PeerProcess([sys.executable, str(HERE / "driver.py"), json.dumps(resource)], environment)
@@ -163,7 +163,7 @@ def run_driver(**resource: Any) -> Iterator[PeerProcess]:
 
 
 def _log4j(folder: Path) -> str:
-    """Write a configuration that lets servers say that they are ready, and little else."""
+    """Write a logging configuration that prints the messages of servers that are ready."""
     path = folder / "log4j2.properties"
     path.write_text(
         "rootLogger.level = info\n"

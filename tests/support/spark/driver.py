@@ -1,6 +1,6 @@
-"""A driver in a process of its own, which runs steps on a cluster or on a Spark Connect server; started by path.
+"""A driver process that runs steps on a cluster or a Spark Connect server; started by its path.
 
-The argument is the configuration of Dagster's resource, as JSON: nothing else says where Spark is.
+The argument is the configuration of the Dagster resource as JSON.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from paimon_orch import Catalog, errors
 from paimon_orch.dagster import SparkSessionResource
 from paimon_orch.spark import SparkExecutor
 
-_SECONDS = 270  # less than a test here and whoever asks wait for
+_SECONDS = 270  # less than the timeouts of a test and of the calling process
 
 
 def run(step: str, warehouse: str) -> object:
-    """Do a step on the table of a warehouse, and return its figures."""
+    """Run a step on the table of a warehouse, and return its result."""
     return STEP_CASES[step].run(resource.session(), Catalog(warehouse).table("db.t"))
 
 
 def workers(tasks: int) -> list[dict[str, str]]:
-    """Return which Python each task ran on, and where that found the package."""
+    """Return the Python of each task, and the path from which it imported the package."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import os
@@ -50,7 +50,7 @@ def workers(tasks: int) -> list[dict[str, str]]:
 
 
 def units(folder: str) -> list[object]:
-    """Map units that are done, one that fails and one that is cancelled as it runs; return what each came to."""
+    """Map units that succeed, that fail and that are cancelled while they run; return each outcome."""
     executor, started = SparkExecutor(resource.session()), Path(folder) / "started"
     seen: list[tuple[int, int]] = []
 
@@ -82,7 +82,7 @@ def units(folder: str) -> list[object]:
 
 
 def released() -> list[str]:
-    """Have the server end the session, as it does with one that was idle for long; tell what a step then says."""
+    """Release the session on the server, as after a timeout; return the errors of the next steps."""
     session = resource.session()
     session.client.release_session()
     try:
@@ -93,7 +93,7 @@ def released() -> list[str]:
 
 
 def with_timeout(command: Callable[..., object]) -> Callable[..., object]:
-    """Have a command that hangs end this process, and say where each thread was."""
+    """Wrap a command: if it hangs, print the stack of each thread and exit."""
 
     def run(**arguments: object) -> object:
         faulthandler.dump_traceback_later(_SECONDS, exit=True)

@@ -1,4 +1,4 @@
-"""Each step that runs on executors: a small table to do it on, how it is done, and what must come of it."""
+"""Cases of all steps that run on executors: a small table, the call, and the expected result."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from paimon_orch.table.table import Table
 
 KEYS = 40
 COLUMNS, NAMES = "p INT, k BIGINT, v STRING", "p k v"
-FAR_FUTURE_MILLIS = 2**60  # a time, in milliseconds, before which everything happened
+FAR_FUTURE_MILLIS = 2**60  # in epoch milliseconds
 
 
 @dataclass(frozen=True)
 class StepCase:
-    """A step; ``run`` returns figures, which must be ``result``; ``rows`` tells the rows after from those before."""
+    """A step: ``run`` must return ``result``; ``rows`` maps the rows before to the rows after."""
 
     make: Callable[[Path], Table]
     run: Callable[[SparkSession, Table], object]
@@ -62,7 +62,7 @@ SECOND, THIRD = rows_for(range(0, KEYS, 6), "b"), rows_for(range(0, KEYS, 9), "c
 
 
 def primary_key_table(root: Path, **options: str) -> Table:
-    """Return a primary-key table in which level 0 hides rows of the highest level."""
+    """Return a primary-key table in which rows of level 0 replace rows of the highest level."""
     key, options = ("p", "k"), {"bucket": "2"} | options
     table = new_table(root, COLUMNS, key=key, partition_by=("p",), **options)
     table.upsert(rows_for(range(KEYS), "a"))
@@ -73,18 +73,18 @@ def primary_key_table(root: Path, **options: str) -> Table:
 
 
 def table_with_file_indexes(root: Path) -> Table:
-    """Return such a table with file indexes beside the data files."""
+    """Return a primary-key table with file indexes in index files."""
     options = {"file_index__bloom_filter__columns": "k", "file_index__in_manifest_threshold": "1 b"}
     return primary_key_table(root, **options)
 
 
 def table_with_deletion_vectors(root: Path) -> Table:
-    """Return such a table with deletion vectors."""
+    """Return a primary-key table with deletion vectors."""
     return primary_key_table(root, deletion_vectors__enabled="true")
 
 
 def postponed_table(root: Path) -> Table:
-    """Return a table whose rows wait to be given buckets."""
+    """Return a table with rows in postpone buckets."""
     options = {"bucket": "-2", "postpone__batch_write_fixed_bucket": "false"}
     table = new_table(root, COLUMNS, key=("p", "k"), partition_by=("p",), **options)
     table.upsert(rows_for(range(KEYS), "a"))
@@ -100,7 +100,7 @@ def append_table(root: Path, **options: str) -> Table:
 
 
 def table_without_file_indexes(root: Path) -> Table:
-    """Return an append table that asks for file indexes which its files lack."""
+    """Return an append table with an option for file indexes that its files lack."""
     append_table(root)
     options = {"file-index.bitmap.columns": "k", "file-index.in-manifest-threshold": "1 b"}
     catalog = Catalog(str(root))
@@ -109,7 +109,7 @@ def table_without_file_indexes(root: Path) -> Table:
 
 
 def table_with_changelogs(root: Path) -> Table:
-    """Return a table whose changes outlive their snapshots."""
+    """Return a table with changelogs of expired snapshots."""
     options = {"changelog_producer": "input", "changelog__num_retained__max": "50"}
     table = primary_key_table(root, **options)
     expire_snapshots(table, retain_max=1, retain_min=1, older_than=FAR_FUTURE_MILLIS)
@@ -117,14 +117,14 @@ def table_with_changelogs(root: Path) -> Table:
 
 
 def compacted_table(root: Path) -> Table:
-    """Return a table with files that only older snapshots hold."""
+    """Return a table with files that only older snapshots reference."""
     table = primary_key_table(root)
     compact(table, InProcessExecutor(), strategy="full")
     return table
 
 
 def tagged_table(root: Path) -> Table:
-    """Return a table with files that only a tag holds."""
+    """Return a table with files that only a tag references."""
     table = primary_key_table(root)
     table.tags.create("old")
     compact(table, InProcessExecutor(), strategy="full")
@@ -133,7 +133,7 @@ def tagged_table(root: Path) -> Table:
 
 
 def table_with_orphan_files(root: Path) -> Table:
-    """Return a table with files in its folders that nothing refers to."""
+    """Return a table with unreferenced files in its folders."""
     table = primary_key_table(root)
     for place in sorted(Path(table.paths.root).glob("p=*/bucket-*")):
         (place / "data-stray-0.parquet").write_bytes(b"stray")
@@ -246,7 +246,7 @@ def _append(session: SparkSession, table: Table) -> object:
 
 
 def _with_rows(*changed: pa.Table) -> Callable[[list[Row]], list[Row]]:
-    """Return what adds rows, or replaces those of the same keys."""
+    """Return a function that upserts the rows of tables by key."""
 
     def after(rows: list[Row]) -> list[Row]:
         found = {row[:2]: row for row in rows}
@@ -307,7 +307,7 @@ STEP_CASES: Mapping[str, StepCase] = {
 
 
 def assert_step_done(name: str, root: Path, run: Callable[[], object]) -> Table:
-    """Make the table of a step, let it be run, and check what came of it."""
+    """Create the table of a step, run it, and check its result and the table."""
     step = STEP_CASES[name]
     before = rows_of(step.make(root))
     assert run() == step.result

@@ -1,7 +1,8 @@
-"""Goes into the workers' Python: lets a test stop one task at a file that it opens or a directory that it lists.
+"""Blocks one Spark task at the opening of a file or the listing of a directory, for tests.
 
-Nothing of this is in the product. Python tells audit hooks of each file before it is opened. The first task, of all
-processes, that comes to the place a test asks for says which executor it belongs to, and stays there until it is killed.
+The workers' Python imports this module. Python calls audit hooks before each file is opened. The
+first task of all processes that reaches the requested place writes the process id of its executor,
+and waits there until it is killed.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _installed = False
 
 
 def ask(event: str, pattern: str, count: int) -> None:
-    """Have a task held at the n-th file or directory that matches; called by the test.
+    """Request that a task is blocked at the n-th matching file or directory; called by the test.
 
-    What is matched is the path, and of a file that is opened also the mode: ``/a/b x``.
+    The pattern is searched in the path, which is followed by the mode for opened files: ``/a/b x``.
     """
     for old in (ASKED, TAKEN, HELD):
         old.unlink(missing_ok=True)
@@ -37,8 +38,8 @@ def ask(event: str, pattern: str, count: int) -> None:
 
 
 def install() -> None:
-    """Watch this process; called when the workers' Python starts, for a virtual environment more than once."""
-    global _installed  # noqa: PLW0603 - a hook cannot be taken away
+    """Add the audit hook; called when the workers' Python starts, maybe more than once."""
+    global _installed  # noqa: PLW0603 - a hook cannot be removed
     if not _installed:
         _installed = True
         sys.addaudithook(_hook)
@@ -62,7 +63,7 @@ def _matches_request(event: str, what: str) -> bool:
         text = ASKED.read_text()
     except FileNotFoundError:  # another task was faster
         return False
-    if text != _asked:  # what an earlier test asked for and another process came to counts no more
+    if text != _asked:  # a new request resets the count
         _asked, _seen = text, 0
     asked, pattern, count, _ = json.loads(text)
     _seen += event == asked and re.search(pattern, what) is not None
