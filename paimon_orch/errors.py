@@ -32,7 +32,7 @@ class TransientError(PaimonError):
 
 
 class CommitConflictError(TransientError):
-    """Another commit was first, and the changes of this one no longer fit the table. Plan again."""
+    """A concurrent commit changed the table so that this one cannot be applied. Plan again."""
 
 
 class StorageError(TransientError):
@@ -40,7 +40,7 @@ class StorageError(TransientError):
 
 
 class CommitOutcomeUnknownError(StorageError):
-    """A commit may or may not have succeeded: storage failed, and a later look was not possible.
+    """A commit may or may not have succeeded: storage failed, and the result could not be read.
 
     Written files are kept. Look for the commit user in the newest snapshots before a retry, or
     repeat the call with the same ``CommitId``, which commits at most once.
@@ -80,14 +80,14 @@ class UnsupportedError(PaimonError):
 
 
 class CancelledError(PaimonError):
-    """The work was cancelled before its end; nothing was committed."""
+    """The work was cancelled before it finished; nothing was committed."""
 
 
 @contextmanager
 def wrap_decode_errors(path: str) -> Iterator[None]:
-    """Raise the errors that decoders raise on damaged content as :class:`CorruptFileError` with ``path``.
+    """Convert decode errors into :class:`CorruptFileError` with ``path``.
 
-    Those are ``ValueError``, ``LookupError``, ``ArithmeticError``, ``EOFError``,
+    Decode errors are ``ValueError``, ``LookupError``, ``ArithmeticError``, ``EOFError``,
     ``RecursionError``, ``MemoryError`` and the errors of struct, zlib, lzma and pyarrow. Errors of
     the operating system or the network become :class:`StorageError`. Other errors, for example
     ``TypeError``, are bugs and pass through; see :func:`wrap_library_errors` for libraries that
@@ -119,10 +119,10 @@ def wrap_decode_errors(path: str) -> Iterator[None]:
 
 @contextmanager
 def wrap_library_errors() -> Iterator[None]:
-    """Raise ``ValueError`` for any other error of a library's decoder.
+    """Convert any error of a library's decoder into ``ValueError``.
 
-    Put it around the calls of a library that raises, for example, ``TypeError`` on damaged content,
-    and around nothing else.
+    Use it only around calls of a library that raises, for example, ``TypeError`` on damaged
+    content.
     """
     try:
         yield

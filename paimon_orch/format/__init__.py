@@ -1,1 +1,1 @@
-"""Bytes to values and back, pure and without I/O: one module a section of the table format."""
+"""Encoding and decoding of the table format, without I/O: one module per section."""

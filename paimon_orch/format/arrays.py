@@ -1,4 +1,4 @@
-"""Types of numpy arrays: by what they hold where that has a name, else by their element type."""
+"""Types of numpy arrays, named by content or by element type."""
 
 from typing import Any, TypeAlias
 
@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 Positions: TypeAlias = npt.NDArray[np.int64]
-"""Row positions in a data file, from 0, or in a batch of rows; ascending unless stated otherwise."""
+"""0-based row positions in a data file or batch; ascending unless stated otherwise."""
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 """Indices into arrays or columns."""

@@ -1,7 +1,6 @@
 """Deletion vectors: deleted row positions of data files, in index files.
 
-A vector lives in memory as a 32-bit roaring bitmap per high word of the position; the common case
-has one.
+In memory, a vector has one 32-bit roaring bitmap per high word of the position, usually one.
 
 See docs/format/deletion-vectors.md.
 """
@@ -29,7 +28,7 @@ _CRC = struct.Struct(">I")
 _LE = struct.Struct("<i")
 _COUNT = struct.Struct("<q")
 _MAX_POSITION_32 = 2147483647
-_MAX_BITMAPS = 1 << 16  # a 64-bit vector lists every high word up to its last: refuse absurd ones
+_MAX_BITMAPS = 1 << 16  # a 64-bit vector lists every high word up to its last; more are damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class DeletionVector:
 
     bitmaps: Mapping[int, BitMap]
     additional: AdditionalFields | None = field(default=None, repr=False, compare=False)
-    """Unknown fields of its range in the index manifest; a changed deletion vector has none."""
+    """Unknown fields of its range in the index manifest; None after a change."""
 
     @classmethod
     def of(cls, positions: npt.ArrayLike) -> "DeletionVector":
@@ -115,14 +114,14 @@ def decode_deletion_vector_payload(data: bytes, path: str) -> DeletionVector:
         (count,) = _COUNT.unpack_from(data, 4)
         if not 0 <= count <= _MAX_BITMAPS:
             raise ValueError(f"invalid number of bitmaps {count} in a deletion vector")
-        bitmaps, at = {}, 12
+        bitmaps, position = {}, 12
         for _ in range(count):
-            (word,) = _LE.unpack_from(data, at)
-            size = read_serialized_size(data, at + 4)
-            bitmap = BitMap.deserialize(data[at + 4 : at + 4 + size])
+            (word,) = _LE.unpack_from(data, position)
+            size = read_serialized_size(data, position + 4)
+            bitmap = BitMap.deserialize(data[position + 4 : position + 4 + size])
             if bitmap:
                 bitmaps[word] = bitmap
-            at += 4 + size
+            position += 4 + size
         return DeletionVector(bitmaps)
 
 
@@ -133,7 +132,8 @@ def encode_deletion_vector_file(
     out, ranges = bytearray([FILE_VERSION]), []
     for data_file, vector in vectors.items():
         payload = vector.encode_payload(bitmap64=bitmap64)
-        # the stored length differs: 64-bit counts the size word and the checksum (docs/format/manifest.md#index-manifest-record)
+        # a 64-bit length includes the size word and the checksum
+        # (docs/format/manifest.md#index-manifest-record)
         length = len(payload) + 8 if bitmap64 else len(payload)
         ranges.append(
             DeletionVectorRange(

@@ -1,4 +1,4 @@
-"""Where new data files and index files are placed: in the bucket directory, or below an external path.
+"""Locations of new data and index files: the bucket directory or an external path.
 
 See docs/format/table-layout.md#external-paths.
 """
@@ -34,13 +34,13 @@ def strip_file_scheme(uri: str) -> str:
 
 
 def parse_store_scheme(path: str) -> str:
-    """Return the scheme of a path, an empty text for local ones."""
+    """Return the scheme of a path, an empty string for local paths."""
     scheme, separator, _ = strip_file_scheme(path).partition("://")
     return _SCHEME_ALIASES.get(scheme, scheme) if separator else ""
 
 
 def normalize_external_uri(key: str, uri: str, root: str) -> str:
-    """Return an external path of an option as Java Paimon writes it into manifests, without a slash at the end.
+    """Return an external path as Java Paimon writes it into manifests, without trailing slash.
 
     Raises :class:`InputError` for a path without scheme, and :class:`UnsupportedError` for one in
     another store than the table, whose directory is ``root``.
@@ -49,20 +49,20 @@ def normalize_external_uri(key: str, uri: str, root: str) -> str:
     path = strip_file_scheme(uri).rstrip("/")
     if not separator or "/" in scheme or (scheme == "file" and not path.startswith("/")):
         raise InputError(
-            f"option {key!r} holds {uri!r}, which must be an absolute path with a scheme, such as file:/data/t or "
-            "s3://bucket/t"
+            f"option {key!r} holds {uri!r}, which must be an absolute path with a scheme, for example "
+            "file:/data/t or s3://bucket/t"
         )
     if parse_store_scheme(path) != parse_store_scheme(root):
         raise UnsupportedError(
-            f"option {key!r} holds {uri!r}, which is in another store than the table, {root}; tables whose files are "
-            "in several stores are not supported"
+            f"option {key!r} holds {uri!r}, which is in another store than the table, {root}; "
+            "tables whose files are in several stores are not supported"
         )
     return f"file:{path}" if scheme == "file" else path
 
 
 @dataclass(frozen=True, slots=True)
 class NewFilePath:
-    """Where a new file is written; ``external`` is what its metadata says, None for files below the table."""
+    """The path of a new file; ``external`` is its path in metadata, None below the table."""
 
     path: str
     external: str | None = None
@@ -70,7 +70,7 @@ class NewFilePath:
 
 @dataclass(frozen=True, slots=True)
 class ExternalPaths:
-    """The external paths that new data files are spread over, and by which strategy."""
+    """The external paths for new data files, and the strategy that selects one."""
 
     roots: tuple[str, ...]
     strategy: str
@@ -78,16 +78,17 @@ class ExternalPaths:
 
     @classmethod
     def of(cls, options: Options, root: str) -> "ExternalPaths | None":
-        """Return the external paths of a table's options, None if its files are below its directory ``root``.
+        """Return the external paths of a table's options, None if files are below ``root``.
 
-        Raises :class:`InputError` for options that contradict each other, and
+        Raises :class:`InputError` for invalid or contradicting options, and
         :class:`UnsupportedError` for paths in another store than the table.
         """
         strategy = options.get(DATA_FILE_EXTERNAL_PATHS_STRATEGY)
         if strategy not in _STRATEGIES:
-            known = ", ".join(_STRATEGIES)
+            strategies = ", ".join(_STRATEGIES)
             raise InputError(
-                f"option {DATA_FILE_EXTERNAL_PATHS_STRATEGY.key!r} = {strategy!r} must be one of {known}"
+                f"option {DATA_FILE_EXTERNAL_PATHS_STRATEGY.key!r} = {strategy!r} must be one of "
+                f"{strategies}"
             )
         uris = options.get(DATA_FILE_EXTERNAL_PATHS)
         if strategy == _NONE or not uris:
@@ -106,22 +107,25 @@ def _select_specific_fs(options: Options, uris: Sequence[str]) -> tuple[str, ...
     scheme = options.get(DATA_FILE_EXTERNAL_PATHS_SPECIFIC_FS) or ""
     selected = tuple(uri for uri in uris if uri.partition(":")[0].lower() == scheme)
     if not selected:
+        paths = DATA_FILE_EXTERNAL_PATHS.key
         raise InputError(
-            f"option {DATA_FILE_EXTERNAL_PATHS_STRATEGY.key!r} = 'specific-fs' needs {DATA_FILE_EXTERNAL_PATHS_SPECIFIC_FS.key!r} to name the scheme of one of the paths in "
-            f"{DATA_FILE_EXTERNAL_PATHS.key!r} = {options.values[DATA_FILE_EXTERNAL_PATHS.key]!r}; it is {scheme!r}"
+            f"option {DATA_FILE_EXTERNAL_PATHS_STRATEGY.key!r} = 'specific-fs' needs "
+            f"{DATA_FILE_EXTERNAL_PATHS_SPECIFIC_FS.key!r} to name the scheme of one of the paths "
+            f"in {paths!r} = {options.values[paths]!r}; it is {scheme!r}"
         )
     return selected
 
 
 def _parse_weights(options: Options, paths: int) -> tuple[int, ...]:
-    """Return the weights of the paths; none if they are not given or there is one path, as in Java Paimon."""
+    """Return the weights of the paths; empty without the option or for a single path."""
     texts = options.get(DATA_FILE_EXTERNAL_PATHS_WEIGHTS)
     if paths < 2 or not texts:
         return ()
     if len(texts) != paths or not all(text.isdecimal() and int(text) for text in texts):
+        key = DATA_FILE_EXTERNAL_PATHS_WEIGHTS.key
         raise InputError(
-            f"option {DATA_FILE_EXTERNAL_PATHS_WEIGHTS.key!r} = {options.values[DATA_FILE_EXTERNAL_PATHS_WEIGHTS.key]!r} must be {paths} positive whole numbers, one for each "
-            f"path of {DATA_FILE_EXTERNAL_PATHS.key!r}"
+            f"option {key!r} = {options.values[key]!r} must be {paths} positive whole numbers, one "
+            f"for each path of {DATA_FILE_EXTERNAL_PATHS.key!r}"
         )
     return tuple(int(text) for text in texts)
 
@@ -141,10 +145,10 @@ class DataFilePathFactory:
 
     def __post_init__(self) -> None:
         if self.external is not None and self.external.strategy != _ENTROPY:
-            self._position = random.randrange(len(self.external.roots))  # noqa: S311 - spreads load only
+            self._position = random.randrange(len(self.external.roots))  # noqa: S311 - only spreads load
 
     def place(self, name: str) -> NewFilePath:
-        """Return where a file of this name is written."""
+        """Return the path for a file of this name."""
         if self.external is None:
             return NewFilePath(f"{self.root}/{self.bucket_path}/{name}")
         below = self.bucket_path
@@ -162,17 +166,17 @@ class DataFilePathFactory:
 
 
 def compute_entropy_directories(name: str) -> str:
-    """Return the directories that spread files over an object store: 20 bits of the name's hash, as 4/4/4/8 digits."""
+    """Return 20 bits of the name's hash as directories of 4, 4, 4 and 8 binary digits."""
     bits = f"{hash_murmur3_32(name.encode()):032b}"[-20:]
     return "/".join((bits[:4], bits[4:8], bits[8:12], bits[12:]))
 
 
 def hash_murmur3_32(data: bytes) -> int:
-    """Return the 32-bit MurmurHash3 of bytes with seed 0; other hashes of the format count the last bytes one by one."""
+    """Return the standard MurmurHash3 (32 bits, seed 0); the murmur3 of buckets differs."""
     state = 0
     words = len(data) // 4 * 4
-    for at in range(0, words, 4):
-        state ^= _scramble(int.from_bytes(data[at : at + 4], "little"))
+    for start in range(0, words, 4):
+        state ^= _scramble(int.from_bytes(data[start : start + 4], "little"))
         state = (_rotate_left(state, 13) * 5 + 0xE6546B64) & _MASK
     state ^= _scramble(int.from_bytes(data[words:], "little")) ^ len(data)
     state = (state ^ state >> 16) * 0x85EBCA6B & _MASK

@@ -1,4 +1,4 @@
-"""Bucket of a row: murmur3 over BinaryRow bytes, and the other bucket functions.
+"""Bucket functions: murmur3 over BinaryRow bytes, mod and hive.
 
 All functions take whole Arrow columns. Rows are encoded as a matrix of fixed slots and the variable
 parts of columns.
@@ -65,7 +65,7 @@ def compute_buckets(
 
 
 def build_bucket_key_signature(fields: Sequence[Field]) -> list[tuple[int, object]]:
-    """Return a value that is equal for bucket keys whose equal values have equal hashes."""
+    """Return a signature; bucket keys with equal signatures hash equal values equally."""
     return [(field.id, _build_type_signature(field.type)) for field in fields]
 
 

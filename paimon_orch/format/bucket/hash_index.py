@@ -1,4 +1,4 @@
-"""Hash index files: which keys a dynamic bucket holds, by hash.
+"""Hash index files: the hashes of the keys in a dynamic bucket.
 
 See docs/format/dynamic-buckets.md#hash-index.
 """
@@ -12,14 +12,14 @@ _WIDTH = 4
 
 
 def encode_hash_index(hashes: Int32Array) -> bytes:
-    """Return the file of a bucket's hashes, each of them once."""
+    """Return the file of a bucket's distinct hashes."""
     return np.unique(hashes).astype(">i4").tobytes()
 
 
 def decode_hash_index(data: bytes, path: str) -> Int32Array:
-    """Return the hashes of a file; ``path`` is named in errors."""
+    """Return the hashes of a file; errors name ``path``."""
     if len(data) % _WIDTH:
         raise CorruptFileError(
-            path, f"a hash index of {len(data)} bytes is no list of 32-bit numbers"
+            path, f"the length of a hash index must be a multiple of 4 bytes, got {len(data)}"
         )
     return np.frombuffer(data, ">i4").astype(np.int32)

@@ -1,4 +1,4 @@
-"""The hash of Hive over rows of Arrow columns, for ``bucket-function.type`` = hive.
+"""Hive's hash function over Arrow columns, for ``bucket-function.type`` = hive.
 
 See docs/format/buckets.md#bucket-functions.
 """
@@ -20,7 +20,7 @@ _LONG_DIGITS = 18
 
 
 def hash_rows_hive(columns: Sequence[pa.Array], types: Sequence[DataType]) -> UInt32Array:
-    """Return each row's hash; the sum wraps at 32 bits. Timestamps and nested types have none."""
+    """Return each row's hash. Raises :class:`InputError` for timestamps and nested types."""
     result = np.zeros(len(columns[0]), np.uint32)
     for column, data_type in zip(columns, types, strict=True):
         valid = column.is_valid().to_numpy(zero_copy_only=False)
@@ -31,15 +31,16 @@ def hash_rows_hive(columns: Sequence[pa.Array], types: Sequence[DataType]) -> UI
 
 
 def check_hive_key(name: str, data_type: DataType) -> None:
-    """Refuse a bucket key column that Hive's function does not take."""
+    """Raise :class:`InputError` for a bucket key type that Hive's function does not support."""
     if not isinstance(data_type, AtomicType) or data_type.name.startswith(TypeRoot.TIMESTAMP):
         raise InputError(
-            f"'bucket-function.type' = 'hive' takes no timestamp and no nested type as bucket key ({name})"
+            "'bucket-function.type' = 'hive' does not support timestamps or nested types as bucket key: "
+            f"{name}"
         )
 
 
 def _hash_column(column: pa.Array, data_type: DataType) -> UInt32Array:
-    check_hive_key("a value of it is there", data_type)
+    check_hive_key(str(data_type), data_type)
     assert isinstance(data_type, AtomicType)
     match data_type.name:
         case TypeRoot.CHAR | TypeRoot.VARCHAR | TypeRoot.BINARY | TypeRoot.VARBINARY:
@@ -55,23 +56,25 @@ def _hash_column(column: pa.Array, data_type: DataType) -> UInt32Array:
 
 
 def _hash_int64(values: Int64Array) -> UInt32Array:
-    """Return the code of a 64-bit number: its halves, one or the other."""
+    """Return the exclusive or of the upper and lower 32 bits."""
     bits = values.view(np.uint64)
     return (bits ^ bits >> np.uint64(32)).astype(np.uint32)
 
 
 def _hash_floats(column: pa.Array, name: TypeRoot) -> UInt32Array:
     values = column.fill_null(0).to_numpy(zero_copy_only=False)
-    values = np.where(values == 0, values.dtype.type(0), values)  # minus zero is zero
+    values = np.where(values == 0, values.dtype.type(0), values)  # -0.0 hashes like 0.0
     bits = values.view(np.uint32 if name == TypeRoot.FLOAT else np.int64)
     bits = np.where(np.isnan(values), bits.dtype.type(_NAN_BITS[name]), bits)
     return bits if name == TypeRoot.FLOAT else _hash_int64(bits)
 
 
 def _hash_bytes(column: pa.Array) -> UInt32Array:
-    """Fold signed bytes: each one times a power of the prime, by its distance from the end."""
+    """Return the polynomial hash of signed bytes, with powers of the prime from the end."""
     binary = column.fill_null("" if pa.types.is_string(column.type) else b"")
-    binary = pa.concat_arrays([binary.cast(pa.large_binary())])  # a slice keeps its parent's bytes
+    binary = pa.concat_arrays(
+        [binary.cast(pa.large_binary())]
+    )  # a slice shares its parent's buffer
     _, offset_buffer, data_buffer = binary.buffers()
     ends = np.frombuffer(offset_buffer, np.int64)[binary.offset : binary.offset + len(binary) + 1]
     result = np.zeros(len(binary), np.uint32)

@@ -1,7 +1,7 @@
 """Java's hash codes, and the iteration order of its hash tables.
 
 Some aggregate functions of Java Paimon store values in the order of a hash table. The order has no
-meaning, but engines with different orders would rewrite equal rows as different ones.
+meaning, but without it two engines would produce different rows for equal input.
 """
 
 import math
@@ -21,7 +21,7 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 
 def compute_java_hash_code(value: object, data_type: DataType) -> int | None:
-    """Return the hash code of an internal value, None for types without a reproduced hash code."""
+    """Return the hash code of an internal value, None for unsupported types."""
     if value is None:
         return 0
     if not isinstance(data_type, AtomicType):
@@ -53,8 +53,8 @@ def _hash_decimal(value: Decimal) -> int:
         scale = -int(value.as_tuple().exponent)
         whole = int(value.scaleb(scale))
     size, code = abs(whole), 0
-    for at in reversed(range(0, max(1, size.bit_length()), 32)):
-        code = 31 * code + (size >> at & _MASK) & _MASK
+    for shift in reversed(range(0, max(1, size.bit_length()), 32)):
+        code = 31 * code + (size >> shift & _MASK) & _MASK
     return 31 * (-code if whole < 0 else code) + scale
 
 
@@ -84,15 +84,15 @@ _HASH_FUNCTIONS: dict[str, Callable[[Any], int]] = {
 
 
 def encode_double_bits(value: float) -> bytes:
-    """Return the bits by which Java compares numbers: all NaNs are equal, 0.0 and -0.0 differ."""
+    """Return the bits that Java compares: all NaNs are equal, 0.0 and -0.0 differ."""
     return struct.pack(">d", math.nan if math.isnan(value) else value)
 
 
 def compute_hash_map_order(hashes: Sequence[int], *, computed: bool = False) -> list[int]:
-    """Return the iteration order of a hash table whose entries were inserted with these hash codes.
+    """Return the iteration order of a hash table after inserting keys with these hash codes.
 
-    With ``computed``, entries were added by ``computeIfAbsent``: the table grows one entry later,
-    and new entries are inserted at the front of their slot.
+    ``computed``: keys were added with ``computeIfAbsent``. The table grows one entry later, and new
+    entries are inserted at the front of their slot.
     """
     capacity, numbers = _FIRST_CAPACITY, range(len(hashes))
     while (len(hashes) - computed) * 4 > capacity * 3:

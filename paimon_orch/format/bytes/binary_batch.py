@@ -1,4 +1,4 @@
-"""Byte strings in one buffer, so that numpy reads the same place of each of them in one call."""
+"""Byte strings in one buffer; numpy reads the same field of all of them in one call."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from paimon_orch.format.arrays import (
     UInt64Array,
 )
 
-_PADDING = 8  # bytes behind the last value, so that a number read at the last byte is inside
-_CHUNK = 32_768  # values whose intermediate results fit the processor's cache
+_PADDING = 8  # bytes after the last value; a number read at the last byte stays within bounds
+_CHUNK = 32_768  # values per step; intermediate results fit the processor cache
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,17 @@ class BinaryBatch:
         return np.ndarray((len(self.data) - 7,), "<u8", self.data, strides=(1,))
 
     def read_ints(self, positions: Indices) -> Indices:
-        """Return big-endian numbers of 32 bits; a position outside the buffer gives an arbitrary number."""
+        """Return 32-bit big-endian numbers; positions outside the buffer give arbitrary values."""
         ints: Int32Array = self._big_endian_ints[positions.clip(0, len(self.data) - 4)]
         return ints.astype(np.int64)
 
     def read_longs(self, positions: Indices) -> Indices:
-        """Return little-endian numbers of 64 bits; a position outside the buffer gives an arbitrary number."""
+        """Return 64-bit little-endian numbers; positions outside the buffer give any value."""
         longs: Indices = self._little_endian_longs[positions.clip(0, len(self.data) - 8)]
         return longs
 
     def read_bytes_at(self, positions: Indices, size: int) -> UInt8Array:
-        """Return ``size`` bytes from each position as a matrix; all of them must be inside the buffer."""
+        """Return ``size`` bytes from each position as a matrix; all must be inside the buffer."""
         rows: UInt8Array = self.data[positions[:, None] + np.arange(size)]
         return rows
 
@@ -92,7 +92,7 @@ class BinaryBatch:
 def longest_first_chunks(lengths: Int64Array) -> "list[Int64Array] | list[slice]":
     """Return the indices of values in chunks of 32,768, longest value first.
 
-    Then the values that still have bytes at some place are always the first ones of their chunk.
+    The values that have a byte at some offset are then the first ones of their chunk.
     """
     starts = range(0, len(lengths), _CHUNK)
     if not len(lengths) or lengths.min() == lengths.max():
@@ -102,7 +102,7 @@ def longest_first_chunks(lengths: Int64Array) -> "list[Int64Array] | list[slice]
 
 
 def to_object_array(values: Sequence[object]) -> AnyArray:
-    """Return values as an array of objects; numpy's own text type would drop NULs at the end of a text."""
+    """Return values as an object array; numpy's text type would drop trailing NULs."""
     array = np.empty(len(values), object)
     array[:] = values
     return array
@@ -111,7 +111,7 @@ def to_object_array(values: Sequence[object]) -> AnyArray:
 def join_around_values(
     before: UInt8Array, values: BinaryBatch, after: UInt8Array
 ) -> tuple[bytes, Int64Array]:
-    """Return each value between its row of ``before`` and its row of ``after``, and where each result ends."""
+    """Return the concatenated rows of ``before``, value and ``after``, and each row's end."""
     lengths = before.shape[1] + values.lengths + after.shape[1]
     ends = np.cumsum(lengths)
     starts = ends - lengths

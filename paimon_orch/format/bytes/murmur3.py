@@ -1,8 +1,8 @@
-"""Paimon's murmur3: of one byte string, of many, and of rows of 32-bit words.
+"""Paimon's murmur3 of one byte string, of an array, and of rows of 32-bit words.
 
-It is murmur3 with 32 bits and seed 42, except for the one to three bytes behind the last whole
-word: each of them is mixed in like a word of its own, as a signed number. Packages such as ``mmh3``
-give another hash for such values.
+It is 32-bit murmur3 with seed 42, except for the one to three bytes after the last whole word:
+each is sign-extended and mixed in as a separate word. Packages like ``mmh3`` return a different
+hash for these values.
 
 See docs/format/buckets.md#hash.
 """
@@ -23,7 +23,7 @@ _F1, _F2 = 0x85EBCA6B, 0xC2B2AE35
 
 
 def hash_bytes(data: bytes) -> int:
-    """Return the hash of one byte string, as an unsigned number."""
+    """Return the unsigned hash of one byte string."""
     state, count = _SEED, len(data) // 4
     tail = [byte - 256 if byte > 127 else byte for byte in data[4 * count :]]
     for block in (*struct.unpack_from(f"<{count}I", data), *tail):
@@ -55,7 +55,7 @@ def hash_fixed_rows(words: UInt32Array) -> UInt32Array:
 
 
 def hash_variable_rows(words: UInt32Array, starts: Int64Array, counts: Int64Array) -> UInt32Array:
-    """Return the hash of each row of ``counts`` words that begins at the word ``starts``."""
+    """Return the hash of each row; row i has ``counts[i]`` words from ``starts[i]`` on."""
     order = np.argsort(-counts, kind="stable")
     sorted_counts = counts[order]
     state = _hash_words(words, starts[order], sorted_counts, stride=1)
@@ -79,7 +79,7 @@ def _hash_byte_strings(batch: BinaryBatch, starts: Int64Array, lengths: Int64Arr
 def _hash_words(
     words: UInt32Array, starts: Int64Array, counts: Int64Array, *, stride: int
 ) -> UInt32Array:
-    """Mix in the whole words of values in descending order of their counts: word i of a prefix of the values."""
+    """Mix in the whole words of values that are sorted by descending count."""
     state = np.full(len(starts), _SEED, np.uint32)
     active = len(starts)
     for index in range(int(counts[0]) if active else 0):

@@ -1,8 +1,8 @@
 """Roaring bitmaps in their portable form.
 
-Every writer of the format run-optimises a bitmap before storing it. Containers must not hold runs
-before that: if both forms have the same size, Java Paimon keeps an array, while a container of runs
-is never converted back.
+Every writer run-optimises a bitmap before storing it. The bitmap must not contain run containers
+before that: for equal sizes Java Paimon keeps an array, but a run container is never converted
+back.
 
 pyroaring reads and combines bitmaps. Writing many of them in one pass is hand-written: with
 pyroaring, building a bitmap index takes 2 to 5 times as long, a range bitmap index 8 times and a
@@ -30,20 +30,20 @@ _NO_OFFSET_THRESHOLD = 4
 _MAX_ARRAY = 4096  # positions; a container of more is a bit set
 _BIT_SET_BYTES = 8192
 _POPCOUNTS = np.array([number.bit_count() for number in range(256)], np.uint8)
-# groups of at least this size are faster with a call of pyroaring each
+# groups of at least this size are faster with one call of pyroaring each
 _MIN_LARGE_GROUP = 256
 _WORTH_MASKING = 512  # positions per block of 65536; with fewer, pyroaring is as fast
 _MASKED_BLOCKS = 64  # blocks of a step: 4 MB
 
 
 def build_bitmap(positions: npt.NDArray[np.integer]) -> BitMap:
-    """Return a bitmap of positions that fit 32 bits, without containers of runs."""
+    """Return a bitmap of 32-bit positions, without run containers."""
     # pyroaring has a bulk path only for array.array
     return BitMap(array.array("I", positions.astype(np.uint32, copy=False).tobytes()))
 
 
 def build_bitmap_from_sorted(positions: Int64Array) -> BitMap:
-    """Return a bitmap of ascending positions that fit 32 bits, without containers of runs; fast for many."""
+    """Return a bitmap of ascending 32-bit positions, without run containers."""
     blocks = (int(positions[-1]) >> 16) + 1 if len(positions) else 0
     if len(positions) < _WORTH_MASKING * blocks or not blocks:
         return build_bitmap(positions)
@@ -65,7 +65,7 @@ def build_bitmap_from_sorted(positions: Int64Array) -> BitMap:
 def _encode_containers(
     positions: Int64Array, cuts: Int64Array, first: int, count: int
 ) -> Iterator[bytes]:
-    """Yield the containers of the non-empty blocks of 65536 bits; block ``i`` begins at ``cuts[i]``."""
+    """Yield the containers of non-empty 65536-bit blocks; block ``i`` begins at ``cuts[i]``."""
     inside = positions[cuts[first] : cuts[first + count]]
     mask = np.zeros(count << 16, bool)
     mask[inside - (first << 16) if first else inside] = True
@@ -79,11 +79,11 @@ def _encode_containers(
 
 
 def build_full_bitmap(count: int) -> BitMap:
-    """Return the bitmap of ``0..count-1``; its containers are runs, so it must not be stored."""
-    found = BitMap()
+    """Return the bitmap of ``0..count-1``; it has run containers and must not be stored."""
+    bitmap = BitMap()
     if count:
-        found.add_range(0, count)
-    return found
+        bitmap.add_range(0, count)
+    return bitmap
 
 
 def serialize_positions(positions: npt.NDArray[np.integer]) -> bytes:
@@ -94,11 +94,11 @@ def serialize_positions(positions: npt.NDArray[np.integer]) -> bytes:
 
 
 def serialize_mask(mask: Mask) -> bytes:
-    """Return the true positions of a mask as a run-optimised bitmap; fast for many."""
+    """Return the true positions of a mask as a run-optimised bitmap."""
     packed = np.packbits(mask, bitorder="little")
     packed = np.pad(packed, (0, -len(packed) % _BIT_SET_BYTES))
     words = packed.view("<u8").reshape(-1, _BIT_SET_BYTES // 8)
-    after = words << np.uint64(1)  # the bits whose predecessors are set
+    after = words << np.uint64(1)  # bits whose predecessor is set
     after[:, 1:] |= words[:, :-1] >> np.uint64(63)
     blocks = packed.reshape(-1, _BIT_SET_BYTES)
     cardinality = _POPCOUNTS[blocks].sum(axis=1, dtype=np.int64)
@@ -119,7 +119,7 @@ def assemble_portable_bitmap(
     is_run: Mask,
     bodies: Sequence[bytes],
 ) -> bytes:
-    """Return the portable form of a bitmap from its containers; those of runs begin with the number of runs."""
+    """Return the portable form of a bitmap; run containers begin with their run count."""
     heads: bytes = (keys | (cardinality - 1) << 16).astype("<u4").tobytes()
     if is_run.any():
         cookie = struct.pack("<I", (len(keys) - 1) << 16 | _COOKIE_RUNS)
@@ -135,7 +135,7 @@ def assemble_portable_bitmap(
 
 
 def _encode_container(bits: UInt8Array, *, is_run: bool, is_set: bool) -> bytes:
-    """Return 65536 bits in the form of their container."""
+    """Encode 65536 bits as a container."""
     if is_set and not is_run:
         return bits.tobytes()
     low = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
@@ -157,7 +157,7 @@ class ContainerLocation(NamedTuple):
     end: int
 
     def bits(self, data: bytes) -> UInt8Array:
-        """Return the block as bits, the lowest of a byte first; ``data`` is a valid bitmap."""
+        """Return the block as bits, least significant first; ``data`` is a valid bitmap."""
         body = data[self.start : self.end]
         if not self.is_run and self.cardinality > _MAX_ARRAY:
             return np.frombuffer(body, np.uint8)
@@ -172,47 +172,47 @@ class ContainerLocation(NamedTuple):
         return np.packbits(mask, bitorder="little")
 
 
-def read_containers(data: bytes, at: int = 0) -> tuple[list[ContainerLocation], int]:
-    """Return the containers of the portable bitmap that starts at ``at``, ascending, and where it ends.
+def read_containers(data: bytes, position: int = 0) -> tuple[list[ContainerLocation], int]:
+    """Return the containers of the portable bitmap at ``position``, and its end position.
 
-    Only its header is read: the end may lie behind that of ``data``.
+    Only the header is read; the end may be greater than ``len(data)``.
     """
-    (cookie,) = struct.unpack_from("<I", data, at)
+    (cookie,) = struct.unpack_from("<I", data, position)
     if cookie & 0xFFFF == _COOKIE_RUNS:
         count = (cookie >> 16) + 1
-        flags = data[at + 4 : at + 4 + (count + 7) // 8]
-        at += 4 + len(flags)
+        flags = data[position + 4 : position + 4 + (count + 7) // 8]
+        position += 4 + len(flags)
         has_offsets = count >= _NO_OFFSET_THRESHOLD
     elif cookie == _COOKIE_NO_RUNS:
-        (count,) = struct.unpack_from("<I", data, at + 4)
+        (count,) = struct.unpack_from("<I", data, position + 4)
         flags = b""
-        at += 8
+        position += 8
         has_offsets = True
     else:
         raise ValueError(f"unknown bitmap cookie {cookie}")
     if count > 1 << 16:
         raise ValueError(f"invalid number of bitmap containers {count}")
-    heads = struct.unpack_from(f"<{2 * count}H", data, at)
-    at += 4 * count + (4 * count if has_offsets else 0)
-    found = []
+    heads = struct.unpack_from(f"<{2 * count}H", data, position)
+    position += 4 * count + (4 * count if has_offsets else 0)
+    containers = []
     for index, (block, less_one) in enumerate(zip(heads[::2], heads[1::2], strict=True)):
         is_run = bool(flags and flags[index // 8] >> index % 8 & 1)
         if is_run:
-            size = 2 + 4 * int(struct.unpack_from("<H", data, at)[0])
+            size = 2 + 4 * int(struct.unpack_from("<H", data, position)[0])
         else:
             size = 2 * (less_one + 1) if less_one < _MAX_ARRAY else _BIT_SET_BYTES
-        found.append(ContainerLocation(block, less_one + 1, is_run, at, at + size))
-        at += size
-    return found, at
+        containers.append(ContainerLocation(block, less_one + 1, is_run, position, position + size))
+        position += size
+    return containers, position
 
 
-def read_serialized_size(data: bytes, at: int) -> int:
-    """Return the length of the portable bitmap that starts at ``at``, from its own header."""
-    return read_containers(data, at)[1] - at
+def read_serialized_size(data: bytes, position: int) -> int:
+    """Return the length of the portable bitmap at ``position``, from its header."""
+    return read_containers(data, position)[1] - position
 
 
 def deserialize_bitmap(data: bytes, limit: int) -> BitMap:
-    """Return a stored bitmap; raises ``ValueError`` for positions that are not below ``limit``."""
+    """Return a stored bitmap. Raises ``ValueError`` for positions of ``limit`` and above."""
     if read_serialized_size(data, 0) > len(data):
         raise ValueError("a bitmap is truncated")
     bitmap = BitMap.deserialize(data)
@@ -246,14 +246,14 @@ def serialize_groups(
     lengths = np.empty(len(starts), np.int64)
     lengths[~is_large] = small[1]
     ends = np.concatenate([[0], np.cumsum(small[1])])
-    parts, done = [], 0
+    parts, written = [], 0
     for seen, index in enumerate(np.flatnonzero(is_large)):
         body = serialize_positions(positions[starts[index] : starts[index] + counts[index]])
         lengths[index] = len(body)
-        in_front = int(index) - seen  # small groups
-        parts += [small[0][ends[done] : ends[in_front]], body]
-        done = in_front
-    return b"".join([*parts, small[0][ends[done] :]]), lengths
+        small_before = int(index) - seen  # number of small groups
+        parts += [small[0][ends[written] : ends[small_before]], body]
+        written = small_before
+    return b"".join([*parts, small[0][ends[written] :]]), lengths
 
 
 def _serialize_small_groups(
@@ -261,7 +261,7 @@ def _serialize_small_groups(
     starts: Int64Array,
     counts: Int64Array,
 ) -> tuple[bytes, Int64Array]:
-    """Serialize groups without bit set containers, because they are small, in a few passes over all."""
+    """Serialize groups that are too small for bit set containers."""
     values: UInt32Array = np.asarray(positions, np.uint32)
     high = values >> np.uint32(16)
     is_container = np.empty(len(values), bool)
@@ -272,13 +272,20 @@ def _serialize_small_groups(
     is_run[:1] = True
     np.not_equal(values[1:], values[:-1] + np.uint32(1), out=is_run[1:])
     is_run |= is_container
-    at = np.flatnonzero(is_container)  # where each container starts
-    cardinality = np.diff(at, append=len(values))
-    joined = at.searchsorted(np.flatnonzero(~is_run), side="right") - 1  # to the position before
-    runs = cardinality - np.bincount(joined, minlength=len(at))
-    first = at.searchsorted(starts)  # the first container of each group
+    container_starts = np.flatnonzero(is_container)
+    cardinality = np.diff(container_starts, append=len(values))
+    within_run = np.flatnonzero(~is_run)
+    run_containers = container_starts.searchsorted(within_run, side="right") - 1
+    runs = cardinality - np.bincount(run_containers, minlength=len(container_starts))
+    first_containers = container_starts.searchsorted(starts)
     layout = _GroupLayout(
-        values, starts, counts, at, cardinality, first, np.diff(first, append=len(at))
+        values,
+        starts,
+        counts,
+        container_starts,
+        cardinality,
+        first_containers,
+        np.diff(first_containers, append=len(container_starts)),
     )
     stored_as_runs = 2 + 4 * runs < 2 * cardinality
     if not stored_as_runs.any():
@@ -292,14 +299,14 @@ class _GroupLayout(NamedTuple):
     positions: UInt32Array
     starts: Int64Array  # of each group
     counts: Int64Array
-    at: Int64Array  # of each container
+    container_starts: Int64Array
     cardinality: Int64Array
-    first: Int64Array  # container of each group
-    containers: Int64Array  # in each group
+    first_containers: Int64Array  # index of the first container of each group
+    containers: Int64Array  # number of containers of each group
 
 
 def _write_arrays(groups: _GroupLayout) -> tuple[bytes, Int64Array]:
-    """Write bitmaps of only arrays, in words of 16 bits."""
+    """Write bitmaps that have only array containers, in words of 16 bits."""
     containers = groups.containers
     words = 4 + 4 * containers + groups.counts
     begin = np.cumsum(words) - words
@@ -307,10 +314,12 @@ def _write_arrays(groups: _GroupLayout) -> tuple[bytes, Int64Array]:
     pairs = np.ndarray((max(0, len(out) - 1),), "<u4", out, strides=(2,))  # from any word on
     pairs[begin] = _COOKIE_NO_RUNS
     pairs[begin + 2] = containers
-    head = np.repeat(begin + 4 - 2 * groups.first, containers) + 2 * np.arange(len(groups.at))
-    high = groups.positions[groups.at] >> np.uint32(16)
+    head = np.repeat(begin + 4 - 2 * groups.first_containers, containers) + 2 * np.arange(
+        len(groups.container_starts)
+    )
+    high = groups.positions[groups.container_starts] >> np.uint32(16)
     pairs[head] = high | (groups.cardinality - 1).astype(np.uint32) << np.uint32(16)
-    inside = groups.at + np.repeat(4 + 4 * containers - groups.starts, containers)
+    inside = groups.container_starts + np.repeat(4 + 4 * containers - groups.starts, containers)
     pairs[head + 2 * np.repeat(containers, containers)] = 2 * inside
     body = np.repeat(begin + 4 + 4 * containers - groups.starts, groups.counts)
     body += np.arange(len(body))
@@ -324,11 +333,12 @@ def _write_arrays_and_runs(
     runs: Int64Array,
     stored_as_runs: Mask,
 ) -> tuple[bytes, Int64Array]:
-    """Write bitmaps of arrays and runs, which may be unaligned, in bytes."""
-    at, first, containers = groups.at, groups.first, groups.containers
+    """Write bitmaps with array and run containers, bytewise because they may be unaligned."""
+    starts, first = groups.container_starts, groups.first_containers
+    containers = groups.containers
     payload = np.where(stored_as_runs, 2 + 4 * runs, 2 * groups.cardinality)
     group = np.repeat(np.arange(len(first)), containers)  # of each container
-    number = np.arange(len(at)) - first[group]  # in its group
+    number = np.arange(len(starts)) - first[group]  # in its group
     with_runs = np.logical_or.reduceat(stored_as_runs, first)
     with_offsets = ~with_runs | (containers >= _NO_OFFSET_THRESHOLD)
     head = np.where(with_runs, 4 + (containers + 7) // 8, 8)
@@ -344,7 +354,7 @@ def _write_arrays_and_runs(
     flagged = np.flatnonzero(stored_as_runs)
     flags = begin[group[flagged]] + 4 + number[flagged] // 8
     np.bitwise_or.at(out, flags, (1 << number[flagged] % 8).astype(np.uint8))
-    high = groups.positions[at].astype(np.int64) >> 16
+    high = groups.positions[starts].astype(np.int64) >> 16
     keys = (begin + head)[group] + 4 * number
     _write_numbers(out, keys, high | (groups.cardinality - 1) << 16, 4)
     inside = front[group] + before - before[first][group]  # of the payload, in the group
@@ -363,26 +373,31 @@ def _write_payloads(
     is_run: Mask,
     stored_as_runs: Mask,
 ) -> None:
-    """Write the positions of arrays, and the counts and runs of others, from ``body`` on."""
-    at = groups.at
+    """Write positions of array containers, and counts and runs of run containers, at ``body``."""
+    starts = groups.container_starts
     low = (groups.positions & np.uint32(0xFFFF)).astype(np.int64)
-    container = np.repeat(np.arange(len(at)), groups.cardinality)  # of each position
+    container = np.repeat(np.arange(len(starts)), groups.cardinality)  # of each position
     plain = np.flatnonzero(~stored_as_runs[container])
-    _write_numbers(out, body[container[plain]] + 2 * (plain - at[container[plain]]), low[plain], 2)
+    _write_numbers(
+        out,
+        body[container[plain]] + 2 * (plain - starts[container[plain]]),
+        low[plain],
+        2,
+    )
     run = np.flatnonzero(is_run)
     length = np.diff(run, append=len(low))
-    order = np.arange(len(run)) - run.searchsorted(at)[container[run]]  # in its container
-    kept = stored_as_runs[container[run]]
+    order = np.arange(len(run)) - run.searchsorted(starts)[container[run]]  # in its container
+    is_listed = stored_as_runs[container[run]]
     target = body[container[run]] + 2 + 4 * order
-    _write_numbers(out, target[kept], low[run][kept] | (length[kept] - 1) << 16, 4)
+    _write_numbers(out, target[is_listed], low[run][is_listed] | (length[is_listed] - 1) << 16, 4)
 
 
 def _write_numbers(
     out: UInt8Array,
-    at: Int64Array,
+    positions: Int64Array,
     values: Int64Array,
     size: int,
 ) -> None:
-    """Write little-endian numbers of ``size`` bytes at some positions."""
+    """Write little-endian numbers of ``size`` bytes at ``positions``."""
     for byte in range(size):
-        out[at + byte] = values >> 8 * byte & 0xFF
+        out[positions + byte] = values >> 8 * byte & 0xFF

@@ -1,7 +1,8 @@
-"""Unions of serialized Roaring bitmaps, with the bytes that Java's RoaringBitmap 1.2 writes after ``runOptimize``.
+"""Unions of serialized Roaring bitmaps, byte for byte as Java's RoaringBitmap 1.2 writes them.
 
-Hand-written because pyroaring chooses other containers, and cannot read bitmaps of 64 bits in this
-form.
+Java calls ``runOptimize`` before it writes.
+
+Hand-written because pyroaring chooses other containers and cannot read this 64-bit form.
 
 Bitmaps of 32 bits are stored in the portable form. Bitmaps of 64 bits are stored as
 ``Roaring64Bitmap`` serializes itself, which no other library reads: an adaptive radix tree of the
@@ -9,17 +10,19 @@ high 48 bits (nodes in depth-first order), whose leaves number the containers of
 that follow. All numbers are little-endian:
 
     bitmap     0 | 1 int64 keys, node, containers
-    node       uint8 kind, uint16 children, uint8 length of prefix, prefix, body, the children by ascending byte
-    body       kind 0: 4 key bytes, reversed; 1: 16 key bytes, each half reversed; 2: for each of 256 bytes the place of
-               its child or 255, every 8 reversed; 3: a bit set of 256; 4, a leaf: 6 key bytes, int64 container
-    containers int32 1, int8 -2, int32 places, then for each place 0 | 1 container; int64 containers, int32 0,
-               int32 last place in use
-    container  uint8 form, int32 cardinality, body; 0: uint16 runs, pairs of first and length - 1; 1: 8192 bytes of
-               bits; 2: the positions
+    node       uint8 kind, uint16 children, uint8 length of prefix, prefix, body, the children by
+               ascending byte
+    body       kind 0: 4 key bytes, reversed; 1: 16 key bytes, each half reversed; 2: for each of
+               256 bytes the place of its child or 255, every 8 reversed; 3: a bit set of 256; 4, a
+               leaf: 6 key bytes, int64 container
+    containers int32 1, int8 -2, int32 places, then for each place 0 | 1 container; int64
+               containers, int32 0, int32 last place in use
+    container  uint8 form, int32 cardinality, body; 0: uint16 runs, pairs of first and length - 1;
+               1: 8192 bytes of bits; 2: the positions
 
 The place of a container, the unused places after the last one and the places inside a node of kind
-2 follow from the order of insertion, so a union inserts as Java does. Data may be damaged: whatever
-does not fit raises ``ValueError``.
+2 follow from the order of insertion, so a union inserts as Java does. Damaged data raises
+``ValueError``.
 """
 
 import struct
@@ -45,7 +48,7 @@ _MIN_FOR_RUNS = 4  # positions: an array of fewer is never larger than its runs
 
 
 class _Container(NamedTuple):
-    """The stored positions of one block of 65536; the body of runs begins with their number."""
+    """The stored positions of one block of 65536; a run body begins with the run count."""
 
     form: int
     cardinality: int
@@ -74,14 +77,14 @@ class _Container(NamedTuple):
         return np.arange(len(shift)) + shift
 
     def optimize(self) -> "_Container":
-        """Return an array or a bit set as runs if that is smaller; runs remain runs."""
+        """Return the container with runs if that is smaller; run containers are unchanged."""
         if self.form == _RUNS or self.cardinality < _MIN_FOR_RUNS:
             return self
         values = self.values()
         return _smallest_form(values) if 2 + 4 * _count_runs(values) < len(self.body) else self
 
     def to_efficient(self) -> "_Container":
-        """Return the smallest form, runs for a tie where they are runs already."""
+        """Return the smallest form; for equal sizes a run container is unchanged."""
         if self.form != _RUNS:
             return self.optimize()
         return _smallest_form(self.values(), was_runs=True)
@@ -92,11 +95,12 @@ def _count_runs(values: Int64Array) -> int:
 
 
 def _smallest_form(values: Int64Array, *, was_runs: bool = False) -> _Container:
-    """Return positions in the smallest form; runs need not be smaller than others where they ``was_runs``."""
+    """Return positions in the smallest form; with ``was_runs``, runs win a tie."""
     count, runs = len(values), _count_runs(values)
     as_runs = 2 + 4 * runs
     other = 2 * count if count <= _MAX_ARRAY else _BIT_SET_BYTES
-    # Java counts two bytes for the length of an array that is compared with runs, and none for one that becomes runs
+    # Java counts two bytes for the length of an array that it compares with runs,
+    # and none for an array that becomes runs.
     allowed = min(2 * count + 2, _BIT_SET_BYTES) if was_runs else other - 1
     if as_runs <= allowed:
         first = np.flatnonzero(np.diff(values, prepend=-2) != 1)
@@ -120,23 +124,23 @@ def union_bitmaps_32(old: bytes, new: bytes) -> bytes:
     """Return the union of two bitmaps of 32 bits in the portable form."""
     blocks = dict(_read_blocks(old))
     for key, container in _read_blocks(new):
-        known = blocks.get(key)
-        blocks[key] = container if known is None else _union_containers(known, container)
+        previous = blocks.get(key)
+        blocks[key] = container if previous is None else _union_containers(previous, container)
     ordered = sorted(blocks)
-    found = [blocks[key].to_efficient() for key in ordered]
+    containers = [blocks[key].to_efficient() for key in ordered]
     return assemble_portable_bitmap(
         np.array(ordered, np.int64),
-        np.array([container.cardinality for container in found], np.int64),
-        np.array([container.form == _RUNS for container in found], bool),
-        [container.body for container in found],
+        np.array([container.cardinality for container in containers], np.int64),
+        np.array([container.form == _RUNS for container in containers], bool),
+        [container.body for container in containers],
     )
 
 
 def _read_blocks(data: bytes) -> Iterator[tuple[int, _Container]]:
-    found, end = read_containers(data)
+    locations, end = read_containers(data)
     if end > len(data):
         raise ValueError("the bitmap is truncated")
-    for block in found:
+    for block in locations:
         body = data[block.start : block.end]
         form = _BITS if block.cardinality > _MAX_ARRAY else _ARRAY
         cardinality = block.cardinality
@@ -154,10 +158,10 @@ class _Leaf:
 
 @dataclass(slots=True)
 class _Branch:
-    """A node that selects a child by one byte of the key, after a prefix that the children share.
+    """A node that selects a child by one key byte, after a common prefix.
 
-    ``index`` is the body as Java holds it: the key bytes of kinds 0 and 1, in order, and the
-    children's places of kind 2.
+    ``index`` is the body in memory: the ordered key bytes for kinds 0 and 1, the places of the
+    children for kind 2.
     """
 
     prefix: bytes
@@ -209,7 +213,7 @@ def _reverse_words(data: bytes | bytearray) -> bytes:
 
 @dataclass(slots=True)
 class _Bitmap64:
-    """A bitmap of 64 bits: the tree of high parts, its leaves by key, and the places for containers."""
+    """A 64-bit bitmap: the tree of high parts, its leaves by key, and the containers by place."""
 
     root: _Node | None = None
     leaves: dict[bytes, _Leaf] = field(default_factory=dict)
@@ -218,12 +222,12 @@ class _Bitmap64:
     """The last place in use."""
 
     def add(self, key: bytes, container: _Container) -> None:
-        """Unite a container with the one of the same high part, or insert it."""
+        """Merge a container into the one with the same high part, or insert it."""
         leaf = self.leaves.get(key)
         if leaf is not None:
-            known = self.places[leaf.place]
-            assert known is not None
-            self.places[leaf.place] = _union_containers(known, container)
+            previous = self.places[leaf.place]
+            assert previous is not None
+            self.places[leaf.place] = _union_containers(previous, container)
             return
         self.last += 1
         if self.last >= len(self.places):  # Java's array grows by half
@@ -235,10 +239,10 @@ class _Bitmap64:
 
 
 def _insert_leaf(node: _Node, leaf: _Leaf, depth: int) -> _Node:
-    """Insert a leaf below a node; returns the node that takes its place."""
+    """Insert a leaf below a node; return the node that replaces it."""
     shared = node.key[depth:] if isinstance(node, _Leaf) else node.prefix
     rest = leaf.key[depth:]
-    common = next((at for at, byte in enumerate(shared) if byte != rest[at]), len(shared))
+    common = next((index for index, byte in enumerate(shared) if byte != rest[index]), len(shared))
     if isinstance(node, _Branch) and common == len(shared):
         child = node.children.get(rest[common])
         if child is None:
@@ -295,15 +299,13 @@ class _ByteReader:
         self._data, self._at = data, 0
 
     def take(self, count: int) -> bytes:
-        """Return the next bytes."""
-        found = self._data[self._at : self._at + count]
-        if count < 0 or len(found) < count:
+        part = self._data[self._at : self._at + count]
+        if count < 0 or len(part) < count:
             raise ValueError("the bitmap is truncated")
         self._at += count
-        return found
+        return part
 
     def numbers(self, layout: str) -> tuple[int, ...]:
-        """Return the next numbers."""
         return struct.unpack(layout, self.take(struct.calcsize(layout)))
 
     def check_remaining(self, count: int) -> None:
@@ -337,7 +339,7 @@ def _read_node(source: _ByteReader, path: bytes, leaves: dict[bytes, _Leaf]) -> 
     if kind == _LEAF:
         key = source.take(_KEY_BYTES)
         if not key.startswith(path) or key in leaves:
-            raise ValueError("a key is not in its place in the tree")
+            raise ValueError("a key does not match its path in the tree")
         leaves[key] = leaf = _Leaf(prefix, key, *source.numbers("<q"))
         return leaf
     path += prefix
@@ -353,17 +355,20 @@ def _read_node(source: _ByteReader, path: bytes, leaves: dict[bytes, _Leaf]) -> 
 def _decode_child_bytes(kind: int, count: int, body: bytes, index: bytearray) -> list[int]:
     """Return the key bytes of the children of a node, ascending."""
     if kind <= 1:
-        found = list(index[:count])
+        children = list(index[:count])
     elif kind == 2:
-        found = [byte for byte, place in enumerate(index) if place != _NO_CHILD]
-        if len({index[byte] for byte in found}) < len(found) or max(index[b] for b in found) >= 48:
+        children = [byte for byte, place in enumerate(index) if place != _NO_CHILD]
+        if (
+            len({index[byte] for byte in children}) < len(children)
+            or max(index[b] for b in children) >= 48
+        ):
             raise ValueError("children share a place")
     else:
         bits = np.unpackbits(np.frombuffer(body, np.uint8), bitorder="little")
-        found = np.flatnonzero(bits).tolist()
-    if len(found) != count or found != sorted(set(found)):
+        children = np.flatnonzero(bits).tolist()
+    if len(children) != count or children != sorted(set(children)):
         raise ValueError("the children of a node are not in order")
-    return found
+    return children
 
 
 def _read_containers(source: _ByteReader) -> list[_Container | None]:

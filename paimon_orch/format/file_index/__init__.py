@@ -1,1 +1,1 @@
-"""Indexes of data files: container, bloom filter, bitmap, range bitmap and BSI, and what they say of a predicate."""
+"""File indexes (bloom filter, bitmap, range bitmap, BSI), their container and evaluation."""

@@ -1,4 +1,4 @@
-"""Numbers of rows as bit slices: slice ``i`` holds the rows whose number has bit ``i`` set."""
+"""Bit slices of row numbers: slice ``i`` holds the rows whose number has bit ``i`` set."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from paimon_orch.format.bytes.roaring import serialize_mask
 
 
 def serialize_bit_slices(numbers: SignedIntArray, count: int) -> list[bytes]:
-    """Return the lowest ``count`` slices of the rows' numbers; rows without a number must have 0."""
+    """Return the lowest ``count`` slices; rows without a number must have 0."""
     return [serialize_mask(numbers >> bit & 1 != 0) for bit in range(count)]
 
 
@@ -26,12 +26,12 @@ class BitSlices:
         """Return the rows with this number."""
         if number < 0 or number >> self.count:
             return BitMap()
-        found = self.existing
+        rows = self.existing
         for bit in reversed(range(self.count)):
-            found = found & self.slice(bit) if number >> bit & 1 else found - self.slice(bit)
-            if not found:
+            rows = rows & self.slice(bit) if number >> bit & 1 else rows - self.slice(bit)
+            if not rows:
                 break
-        return found
+        return rows
 
     def above(self, number: int) -> BitMap:
         """Return the rows whose number is larger."""
@@ -42,22 +42,22 @@ class BitSlices:
         first = (~number & (number + 1)).bit_length() - 1  # the lowest bit that is not set
         if first >= self.count:
             return BitMap()
-        found = self.slice(first)
+        rows = self.slice(first)
         for bit in range(first + 1, self.count):
-            found = found & self.slice(bit) if number >> bit & 1 else found | self.slice(bit)
-        return found & self.existing
+            rows = rows & self.slice(bit) if number >> bit & 1 else rows | self.slice(bit)
+        return rows & self.existing
 
     def largest(self, k: int, among: BitMap, *, smallest: bool = False) -> tuple[BitMap, BitMap]:
-        """Return the rows that are certainly among the ``k`` largest, and the rows that tie for the last places.
+        """Return rows that are among the ``k`` largest, and rows that tie for the remaining places.
 
-        There are more than ``k`` rows to choose from.
+        ``among`` must hold more than ``k`` rows.
         """
         sure, tied = BitMap(), among
         for bit in reversed(range(self.count)):
-            having = tied - self.slice(bit) if smallest else tied & self.slice(bit)
-            if len(sure) + len(having) > k:
-                tied = having
+            best = tied - self.slice(bit) if smallest else tied & self.slice(bit)
+            if len(sure) + len(best) > k:
+                tied = best
             else:
-                sure |= having
-                tied = tied - having
+                sure |= best
+                tied = tied - best
         return sure, tied if len(sure) < k else BitMap()

@@ -48,7 +48,7 @@ _NOT_STORED = -1
 
 
 class _StoredBitmaps(NamedTuple):
-    """The stored bitmaps behind the entries: values in the order of Java's hash table."""
+    """Values in the order of Java's hash table, and their stored bitmaps."""
 
     keys: Keys
     offsets: Int64Array
@@ -67,14 +67,14 @@ def encode_bitmap_index(
     """
     if version not in (1, 2):
         raise InputError(f"bitmap indexes have version 1 or 2, not {version}")
-    bodies, stored = _build_stored_bitmaps(column, data_type), get_key_codec(data_type)
+    bodies, codec = _build_stored_bitmaps(column, data_type), get_key_codec(data_type)
     head = _HEAD.pack(version, column.row_count, len(bodies.keys), bodies.null is not None)
     if version == 1:
         null = b"" if bodies.null is None else _INT32.pack(bodies.null[0])
-        entries, _ = _encode_entries(stored, bodies.keys, bodies.offsets)
+        entries, _ = _encode_entries(codec, bodies.keys, bodies.offsets)
         return head + null + entries + bodies.data
     null = b"" if bodies.null is None else struct.pack(">ii", *bodies.null)
-    return head + null + _encode_blocks(bodies, stored, block_size) + bodies.data
+    return head + null + _encode_blocks(bodies, codec, block_size) + bodies.data
 
 
 def _build_stored_bitmaps(column: EncodedColumn, data_type: AtomicType) -> _StoredBitmaps:
@@ -107,7 +107,7 @@ def _build_stored_bitmaps(column: EncodedColumn, data_type: AtomicType) -> _Stor
 
 
 def argsort_codes(codes: npt.NDArray[np.integer], count: int) -> Int64Array:
-    """Return the rows sorted by their codes, which are below ``count``; rows with the same code keep their order."""
+    """Return a stable order of rows by codes; all codes are below ``count``."""
     if count <= _RADIX:
         return np.argsort(codes.astype(np.uint16), kind="stable")
     order = np.argsort((codes & (_RADIX - 1)).astype(np.uint16), kind="stable")
@@ -123,19 +123,19 @@ def _encode_null_bitmap(rows: Int64Array) -> tuple[tuple[int, int] | None, bytes
     return (0, len(data)), data
 
 
-def _encode_entries(stored: KeyCodec, keys: Keys, *numbers: Int64Array) -> tuple[bytes, Int64Array]:
-    """Return entries of a key and its numbers, and where each entry ends."""
-    behind = encode_big_endian(*numbers)
+def _encode_entries(codec: KeyCodec, keys: Keys, *numbers: Int64Array) -> tuple[bytes, Int64Array]:
+    """Return entries of a key and its numbers, and each entry's end."""
+    suffix = encode_big_endian(*numbers)
     if isinstance(keys, pa.BinaryArray):
         batch = BinaryBatch.from_arrow(keys)
-        return join_around_values(encode_big_endian(batch.lengths), batch, behind)
-    width = stored.width
-    encoded = np.frombuffer(stored.encode(keys), np.uint8).reshape(-1, width)
-    data = np.concatenate([encoded, behind], axis=1).tobytes()
-    return data, np.arange(1, len(keys) + 1) * (width + behind.shape[1])
+        return join_around_values(encode_big_endian(batch.lengths), batch, suffix)
+    width = codec.width
+    encoded = np.frombuffer(codec.encode(keys), np.uint8).reshape(-1, width)
+    data = np.concatenate([encoded, suffix], axis=1).tobytes()
+    return data, np.arange(1, len(keys) + 1) * (width + suffix.shape[1])
 
 
-def _encode_blocks(bodies: _StoredBitmaps, stored: KeyCodec, block_size: int) -> bytes:
+def _encode_blocks(bodies: _StoredBitmaps, codec: KeyCodec, block_size: int) -> bytes:
     """Return the directory of the blocks, and the blocks: entries sorted by value."""
     keys = bodies.keys
     if isinstance(keys, pa.BinaryArray):
@@ -144,7 +144,7 @@ def _encode_blocks(bodies: _StoredBitmaps, stored: KeyCodec, block_size: int) ->
     else:
         order = np.argsort(keys, kind="stable")
         keys = keys[order]
-    entries, ends = _encode_entries(stored, keys, bodies.offsets[order], bodies.lengths[order])
+    entries, ends = _encode_entries(codec, keys, bodies.offsets[order], bodies.lengths[order])
     directory, blocks, size, first = bytearray(), bytearray(), 0, 0
     begins = np.concatenate([[0], ends])
     count = 0
@@ -152,8 +152,8 @@ def _encode_blocks(bodies: _StoredBitmaps, stored: KeyCodec, block_size: int) ->
         last = int(np.searchsorted(ends, begins[first] + block_size - 4, side="right"))
         if last == first:
             raise InputError(
-                f"a value of {begins[first + 1] - begins[first] - 8} bytes does not fit an index block of "
-                f"{block_size}; raise the option 'index-block-size' of the bitmap index"
+                f"a value of {begins[first + 1] - begins[first] - 8} bytes does not fit an index "
+                f"block of {block_size}; raise the option 'index-block-size' of the bitmap index"
             )
         begin, end = int(begins[first]), int(begins[last])
         entry = int(begins[first + 1])
@@ -178,8 +178,8 @@ class BitmapIndex:
     def __init__(self, blob: ByteSource, data_type: AtomicType) -> None:
         """Read the header.
 
-        Raises :class:`UnsupportedError` for a newer version, and here as later ``ValueError`` for
-        garbage.
+        Raises :class:`UnsupportedError` for a newer version; this and all queries raise
+        ``ValueError`` for damaged data.
         """
         self._blob, self._codec = blob, get_key_codec(data_type)
         self._prefix = blob.bytes(0, min(_PREFIX_BYTES, blob.length))
@@ -194,22 +194,25 @@ class BitmapIndex:
         self.row_count: int = rows
 
     def is_built_with(self, version: int | None, block_size: int) -> bool:
-        """Return whether the index has this version (None for any) and blocks filled up to this size."""
+        """Return whether the index has this version (None for any) and full blocks of this size."""
         if version not in (None, self._version):
             return False
         if self._version == 1:
             return True
         first_keys, offsets, _, size = self._directory
         lengths = [end - begin for begin, end in pairwise([*offsets, size])]
-        behind = [_INT32_PAIR.size + len(self._codec.encode_one(key)) for key in first_keys[1:]]
+        next_entries = [
+            _INT32_PAIR.size + len(self._codec.encode_one(key)) for key in first_keys[1:]
+        ]
         return all(length <= block_size for length in lengths) and all(
-            length + entry > block_size for length, entry in zip(lengths, behind, strict=False)
+            length + entry > block_size
+            for length, entry in zip(lengths, next_entries, strict=False)
         )
 
     def query(self, op: Operator, keys: Sequence[Key | None]) -> BitMap | None:
-        """Return the rows that may pass a test, None for unsupported tests. Comparisons may return null rows too.
+        """Return the rows that may pass a test, None for unsupported tests.
 
-        The key None stands for null.
+        A key of None stands for null. NOT_EQUAL and NOT_IN include null rows.
         """
         match op:
             case Operator.EQUAL | Operator.IN:
@@ -231,8 +234,8 @@ class BitmapIndex:
             [self._all] if self._version == 1 else map(self._block, range(len(self._directory[1])))
         )
         for entries in tables:
-            for at, key in enumerate(entries.keys):
-                yield key, self._read_bitmap(entries, at)
+            for index, key in enumerate(entries.keys):
+                yield key, self._read_bitmap(entries, index)
 
     def _find_rows(self, keys: Sequence[Key | None]) -> BitMap:
         parts = [self._null_rows if key is None else self._find_rows_of_key(key) for key in keys]
@@ -255,24 +258,24 @@ class BitmapIndex:
         )
 
     def _v1_null_length(self) -> int:
-        stored = [offset for offset in self._all.offsets if offset >= 0]
-        return min(stored, default=self._blob.length - self._body_start)
+        offsets = [offset for offset in self._all.offsets if offset >= 0]
+        return min(offsets, default=self._blob.length - self._body_start)
 
     def _find_rows_of_key(self, key: Key) -> BitMap:
         if self._version == 1:
-            at = self._numbers.get(key)
-            return BitMap() if at is None else self._read_bitmap(self._all, at)
+            index = self._numbers.get(key)
+            return BitMap() if index is None else self._read_bitmap(self._all, index)
         first_keys, offsets, *_ = self._directory
         number = 0 if len(offsets) == 1 else bisect_right(first_keys, key) - 1
         if number < 0:
             return BitMap()
-        found = _find_bitmap(self._read_block_bytes(number), key, self._codec)
-        return BitMap() if found is None else self._stored(*found)
+        location = _find_bitmap(self._read_block_bytes(number), key, self._codec)
+        return BitMap() if location is None else self._stored(*location)
 
-    def _read_bitmap(self, entries: _DecodedEntries, at: int) -> BitMap:
-        offset = entries.offsets[at]
+    def _read_bitmap(self, entries: _DecodedEntries, index: int) -> BitMap:
+        offset = entries.offsets[index]
         if entries.lengths is not None:
-            return self._stored(offset, entries.lengths[at])
+            return self._stored(offset, entries.lengths[index])
         ends = self._v1_ends if offset >= 0 else [0]
         return self._stored(offset, ends[bisect_right(ends, offset)] - offset if offset >= 0 else 0)
 
@@ -285,8 +288,8 @@ class BitmapIndex:
 
     @cached_property
     def _v1_ends(self) -> list[int]:
-        stored = sorted(offset for offset in self._all.offsets if offset >= 0)
-        return [*stored, self._blob.length - self._body_start]
+        starts = sorted(offset for offset in self._all.offsets if offset >= 0)
+        return [*starts, self._blob.length - self._body_start]
 
     @cached_property
     def _all(self) -> _DecodedEntries:
@@ -296,30 +299,30 @@ class BitmapIndex:
 
     @cached_property
     def _numbers(self) -> dict[Key, int]:
-        return {key: at for at, key in enumerate(self._all.keys)}
+        return {key: index for index, key in enumerate(self._all.keys)}
 
     @cached_property
     def _directory(self) -> tuple[Sequence[Key], Sequence[int], int, int]:
-        """First keys and offsets of the blocks of version 2; where the blocks start, and their size.
+        """First keys and offsets of the blocks of version 2; start and size of all blocks.
 
-        The key of an only block is left out: it tells nothing.
+        The key of a single block is omitted.
         """
         start = _HEAD.size + 8 * self._has_null
         (count,) = _INT32.unpack_from(self._prefix, start)
         if not 0 <= count <= self._count:
             raise ValueError(f"a bitmap index of {count} blocks for {self._count} values")
-        stored, start = self._codec, start + 4
+        codec, start = self._codec, start + 4
         if count == 1:
-            width = stored.width if stored.dtype else 4 + self._blob.read_ints(start, 1)[0]
+            width = codec.width if codec.dtype else 4 + self._blob.read_ints(start, 1)[0]
             offset, size = self._blob.read_ints(start + width, 2)
             return (), (offset,), start + width + 8, size
-        if stored.dtype is not None:
-            end = count * (stored.width + 4)
-            found = _decode_entries(self._blob.bytes(start, end), count, 1, stored)
+        if codec.dtype is not None:
+            end = count * (codec.width + 4)
+            entries = _decode_entries(self._blob.bytes(start, end), count, 1, codec)
         else:
-            found = _read_text_entries(self._blob, start, count)
-        (size,) = self._blob.read_ints(start + found.end, 1)
-        return found.keys, found.offsets, start + found.end + 4, size
+            entries = _read_text_entries(self._blob, start, count)
+        (size,) = self._blob.read_ints(start + entries.end, 1)
+        return entries.keys, entries.offsets, start + entries.end + 4, size
 
     @cached_property
     def _body_start(self) -> int:
@@ -341,29 +344,29 @@ class BitmapIndex:
         return _decode_entries(data[4:], count, 2, self._codec)
 
 
-def _find_bitmap(block: bytes, key: Key, stored: KeyCodec) -> tuple[int, int] | None:
-    """Return where the bitmap of a key is; None if no entry of a block has the key.
+def _find_bitmap(block: bytes, key: Key, codec: KeyCodec) -> tuple[int, int] | None:
+    """Return offset and length of a key's bitmap, None if the block lacks the key.
 
-    The bytes of the key are searched for first: where they are not, no entry needs to be decoded.
+    Searches for the bytes of the key, so that no entry has to be decoded.
     """
-    needle = stored.encode_one(key)
-    at = block.find(needle, _INT32.size)
-    while at >= 0:
-        if _is_entry_start(block, at, stored):
-            offset, length = _INT32_PAIR.unpack_from(block, at + len(needle))
+    needle = codec.encode_one(key)
+    position = block.find(needle, _INT32.size)
+    while position >= 0:
+        if _is_entry_start(block, position, codec):
+            offset, length = _INT32_PAIR.unpack_from(block, position + len(needle))
             return offset, length
-        at = block.find(needle, at + 1)
+        position = block.find(needle, position + 1)
     return None
 
 
-def _is_entry_start(block: bytes, at: int, stored: KeyCodec) -> bool:
-    """Return whether an entry starts at a position."""
+def _is_entry_start(block: bytes, position: int, codec: KeyCodec) -> bool:
+    """Return whether an entry starts at ``position``."""
     start = _INT32.size
-    if stored.dtype is not None:
-        return (at - start) % (stored.width + _INT32_PAIR.size) == 0
-    while start < at:
+    if codec.dtype is not None:
+        return (position - start) % (codec.width + _INT32_PAIR.size) == 0
+    while start < position:
         start += _INT32.size + int.from_bytes(block[start : start + 4]) + _INT32_PAIR.size
-    return start == at
+    return start == position
 
 
 def _build_single_row_bitmap(offset: int, rows: int) -> BitMap:
@@ -372,32 +375,32 @@ def _build_single_row_bitmap(offset: int, rows: int) -> BitMap:
     return BitMap([-1 - offset])
 
 
-def _decode_entries(data: bytes, count: int, numbers: int, stored: KeyCodec) -> _DecodedEntries:
+def _decode_entries(data: bytes, count: int, numbers: int, codec: KeyCodec) -> _DecodedEntries:
     """Return ``count`` entries of a key and one or two numbers."""
-    if stored.dtype is None:
+    if codec.dtype is None:
         return _decode_text_entries(data, count, numbers)
-    size = stored.width + 4 * numbers
+    size = codec.width + 4 * numbers
     rows = np.frombuffer(data, np.uint8, count * size).reshape(count, size)
-    keys = stored.decode(rows[:, : stored.width].tobytes()).tolist()
-    found = np.frombuffer(rows[:, stored.width :].tobytes(), ">i4").reshape(count, numbers)
-    columns = found.T.tolist()
+    keys = codec.decode(rows[:, : codec.width].tobytes()).tolist()
+    values = np.frombuffer(rows[:, codec.width :].tobytes(), ">i4").reshape(count, numbers)
+    columns = values.T.tolist()
     return _DecodedEntries(keys, columns[0], columns[1] if numbers > 1 else None, count * size)
 
 
 def _decode_text_entries(data: bytes, count: int, numbers: int) -> _DecodedEntries:
     keys: list[bytes] = []
     columns: list[list[int]] = [[] for _ in range(numbers)]
-    at = 0
+    position = 0
     for _ in range(count):
-        (length,) = _INT32.unpack_from(data, at)
-        at += 4 + length
-        if length < 0 or at > len(data):
+        (length,) = _INT32.unpack_from(data, position)
+        position += 4 + length
+        if length < 0 or position > len(data):
             raise ValueError(f"a text of {length} bytes is truncated")
-        keys.append(data[at - length : at])
+        keys.append(data[position - length : position])
         for number in range(numbers):
-            columns[number] += _INT32.unpack_from(data, at)
-            at += 4
-    return _DecodedEntries(keys, columns[0], columns[1] if numbers > 1 else None, at)
+            columns[number] += _INT32.unpack_from(data, position)
+            position += 4
+    return _DecodedEntries(keys, columns[0], columns[1] if numbers > 1 else None, position)
 
 
 def _read_text_entries(blob: ByteSource, start: int, count: int) -> _DecodedEntries:

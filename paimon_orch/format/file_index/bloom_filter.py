@@ -27,9 +27,10 @@ _MAX_BITS = 2**31 - 1
 
 
 def compute_bloom_filter_parameters(items: int, fpp: float) -> tuple[int, int]:
-    """Return the numbers of bits and hash functions for a number of distinct values and a false-positive rate.
+    """Return the numbers of bits and hash functions of a filter.
 
-    Raises :class:`InputError` if there is no such filter.
+    ``items`` is the number of distinct values, ``fpp`` the false-positive rate. Raises
+    :class:`InputError` if no filter has these properties.
     """
     if items < 0 or not 0 < fpp < 1:
         raise InputError(
@@ -54,7 +55,7 @@ def hash_keys(keys: Keys, data_type: AtomicType) -> UInt64Array:
 
 
 class BloomFilterBuilder:
-    """Builds a filter from keys, which need not be distinct."""
+    """Builds a filter from keys; duplicates are allowed."""
 
     def __init__(self, data_type: AtomicType, items: int = 1_000_000, fpp: float = 0.1) -> None:
         self._type = data_type
@@ -63,10 +64,10 @@ class BloomFilterBuilder:
 
     def add(self, keys: Keys) -> None:
         """Insert keys."""
-        found = hash_keys(keys, self._type)
-        for at in range(0, len(found), _CHUNK):
+        hashes = hash_keys(keys, self._type)
+        for start in range(0, len(hashes), _CHUNK):
             for positions in _compute_bit_positions(
-                found[at : at + _CHUNK], self._functions, np.uint32(self._count)
+                hashes[start : start + _CHUNK], self._functions, np.uint32(self._count)
             ):
                 self._bits[positions] = True
 
@@ -76,10 +77,10 @@ class BloomFilterBuilder:
 
 
 def _compute_bit_positions(
-    found: UInt64Array, functions: int, count: np.uint32
+    hashes: UInt64Array, functions: int, count: np.uint32
 ) -> "list[UInt32Array]":
-    """Return the bit position of each hash, for each function."""
-    halves = found.view(np.int32).reshape(-1, 2)
+    """Return the bit position of each hash for each function."""
+    halves = hashes.view(np.int32).reshape(-1, 2)
     first, second = halves[:, 0].copy(), halves[:, 1].copy()
     positions = []
     for _ in range(functions):
@@ -92,7 +93,7 @@ def _compute_bit_positions(
 
 @dataclass(frozen=True, slots=True)
 class BloomFilterIndex:
-    """A stored filter; it is read by the first query."""
+    """A stored filter, read on the first query."""
 
     source: ByteSource
     data_type: AtomicType
@@ -126,7 +127,7 @@ class BloomFilterIndex:
 
 
 def iterate_bit_hashes(key_hash: int, functions: int) -> Iterator[int]:
-    """Yield for each hash function the number whose remainder by the size of a filter is the bit of a key."""
+    """Yield one number per hash function; modulo the filter size it is the bit of the key."""
     first, second = key_hash & 0xFFFFFFFF, key_hash >> 32
     for _ in range(functions):
         first = (first + second) & 0xFFFFFFFF

@@ -33,13 +33,13 @@ _MIN_INT64 = -(2**63)
 
 
 def encode_bit_slice_index(column: EncodedColumn) -> bytes:
-    """Return the index of a column; raises :class:`InputError` for the number -2^63, which it cannot hold."""
+    """Return the index of a column. Raises :class:`InputError` for the number -2^63."""
     keys = np.append(np.asarray(column.keys, np.int64), 0)
     if keys.min() == _MIN_INT64:
         raise InputError(
             f"a bsi index cannot hold the number {_MIN_INT64}; use a range-bitmap index"
         )
-    values = keys[column.codes]  # 0 for null, the last one
+    values = keys[column.codes]  # code -1 of null selects the last key, 0
     positive = (column.codes >= 0) & (values >= 0)
     return (
         _HEAD.pack(_VERSION, column.row_count)
@@ -59,7 +59,7 @@ def _encode_segment(rows: Mask, values: Int64Array) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """Non-negative numbers, stored as differences to the smallest."""
+    """Non-negative numbers, stored as differences to the smallest one."""
 
     low: int
     high: int
@@ -114,10 +114,10 @@ class BitSliceIndex:
 
     def _equal(self, numbers: Sequence[int]) -> BitMap:
         _, positive, negative = self._parts
-        found = BitMap()
+        rows = BitMap()
         for number in numbers:
-            found |= positive.equal(number) if number >= 0 else negative.equal(-number)
-        return found
+            rows |= positive.equal(number) if number >= 0 else negative.equal(-number)
+        return rows
 
     def _above(self, number: int, *, equal: bool) -> BitMap:
         _, positive, negative = self._parts
@@ -135,28 +135,28 @@ class BitSliceIndex:
             raise UnsupportedError(f"bsi indexes of version {version} are not supported")
         if rows < 0:
             raise ValueError(f"invalid row count {rows} of a bsi index")
-        positive, at = _decode_segment(data, _HEAD.size, rows)
-        negative, _ = _decode_segment(data, at, rows)
+        positive, position = _decode_segment(data, _HEAD.size, rows)
+        negative, _ = _decode_segment(data, position, rows)
         return rows, positive, negative
 
 
-def _decode_segment(data: bytes, at: int, rows: int) -> tuple[_Segment, int]:
-    if not data[at]:
-        return _EMPTY_SEGMENT, at + 1
-    version, low, high = _SEGMENT.unpack_from(data, at + 1)
+def _decode_segment(data: bytes, position: int, rows: int) -> tuple[_Segment, int]:
+    if not data[position]:
+        return _EMPTY_SEGMENT, position + 1
+    version, low, high = _SEGMENT.unpack_from(data, position + 1)
     if version != _VERSION or not 0 <= low <= high:
         raise ValueError(f"a segment of version {version} from {low} to {high}")
-    existing, at = _read_bitmap(data, at + 1 + _SEGMENT.size, rows)
-    (count,), at = _INT32.unpack_from(data, at), at + 4
+    existing, position = _read_bitmap(data, position + 1 + _SEGMENT.size, rows)
+    (count,), position = _INT32.unpack_from(data, position), position + 4
     if not 0 <= count <= 64:
         raise ValueError(f"a segment of {count} slices")
     slices = []
     for _ in range(count):
-        part, at = _read_bitmap(data, at, rows)
+        part, position = _read_bitmap(data, position, rows)
         slices.append(part)
-    return _Segment(low, high, BitSlices(existing, count, slices.__getitem__)), at
+    return _Segment(low, high, BitSlices(existing, count, slices.__getitem__)), position
 
 
-def _read_bitmap(data: bytes, at: int, rows: int) -> tuple[BitMap, int]:
-    end = at + read_serialized_size(data, at)
-    return deserialize_bitmap(data[at:end], rows), end
+def _read_bitmap(data: bytes, position: int, rows: int) -> tuple[BitMap, int]:
+    end = position + read_serialized_size(data, position)
+    return deserialize_bitmap(data[position:end], rows), end

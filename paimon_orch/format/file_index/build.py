@@ -38,7 +38,7 @@ _MAX_CHUNK = 2**31 - 1
 
 @dataclass(slots=True)
 class _ColumnIndexBuilder:
-    """Builds the indexes of one column; its values are kept only for indexes that need all of them."""
+    """Builds the indexes of one column; keeps values only for indexes that need all of them."""
 
     specs: Sequence[IndexSpec]
     data_type: AtomicType
@@ -64,28 +64,30 @@ class _ColumnIndexBuilder:
 
     def finish(self) -> list[tuple[str, bytes]]:
         encoded: EncodedColumn | None = None
-        found = []
+        indexes = []
         for spec in self.specs:
             if spec.index == BLOOM_FILTER:
-                found.append((spec.index, self.filters[spec.index].finish()))
+                indexes.append((spec.index, self.filters[spec.index].finish()))
                 continue
             if encoded is None:
-                in_order = any(spec.index == BITMAP for spec in self.specs)  # of their first rows
+                in_order = any(
+                    spec.index == BITMAP for spec in self.specs
+                )  # keys in the order of their first rows
                 encoded = encode_column(self.chunks, self.data_type, may_sort=not in_order)
-            found.append((spec.index, _encode_index(spec, encoded, self.data_type)))
-        return found
+            indexes.append((spec.index, _encode_index(spec, encoded, self.data_type)))
+        return indexes
 
 
 def is_built_with(spec: IndexSpec, blob: ByteSource, data_type: AtomicType) -> bool:
     """Return whether the header of a stored index agrees with its options.
 
-    Raises what decoding of a damaged index raises (``ValueError`` among others).
+    Raises decode errors such as ``ValueError`` for a damaged index.
     """
     if spec.index == BLOOM_FILTER:
         return BloomFilterIndex(blob, data_type).is_built_with(*_parse_bloom_filter_options(spec))
     if spec.index == BITMAP:
         version, block_size = _parse_bitmap_options(spec)
-        # Java Paimon 0.9 writes version 1, and reads no other
+        # Java Paimon 0.9 reads and writes only version 1
         any_version = not spec.options.has(BITMAP_VERSION)
         return BitmapIndex(blob, data_type).is_built_with(
             None if any_version else version, block_size
@@ -121,14 +123,14 @@ def _extract_map_values(array: pa.MapArray, key: str) -> pa.Array:
     """Return the value of a key in each map, null if it is absent."""
     offsets = np.asarray(array.offsets, np.int64)
     entries = np.flatnonzero(pc.fill_null(pc.equal(array.keys, key), False))
-    # of duplicate keys in a map, the last entry is put in last
+    # for duplicate keys in a map, the last entry overwrites earlier ones
     entries = entries[(entries >= offsets[0]) & (entries < offsets[-1])]
     rows = np.searchsorted(offsets, entries, side="right") - 1
-    chosen, missing = np.zeros(len(array), np.int64), np.ones(len(array), bool)
-    chosen[rows], missing[rows] = entries, False
+    positions, missing = np.zeros(len(array), np.int64), np.ones(len(array), bool)
+    positions[rows], missing[rows] = entries, False
     if array.null_count:
         missing |= array.is_null().to_numpy(zero_copy_only=False)
-    return array.items.take(pa.array(chosen, mask=missing))
+    return array.items.take(pa.array(positions, mask=missing))
 
 
 def _finish_column(name: str, column: _ColumnIndexBuilder) -> list[tuple[str, bytes]]:
@@ -163,10 +165,10 @@ class FileIndexBuilder:
 
     def finish(self) -> bytes:
         """Return the container."""
-        found: list[tuple[str, list[tuple[str, bytes | None]]]] = []
+        indexes: list[tuple[str, list[tuple[str, bytes | None]]]] = []
         for name, column in self._columns:
             if column.specs[0].key is not None and not self._rows:
-                found.append((name, [(spec.index, None) for spec in column.specs]))
+                indexes.append((name, [(spec.index, None) for spec in column.specs]))
             else:
-                found.append((name, [*_finish_column(name, column)]))
-        return encode_container(found)
+                indexes.append((name, [*_finish_column(name, column)]))
+        return encode_container(indexes)

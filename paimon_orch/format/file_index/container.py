@@ -40,33 +40,33 @@ class ByteSource:
         """Return a source over bytes in memory."""
         return cls(data, len(data))
 
-    def bytes(self, at: int = 0, size: int | None = None) -> bytes:
-        """Return ``size`` bytes at ``at``. Raises ``ValueError`` if they exceed the source."""
-        size = self.length - at if size is None else size
-        start = self._start + at
-        if not 0 <= at <= at + size <= self.length:
-            raise ValueError(f"{size} bytes at {at} do not fit into {self.length}")
-        if self._data is not None:
-            found = self._data[start : start + size]
-        else:
-            found = self._read(start, size)
-        if len(found) != size:
+    def bytes(self, position: int = 0, size: int | None = None) -> bytes:
+        """Return ``size`` bytes at ``position``. Raises ``ValueError`` if they exceed the source."""
+        size = self.length - position if size is None else size
+        start = self._start + position
+        if not 0 <= position <= position + size <= self.length:
+            raise ValueError(f"{size} bytes at {position} do not fit into {self.length}")
+        whole = self._data
+        data = self._read(start, size) if whole is None else whole[start : start + size]
+        if len(data) != size:
             raise ValueError(f"{size} bytes at {start} are truncated")
-        return found
+        return data
 
-    def part(self, at: int, size: int) -> "ByteSource":
-        """Return a part of the source as a source."""
-        if not 0 <= at <= at + size <= self.length:
-            raise ValueError(f"{size} bytes at {at} do not fit into {self.length}")
-        return ByteSource(self._read if self._data is None else self._data, size, self._start + at)
+    def part(self, position: int, size: int) -> "ByteSource":
+        """Return a range of the source as a source."""
+        if not 0 <= position <= position + size <= self.length:
+            raise ValueError(f"{size} bytes at {position} do not fit into {self.length}")
+        return ByteSource(
+            self._read if self._data is None else self._data, size, self._start + position
+        )
 
-    def read_ints(self, at: int, count: int) -> tuple[int, ...]:
+    def read_ints(self, position: int, count: int) -> tuple[int, ...]:
         """Return 32-bit numbers."""
-        return struct.unpack(f">{count}i", self.bytes(at, 4 * count))
+        return struct.unpack(f">{count}i", self.bytes(position, 4 * count))
 
 
 FileIndexes = Mapping[str, Mapping[str, ByteSource | None]]
-"""By column (``m[k]`` for a key of a map) and index type; None is the index of a map key without values."""
+"""Indexes by column (``m[k]`` for a map key) and type; None: the map key has no values."""
 
 
 def encode_container(columns: Iterable[tuple[str, Iterable[tuple[str, bytes | None]]]]) -> bytes:
@@ -77,10 +77,10 @@ def encode_container(columns: Iterable[tuple[str, Iterable[tuple[str, bytes | No
     ]
     head = (
         _PREFIX.size + 4 + 4
-    )  # with the count of columns before, and the redundant length after the columns
+    )  # including the column count before, and the redundant length after the columns
     for (name, _), entries in zip(named, types, strict=True):
         head += len(name) + 4 + sum(len(kind) + 8 for kind, _ in entries)
-    out, body, at = (
+    out, body, body_start = (
         bytearray(_PREFIX.pack(CONTAINER_MAGIC, CONTAINER_VERSION, head)),
         bytearray(),
         head,
@@ -89,15 +89,15 @@ def encode_container(columns: Iterable[tuple[str, Iterable[tuple[str, bytes | No
     for (name, _), entries in zip(named, types, strict=True):
         out += name + _COUNT.pack(len(entries))
         for kind, blob in entries:
-            start = (_NO_INDEX, 0) if blob is None else (at, len(blob))
+            start = (_NO_INDEX, 0) if blob is None else (body_start, len(blob))
             out += kind + _ENTRY.pack(*start)
             body += blob or b""
-            at = head + len(body)
+            body_start = head + len(body)
     return bytes(out + _COUNT.pack(0) + body)
 
 
 class HeadLayout(NamedTuple):
-    """The layout of a header: texts, and between them the offset and length of each index."""
+    """The layout of a header: constant parts, separated by the offset and length of each index."""
 
     form: struct.Struct
     texts: tuple[bytes, ...]
@@ -111,7 +111,7 @@ class HeadLayout(NamedTuple):
 
 
 class ContainerDecoder:
-    """Decodes containers. It is fast if they differ only in the offsets of their indexes, as in one table."""
+    """Decodes containers, caching the head layout that containers of one table share."""
 
     def __init__(self) -> None:
         self._layout: HeadLayout | None = None
@@ -119,8 +119,8 @@ class ContainerDecoder:
     def decode(self, source: ByteSource) -> dict[str, dict[str, ByteSource | None]]:
         """Return the indexes of a container by column and type.
 
-        Raises :class:`UnsupportedError` for a newer version and ``ValueError`` or ``struct.error``
-        for garbage.
+        Raises :class:`UnsupportedError` for a newer version, and ``ValueError`` or
+        ``struct.error`` for damaged data.
         """
         head = source.bytes(0, _read_head_length(source))
         layout = self._layout
@@ -140,8 +140,8 @@ def decode_container(source: ByteSource) -> dict[str, dict[str, ByteSource | Non
 def read_head_layout(source: ByteSource) -> HeadLayout:
     """Return the layout of a container's header.
 
-    Raises :class:`UnsupportedError` for a newer version and ``ValueError``, ``IndexError`` or
-    ``struct.error`` for garbage.
+    Raises :class:`UnsupportedError` for a newer version, and ``ValueError``, ``IndexError`` or
+    ``struct.error`` for damaged data.
     """
     return _parse_head_layout(source.bytes(0, _read_head_length(source)))
 
@@ -158,19 +158,19 @@ def _read_head_length(source: ByteSource) -> int:
 
 
 def _parse_head_layout(head: bytes) -> HeadLayout:
-    (count,), at = _COUNT.unpack_from(head, _PREFIX.size), _PREFIX.size + 4
+    (count,), position = _COUNT.unpack_from(head, _PREFIX.size), _PREFIX.size + 4
     columns: list[tuple[str, list[str]]] = []
     texts, begin = list[int](), 0
     for _ in range(count):
-        name, at = _decode_name(head, at)
-        (entries,), at = _COUNT.unpack_from(head, at), at + 4
+        name, position = _decode_name(head, position)
+        (entries,), position = _COUNT.unpack_from(head, position), position + 4
         columns.append((name, []))
         for _ in range(entries):
-            kind, at = _decode_name(head, at)
+            kind, position = _decode_name(head, position)
             columns[-1][1].append(kind)
-            texts.append(at - begin)
-            at += _ENTRY.size
-            begin = at
+            texts.append(position - begin)
+            position += _ENTRY.size
+            begin = position
     if begin > len(head):
         raise ValueError("the header of a file index is truncated")
     form = struct.Struct(">" + "ii".join(f"{size}s" for size in [*texts, len(head) - begin]))
@@ -180,19 +180,19 @@ def _parse_head_layout(head: bytes) -> HeadLayout:
 def _locate_indexes(
     source: ByteSource, layout: HeadLayout, values: tuple[int, ...]
 ) -> dict[str, dict[str, ByteSource | None]]:
-    found: dict[str, dict[str, ByteSource | None]] = {}
-    at = 1
+    by_column: dict[str, dict[str, ByteSource | None]] = {}
+    number = 1
     for name, kinds in layout.columns:
-        indexes = found.setdefault(name, {})
+        indexes = by_column.setdefault(name, {})
         for kind in kinds:
-            start, length = values[at], values[at + 1]
+            start, length = values[number], values[number + 1]
             indexes[kind] = None if start == _NO_INDEX else source.part(start, length)
-            at += 3
-    return found
+            number += 3
+    return by_column
 
 
 def _encode_modified_utf8(text: str) -> bytes:
-    """Return a name in Java's modified UTF-8: NUL as two bytes, each UTF-16 unit by itself."""
+    """Return Java's modified UTF-8: NUL takes two bytes, UTF-16 units are encoded separately."""
     units = text.encode("utf-16-be", "surrogatepass")
     out = b"".join(
         b"\xc0\x80" if unit == 0 else chr(unit).encode("utf-8", "surrogatepass")
@@ -203,9 +203,9 @@ def _encode_modified_utf8(text: str) -> bytes:
     return len(out).to_bytes(2, "big") + out
 
 
-def _decode_name(head: bytes, at: int) -> tuple[str, int]:
-    size = head[at] << 8 | head[at + 1]
-    data = head[at + 2 : at + 2 + size]
+def _decode_name(head: bytes, position: int) -> tuple[str, int]:
+    size = head[position] << 8 | head[position + 1]
+    data = head[position + 2 : position + 2 + size]
     if len(data) != size:
         raise ValueError("a name is truncated")
     try:
@@ -213,4 +213,4 @@ def _decode_name(head: bytes, at: int) -> tuple[str, int]:
     except UnicodeDecodeError:
         units = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
         text = units.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
-    return text, at + 2 + size
+    return text, position + 2 + size

@@ -12,7 +12,7 @@ import pyarrow as pa
 from paimon_orch.format.arrays import Int64Array, Mask, UInt64Array
 from paimon_orch.format.bytes.binary_batch import BinaryBatch, longest_first_chunks
 
-_CHUNK = 32_768  # values whose state stays in the cache
+_CHUNK = 32_768  # values per step; their state fits the processor cache
 _PRIME1, _PRIME2, _PRIME3, _PRIME4, _PRIME5 = (
     np.uint64(prime)
     for prime in (
@@ -31,15 +31,15 @@ def hash_int64(numbers: Int64Array) -> UInt64Array:
     See docs/format/bloom-filter-index.md#hash-of-a-value.
     """
     out = np.empty(len(numbers), np.int64)
-    for at in range(0, len(numbers), _CHUNK):
-        k = numbers[at : at + _CHUNK]
+    for start in range(0, len(numbers), _CHUNK):
+        k = numbers[start : start + _CHUNK]
         k = ~k + (k << 21)
         k ^= k >> 24
         k = (k + (k << 3)) + (k << 8)
         k ^= k >> 14
         k = (k + (k << 2)) + (k << 4)
         k ^= k >> 28
-        out[at : at + _CHUNK] = k + (k << 31)
+        out[start : start + _CHUNK] = k + (k << 31)
     return out.view(np.uint64)
 
 
@@ -53,7 +53,7 @@ def hash_xxh64(values: pa.BinaryArray) -> UInt64Array:
 
 
 def _find_rows(mask: Mask) -> "Int64Array | slice":
-    """Return the true positions of a mask; a slice for all of them, which is faster in numpy."""
+    """Return the true positions of a mask; a slice if all are true, which is faster in numpy."""
     return slice(None) if mask.all() else np.flatnonzero(mask)
 
 
@@ -65,31 +65,33 @@ def _round(state: UInt64Array, word: UInt64Array) -> UInt64Array:
     return _rotate_left(state + word * _PRIME2, 31) * _PRIME1
 
 
-def _hash_xxh64_chunk(batch: BinaryBatch, at: Int64Array, lengths: Int64Array) -> UInt64Array:
+def _hash_xxh64_chunk(
+    batch: BinaryBatch, positions: Int64Array, lengths: Int64Array
+) -> UInt64Array:
     """Hash values in descending order of their lengths."""
     words = batch.words64
-    state = np.full(len(at), _PRIME5, np.uint64)
+    state = np.full(len(positions), _PRIME5, np.uint64)
     stripes = lengths >> 5
     long = int(np.count_nonzero(stripes))
     if long:
-        state[:long] = _hash_stripes(words, at[:long], stripes[:long])
+        state[:long] = _hash_stripes(words, positions[:long], stripes[:long])
     state += lengths.astype(np.uint64)
-    at, left = at + (stripes << 5), lengths & 31
-    for _ in range(int(left.max(initial=0)) >> 3):
-        rows = _find_rows(left >= 8)
-        word = _round(np.zeros(1, np.uint64), words[at[rows]])
+    positions, remaining = positions + (stripes << 5), lengths & 31
+    for _ in range(int(remaining.max(initial=0)) >> 3):
+        rows = _find_rows(remaining >= 8)
+        word = _round(np.zeros(1, np.uint64), words[positions[rows]])
         state[rows] = _rotate_left(state[rows] ^ word, 27) * _PRIME1 + _PRIME4
-        at[rows] += 8
-        left[rows] -= 8
-    if (left >= 4).any():
-        rows = _find_rows(left >= 4)
-        word = (words[at[rows]] & np.uint64(0xFFFFFFFF)) * _PRIME1
+        positions[rows] += 8
+        remaining[rows] -= 8
+    if (remaining >= 4).any():
+        rows = _find_rows(remaining >= 4)
+        word = (words[positions[rows]] & np.uint64(0xFFFFFFFF)) * _PRIME1
         state[rows] = _rotate_left(state[rows] ^ word, 23) * _PRIME2 + _PRIME3
-        at[rows] += 4
-        left[rows] -= 4
-    for byte in range(int(left.max(initial=0))):
-        rows = _find_rows(left > byte)
-        word = batch.data[at[rows] + byte].astype(np.uint64) * _PRIME5
+        positions[rows] += 4
+        remaining[rows] -= 4
+    for byte in range(int(remaining.max(initial=0))):
+        rows = _find_rows(remaining > byte)
+        word = batch.data[positions[rows] + byte].astype(np.uint64) * _PRIME5
         state[rows] = _rotate_left(state[rows] ^ word, 11) * _PRIME1
     state ^= state >> np.uint64(33)
     state *= _PRIME2
@@ -98,20 +100,22 @@ def _hash_xxh64_chunk(batch: BinaryBatch, at: Int64Array, lengths: Int64Array) -
     return state ^ state >> np.uint64(32)
 
 
-def _hash_stripes(words: UInt64Array, at: Int64Array, stripes: Int64Array) -> UInt64Array:
-    """Return the state behind the whole stripes of 32 bytes; each value has one at least."""
+def _hash_stripes(words: UInt64Array, positions: Int64Array, stripes: Int64Array) -> UInt64Array:
+    """Return the state after the whole 32-byte stripes; each value has at least one."""
     with np.errstate(over="ignore"):
         seeds = (_PRIME1 + _PRIME2, _PRIME2, np.uint64(0), np.uint64(0) - _PRIME1)
-    lanes = [np.full(len(at), seed, np.uint64) for seed in seeds]
-    active = len(at)
+    lanes = [np.full(len(positions), seed, np.uint64) for seed in seeds]
+    active = len(positions)
     for stripe in range(int(stripes[0])):
         while stripes[active - 1] <= stripe:
             active = int(np.searchsorted(-stripes, -stripe, side="left"))
         for number, lane in enumerate(lanes):
-            lane[:active] = _round(lane[:active], words[at[:active] + 32 * stripe + 8 * number])
+            lane[:active] = _round(
+                lane[:active], words[positions[:active] + 32 * stripe + 8 * number]
+            )
     rotations = zip(lanes, (1, 7, 12, 18), strict=True)
     state: UInt64Array = sum(
-        (_rotate_left(lane, bits) for lane, bits in rotations), np.zeros(len(at), np.uint64)
+        (_rotate_left(lane, bits) for lane, bits in rotations), np.zeros(len(positions), np.uint64)
     )
     for lane in lanes:
         state = (state ^ _round(np.zeros(1, np.uint64), lane)) * _PRIME1 + _PRIME4

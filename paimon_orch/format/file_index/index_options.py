@@ -39,24 +39,24 @@ class IndexSpec:
 
     @property
     def name(self) -> str:
-        """Return the name that the container lists: ``column`` or ``column[key]``."""
+        """Return the name in the container: ``column`` or ``column[key]``."""
         return self.column if self.key is None else f"{self.column}[{self.key}]"
 
     def value_type(self, fields: Sequence[Field]) -> AtomicType:
         """Return the type of the indexed values.
 
-        Raises :class:`InputError` if there is no such column, or if it cannot be indexed so.
+        Raises :class:`InputError` if the column does not exist or its type cannot be indexed.
         """
-        found = next((f.type for f in fields if f.name == self.column), None)
+        data_type = next((f.type for f in fields if f.name == self.column), None)
         where = f"'{_PREFIX}{self.index}{_COLUMNS}' names {self.name!r}"
-        if found is None:
+        if data_type is None:
             raise InputError(f"{where}, which is not a column of the table")
         if self.key is not None:
-            if not isinstance(found, MapType) or not _is_text(found.key):
+            if not isinstance(data_type, MapType) or not _is_text(data_type.key):
                 raise InputError(f"{where}, but {self.column!r} is not a map with text keys")
-            found = found.value
+            data_type = data_type.value
         try:
-            return check_indexable_type(self.index, found)
+            return check_indexable_type(self.index, data_type)
         except InputError as error:
             raise InputError(f"{where}: {error}") from error
 
@@ -77,7 +77,8 @@ def parse_index_specs(options: Mapping[str, str]) -> list[IndexSpec]:
             index = key[len(_PREFIX) : -len(_COLUMNS)]
             if index not in INDEX_TYPES:
                 raise InputError(
-                    f"option {key!r}: {index!r} is not a type of file index; known types are {', '.join(INDEX_TYPES)}"
+                    f"option {key!r}: {index!r} is not a type of file index; known types are "
+                    f"{', '.join(INDEX_TYPES)}"
                 )
             for name in text.split(","):
                 if not name.strip():
@@ -91,7 +92,7 @@ def parse_index_specs(options: Mapping[str, str]) -> list[IndexSpec]:
 
 
 def set_default_bitmap_version(specs: Sequence[IndexSpec], version: int) -> list[IndexSpec]:
-    """Return the indexes with a version for those bitmap indexes whose options name none."""
+    """Return the indexes; bitmap indexes without a version option get ``version``."""
     default = {BITMAP_VERSION.key: str(version)}
     return [
         replace(spec, options=Options(default | dict(spec.options.values)))
@@ -111,30 +112,30 @@ def _split_map_key(name: str) -> tuple[str, str | None]:
 def _parse_settings(
     options: Mapping[str, str], declared: Mapping[tuple[str, str, str | None], None]
 ) -> Iterator[tuple[tuple[str, str, str | None], dict[str, str]]]:
-    """Yield the options of each index; those of a map column count for all of its keys."""
-    found: dict[tuple[str, str, str | None], dict[str, str]] = {}
+    """Return the options of each index; options of a map column apply to all its keys."""
+    settings: dict[tuple[str, str, str | None], dict[str, str]] = {}
     maps = {(index, column, None) for index, column, key in declared if key is not None}
     for name, text in options.items():
         parts = name.removeprefix(_PREFIX).split(".")
         if not name.startswith(_PREFIX) or name.endswith(_COLUMNS) or len(parts) != 3:
             continue
-        at = parts[0], *_split_map_key(parts[1])
-        if at not in declared and at not in maps:
+        target = parts[0], *_split_map_key(parts[1])
+        if target not in declared and target not in maps:
             raise InputError(
-                f"option {name!r} is for a column that '{_PREFIX}{parts[0]}{_COLUMNS}' does not name"
+                f"option {name!r} is for a column that '{_PREFIX}{parts[0]}{_COLUMNS}' does not list"
             )
-        found.setdefault(at, {})[parts[2]] = text
-    yield from found.items()
+        settings.setdefault(target, {})[parts[2]] = text
+    yield from settings.items()
 
 
 def compute_container_order(specs: Sequence[IndexSpec]) -> list[tuple[str, list[IndexSpec]]]:
-    """Return the columns as a container lists them, each with its indexes.
+    """Return the columns in container order, each with its indexes.
 
     See docs/format/java-hash-order.md#order-in-the-container.
     """
     pairs = list(dict.fromkeys((spec.column, spec.key) for spec in specs))
     declared = [
-        pairs[at] for at in _order_of_put_if_absent([_hash_column_key(*pair) for pair in pairs])
+        pairs[i] for i in _order_of_put_if_absent([_hash_column_key(*pair) for pair in pairs])
     ]
     calls: list[str] = []
     for index in INDEX_TYPES:
@@ -150,7 +151,8 @@ def compute_container_order(specs: Sequence[IndexSpec]) -> list[tuple[str, list[
         [compute_java_string_hash(name) for name in names], queried_after_insert=again
     )
     by_type = sorted(specs, key=lambda spec: INDEX_TYPES.index(spec.index))
-    return [(names[at], [spec for spec in by_type if spec.name == names[at]]) for at in order]
+    ordered = [names[i] for i in order]
+    return [(name, [spec for spec in by_type if spec.name == name]) for name in ordered]
 
 
 def _hash_column_key(column: str, key: str | None) -> int:
@@ -162,14 +164,14 @@ def _hash_column_key(column: str, key: str | None) -> int:
 def _order_of_put_if_absent(
     hashes: Sequence[int], *, queried_after_insert: bool = False
 ) -> list[int]:
-    found: list[int] = compute_index_hash_map_order(
+    order: list[int] = compute_index_hash_map_order(
         np.array(hashes, np.uint32), queried_after_insert=queried_after_insert
     ).tolist()
-    return found
+    return order
 
 
 def _order_of_put(names: Sequence[str]) -> list[str]:
-    """Return names as a table lists them that grows when a name was put in, at the end of its chain."""
+    """Return the names in the order of a table that appends to chains and grows after inserting."""
     capacity = 16
     while len(names) * 4 > capacity * 3:
         capacity *= 2

@@ -1,10 +1,9 @@
 """The order in which Java's hash tables list the keys of a bitmap index.
 
-No reader depends on it. It is reproduced because equal rows then give the bytes of Java Paimon, by
-which the tests compare whole index files. It takes a third of the time of building an index over
-250,000 different texts, and less where values repeat (``benchmarks/hand_written.py``). Slots that
-became trees (eight colliding keys in a table of 64 slots or more) have another order, which is not
-reproduced.
+No reader depends on it. It is reproduced so that equal rows give the same bytes as in Java Paimon; the
+tests compare whole index files. It takes a third of the time of building an index over 250,000
+distinct texts, and less if values repeat (``benchmarks/hand_written.py``). Slots that became trees
+(eight colliding keys in a table of 64 slots or more) have another order, which is not reproduced.
 
 See docs/format/java-hash-order.md.
 """
@@ -38,10 +37,9 @@ def compute_java_hash_codes(keys: Keys, data_type: AtomicType) -> UInt32Array:
 
 
 def compute_index_hash_map_order(hashes: UInt32Array, *, queried_after_insert: bool) -> Int64Array:
-    """Return the order of keys that were inserted, if absent, in the order of their hash codes here.
+    """Return the table order of keys that were inserted if absent, in the given order.
 
-    ``queried_after_insert``: the table was queried for a key after the last insertion, which makes
-    it grow.
+    ``queried_after_insert``: a lookup followed the last insertion, which makes the table grow.
     """
     spread = hashes ^ hashes >> np.uint32(16)
     capacity = _compute_small_capacity(spread[:_TREE_CAPACITY].tolist())
@@ -53,7 +51,7 @@ def compute_index_hash_map_order(hashes: UInt32Array, *, queried_after_insert: b
 
 
 def _compute_small_capacity(spread: Sequence[int]) -> int:
-    """Return the capacity of a table after its first keys: long chains make a small one grow early."""
+    """Return the capacity after the first keys: long chains make a small table grow early."""
     capacity = _FIRST_CAPACITY
     for number, code in enumerate(spread):
         if number * 4 > capacity * 3:
@@ -67,9 +65,9 @@ def _compute_small_capacity(spread: Sequence[int]) -> int:
 
 
 def compute_java_string_hash(text: str) -> int:
-    """Return the 32-bit hash code of a string in Java, by its UTF-16 units."""
+    """Return the 32-bit hash code of a Java string: over UTF-16 units."""
     code = 0
     units = text.encode("utf-16-be", "surrogatepass")
-    for at in range(0, len(units), 2):
-        code = (31 * code + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    for index in range(0, len(units), 2):
+        code = (31 * code + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
     return code

@@ -58,11 +58,11 @@ def encode_range_bitmap_index(
     """Return the index of a column."""
     size = default_chunk_size(data_type) if chunk_size is None else chunk_size
     keys, ranks = _sort_keys(column.keys)
-    count, stored = len(keys), get_key_codec(data_type)
-    encoded, ends = _encode_keys(stored, keys, column.first_nan)
+    count, codec = len(keys), get_key_codec(data_type)
+    encoded, ends = _encode_keys(codec, keys, column.first_nan)
     ends_of = [int(end) for end in ends[[0, -2, -1]]] if count > 1 else [int(e) for e in ends] * 3
     bounds = encoded[: ends_of[0]] + encoded[0 if count == 1 else ends_of[1] :] if count else b""
-    dictionary = _encode_dictionary(encoded, ends, stored, size)
+    dictionary = _encode_dictionary(encoded, ends, codec, size)
     head = _HEADER.pack(_HEADER.size - 4 + 4 + len(bounds), _VERSION, column.row_count, count)
     slices = max(1, (count - 1).bit_length()) if count else _SLICES_WITHOUT_VALUES
     numbers = np.maximum(column.codes, 0) if ranks is None else np.append(ranks, 0)[column.codes]
@@ -71,37 +71,35 @@ def encode_range_bitmap_index(
 
 
 def _sort_keys(keys: Keys) -> tuple[Keys, Int32Array | None]:
-    """Return the sorted keys, and the rank of each key; None if they were sorted."""
+    """Return the sorted keys and the rank of each key, None if they were sorted already."""
     if isinstance(keys, pa.BinaryArray):
         order = pc.array_sort_indices(keys).to_numpy()
-        found: Keys = keys.take(pa.array(order))
+        ordered: Keys = keys.take(pa.array(order))
     else:
         if (keys[1:] > keys[:-1]).all():
             return keys, None
         order = argsort_stable(keys)
-        found = keys[order]
+        ordered = keys[order]
     ranks = np.empty(len(order), np.int32)
     ranks[order] = np.arange(len(order))
-    return found, ranks
+    return ordered, ranks
 
 
-def _encode_keys(stored: KeyCodec, keys: Keys, first_nan: int | None) -> tuple[bytes, Int64Array]:
-    """Return the stored keys, and where each ends."""
+def _encode_keys(codec: KeyCodec, keys: Keys, first_nan: int | None) -> tuple[bytes, Int64Array]:
+    """Return the stored keys, and each key's end."""
     if isinstance(keys, pa.BinaryArray):
         batch = BinaryBatch.from_arrow(keys)
         return join_around_values(
             encode_big_endian(batch.lengths), batch, np.empty((len(keys), 0), np.uint8)
         )
-    data = stored.encode(keys)
+    data = codec.encode(keys)
     if first_nan is not None:  # NaN is last, and stored with the bits of its first occurrence
-        nan = first_nan & (1 << 8 * stored.width) - 1
-        data = data[: -stored.width] + nan.to_bytes(stored.width, "big")
-    return data, np.arange(1, len(keys) + 1) * stored.width
+        nan = first_nan & (1 << 8 * codec.width) - 1
+        data = data[: -codec.width] + nan.to_bytes(codec.width, "big")
+    return data, np.arange(1, len(keys) + 1) * codec.width
 
 
-def _encode_dictionary(
-    encoded: bytes, ends: Int64Array, stored: KeyCodec, chunk_size: int
-) -> bytes:
+def _encode_dictionary(encoded: bytes, ends: Int64Array, codec: KeyCodec, chunk_size: int) -> bytes:
     offsets, heads, areas, areas_size = bytearray(), bytearray(), list[bytes](), 0
     begins = np.concatenate([[0], ends])
     first = 0
@@ -109,21 +107,21 @@ def _encode_dictionary(
         begin, start = (
             int(begins[first]),
             int(ends[first]),
-        )  # of the key in the header, and after it
+        )  # bytes of the key in the chunk header, and of the keys after it
         last = int(np.searchsorted(ends, start + chunk_size, side="right"))
         last = max(last, first + 1)
-        if stored.dtype is None:
+        if codec.dtype is None:
             last = min(last, first + 1 + chunk_size // 4)
         keys = encoded[start : int(ends[last - 1])]
         size = last - first - 1
         offsets += _INT32.pack(len(heads))
         heads += b"\x01" + encoded[begin:start]
-        if stored.dtype is None:
+        if codec.dtype is None:
             inside = (begins[first + 1 : last] - start).astype(">i4").tobytes()
             heads += _CHUNK.pack(first, areas_size, size, len(inside), len(keys))
             keys = inside + keys
         else:
-            heads += _CHUNK.pack(first, areas_size, size, len(keys), stored.width)
+            heads += _CHUNK.pack(first, areas_size, size, len(keys), codec.width)
         areas.append(keys)
         areas_size += len(keys)
         first = last
@@ -133,10 +131,10 @@ def _encode_dictionary(
 
 def _encode_bit_slices(rows: Mask, codes: Int32Array, count: int) -> bytes:
     existing, slices = serialize_mask(rows), serialize_bit_slices(codes, count)
-    indexes, at = bytearray(), 0
+    indexes, offset = bytearray(), 0
     for part in slices:
-        indexes += struct.pack(">ii", at, len(part))
-        at += len(part)
+        indexes += struct.pack(">ii", offset, len(part))
+        offset += len(part)
     head = _SLICES.pack(
         _SLICES.size - 4 + len(indexes), _VERSION, count, len(existing), len(indexes)
     )
@@ -174,13 +172,13 @@ class RangeBitmapIndex:
         return self._head.rows
 
     def is_built_with(self, chunk_size: int | None) -> bool:
-        """Return whether the chunks of the dictionary are filled up to this size."""
+        """Return whether the dictionary has full chunks of this size."""
         size = default_chunk_size(self.data_type) if chunk_size is None else chunk_size
-        stored = get_key_codec(self.data_type)
-        offset = 0 if stored.dtype is not None else 4
+        codec = get_key_codec(self.data_type)
+        offset = 0 if codec.dtype is not None else 4
         fits = all(max(c.keys_length, c.offsets_length) <= size for c in self._chunks)
         return fits and all(
-            chunk.keys_length + len(stored.encode_one(after.key)) > size
+            chunk.keys_length + len(codec.encode_one(after.key)) > size
             or chunk.offsets_length + offset > size
             for chunk, after in pairwise(self._chunks)
         )
@@ -228,8 +226,8 @@ class RangeBitmapIndex:
         nulls = among - self._existing
         values = among & self._existing
         if not nulls_first:
-            found = self._select_best(k, values, descending=descending, strict=strict)
-            return found | _take_first(nulls, k - len(found), strict=strict)
+            best = self._select_best(k, values, descending=descending, strict=strict)
+            return best | _take_first(nulls, k - len(best), strict=strict)
         if len(nulls) >= k:
             return _take_first(nulls, k, strict=strict)
         return nulls | self._select_best(
@@ -240,18 +238,18 @@ class RangeBitmapIndex:
         if k == 0 or len(among) <= k:
             return BitMap() if k == 0 else among
         sure, tied = self._slices.largest(k, among, smallest=not descending)
-        if strict:  # of ties, keep the largest positions
+        if strict:  # keep the largest positions among ties
             surplus = len(sure) + len(tied) - k
             tied = tied - tied[:surplus]
         return sure | tied
 
     def _equal(self, keys: Sequence[Key]) -> BitMap:
-        found = BitMap()
+        rows = BitMap()
         for key in keys:
             code, exact = self._find_code(key)
             if exact:
-                found |= self._slices.equal(code)
-        return found
+                rows |= self._slices.equal(code)
+        return rows
 
     def _above(self, key: Key, *, equal: bool) -> BitMap:
         code, exact = self._find_code(key)
@@ -271,10 +269,10 @@ class RangeBitmapIndex:
         if chunk.key == key:
             return chunk.code, True
         further = self._further(chunk)
-        at = bisect_right(further, key)
-        if at and further[at - 1] == key:
-            return chunk.code + at, True
-        return chunk.code + 1 + at, False
+        index = bisect_right(further, key)
+        if index and further[index - 1] == key:
+            return chunk.code + index, True
+        return chunk.code + 1 + index, False
 
     @cached_property
     def _head(self) -> _Head:
@@ -286,9 +284,9 @@ class RangeBitmapIndex:
                 f"the header of a range-bitmap index states {count} values in {rows} rows"
             )
         data = self.source.bytes(_HEADER.size, length + 4 - _HEADER.size)
-        low, at = self._decode_key(data, 0) if count else (0, 0)
-        high, at = self._decode_key(data, at) if count else (0, 0)
-        (size,) = _INT32.unpack_from(data, at)
+        low, position = self._decode_key(data, 0) if count else (0, 0)
+        high, position = self._decode_key(data, position) if count else (0, 0)
+        (size,) = _INT32.unpack_from(data, position)
         start = 4 + length
         dictionary = self.source.part(start, size)
         return _Head(
@@ -296,16 +294,16 @@ class RangeBitmapIndex:
             self.source.part(start + size, self.source.length - start - size),
         )  # fmt: skip
 
-    def _decode_key(self, data: bytes, at: int) -> tuple[Key, int]:
-        stored = get_key_codec(self.data_type)
-        if stored.dtype is not None:
-            end = at + stored.width
-            return int(stored.decode(data[at:end])[0]), end
-        (length,) = _INT32.unpack_from(data, at)
-        end = at + 4 + length
+    def _decode_key(self, data: bytes, position: int) -> tuple[Key, int]:
+        codec = get_key_codec(self.data_type)
+        if codec.dtype is not None:
+            end = position + codec.width
+            return int(codec.decode(data[position:end])[0]), end
+        (length,) = _INT32.unpack_from(data, position)
+        end = position + 4 + length
         if length < 0 or end > len(data):
             raise ValueError(f"a text of {length} bytes is truncated")
-        return data[at + 4 : end], end
+        return data[position + 4 : end], end
 
     @cached_property
     def _chunks(self) -> list[_Chunk]:
@@ -314,28 +312,28 @@ class RangeBitmapIndex:
         if version != _VERSION or length != _DICTIONARY.size - 4 or offsets != 4 * count:
             raise ValueError("the dictionary of a range-bitmap index is damaged")
         data = blob.bytes(_DICTIONARY.size + offsets, heads)
-        areas, found, at = _DICTIONARY.size + offsets + heads, [], 0
+        areas, chunks, position = _DICTIONARY.size + offsets + heads, [], 0
         for _ in range(count):
-            key, at = self._decode_key(data, at + 1)
-            code, start, size, *lengths = _CHUNK.unpack_from(data, at)
-            at += _CHUNK.size
+            key, position = self._decode_key(data, position + 1)
+            code, start, size, *lengths = _CHUNK.unpack_from(data, position)
+            position += _CHUNK.size
             if get_key_codec(self.data_type).dtype is not None:
                 lengths = [0, lengths[0]]
-            found.append(_Chunk(key, code, areas + start, size, *lengths))
-        return found
+            chunks.append(_Chunk(key, code, areas + start, size, *lengths))
+        return chunks
 
     def _further(self, chunk: _Chunk) -> Sequence[Key]:
         """Return the keys of a chunk after its first one."""
-        stored, blob = get_key_codec(self.data_type), self._head.dictionary
-        if stored.dtype is not None:
-            keys: list[Key] = stored.decode(blob.bytes(chunk.at, chunk.keys_length)).tolist()
+        codec, blob = get_key_codec(self.data_type), self._head.dictionary
+        if codec.dtype is not None:
+            keys: list[Key] = codec.decode(blob.bytes(chunk.at, chunk.keys_length)).tolist()
             return keys
         data = blob.bytes(chunk.at + chunk.offsets_length, chunk.keys_length)
-        found, at = list[Key](), 0
+        texts, position = list[Key](), 0
         for _ in range(chunk.size):
-            key, at = self._decode_key(data, at)
-            found.append(key)
-        return found
+            key, position = self._decode_key(data, position)
+            texts.append(key)
+        return texts
 
     @cached_property
     def _existing(self) -> BitMap:
@@ -355,13 +353,13 @@ class RangeBitmapIndex:
     def _slices(self) -> BitSlices:
         start, length, indexes = self._layout
         blob, rows = self._head.slices, self._head.rows
-        known: dict[int, BitMap] = {}
+        bitmaps: dict[int, BitMap] = {}
 
         def read(bit: int) -> BitMap:
-            if bit not in known:
+            if bit not in bitmaps:
                 data = blob.bytes(start + length + indexes[2 * bit], indexes[2 * bit + 1])
-                known[bit] = deserialize_bitmap(data, rows)
-            return known[bit]
+                bitmaps[bit] = deserialize_bitmap(data, rows)
+            return bitmaps[bit]
 
         return BitSlices(self._existing, len(indexes) // 2, read)
 

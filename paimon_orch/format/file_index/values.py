@@ -1,8 +1,8 @@
 """Keys of file indexes for column values: integers in the order of the format, or bytes.
 
-A *key* stands for a value everywhere in this package. Floating point numbers become integers in
-their total order, where ``-0.0`` is below ``0.0`` and NaN above all; a timestamp counts
-milliseconds or microseconds, by its precision.
+A *key* represents a value in this package. Floating-point numbers become integers in total order:
+``-0.0`` is below ``0.0``, NaN is the maximum. Timestamps become milliseconds or microseconds,
+depending on their precision.
 
 See docs/format/file-index-values.md.
 """
@@ -75,7 +75,7 @@ _CANONICAL_NAN = {TypeRoot.FLOAT: 0x7FC00000, TypeRoot.DOUBLE: 0x7FF800000000000
 
 
 def check_indexable_type(index: str, data_type: DataType) -> AtomicType:
-    """Return the type of a column if it can have an index of this type; else raise :class:`InputError`."""
+    """Return a column type that can be indexed. Raises :class:`InputError` for other types."""
     if index not in _SUPPORTED_TYPES:
         raise InputError(
             f"{index!r} is not a type of file index; known types are {', '.join(_SUPPORTED_TYPES)}"
@@ -94,13 +94,13 @@ def check_indexable_type(index: str, data_type: DataType) -> AtomicType:
 
 
 def is_lossy(data_type: AtomicType) -> bool:
-    """Return whether values can share a key, as for nanoseconds, which are truncated."""
+    """Return whether values can share a key; nanoseconds, for example, are truncated."""
     return data_type.name in _TIMESTAMPS and data_type.params[0] > 6
 
 
 @dataclass(frozen=True, slots=True)
 class KeyCodec:
-    """How the keys of one column type are stored; ``dtype`` is None for text."""
+    """Encodes keys of one column type; ``dtype`` is None for text."""
 
     dtype: np.dtype[Any] | None
     is_float: bool = False
@@ -121,7 +121,7 @@ class KeyCodec:
         return keys.astype(self.dtype).tobytes()
 
     def encode_one(self, key: Key) -> bytes:
-        """Return one stored value; a text follows its length."""
+        """Return one stored value; text has a length prefix."""
         if isinstance(key, bytes):
             return len(key).to_bytes(4) + key
         top = 8 * self.width - 1
@@ -131,8 +131,8 @@ class KeyCodec:
     def decode(self, data: bytes) -> SignedIntArray:
         """Return the keys of stored numbers."""
         assert self.dtype is not None
-        found = np.frombuffer(data, self.dtype).astype(self.dtype.newbyteorder("="))
-        return to_sortable(found) if self.is_float else found
+        values = np.frombuffer(data, self.dtype).astype(self.dtype.newbyteorder("="))
+        return to_sortable(values) if self.is_float else values
 
 
 _CODECS = {
@@ -147,7 +147,7 @@ def get_key_codec(data_type: AtomicType) -> KeyCodec:
 
 
 def to_sortable(bits: SignedIntArray) -> SignedIntArray:
-    """Map the bits of floating-point numbers to integers of the same order; all NaNs are equal and largest."""
+    """Map bits of floating-point numbers to integers in total order; all NaNs are equal."""
     top = 8 * bits.dtype.itemsize - 1
     infinity, nan = (0x7F800000, 0x7FC00000) if top == 31 else (0x7FF << 52, 0x7FF8 << 48)
     magnitude = bits & bits.dtype.type((1 << top) - 1)
@@ -155,13 +155,13 @@ def to_sortable(bits: SignedIntArray) -> SignedIntArray:
 
 
 def to_float_bits(keys: SignedIntArray) -> SignedIntArray:
-    """Return the bits of floating-point numbers, the inverse of :func:`to_sortable`."""
+    """Return floating-point bits: the inverse of :func:`to_sortable`."""
     top = 8 * keys.dtype.itemsize - 1
     return keys ^ (keys >> top & keys.dtype.type((1 << top) - 1))
 
 
 def encode_number_keys(array: pa.Array, data_type: AtomicType) -> SignedIntArray:
-    """Return the keys of a column other than text; the keys of nulls are arbitrary."""
+    """Return the keys of a column that is not text; keys of nulls are arbitrary."""
     name, start, end = data_type.name, array.offset, array.offset + len(array)
     if name == TypeRoot.BOOLEAN:
         return np.asarray(array.cast(pa.int8()).fill_null(0), np.int8)
@@ -177,7 +177,7 @@ def encode_number_keys(array: pa.Array, data_type: AtomicType) -> SignedIntArray
 
 
 def _unscale_decimals(array: pa.Array) -> Int64Array:
-    """Return unscaled decimals; raises :class:`InputError` for one that needs more than 64 bits."""
+    """Return unscaled decimals. Raises :class:`InputError` for more than 64 bits."""
     data = array.buffers()[1]
     words = np.frombuffer(data, "<i8").reshape(-1, 2)[array.offset : array.offset + len(array)]
     fits = words[:, 0] >> 63 == words[:, 1]
@@ -209,10 +209,10 @@ def encode_key(value: "pa.Scalar[pa.DataType]", data_type: AtomicType) -> Key:
 
 @dataclass(frozen=True, slots=True)
 class EncodedColumn:
-    """A column as distinct keys and, for each row, the number of its key; -1 where it is null.
+    """A column as distinct keys and, for each row, the index of its key; -1 for null.
 
-    Keys are in the order of their first row, or all sorted. ``first_nan`` holds the bits of the
-    first NaN of all.
+    Keys are sorted, or in the order of their first rows. ``first_nan`` holds the bits of the first
+    NaN.
     """
 
     codes: Int32Array
@@ -228,7 +228,7 @@ class EncodedColumn:
 def encode_column(
     chunks: list[pa.Array], data_type: AtomicType, *, may_sort: bool = False
 ) -> EncodedColumn:
-    """Return the distinct keys of a column; ``may_sort`` allows sorting them if that is faster."""
+    """Encode a column; with ``may_sort``, keys are sorted if that is faster."""
     if not any(len(chunk) for chunk in chunks):
         empty = pa.array([], pa.binary()) if has_byte_keys(data_type) else np.empty(0, np.int64)
         return EncodedColumn(np.empty(0, np.int32), empty)
@@ -262,24 +262,24 @@ def _encode_sorted_column(
         valid = np.concatenate([c.is_valid().to_numpy(zero_copy_only=False) for c in chunks])
         numbers = numbers[valid]
     order = argsort_stable(numbers)
-    found = numbers[order]
-    is_new = np.empty(len(found), bool)
+    ordered = numbers[order]
+    is_new = np.empty(len(ordered), bool)
     is_new[:1] = True
-    np.not_equal(found[1:], found[:-1], out=is_new[1:])
+    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
     codes = np.empty(len(order), np.int32)
     codes[order] = np.cumsum(is_new, dtype=np.int32) - 1
     if valid is not None:
         codes, present = np.full(len(valid), -1, np.int32), codes
         codes[valid] = present
-    return EncodedColumn(codes, found[is_new], _find_first_nan(chunks, data_type))
+    return EncodedColumn(codes, ordered[is_new], _find_first_nan(chunks, data_type))
 
 
 def argsort_stable(numbers: SignedIntArray) -> Int64Array:
     """Return the indices that sort numbers, in a stable order.
 
-    Numbers are sorted with their places in their lowest bits, which is quicker than sorting places.
-    Where there is no room for all bits, those that were cut off are put right afterwards: a sort of
-    what is all but sorted.
+    The index is packed into the low bits of each number and the numbers are sorted, which is faster
+    than sorting indices. Bits that do not fit are cut off; a second, stable sort of the almost
+    sorted numbers restores their order.
     """
     if len(numbers) < _SAMPLE_ROWS:
         return np.argsort(numbers, kind="stable")
@@ -292,9 +292,9 @@ def argsort_stable(numbers: SignedIntArray) -> Int64Array:
     )
     words.sort()
     order = (words & np.uint64((1 << place_bits) - 1)).view(np.int64)
-    found = numbers[order]
-    if cut and (found[1:] < found[:-1]).any():
-        order = order[np.argsort(found, kind="stable")]
+    ordered = numbers[order]
+    if cut and (ordered[1:] < ordered[:-1]).any():
+        order = order[np.argsort(ordered, kind="stable")]
     return order
 
 
@@ -310,9 +310,9 @@ def _find_first_nan(chunks: list[pa.Array], data_type: AtomicType) -> int | None
         return None
     nan = _CANONICAL_NAN[data_type.name]
     for chunk in chunks:
-        at = np.flatnonzero(encode_number_keys(chunk.drop_null(), data_type) == nan)
-        if len(at):
-            found = chunk.drop_null()
-            bits = np.frombuffer(found.buffers()[1], f"<i{_WIDTH[data_type.name]}")
-            return int(bits[found.offset + at[0]])
+        positions = np.flatnonzero(encode_number_keys(chunk.drop_null(), data_type) == nan)
+        if len(positions):
+            values = chunk.drop_null()
+            bits = np.frombuffer(values.buffers()[1], f"<i{_WIDTH[data_type.name]}")
+            return int(bits[values.offset + positions[0]])
     return None

@@ -1,9 +1,8 @@
-"""Fields of metadata records that this version does not know; every rewrite keeps them, uninterpreted.
+"""Preserves unknown fields of metadata records when files are rewritten.
 
-A later release of Paimon adds fields to manifests, manifest lists and index manifests. Each decoded
-record holds those as :class:`AdditionalFields`. A file that is written gets the union of the fields
-of its records: Java Paimon finds fields by their name, and takes a field that a file lacks for
-null.
+Later releases of Paimon add fields to manifests, manifest lists and index manifests. Each decoded
+record holds them as :class:`AdditionalFields`. The schema of a new file has the union of the fields
+of its records. Java Paimon finds fields by name and reads a missing field as null.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,9 +27,9 @@ _TYPE_FAMILIES = {
 
 @dataclass(frozen=True, slots=True)
 class AdditionalFields:
-    """The fields of one record that are not known here, by their dotted path.
+    """The unknown fields of one record, by dotted path.
 
-    All records of a file share its ``definitions``; a path below a null has no value.
+    All records of a file share ``definitions``; a path below a null record has no value.
     """
 
     definitions: Mapping[str, FieldDefinition]
@@ -40,7 +39,7 @@ class AdditionalFields:
     def of(
         cls, definitions: Mapping[str, FieldDefinition], record: Mapping[str, Any], under: str = ""
     ) -> "AdditionalFields | None":
-        """Return the unknown fields of a record at the path ``under``; None if its file has none."""
+        """Return the unknown fields of a record at path ``under``, None if the file has none."""
         if not definitions:
             return None
         values = {}
@@ -51,7 +50,7 @@ class AdditionalFields:
         return cls(definitions, values)
 
     def put(self, record: dict[str, Any], under: str = "") -> None:
-        """Add the fields to a record that is to be encoded."""
+        """Add the fields to a record before encoding."""
         for path, value in self.values.items():
             parent = _find_parent(record, path.removeprefix(under))
             if parent is not None:
@@ -65,7 +64,7 @@ def _find_parent(record: Any, path: str) -> Any:
 
 
 KnownFields = Mapping[str, "KnownFields | None"]
-"""The names of a record's fields; with those of the fields that are records themselves, or arrays of records."""
+"""Field names of a record, with the names in nested records and arrays of records."""
 
 
 def collect_known_fields(schema: Any) -> KnownFields:
@@ -101,38 +100,38 @@ def check_avro_schema(schema: Any) -> None:
 
 
 def find_unknown_fields(known: KnownFields, written: Any) -> dict[str, FieldDefinition]:
-    """Return the unknown fields of a file's schema by dotted path, with types that contain no references."""
-    found: dict[str, FieldDefinition] = {}
-    _collect_unknown_fields(known, written, "", found)
-    if found:
+    """Return the unknown fields of a file's schema by dotted path, with references resolved."""
+    fields: dict[str, FieldDefinition] = {}
+    _collect_unknown_fields(known, written, "", fields)
+    if fields:
         names: dict[str, Any] = {}
         _collect_named_types(written, names)
-        for path, definition in found.items():
+        for path, definition in fields.items():
             try:
                 kind = _ReferenceInliner(names).type(definition["type"], ())
             except _TypeTooLargeError:
                 kind = None
-            found[path] = {**definition, "type": kind}
-    return found
+            fields[path] = {**definition, "type": kind}
+    return fields
 
 
 def _collect_unknown_fields(
-    known: KnownFields, written: Any, prefix: str, found: dict[str, FieldDefinition]
+    known: KnownFields, written: Any, prefix: str, unknown: dict[str, FieldDefinition]
 ) -> None:
     record = _find_nested_record_type(written)
     for field in () if record is None else record["fields"]:
         name = field["name"]
         if name not in known:
-            found[prefix + name] = field
+            unknown[prefix + name] = field
         elif (nested := known[name]) is not None:
-            _collect_unknown_fields(nested, field["type"], f"{prefix}{name}.", found)
+            _collect_unknown_fields(nested, field["type"], f"{prefix}{name}.", unknown)
 
 
 def _find_nested_record_type(schema: Any) -> Mapping[str, Any] | None:
-    """Return a record type, also out of an array or a union with null."""
+    """Return a record type, unwrapped from arrays and unions with null."""
     if isinstance(schema, list):
-        others = [option for option in schema if option != _NULL]
-        return _find_nested_record_type(others[0]) if len(others) == 1 else None
+        branches = [option for option in schema if option != _NULL]
+        return _find_nested_record_type(branches[0]) if len(branches) == 1 else None
     if not isinstance(schema, dict):
         return None
     if schema["type"] == "array":
@@ -157,7 +156,7 @@ def _list_child_types(schema: Any) -> Sequence[Any]:
 
 
 def _replace_child_types(schema: Any, parts: Sequence[Any]) -> Any:
-    """Return a type with other parts, in the order of :func:`_list_child_types`."""
+    """Return a type with its child types replaced, in the order of :func:`_list_child_types`."""
     if not parts:
         return schema
     if isinstance(schema, list):
@@ -173,18 +172,18 @@ def _replace_child_types(schema: Any, parts: Sequence[Any]) -> Any:
 
 
 class _TypeTooLargeError(Exception):
-    """Raised for types whose references expand to more than ``_MOST_TYPES`` types."""
+    """Raised for types whose references expand to more than ``_MAX_TYPES`` types."""
 
 
 @dataclass(slots=True)
 class _ReferenceInliner:
-    """Replaces the names of types by what they name."""
+    """Replaces type names by their definitions."""
 
     names: Mapping[str, Any]
     count: int = 0
 
     def type(self, schema: Any, inside: tuple[str, ...]) -> Any:
-        """Return a type without references to others; a recursive reference remains a name."""
+        """Return a type without references; a recursive reference remains a name."""
         self.count += 1
         if self.count > _MAX_TYPES:
             raise _TypeTooLargeError
@@ -200,8 +199,8 @@ class _ReferenceInliner:
 
 
 def strip_logical_types(schema: Any, unknown: Iterable[str]) -> Any:
-    """Return a file's schema without the logical types of unknown fields, to decode them uninterpreted."""
-    chosen = frozenset(unknown)
+    """Return a schema without the logical types of unknown fields, so that values are raw."""
+    unknown_paths = frozenset(unknown)
 
     def strip(part: Any, path: str, *, inside: bool) -> Any:
         if isinstance(part, dict):
@@ -210,7 +209,7 @@ def strip_logical_types(schema: Any, unknown: Iterable[str]) -> Any:
             fields = []
             for field in part["fields"]:
                 below = f"{path}.{field['name']}" if path else field["name"]
-                kind = strip(field["type"], below, inside=inside or below in chosen)
+                kind = strip(field["type"], below, inside=inside or below in unknown_paths)
                 fields.append({**field, "type": kind})
             return {**part, "fields": fields}
         return _replace_child_types(
@@ -221,10 +220,10 @@ def strip_logical_types(schema: Any, unknown: Iterable[str]) -> Any:
 
 
 def extend_schema(schema: Any, *groups: Sequence[AdditionalFields | None]) -> Any:
-    """Return a schema with the additional fields of all records; each group holds records of one kind.
+    """Return a schema extended by the additional fields of all records.
 
-    The same object is returned where there are none. Raises :class:`UnsupportedError` for a field
-    that cannot be carried.
+    Each group holds records of one kind. Without additional fields the same object is returned.
+    Raises :class:`UnsupportedError` for a field that cannot be preserved.
     """
     added = {path: item for group in groups for path, item in _merge_definitions(group).items()}
     if not added:
@@ -233,8 +232,8 @@ def extend_schema(schema: Any, *groups: Sequence[AdditionalFields | None]) -> An
         if not _can_carry(definition["type"]):
             raise UnsupportedError(
                 f"the metadata field {path!r} is not known to this version, and its values "
-                f"({definition['type'] or 'not of an Avro file, or too large a type'}) cannot be carried "
-                "over into a new file; use a version that knows it"
+                f"({definition['type'] or 'not of an Avro file, or too large a type'}) cannot be "
+                "carried over into a new file; use a version that knows it"
             )
     return _define_once(_add_fields(_qualify_names(schema), added), {})
 
@@ -253,39 +252,40 @@ def _merge_definitions(group: Sequence[AdditionalFields | None]) -> dict[str, Fi
     return union
 
 
-def _merge_field(one: FieldDefinition, other: FieldDefinition, path: str) -> dict[str, Any]:
-    if one == other:
-        return dict(one)
-    merged = _merge_types(one["type"], other["type"], path)
-    changed = {**one, "type": merged}
+def _merge_field(left: FieldDefinition, right: FieldDefinition, path: str) -> dict[str, Any]:
+    if left == right:
+        return dict(left)
+    merged = _merge_types(left["type"], right["type"], path)
+    changed = {**left, "type": merged}
     return _make_nullable(changed) if isinstance(merged, list) else changed
 
 
-def _merge_types(one: Any, other: Any, path: str) -> Any:
-    """Return the type of a field that two files have: null added, and the fields of records united."""
-    if one == other:
-        return one
-    if isinstance(one, list) or isinstance(other, list):
-        options = [[x for x in _list_union_branches(part) if x != _NULL] for part in (one, other)]
+def _merge_types(left: Any, right: Any, path: str) -> Any:
+    """Return the union of two types of a field: null is added, record fields are merged."""
+    if left == right:
+        return left
+    if isinstance(left, list) or isinstance(right, list):
+        options = [[x for x in _list_union_branches(part) if x != _NULL] for part in (left, right)]
         if all(len(option) == 1 for option in options):
             return [_NULL, _merge_types(options[0][0], options[1][0], path)]
-    elif isinstance(one, dict) and isinstance(other, dict):
-        same = all(one.get(key) == other.get(key) for key in ("type", "name", "logicalType"))
-        if same and one["type"] == "record":
-            return {**one, "fields": _merge_fields(one["fields"], other["fields"], path)}
+    elif isinstance(left, dict) and isinstance(right, dict):
+        same = all(left.get(key) == right.get(key) for key in ("type", "name", "logicalType"))
+        if same and left["type"] == "record":
+            return {**left, "fields": _merge_fields(left["fields"], right["fields"], path)}
         for key in ("items", "values") if same else ():
-            if key in one:
-                return {**one, key: _merge_types(one[key], other[key], path)}
+            if key in left:
+                return {**left, key: _merge_types(left[key], right[key], path)}
     raise UnsupportedError(
-        f"the metadata field {path!r} is not known to this version, and has different types in different files ({one} "
-        f"and {other}): they cannot be merged into one file; use a version that knows the field"
+        f"the metadata field {path!r} is not known to this version, and has different types in "
+        f"different files ({left} and {right}): they cannot be merged into one file; use a version "
+        "that knows the field"
     )
 
 
 def _merge_fields(
-    one: Sequence[FieldDefinition], other: Sequence[FieldDefinition], path: str
+    left: Sequence[FieldDefinition], right: Sequence[FieldDefinition], path: str
 ) -> list[dict[str, Any]]:
-    ours, theirs = ({field["name"]: field for field in fields} for fields in (one, other))
+    ours, theirs = ({field["name"]: field for field in fields} for fields in (left, right))
     return [
         _merge_field(ours[name], theirs[name], f"{path}.{name}")
         if name in ours and name in theirs
@@ -299,17 +299,19 @@ def _list_union_branches(schema: Any) -> Sequence[Any]:
 
 
 def _make_nullable(definition: FieldDefinition) -> dict[str, Any]:
-    others = [option for option in _list_union_branches(definition["type"]) if option != _NULL]
-    return {**definition, "type": [_NULL, *others], "default": None}
+    branches = [option for option in _list_union_branches(definition["type"]) if option != _NULL]
+    return {**definition, "type": [_NULL, *branches], "default": None}
 
 
 def _can_carry(schema: Any) -> bool:
-    """Return whether a value of this type is encoded unchanged; its Python type must identify the branch of a union."""
+    """Return whether values keep their encoding; Python types must identify union branches."""
     if schema is None:
         return False
     if isinstance(schema, list) and len(schema) > 2:
         kinds = [option["type"] if isinstance(option, dict) else option for option in schema]
-        if sum(kind in _NAMED_TYPES for kind in kinds) > 1:  # their values contain the name
+        if (
+            sum(kind in _NAMED_TYPES for kind in kinds) > 1
+        ):  # values of named types contain the type name
             kinds = [kind for kind in kinds if kind not in _NAMED_TYPES]
         families = [_TYPE_FAMILIES.get(kind, kind) for kind in kinds]
         if len(set(families)) < len(families):
@@ -342,14 +344,15 @@ def _add_fields(schema: Any, added: Mapping[str, FieldDefinition]) -> Any:
 
 
 def _define_once(schema: Any, defined: dict[str, Any]) -> Any:
-    """Replace every definition of a named type but the first by its name, as Avro requires."""
+    """Replace repeated definitions of a named type by its name, as Avro requires."""
     if isinstance(schema, dict) and schema["type"] in _NAMED_TYPES:
         name = schema["name"]
         if name in defined:
             if defined[name] != schema:
                 raise UnsupportedError(
-                    f"metadata fields that are not known to this version use two different types of the name {name!r}: "
-                    "they cannot be carried over into one file; use a version that knows them"
+                    "metadata fields that are not known to this version use two different types of "
+                    f"the name {name!r}: they cannot be carried over into one file; use a version "
+                    "that knows them"
                 )
             return name
         defined[name] = schema

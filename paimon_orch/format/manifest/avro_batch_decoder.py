@@ -1,4 +1,4 @@
-"""Decodes many Avro records together with numpy: one field at a time, for all records in one step.
+"""Decodes many Avro records with numpy: field by field, each for all records in one step.
 
 Hand-written: reading a manifest of 20,000 entries with fastavro takes 4 times as long if all
 entries are needed, and 20 times as long if partition, bucket or statistics exclude most of them
@@ -27,10 +27,10 @@ class UnexpectedAvroError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvroColumn:
-    """One field of all records: numbers, or the ranges of bytes and arrays (``values`` to ``ends``).
+    """One field of all records: numbers, or byte ranges from ``values`` to ``ends``.
 
-    ``valid`` is None where nothing is null. Arrays have an ``item_type``, and ``items`` where they
-    hold numbers and are all of one length.
+    ``valid`` is None if no value is null. Arrays have an ``item_type``; ``items`` are the decoded
+    items of number arrays that all have the same length.
     """
 
     values: Indices
@@ -50,7 +50,7 @@ class AvroColumn:
         )
 
     def scatter(self, lanes: Indices, valid: Mask) -> "AvroColumn":
-        """Return the field of all records, given its values in the ``lanes`` that have it."""
+        """Return the field of all records, given the values of the ``lanes`` that are not null."""
         values = np.zeros((2, len(valid)), np.int64)
         values[0][lanes] = self.values
         if self.ends is None:
@@ -77,7 +77,7 @@ class AvroColumn:
             return [None] * len(self.values)
         assert self.ends is not None
         ends = self.ends.tolist()
-        parts = [data[one:two] for one, two in zip(self.values.tolist(), ends, strict=True)]
+        parts = [data[start:end] for start, end in zip(self.values.tolist(), ends, strict=True)]
         return self._null_where_invalid(parts)
 
     def arrays(self, data: bytes) -> list[Any]:
@@ -86,16 +86,16 @@ class AvroColumn:
             parts = [item.numbers() for item in self.items]
             rows = zip(*parts, strict=True) if parts else repeat((), len(self.values))
             return self._null_where_invalid(list(rows))
-        known: dict[bytes | None, Any] = {None: None}
-        found = []
+        decoded: dict[bytes | None, Any] = {None: None}
+        arrays = []
         for part in self.slices(data):
-            if part not in known:
-                known[part] = _decode_array(self.item_type, part)
-            found.append(known[part])
-        return found
+            if part not in decoded:
+                decoded[part] = _decode_array(self.item_type, part)
+            arrays.append(decoded[part])
+        return arrays
 
     def to_python_values(self, schema: Any, data: bytes) -> list[Any]:
-        """Return the values as an encoder takes them, for types that :func:`is_column_type` accepts."""
+        """Return the values for an encoder; ``schema`` is a type that passes ``is_column_type``."""
         kind = _get_type_name(schema)
         if kind in _INTEGER_TYPES:
             return self.numbers()
@@ -113,10 +113,10 @@ class AvroColumn:
 
 
 class AvroBatchDecoder:
-    """The joined content of an Avro file's blocks.
+    """Decodes the concatenated content of an Avro file's blocks.
 
-    A lane (one record) that leaves the content or finds invalid data is moved behind the end for
-    all further fields.
+    A lane is one record. Lanes with invalid data are moved beyond the end of the content and stay
+    there for all further fields.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -125,146 +125,146 @@ class AvroBatchDecoder:
         self._lost = self._size + 1
 
     def find_entry_starts(self, version: int, branch: int | None) -> Indices:
-        """Return where a manifest entry may start: version, kind, and a partition row with its arity in front.
+        """Return candidate positions of manifest entries: version, kind, and a partition row.
 
-        With a ``branch``, entries are in a union, and its encoded index precedes the version.
+        ``branch``: the encoded union index that precedes the version, if entries are in a union.
         """
         data = self._bytes
-        at = np.flatnonzero(data[: self._size] == version)
-        at = at[(data[at + 1] & 0xFD) == 0]  # the kinds 0 and 1
-        length, row = self._longs(at + 2)
+        positions = np.flatnonzero(data[: self._size] == version)
+        positions = positions[(data[positions + 1] & 0xFD) == 0]  # the kinds 0 and 1
+        length, row = self._read_longs(positions + 2)
         fits = (length >= _EMPTY_ROW_BYTES) & (length % 8 == _EMPTY_ROW_BYTES % 8)
-        at, row, length = at[fits], row[fits], length[fits]
+        positions, row, length = positions[fits], row[fits], length[fits]
         row = np.minimum(row, self._size)
         arity = data[row + 3].astype(np.int64)
         plain = (data[row] | data[row + 1] | data[row + 2]) == 0
         fixed = 4 + (arity + 71) // 64 * 8 + 8 * arity
-        starts: Indices = at[plain & (length >= fixed) & ((arity > 0) | (length == fixed))]
+        starts: Indices = positions[plain & (length >= fixed) & ((arity > 0) | (length == fixed))]
         if branch is None:
             return starts
         starts = starts[starts > 0] - 1
-        chosen: Indices = starts[data[starts] == branch]
-        return chosen
+        entries: Indices = starts[data[starts] == branch]
+        return entries
 
     def walk(self, schema: Any, starts: Indices) -> tuple[Indices, dict[str, AvroColumn]]:
-        """Decode a record at every start; return where each ends, and its fields by their dotted path."""
+        """Decode a record at every start; return the ends, and the fields by dotted path."""
         columns: dict[str, AvroColumn] = {}
         return self._read_record(schema, starts, "", columns), columns
 
     def _read_record(
-        self, schema: Any, at: Indices, prefix: str, out: dict[str, AvroColumn]
+        self, schema: Any, positions: Indices, prefix: str, out: dict[str, AvroColumn]
     ) -> Indices:
-        """Walk a record that is there, though its type may be a union with null."""
+        """Decode records of a type that may be a union with null; null is invalid."""
         if isinstance(schema, list):
-            branch, at = self._longs(at)
-            at[branch != _find_non_null_branch(schema)] = self._lost
+            branch, positions = self._read_longs(positions)
+            positions[branch != _find_non_null_branch(schema)] = self._lost
         for part in find_record_type(schema)["fields"]:
             name = prefix + part["name"]
             if find_record_type(part["type"]):
-                at = self._read_record(part["type"], at, f"{name}.", out)
+                positions = self._read_record(part["type"], positions, f"{name}.", out)
             else:
-                at, out[name] = self._value(part["type"], at)
-        return at
+                positions, out[name] = self._read_value(part["type"], positions)
+        return positions
 
-    def _value(self, schema: Any, at: Indices) -> tuple[Indices, AvroColumn]:
+    def _read_value(self, schema: Any, positions: Indices) -> tuple[Indices, AvroColumn]:
         kind = schema["type"] if isinstance(schema, dict) else schema
         if isinstance(kind, list):
-            return self._read_union(kind, at)
+            return self._read_union(kind, positions)
         if kind in _INTEGER_TYPES:
-            values, at = self._longs(at)
-            return at, AvroColumn(values=values)
+            values, positions = self._read_longs(positions)
+            return positions, AvroColumn(values=values)
         if kind in _BYTE_TYPES:
-            length, start = self._longs(at)
-            at = self._advance(start, length)
-            return at, AvroColumn(values=start, ends=at)
+            length, start = self._read_longs(positions)
+            positions = self._advance(start, length)
+            return positions, AvroColumn(values=start, ends=positions)
         if kind == "array":
-            return self._read_array(schema["items"], at)
+            return self._read_array(schema["items"], positions)
         raise UnexpectedAvroError(f"a field of type {kind}")
 
-    def _advance(self, at: Indices, length: Indices) -> Indices:
+    def _advance(self, positions: Indices, length: Indices) -> Indices:
         possible = (length >= 0) & (length <= self._size)
-        moved: Indices = np.where(possible, at + np.where(possible, length, 0), self._lost)
+        moved: Indices = np.where(possible, positions + np.where(possible, length, 0), self._lost)
         return np.minimum(moved, self._lost)
 
-    def _longs(self, at: Indices) -> tuple[Indices, Indices]:
+    def _read_longs(self, positions: Indices) -> tuple[Indices, Indices]:
         """Read a zigzag varint in every lane."""
-        first = self._bytes[at]
-        at = np.minimum(at + 1, self._lost)
+        first = self._bytes[positions]
+        positions = np.minimum(positions + 1, self._lost)
         raw = first.astype(np.uint64)
         more = np.flatnonzero(first & 0x80)
         if len(more):
             raw &= np.uint64(0x7F)
         shift = 7
         while len(more) and shift < _MAX_VARINT_BITS:
-            lanes = at[more]
+            lanes = positions[more]
             byte = self._bytes[lanes]
             raw[more] |= (byte & np.uint8(0x7F)).astype(np.uint64) << np.uint64(shift)
-            at[more] = np.minimum(lanes + 1, self._lost)
+            positions[more] = np.minimum(lanes + 1, self._lost)
             more = more[byte >= 0x80]
             shift += 7
-        at[more] = self._lost
+        positions[more] = self._lost
         half = (raw >> np.uint64(1)).view(np.int64)
-        return half ^ -(raw & np.uint64(1)).view(np.int64), at
+        return half ^ -(raw & np.uint64(1)).view(np.int64), positions
 
-    def _read_union(self, kinds: Sequence[Any], at: Indices) -> tuple[Indices, AvroColumn]:
-        """Null or one other type."""
+    def _read_union(self, kinds: Sequence[Any], positions: Indices) -> tuple[Indices, AvroColumn]:
+        """Decode a union of null and one other type."""
         other = _find_non_null_branch(kinds)
-        branch, at = self._longs(at)
-        at[(branch < 0) | (branch > 1)] = self._lost
+        branch, positions = self._read_longs(positions)
+        positions[(branch < 0) | (branch > 1)] = self._lost
         valid = branch == other
         if valid.all():
-            return self._value(kinds[other], at)
+            return self._read_value(kinds[other], positions)
         lanes = np.flatnonzero(valid)
-        after, part = self._value(kinds[other], at[lanes])
-        at[lanes] = after
-        return at, part.scatter(lanes, valid)
+        after, part = self._read_value(kinds[other], positions[lanes])
+        positions[lanes] = after
+        return positions, part.scatter(lanes, valid)
 
-    def _read_array(self, kind: Any, at: Indices) -> tuple[Indices, AvroColumn]:
-        start, items, lanes = at, [], np.arange(len(at))
-        at = at.copy()
+    def _read_array(self, kind: Any, positions: Indices) -> tuple[Indices, AvroColumn]:
+        start, items, lanes = positions, [], np.arange(len(positions))
+        positions = positions.copy()
         uniform = isinstance(kind, str | list)
         while len(lanes):
-            count, here = self._longs(at[lanes])
+            count, here = self._read_longs(positions[lanes])
             sized = np.flatnonzero(count < 0)  # the block's length in bytes follows
             if len(sized):
-                here[sized] = self._longs(here[sized])[1]
+                here[sized] = self._read_longs(here[sized])[1]
                 count = np.abs(count)
             here[(count < 0) | (count > self._size)] = self._lost
-            at[lanes] = here
+            positions[lanes] = here
             open_ = (count > 0) & (here < self._lost)
             uniform = uniform and (bool(open_.all()) or not open_.any())
-            lanes, left = lanes[open_], count[open_]
-            uniform = uniform and (not len(left) or bool((left == left[0]).all()))
-            items += self._read_items(kind, at, lanes, left)
+            lanes, remaining = lanes[open_], count[open_]
+            uniform = uniform and (not len(remaining) or bool((remaining == remaining[0]).all()))
+            items += self._read_items(kind, positions, lanes, remaining)
         is_whole = uniform and all(
-            item.ends is None and len(item.values) == len(at) for item in items
+            item.ends is None and len(item.values) == len(positions) for item in items
         )
-        return at, AvroColumn(
+        return positions, AvroColumn(
             values=start,
-            ends=at,
+            ends=positions,
             valid=None,
             items=tuple(items) if is_whole else None,
             item_type=kind,
         )
 
     def _read_items(
-        self, kind: Any, at: Indices, lanes: Indices, left: Indices
+        self, kind: Any, positions: Indices, lanes: Indices, remaining: Indices
     ) -> list[AvroColumn]:
-        """Walk the items of a block of every lane; ``at`` is moved on."""
-        found = []
+        """Decode the items of a block in every lane; updates ``positions``."""
+        columns = []
         while len(lanes):
-            here, column = self._value(kind, at[lanes])
-            at[lanes] = here
-            found.append(column)
-            left = left - 1
-            going = (left > 0) & (here < self._lost)
-            if not going.all():
-                lanes, left = lanes[going], left[going]
-        return found
+            here, column = self._read_value(kind, positions[lanes])
+            positions[lanes] = here
+            columns.append(column)
+            remaining = remaining - 1
+            unfinished = (remaining > 0) & (here < self._lost)
+            if not unfinished.all():
+                lanes, remaining = lanes[unfinished], remaining[unfinished]
+        return columns
 
 
 def find_record_type(schema: Any) -> Mapping[str, Any]:
-    """Return a record type, also one in a union with null; an empty mapping for other types."""
+    """Return a record type, unwrapped from a union with null; empty for other types."""
     if isinstance(schema, list) and len(schema) == 2:
         schema = schema[_find_non_null_branch(schema)]
     is_record = isinstance(schema, dict) and schema["type"] == "record"
@@ -272,7 +272,7 @@ def find_record_type(schema: Any) -> Mapping[str, Any]:
 
 
 def is_column_type(schema: Any) -> bool:
-    """Return whether the values of a field of this type can be read from a :class:`AvroColumn`."""
+    """Return whether :class:`AvroColumn` can return the values of a field of this type."""
     kind = _get_type_name(schema)
     if kind != "array":
         return kind in (*_INTEGER_TYPES, *_BYTE_TYPES)
@@ -295,38 +295,37 @@ def _find_non_null_branch(kinds: Sequence[Any]) -> int:
 
 
 def _decode_array(schema: Any, data: bytes) -> tuple[Any, ...]:
-    """Decode one array."""
-    found = []
-    count, at = _decode_zigzag(data, 0)
+    items = []
+    count, position = _decode_zigzag(data, 0)
     while count:
         if count < 0:  # the block's length in bytes follows
-            at = _decode_zigzag(data, at)[1]
+            position = _decode_zigzag(data, position)[1]
         for _ in range(abs(count)):
-            value, at = _decode_item(schema, data, at)
-            found.append(value)
-        count, at = _decode_zigzag(data, at)
-    return tuple(found)
+            value, position = _decode_item(schema, data, position)
+            items.append(value)
+        count, position = _decode_zigzag(data, position)
+    return tuple(items)
 
 
-def _decode_item(schema: Any, data: bytes, at: int) -> tuple[Any, int]:
+def _decode_item(schema: Any, data: bytes, position: int) -> tuple[Any, int]:
     if isinstance(schema, list):
-        branch, at = _decode_zigzag(data, at)
+        branch, position = _decode_zigzag(data, position)
         schema = schema[branch]
     kind = schema["type"] if isinstance(schema, dict) else schema
     if kind == "null":
-        return None, at
-    number, at = _decode_zigzag(data, at)
+        return None, position
+    number, position = _decode_zigzag(data, position)
     if kind in _INTEGER_TYPES:
-        return number, at
-    value = data[at : at + number]
-    return value.decode() if kind == "string" else value, at + number
+        return number, position
+    value = data[position : position + number]
+    return value.decode() if kind == "string" else value, position + number
 
 
-def _decode_zigzag(data: bytes, at: int) -> tuple[int, int]:
+def _decode_zigzag(data: bytes, position: int) -> tuple[int, int]:
     raw = shift = 0
     while True:
-        byte = data[at]
+        byte = data[position]
         raw |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
+        position, shift = position + 1, shift + 7
         if byte < 0x80:
-            return (raw >> 1) ^ -(raw & 1), at
+            return (raw >> 1) ^ -(raw & 1), position

@@ -1,4 +1,4 @@
-"""Avro containers of manifests: records in, bytes out, and back.
+"""Encodes and decodes the Avro containers of manifests.
 
 See docs/format/manifest.md#container.
 """
@@ -40,7 +40,7 @@ AvroRecord = Mapping[str, Any]
 
 
 def build_record_schema(name: str, fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a record schema; union fields default to null, which Java expects as first branch."""
+    """Return a record schema; union fields default to null, the first branch."""
     encoded = []
     for field_name, field_type in fields:
         field: dict[str, Any] = {"name": field_name, "type": field_type}
@@ -69,7 +69,7 @@ def build_simple_stats_schema(name: str) -> dict[str, Any]:
 def encode_avro_file(
     schema: Any, records: Iterable[AvroRecord], codec: str = "zstandard", level: int = 1
 ) -> bytes:
-    """Return a container file, which is valid without records too."""
+    """Return a container file; ``records`` may be empty."""
     buffer = io.BytesIO()
     compression = level if codec == "zstandard" else None
     fastavro.writer(
@@ -87,7 +87,7 @@ class DecodedRecords:
 
 
 def decode_avro_file(data: bytes, path: str, known: KnownFields) -> DecodedRecords:
-    """Return all records of a container; ``path`` is named in errors, ``known`` are the known fields."""
+    """Return all records of a container; errors name ``path``."""
     with wrap_decode_errors(path):
         if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:
             raise ValueError("not an Avro file")
@@ -110,7 +110,7 @@ def decode_avro_file(data: bytes, path: str, known: KnownFields) -> DecodedRecor
 def open_block_reader(source: IO[bytes], **options: Any) -> Any:
     """Return fastavro's reader of the blocks of a container.
 
-    Raises ``ValueError`` for a damaged header, and what reading ``source`` raises.
+    Raises ``ValueError`` for a damaged header, and errors of reading ``source``.
     """
     with wrap_library_errors():
         reader: Any = fastavro.block_reader(source, **options)
@@ -125,7 +125,7 @@ def iterate_blocks(reader: Any) -> Iterator[Any]:
 
 
 def _open_verbatim_reader(data: bytes, unknown: Iterable[str]) -> Any:
-    """Return a reader that returns unknown fields as they are stored, without the conversions of logical types."""
+    """Return a reader that does not convert logical types of unknown fields."""
     source = io.BytesIO(data)
     with wrap_library_errors():
         header: Any = fastavro.schemaless_reader(source, HEADER_SCHEMA)
@@ -139,7 +139,7 @@ def _open_verbatim_reader(data: bytes, unknown: Iterable[str]) -> Any:
 
 
 def _refuse_zero_length_types(schema: Any) -> None:
-    """Refuse records and array items that take no bytes: a small file could hold any number of them."""
+    """Refuse zero-length records and array items: a small file could contain any number."""
     for part in _iterate_types(schema):
         if part.get("type") == "array" and not _has_nonzero_length(part["items"]):
             raise ValueError("zero-length array item in the Avro schema")
@@ -172,6 +172,6 @@ def check_record_version(value: Mapping[str, Any], supported: int, path: str) ->
     version = value["_VERSION"]
     if version != supported:
         raise UnsupportedError(
-            f"{path}: record version {version} is not supported (only {supported} is); the table was "
-            "written by a Paimon release that changed this file"
+            f"{path}: record version {version} is not supported (only {supported} is); the "
+            "table was written by a Paimon release that changed this file"
         )

@@ -1,9 +1,9 @@
-"""Manifests as columns: all records of an Avro manifest are decoded together, one field at a time.
+"""Manifests as columns: decodes all records of an Avro manifest together, field by field.
 
-Avro stores no record lengths. Positions that look like the start of an entry are candidates, and a
-record is decoded at each of them. The result is valid if the records follow each other without a
-gap from the first byte to the last, with as many records in each block as its header states.
-Otherwise the manifest is decoded record by record.
+Avro stores no record lengths. Candidates are positions that look like the start of an entry; a
+record is decoded at each of them. The result is valid if records follow each other without a gap
+from the first byte to the last, and each block has the number of records in its header. Otherwise
+the manifest is decoded record by record.
 """
 
 import io
@@ -61,9 +61,9 @@ _MILLIS_LOGICAL_TYPES = (None, "timestamp-millis", "local-timestamp-millis")
 class ColumnarManifest:
     """The entries of one manifest as columns; objects are built only for requested entries.
 
-    ``kinds``, ``buckets``, ``levels`` and ``names`` (of the data files) have one item an entry;
-    ``path`` is the manifest. ``columns`` are all fields by their dotted path, with their bytes in
-    ``data``; ``unknown`` defines those that are not known to this version.
+    ``kinds``, ``buckets``, ``levels`` and ``names`` (of data files) have one item per entry.
+    ``columns`` are all fields by dotted path, with their bytes in ``data``; ``unknown`` are the
+    definitions of unknown fields.
     """
 
     path: str
@@ -77,7 +77,7 @@ class ColumnarManifest:
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> "ColumnarManifest | None":
-        """Decode a manifest; None if it is not Avro, or the boundaries of its records are uncertain."""
+        """Decode a manifest; None if it is not Avro or record boundaries are uncertain."""
         try:
             with wrap_decode_errors(path):
                 decoded = _decode_columns(data)
@@ -118,7 +118,7 @@ class ColumnarManifest:
         return [distinct.setdefault(part, part) for part in parts]
 
     def extra_file_names(self) -> list[str]:
-        """Return the names of all files that belong to data files, each once."""
+        """Return the distinct names of extra files of data files."""
         with wrap_decode_errors(self.path):
             groups = set(self.columns["_FILE._EXTRA_FILES"].arrays(self.data))
             names = list(dict.fromkeys(name for group in groups for name in group or ()))
@@ -146,7 +146,7 @@ class ColumnarManifest:
 
 
 class DecodedManifest:
-    """The entries of a small manifest, or one that is not Avro, with the interface of ColumnarManifest."""
+    """The entries of a manifest that was not decoded as columns, with the same interface."""
 
     def __init__(self, entries: Sequence[ManifestEntry]) -> None:
         self._entries = entries
@@ -163,7 +163,7 @@ class DecodedManifest:
         return [entry.partition for entry in self._entries]
 
     def extra_file_names(self) -> list[str]:
-        """Return the names of all files that belong to data files, each once."""
+        """Return the distinct names of extra files of data files."""
         groups = {entry.file.extra_files for entry in self._entries}
         return list(dict.fromkeys(name for group in groups for name in group))
 
@@ -178,7 +178,7 @@ Manifest = ColumnarManifest | DecodedManifest
 
 
 def open_manifest(data: bytes, path: str) -> Manifest:
-    """Decode a manifest as columns if possible; ``path`` is named in errors."""
+    """Decode a manifest, as columns if possible; errors name ``path``."""
     columns = ColumnarManifest.decode(data, path) if len(data) >= _MIN_COLUMNAR_BYTES else None
     return DecodedManifest(decode_manifest(data, path)) if columns is None else columns
 
@@ -189,29 +189,29 @@ def read_live_entries(
     levels: range | None = None,
     choose: "Callable[[Manifest, Indices], Indices] | None" = None,
 ) -> list[ManifestEntry]:
-    """Return the ADD entries of the manifests without a DELETE entry in any of them, in order.
+    """Return the ADD entries without a DELETE entry in any of the manifests, in order.
 
-    Objects are built only for entries of these partitions and levels that ``choose`` returns; it
-    takes a manifest and the indices of such entries.
+    ``choose`` takes a manifest and the indices of its live entries in ``partitions`` and
+    ``levels``, and returns the indices of the entries to build.
 
     See docs/format/manifest.md#file-identity-and-merging.
     """
     deleted = _DeletedFiles.of(manifests)
-    found = []
+    entries = []
     for manifest in manifests:
-        chosen = manifest.kinds == FileKind.ADD
+        live = manifest.kinds == FileKind.ADD
         if levels is not None:
-            chosen &= (manifest.levels >= levels.start) & (manifest.levels < levels.stop)
+            live &= (manifest.levels >= levels.start) & (manifest.levels < levels.stop)
         if partitions is not None:
-            chosen &= _to_mask(partition in partitions for partition in manifest.partitions())
-        rows = np.flatnonzero(deleted.exclude_from(manifest, chosen))
-        found += manifest.entries(rows if choose is None else choose(manifest, rows))
-    return found
+            live &= _to_mask(partition in partitions for partition in manifest.partitions())
+        rows = np.flatnonzero(deleted.exclude_from(manifest, live))
+        entries += manifest.entries(rows if choose is None else choose(manifest, rows))
+    return entries
 
 
 @dataclass(frozen=True, slots=True)
 class _DeletedFiles:
-    """The identities of DELETE entries. They are compared only for entries whose file name has a DELETE."""
+    """Identities of DELETE entries, compared only for entries with the same file name."""
 
     names: frozenset[str]
     identities: frozenset[tuple[object, ...]]
@@ -226,14 +226,14 @@ class _DeletedFiles:
         )
         return cls(frozenset(str(identity[3]) for identity in identities), identities)
 
-    def exclude_from(self, manifest: Manifest, chosen: Mask) -> Mask:
+    def exclude_from(self, manifest: Manifest, added: Mask) -> Mask:
         if not self.names:
-            return chosen
-        chosen = chosen.copy()
-        rows = np.flatnonzero(chosen & _to_mask(name in self.names for name in manifest.names))
+            return added
+        live = added.copy()
+        rows = np.flatnonzero(live & _to_mask(name in self.names for name in manifest.names))
         is_deleted = _to_mask(entry.identity in self.identities for entry in manifest.entries(rows))
-        chosen[rows[is_deleted]] = False
-        return chosen
+        live[rows[is_deleted]] = False
+        return live
 
 
 def _to_mask(flags: Iterable[bool]) -> Mask:
@@ -243,9 +243,9 @@ def _to_mask(flags: Iterable[bool]) -> Mask:
 def _decode_columns(
     data: bytes,
 ) -> tuple[bytes, dict[str, AvroColumn], dict[str, FieldDefinition]] | None:
-    """Return the content of the blocks, the fields of the entries, and the definitions of unknown fields.
+    """Return the content of all blocks, its columns, and the definitions of unknown fields.
 
-    The result is None, or an error is raised, if the boundaries of records are uncertain.
+    Returns None or raises if record boundaries are uncertain.
     """
     if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:  # fastavro does not check it
         return None
@@ -278,7 +278,7 @@ def _decode_columns(
 def _find_record_chain(
     starts: Indices, ends: Indices, blocks: Sequence[tuple[int, bytes]]
 ) -> Indices | None:
-    """Return which candidates follow each other through all blocks; None if there is no such chain."""
+    """Return the candidates that form a gapless chain through all blocks, None without one."""
     counts = np.array([count for count, _ in blocks], np.int64)
     sizes = np.array([len(part) for _, part in blocks], np.int64)
     total, size = int(counts.sum()), int(sizes.sum())
@@ -300,25 +300,25 @@ def _find_record_chain(
 
 def _follow_chain(following: Sequence[int], total: int) -> Indices:
     chain: list[int] = []
-    at = 0
-    while 0 <= at < len(following) and len(chain) < total:
-        chain.append(at)
-        at = following[at]
+    candidate = 0
+    while 0 <= candidate < len(following) and len(chain) < total:
+        chain.append(candidate)
+        candidate = following[candidate]
     return np.array(chain, np.int64)
 
 
 def _is_compatible_schema(ours: Any, theirs: Any) -> bool:
-    """Return whether both decoders give the same values for a writer's schema, apart from unknown fields."""
+    """Return whether both decoders return equal values for known fields of a writer's schema."""
     ours, theirs = _strip_null(ours), _strip_null(theirs)
     kinds = [_WIDENED_TYPES.get(part["type"], part["type"]) for part in (ours, theirs)]
     if kinds[0] != kinds[1]:
         return False
     if kinds[0] == "record":
-        known = {part["name"]: part["type"] for part in ours["fields"]}
+        our_types = {part["name"]: part["type"] for part in ours["fields"]}
         return all(
-            _is_compatible_schema(known[part["name"]], part["type"])
+            _is_compatible_schema(our_types[part["name"]], part["type"])
             for part in theirs["fields"]
-            if part["name"] in known
+            if part["name"] in our_types
         )
     if kinds[0] == "array":
         return _is_compatible_schema(ours["items"], theirs["items"])
@@ -334,7 +334,7 @@ def _strip_null(schema: Any) -> Mapping[str, Any]:
 
 
 def _iterate_required_fields(schema: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
-    """Return the fields that are never null and that every release writes."""
+    """Yield the fields that are never null and that every release writes."""
     for part in schema["fields"]:
         kind = part["type"]
         if isinstance(kind, dict) and kind["type"] == "record":
@@ -347,7 +347,7 @@ _REQUIRED_FIELDS = frozenset(_iterate_required_fields(MANIFEST_SCHEMA))
 
 
 def _check_file_names(names: Sequence[str]) -> None:
-    if _UNSAFE_NAMES.isdisjoint(names) and is_safe_file_name("|".join(names)):  # one look at all
+    if _UNSAFE_NAMES.isdisjoint(names) and is_safe_file_name("|".join(names)):  # one check for all
         return
     if not all(map(is_safe_file_name, names)):
         raise UnexpectedAvroError("a file name")
@@ -367,22 +367,22 @@ def _build_entries(manifest: ColumnarManifest) -> list[ManifestEntry]:
 
 @dataclass(frozen=True, slots=True)
 class _FileColumns:
-    """Fields of data files; fields that the writer did not know are null."""
+    """Fields of data files; fields that the writer did not store are null."""
 
     columns: Mapping[str, AvroColumn]
     data: bytes
 
     def numbers(self, name: str) -> Iterable[int | None]:
-        found = self.columns.get(_FILE_PREFIX + name)
-        return repeat(None) if found is None else found.numbers()
+        column = self.columns.get(_FILE_PREFIX + name)
+        return repeat(None) if column is None else column.numbers()
 
     def spans(self, name: str) -> Iterable[bytes | None]:
-        found = self.columns.get(_FILE_PREFIX + name)
-        return repeat(None) if found is None else found.slices(self.data)
+        column = self.columns.get(_FILE_PREFIX + name)
+        return repeat(None) if column is None else column.slices(self.data)
 
     def strings(self, name: str) -> Iterable[tuple[str, ...] | None]:
-        found = self.columns.get(_FILE_PREFIX + name)
-        return repeat(None) if found is None else found.arrays(self.data)
+        column = self.columns.get(_FILE_PREFIX + name)
+        return repeat(None) if column is None else column.arrays(self.data)
 
 
 def _build_files(manifest: ColumnarManifest) -> list[DataFileMeta]:
@@ -441,8 +441,8 @@ def _build_stats(columns: Mapping[str, AvroColumn], prefix: str, data: bytes) ->
 
 
 def _build_objects(kind: type[T], size: int, columns: Sequence[Iterable[object]]) -> list[T]:
-    """Return frozen objects of a slotted class, built column by column, four times as fast as by constructors."""
-    made = list(map(object.__new__, repeat(kind, size)))
+    """Build frozen slotted objects column by column, four times as fast as with constructors."""
+    objects = list(map(object.__new__, repeat(kind, size)))
     for slot, column in zip(fields(kind), columns, strict=True):  # type: ignore[arg-type]
-        deque(map(getattr(kind, slot.name).__set__, made, column), maxlen=0)
-    return made
+        deque(map(getattr(kind, slot.name).__set__, objects, column), maxlen=0)
+    return objects

@@ -1,4 +1,4 @@
-"""Fields of many data files, one field at a time: of objects, or of a manifest before there are any."""
+"""Columnar access to the fields of data files: of objects, or directly of a manifest."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -26,7 +26,7 @@ _ATTRIBUTE_BY_FIELD = {
 
 
 class FileFields(Protocol):
-    """What is asked of data files; fields have the names that manifests give them, without ``_FILE`` in front."""
+    """Columnar fields of data files; names are those in manifests, without ``_FILE``."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -74,11 +74,11 @@ class ManifestFileFields:
         return [self._manifest.names[row] for row in self._rows.tolist()]
 
     def get(self, field: str) -> Sequence[Any]:
-        """Return one field of all files; one that the manifest's writer did not know is null."""
-        found = self._manifest.columns.get(f"_FILE.{field}")
-        if found is None:
+        """Return one field of all files; null if the manifest does not store it."""
+        all_rows = self._manifest.columns.get(f"_FILE.{field}")
+        if all_rows is None:
             return [None] * len(self._rows)
-        column, data = found.take(self._rows), self._manifest.data
+        column, data = all_rows.take(self._rows), self._manifest.data
         if column.item_type is not None:
             return column.arrays(data)
         return column.numbers() if column.ends is None else column.slices(data)

@@ -26,7 +26,7 @@ DELETION_VECTORS_INDEX = "DELETION_VECTORS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionVectorRange:
-    """Where one data file's vector lies in an index file .
+    """The position of one data file's deletion vector in an index file.
 
     See docs/format/deletion-vectors.md.
     """
@@ -41,7 +41,7 @@ class DeletionVectorRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalIndexMeta:
-    """Global index fields (1.4 and later), kept through rewrites and not interpreted."""
+    """Global index fields (1.4 and later), preserved but not interpreted."""
 
     row_range_start: int
     row_range_end: int
@@ -247,8 +247,8 @@ def apply_index_changes(
 ) -> list[IndexManifestEntry]:
     """Apply index changes: DELETEs first, then ADDs.
 
-    In bucketed tables an ADD replaces the bucket's file of the same type. In unaware-bucket tables
-    vectors are keyed by file name, and removing a file that is not there is a conflict.
+    In bucketed tables an ADD replaces the bucket's file of the same type. In bucket-unaware tables
+    deletion vectors are keyed by file name, and deleting a missing file is a conflict.
 
     See docs/format/manifest.md#lists-of-a-commit.
     """
@@ -262,7 +262,7 @@ def apply_index_changes(
         return (entry.file_name,)
 
     live: dict[tuple[object, ...], list[IndexManifestEntry]] = {}
-    for entry in previous:  # old writers left several vector files in one bucket
+    for entry in previous:  # old writers left several deletion vector files in one bucket
         live.setdefault(key(entry), []).append(entry)
     changes = list(changes)
     for entry in changes:
@@ -271,8 +271,8 @@ def apply_index_changes(
         missing = live.pop(key(entry), None) is None
         if missing and len(key(entry)) == 1:
             raise CommitConflictError(
-                f"index file {entry.file_name} is no longer part of the table: another commit changed "
-                "the same deletion vectors. Read the table again and repeat the operation."
+                f"index file {entry.file_name} is no longer part of the table: another commit "
+                "changed the same deletion vectors. Read the table again and repeat the operation."
             )
     for entry in changes:
         if entry.kind is FileKind.ADD:

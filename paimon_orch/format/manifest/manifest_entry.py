@@ -1,4 +1,4 @@
-"""Manifests: which data files a commit added and deleted.
+"""Manifests: the data files that commits added and deleted.
 
 See docs/format/manifest.md.
 """
@@ -169,7 +169,7 @@ def encode_manifest(
 
 
 def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
-    """Return the entries of a manifest file; fields of later releases than the writer's are null."""
+    """Return the entries of a manifest; fields that its writer did not know are null."""
     records = decode_records(data, path, MANIFEST_FIELDS)
     return [_entry_from_avro(value, path, records.unknown) for value in records.values]
 
@@ -196,7 +196,7 @@ def stats_from_avro(value: object) -> SimpleStats:
 
 
 def check_shape(value: Any, expected: type[Shape], name: str) -> Shape:
-    """Return a value of a record if it has a type. Raises ``ValueError`` else."""
+    """Return a value of the expected type. Raises ``ValueError`` for another type."""
     if not isinstance(value, expected):
         raise ValueError(f"{name} is {value!r}")  # noqa: TRY004 - damage, not a bug
     return value
@@ -288,14 +288,14 @@ def _entry_from_avro(
 
 
 def _to_epoch_millis(value: datetime | int | None) -> int | None:
-    """Return epoch milliseconds; decoders convert the logical type to a datetime, naive ones are in UTC."""
+    """Return epoch milliseconds; fastavro decodes the logical type to a datetime."""
     if isinstance(value, datetime):
         return round((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1000)
     return value
 
 
 def is_safe_file_name(name: object) -> bool:
-    """Return whether a value is a file name that does not leave its directory."""
+    """Return whether a value is a file name without a path."""
     if not isinstance(name, str):
         return False
     try:
@@ -306,7 +306,7 @@ def is_safe_file_name(name: object) -> bool:
 
 
 def check_file_name(name: str, path: str) -> str:
-    """Return a file name after checking it; ``path`` is the file that contains the name."""
+    """Return a checked file name; errors name ``path``, the file that contains it."""
     if not is_safe_file_name(name):
         raise CorruptFileError(path, f"names the file {name!r}, which is outside its directory")
     return name
@@ -334,7 +334,7 @@ def merge_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
 
 
 def filter_live_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
-    """Return the ADD entries of files without a DELETE entry, in any order of the two."""
+    """Return the ADD entries without a DELETE entry, independent of their order."""
     entries = list(entries)
     deleted = {entry.identity for entry in entries if entry.kind is FileKind.DELETE}
     return [

@@ -1,4 +1,4 @@
-"""Manifest lists: the manifests of a snapshot with figures to skip them by.
+"""Manifest lists: the manifests of a snapshot, with statistics for pruning.
 
 See docs/format/manifest.md#manifest-list-record.
 """
@@ -30,7 +30,7 @@ from paimon_orch.format.types.data_types import Field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestFileMeta:
-    """One manifest of a list; partition statistics cover ADD and DELETE entries alike."""
+    """One manifest of a list; partition statistics cover ADD and DELETE entries."""
 
     file_name: str
     file_size: int
@@ -56,7 +56,7 @@ class ManifestFileMeta:
         partition_fields: Sequence[Field],
         schema_id: int,
     ) -> "ManifestFileMeta":
-        """Summarize the entries of a manifest; ``schema_id`` serves an empty one."""
+        """Summarize the entries of a manifest; ``schema_id`` is used if it has none."""
         levels = [entry.file.level for entry in entries]
         buckets = [entry.bucket for entry in entries]
         deleted = sum(entry.kind is FileKind.DELETE for entry in entries)
@@ -91,11 +91,11 @@ def compute_partition_stats(
     per_entry = [deserialize_row(entry.partition, types) for entry in entries]
     columns = []
     for index in range(len(fields)):
-        known: list[Any] = [row[index] for row in rows if row[index] is not None]
+        values: list[Any] = [row[index] for row in rows if row[index] is not None]
         columns.append(
             ColumnStats(
-                min(known, default=None),
-                max(known, default=None),
+                min(values, default=None),
+                max(values, default=None),
                 sum(row[index] is None for row in per_entry),
             )
         )

@@ -1,7 +1,7 @@
-"""Records of manifests in whatever container they came: Avro, and ORC or Parquet of Paimon 0.9 to 1.x.
+"""Decodes manifest records from Avro, ORC or Parquet files (Paimon 0.9 to 1.x).
 
-``manifest.format`` says what new manifests are; what a file is, its first bytes say. Only Avro is
-written.
+The option ``manifest.format`` applies to new manifests; the first bytes identify the format of an
+existing file. Only Avro is written.
 """
 
 import io
@@ -22,7 +22,7 @@ _ORC_MAGIC = b"ORC"
 
 
 def check_manifest_format(options: Options) -> None:
-    """Refuse to write a table whose option has other readers take its manifests for something else than Avro."""
+    """Refuse to write a table if other readers expect manifests in another format than Avro."""
     kind = options.get(MANIFEST_FORMAT)
     if kind != "avro":
         raise UnsupportedError(
@@ -31,9 +31,10 @@ def check_manifest_format(options: Options) -> None:
 
 
 def decode_records(data: bytes, path: str, known: KnownFields) -> avro.DecodedRecords:
-    """Return all records of a manifest, a manifest list or an index manifest; ``path`` is named in errors.
+    """Return all records of a manifest, manifest list or index manifest; errors name ``path``.
 
-    Fields that are not ``known`` are among the records; their definitions are returned separately.
+    Records include fields that are not ``known``; the definitions of these fields are returned
+    separately.
     """
     with wrap_decode_errors(path):
         if data.startswith(_PARQUET_MAGIC):
@@ -48,7 +49,7 @@ def decode_records(data: bytes, path: str, known: KnownFields) -> avro.DecodedRe
 
 
 def _to_avro_structure(columns: "pa.Schema | pa.DataType") -> Any:
-    """Return names in the form of an Avro schema; types are None, because only Avro files carry values."""
+    """Return field names as an Avro schema; types are None, only Avro values are preserved."""
     if isinstance(columns, pa.Schema | pa.StructType):
         fields = [{"name": field.name, "type": _to_avro_structure(field.type)} for field in columns]
         return {"type": "record", "name": "", "fields": fields}
