@@ -26,7 +26,6 @@ from support.peers.environments import PeerUnavailableError, peer_start
 from paimon_orch import Catalog
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.index_options import (
-    FILE_INDEX_READ_ENABLED,
     IndexSpec,
     parse_index_specs,
 )
@@ -37,6 +36,7 @@ from paimon_orch.format.manifest.manifest_entry import (
     ManifestEntry,
     encode_manifest,
 )
+from paimon_orch.format.options.core_options import FILE_INDEX_READ_ENABLED
 from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats
 from paimon_orch.format.types.data_types import Field, parse_columns
 from paimon_orch.steps.common.executor import InProcessExecutor
@@ -274,7 +274,7 @@ def _stored(folder: str) -> int:
 
 
 def _scan(table: Table, columns: list[str] | None, *, indexed: bool = True) -> int:
-    options = {**table.schema.options, FILE_INDEX_READ_ENABLED: str(indexed).lower()}
+    options = {**table.schema.options, FILE_INDEX_READ_ENABLED.key: str(indexed).lower()}
     scan = table.scan(columns, filter="status = 'PENDING'")
     return replace(scan, schema=replace(scan.schema, options=options)).to_arrow().num_rows
 
