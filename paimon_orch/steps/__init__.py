@@ -1,7 +1,8 @@
 """Steps: maintenance of one table, and changes of its rows.
 
-This package exports what users call; the modules below it are internal. Names are imported on first use, as
-steps need different parts of the library. :mod:`paimon_orch.steps.common.step` describes how a step works.
+This package exports what users call; the modules below it are internal. Names are imported on first
+use, as steps need different parts of the library. :mod:`paimon_orch.steps.common.step` describes
+how a step works.
 """
 
 from importlib import import_module

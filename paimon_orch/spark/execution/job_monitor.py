@@ -1,7 +1,7 @@
 """Watching and interrupting the jobs of one caller, on classic Spark and on Spark Connect.
 
-The two differ in everything here. Only this module knows, and only :class:`ClassicJobMonitor` touches the
-Spark context; nothing that it reports decides what a step does.
+The two differ in everything here. Only this module knows, and only :class:`ClassicJobMonitor`
+touches the Spark context; nothing that it reports decides what a step does.
 """
 
 import threading

@@ -1,8 +1,9 @@
 """Work units on Spark: one unit a task, expected errors as data, the same on classic and Connect.
 
-The units ride in the task's closure, each pickled by itself so that a task reads only its own; results
-come back as bytes in a column. An error of ours comes back as data too, as Spark would run a failing
-task four times and then hand over a text. Only what another attempt may cure is raised in the task.
+The units ride in the task's closure, each pickled by itself so that a task reads only its own;
+results come back as bytes in a column. An error of ours comes back as data too, as Spark would run
+a failing task four times and then hand over a text. Only what another attempt may cure is raised in
+the task.
 """
 
 import json
@@ -120,8 +121,9 @@ class SparkExecutor:
     ) -> list[bytes]:
         """Return the results of a frame whose tasks yield what :func:`build_result_batch` makes.
 
-        As :meth:`map`, for tasks that read rows; ``tasks`` is what progress counts up to. A job that Spark gave up
-        because it would have to repeat an earlier stage is run again, on a new frame that reads the rows anew.
+        As :meth:`map`, for tasks that read rows; ``tasks`` is what progress counts up to. A job
+        that Spark gave up because it would have to repeat an earlier stage is run again, on a new
+        frame that reads the rows anew.
         """
 
         def warn(_number: int, _error: BaseException) -> None:

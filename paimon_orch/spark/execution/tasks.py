@@ -1,7 +1,8 @@
 """Functions of ours in Spark's tasks: a task for each of some units, or for the rows of a frame.
 
-Python workers live on from task to task, and before and after each PySpark cleans up: 80 ms of processor time where our
-modules are loaded, as long as a small task takes. :func:`lighten_worker` leaves it little to do.
+Python workers live on from task to task, and before and after each PySpark cleans up: 80 ms of
+processor time where our modules are loaded, as long as a small task takes. :func:`lighten_worker`
+leaves it little to do.
 """
 
 import gc
@@ -60,9 +61,10 @@ def lighten_worker_after(
 def lighten_worker() -> None:
     """Spare this process what PySpark does between tasks, or plans, if it is one of its workers.
 
-    Before each task all finders of modules look again, and up to Python 3.11 each of those for a folder of ``pyspark.zip``
-    and of the jar beside it reads the names of the whole archive. They are forgotten; Python makes those anew that it
-    asks. After each task all objects are looked through for garbage: those of the modules are taken out of it.
+    Before each task all finders of modules look again, and up to Python 3.11 each of those for a
+    folder of ``pyspark.zip`` and of the jar beside it reads the names of the whole archive. They
+    are forgotten; Python makes those anew that it asks. After each task all objects are looked
+    through for garbage: those of the modules are taken out of it.
     """
     started_as = getattr(sys.modules["__main__"], "__spec__", None)
     if started_as is not None and started_as.name == "pyspark.daemon":

@@ -1,4 +1,4 @@
-"""A quarantine for orphan files: a dated folder of the table that they can be restored from."""
+"""Quarantine for orphan files: a dated folder of the table to restore them from."""
 
 import re
 import time
@@ -12,7 +12,7 @@ from paimon_orch.table.cleanup.orphan_candidates import DataRoots
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.table import Table
 
-_QUARANTINE_FOLDER = ".quarantine"  # no engine looks into folders that it does not know
+_QUARANTINE_FOLDER = ".quarantine"  # engines ignore unknown folders
 _FOLDER_NAME_FORMAT = "%Y%m%dT%H%M%S%f"
 _COMPARE_BYTES = 1 << 20
 _FOLDER_NAME = re.compile(r"\d{8}T\d{12}")
@@ -20,15 +20,13 @@ _FOLDER_NAME = re.compile(r"\d{8}T\d{12}")
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """The quarantined files of one table; each cleanup has a folder of its own, named after its time in UTC.
-
-    What lies below an external path, one of ``others``, is moved within it.
-    """
+    """The quarantined files of a table; each cleanup has a folder, named after its time in UTC."""
 
     io: FileIO
     root: str
     clock: Callable[[], float] = time.time
     external_roots: tuple[str, ...] = ()
+    """External data paths of the table; their files are quarantined within the same path."""
 
     @classmethod
     def of(cls, table: Table) -> "Quarantine":
@@ -46,19 +44,19 @@ class Quarantine:
         return (self.root, *self.external_roots)
 
     def build_folder_name(self) -> str:
-        """Return the name of a fresh folder."""
+        """Return the name of a new folder."""
         return datetime.fromtimestamp(self.clock(), UTC).strftime(_FOLDER_NAME_FORMAT)
 
     def list_folders(self) -> list[str]:
-        """Return the names of the folders, the oldest first."""
+        """Return the names of all folders, oldest first."""
         self._check_not_links()
-        found = (
+        entries = (
             info
             for root in self._roots
             for info in self.io.list_dir(f"{root}/{_QUARANTINE_FOLDER}")
         )
         return sorted(
-            {info.name for info in found if info.is_dir and _parse_folder_time(info.name)}
+            {info.name for info in entries if info.is_dir and _parse_folder_time(info.name)}
         )
 
     def _check_not_links(self) -> None:
@@ -67,11 +65,11 @@ class Quarantine:
                 info.name == _QUARANTINE_FOLDER and info.is_link for info in self.io.list_dir(root)
             ):
                 raise InputError(
-                    f"{root}/{_QUARANTINE_FOLDER} is a link, and no link is followed; remove it"
+                    f"{root}/{_QUARANTINE_FOLDER} is a link, and links are not followed; remove it"
                 )
 
     def put(self, folder: str, paths: Iterable[str]) -> list[str]:
-        """Move files of the table into a folder; return those that were refused."""
+        """Move files of the table into a folder; return the paths that were refused."""
         self._check_not_links()
         remover = SafeDeleter(io=self.io, roots=self._roots)
         for path in paths:
@@ -82,10 +80,11 @@ class Quarantine:
         return remover.refused
 
     def restore(self, folder: str | None = None) -> int:
-        """Move the files of a folder, by default of all, back to where they were; return how many.
+        """Move the files of a folder, by default of all folders, to their original paths.
 
-        A name that is taken again meanwhile, or lies behind a link, is left alone. Done again after a failure it goes on. Raises
-        :class:`NotFoundError` for an unknown folder.
+        Returns the number of restored files. Files whose path exists again or contains a link are
+        skipped. Can be repeated after a failure. Raises :class:`NotFoundError` for an unknown
+        folder.
         """
         restored = 0
         for name in self.select_folders(folder):
@@ -94,12 +93,12 @@ class Quarantine:
         return restored
 
     def select_folders(self, folder: str | None) -> list[str]:
-        """Return a folder that exists, or all; raises :class:`NotFoundError` for an unknown one."""
-        known = self.list_folders()
-        if folder is not None and folder not in known:
-            shown = ", ".join(known) or "none"
-            raise NotFoundError(f"{self.path} has no folder {folder!r}; it has {shown}")
-        return known if folder is None else [folder]
+        """Return the given folder, or all; raises :class:`NotFoundError` for an unknown one."""
+        names = self.list_folders()
+        if folder is not None and folder not in names:
+            text = ", ".join(names) or "none"
+            raise NotFoundError(f"{self.path} has no folder {folder!r}; it has {text}")
+        return names if folder is None else [folder]
 
     def _restore(self, base: str, root: str) -> int:
         restored, remover = 0, SafeDeleter(io=self.io, roots=(root,))
@@ -109,13 +108,13 @@ class Quarantine:
                 continue
             if self.io.move(path, target):
                 restored += 1
-            elif self._has_same_content(path, target):  # of a move that was killed
+            elif self._has_same_content(path, target):  # copied by a move that was killed
                 self.io.delete(path)
         self._delete_empty_directories(base)
         return restored
 
     def empty(self, retention: timedelta) -> int:
-        """Delete the files of folders that are older than ``retention``; return how many."""
+        """Delete the files in folders older than ``retention``; return the number of files."""
         deleted = 0
         for name in self.find_expired_folders(retention):
             for base in (f"{root}/{_QUARANTINE_FOLDER}/{name}" for root in self._roots):
@@ -128,22 +127,24 @@ class Quarantine:
     def find_expired_folders(self, retention: timedelta) -> list[str]:
         """Return the folders that are older than ``retention``."""
         if retention < timedelta(0):
-            raise InputError(f"files cannot be kept in quarantine for {retention}")
+            raise InputError(
+                f"the retention of quarantined files must not be negative: {retention}"
+            )
         now = datetime.fromtimestamp(self.clock(), UTC)
         times = {name: _parse_folder_time(name) for name in self.list_folders()}
         return [name for name, time in times.items() if time and now - time >= retention]
 
     def count(self, folders: Iterable[str]) -> int:
-        """Return how many files some folders hold."""
+        """Return the number of files in the given folders."""
         bases = (f"{root}/{_QUARANTINE_FOLDER}/{name}" for name in folders for root in self._roots)
         return sum(1 for base in bases for _ in self._files(base))
 
     def _has_same_content(self, path: str, other: str) -> bool:
         if self.io.size(path) != self.io.size(other):
             return False
-        with self.io.open_input(path) as one, self.io.open_input(other) as two:
-            while part := one.read(_COMPARE_BYTES):
-                if part != two.read(_COMPARE_BYTES):
+        with self.io.open_input(path) as file, self.io.open_input(other) as other_file:
+            while chunk := file.read(_COMPARE_BYTES):
+                if chunk != other_file.read(_COMPARE_BYTES):
                     return False
         return True
 
@@ -161,13 +162,13 @@ class Quarantine:
                 yield info.path
 
     def _delete_empty_directories(self, base: str) -> None:
-        """Remove a folder's empty directories, the innermost first."""
+        """Remove the empty directories of a folder, innermost first."""
         for path in [*self._directories(base), base, base.rpartition("/")[0]]:
             self.io.delete_empty_dir(path)
 
 
 def _parse_folder_time(folder: str) -> datetime | None:
-    """Return the time that a folder is named after; None for another name."""
+    """Return the time that a folder is named after; None for other names."""
     if not _FOLDER_NAME.fullmatch(folder):
         return None
     try:

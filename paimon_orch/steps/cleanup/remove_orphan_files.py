@@ -1,8 +1,9 @@
-"""Removing files that nothing refers to, failing closed.
+"""Remove files that no snapshot, tag, changelog or branch references.
 
-What is listed, old, and named by no version of any branch is an orphan. Files are listed, and manifests read, by work
-units; names that are alike meet in one part, so that only orphans come back. After the listing, and again before anything
-goes, the versions are looked at once more. Whatever cannot be read ends the step, with nothing deleted.
+Orphans are old files that no version references. Work units list files and read manifests; a
+shuffle by file name compares them, so that only orphans are returned to the driver. New versions
+are read after the listing, and again before files are deleted. If any metadata cannot be read,
+nothing is deleted.
 
 See docs/format/orphan-files.md.
 """
@@ -48,12 +49,12 @@ _MAX_PARTS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveOrphanFilesRequest:
-    """Which files may be removed."""
+    """Which orphan files are removed."""
 
     older_than: int | None = None
-    """The time before which files must have been written last, in epoch milliseconds; None is a day ago."""
+    """Only files modified before this time, in epoch milliseconds, are removed; None is a day ago."""
     partitions: PartitionSpecs | None = None
-    """The partitions whose data files are listed; None lists all files of the table."""
+    """The partitions whose data files are searched; None searches all files of the table."""
     directories_per_unit: int = 64
     """The number of directories that one work unit lists."""
     manifests_per_unit: int = 16
@@ -62,29 +63,30 @@ class RemoveOrphanFilesRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanFilesPlan:
-    """The orphans of a table; it is false when there are none. Also the dry run. Sizes are in bytes.
-
-    ``skipped_external_paths`` are external paths that were not listed, each with the reason.
-    """
+    """The orphan files of a table; false if there are none."""
 
     files: tuple[OrphanCandidate, ...] = ()
     directories: tuple[str, ...] = ()
+    """Empty bucket directories."""
     scanned: int = 0
+    """The number of files that are old enough to be removed."""
     skipped_external_paths: tuple[str, ...] = ()
+    """External paths that were not searched, each with the reason."""
     roots: tuple[str, ...] = ()
+    """The table's directory and the external paths that were searched."""
     used: ReferencedFiles | None = field(default=None, repr=False, compare=False)
 
     def __bool__(self) -> bool:
-        """Tell whether there is anything to remove."""
+        """Return whether there is anything to remove."""
         return bool(self.files or self.directories)
 
     @property
     def bytes(self) -> int:
-        """Return the size of all orphans."""
+        """Return the size of all orphan files."""
         return sum(file.size for file in self.files)
 
     def to_dict(self) -> dict[str, object]:
-        """Return the plan in figures, and the paths."""
+        """Return counts, bytes and paths as JSON values."""
         return {
             "files": len(self.files),
             "bytes": self.bytes,
@@ -97,10 +99,11 @@ class OrphanFilesPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanFilesResult(DeletionResult):
-    """What an orphan cleanup removed; ``quarantine`` is the folder that the files were moved to."""
+    """What an orphan cleanup removed."""
 
     files: int = 0
     quarantine: str | None = None
+    """The quarantine folder that the files were moved to."""
 
 
 def plan(
@@ -110,12 +113,10 @@ def plan(
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> OrphanFilesPlan:
-    """Find the orphans that were last written before ``older_than`` (epoch milliseconds, by default a day ago).
+    """Find orphan files; the executor lists directories and reads manifests.
 
-    ``partitions`` limits the search to data files of partitions. Directories are listed, and manifests read, by the
-    executor, a manifest a second time here if that fails there. Raises :class:`MissingFileError` or
-    :class:`CorruptFileError`, naming the file, if anything that a version needs cannot be read, and
-    :class:`UnsupportedError` if there are files but no version that refers to any.
+    Raises :class:`MissingFileError` or :class:`CorruptFileError` if metadata of a version cannot be
+    read, and :class:`UnsupportedError` if the table has files but no version references any.
     """
     table.stores.check_step(StepKind.DELETE)
     schema, before = table.schema, _compute_cutoff_seconds(request.older_than)
@@ -132,7 +133,7 @@ def plan(
     directories = [info.path for info in buckets]
     if specs is None:
         directories += list_shared_directories(table.paths)
-    found = _find_unused_files(
+    listing = _find_unused_files(
         table,
         executor or InProcessExecutor(),
         request=request,
@@ -141,19 +142,16 @@ def plan(
         used=used,
         progress=progress,
     )
-    used.update()  # after the listing: what is committed in between is read too
-    files = [file for file in found.files if file.name not in used.names]
+    used.update()  # reads versions that were committed during the listing
+    files = [file for file in listing.files if file.name not in used.names]
     if specs is None:
-        files += [
-            old for paths in branches for old in find_unfinished_files(table.io, paths, before)
-        ]
+        files += [f for paths in branches for f in find_unfinished_files(table.io, paths, before)]
     _check_has_references(table, used, files)
-    old = {info.path for info in buckets if info.modified < before}
-    empty = tuple(path for path in found.empty if path in old)
+    old_directories = {info.path for info in buckets if info.modified < before}
     return OrphanFilesPlan(
         files=tuple(files),
-        directories=empty,
-        scanned=found.scanned,
+        directories=tuple(path for path in listing.empty if path in old_directories),
+        scanned=listing.scanned,
         skipped_external_paths=data.refused,
         roots=data.roots,
         used=used,
@@ -161,12 +159,13 @@ def plan(
 
 
 def _compute_cutoff_seconds(older_than: int | None) -> float:
-    """Return the time, in epoch seconds, before which files must have been written."""
+    """Return the time in epoch seconds before which files must have been modified."""
     now = time.time()
     before = now - DEFAULT_MIN_AGE_SECONDS if older_than is None else older_than / 1000
     if before > now:
         raise InputError(
-            "orphan files cannot be older than a time in the future: files that are being written would be deleted"
+            "the age limit of orphan files is in the future: files that are being written would be "
+            "deleted"
         )
     return before
 
@@ -181,7 +180,7 @@ def _find_unused_files(
     used: ReferencedFiles,
     progress: Progress | None,
 ) -> OrphanListing:
-    """Return the old files that no manifest names, as far as units could read them; ``used`` is told which they did."""
+    """Return the old files that no manifest references; mark read manifests in ``used``."""
     listings = [
         ListingUnit(table.io, tuple(batch), before)
         for batch in _split(directories, request.directories_per_unit)
@@ -191,7 +190,7 @@ def _find_unused_files(
         for batch in _split(used.list_unread_manifests(), request.manifests_per_unit)
     ]
     parts = max(1, min(len(manifests), _MAX_PARTS))
-    found = OrphanListing.of(
+    listing = OrphanListing.of(
         executor.shuffle(
             partial(list_names_by_part, parts=parts),
             [*listings, *manifests],
@@ -201,8 +200,8 @@ def _find_unused_files(
             progress=progress,
         )
     )
-    used.mark_as_read(found.manifests)
-    return found
+    used.mark_as_read(listing.manifests)
+    return listing
 
 
 def _split(items: Sequence[T], size: int) -> list[Sequence[T]]:
@@ -210,12 +209,13 @@ def _split(items: Sequence[T], size: int) -> list[Sequence[T]]:
 
 
 def _check_has_references(
-    table: Table, used: ReferencedFiles, found: Sequence[OrphanCandidate]
+    table: Table, used: ReferencedFiles, files: Sequence[OrphanCandidate]
 ) -> None:
-    if found and not used.names:
+    if files and not used.names:
         raise UnsupportedError(
-            f"{table.identifier} has {len(found)} files and no snapshot, tag or changelog that refers to any. "
-            "Nothing was deleted: its snapshots may be lost. If it was never written to, drop and create it anew"
+            f"{table.identifier} has {len(files)} files, but no snapshot, tag or changelog references "
+            "any of them. Its snapshots may be lost; nothing was deleted. If the table was never "
+            "written to, drop it and create it again"
         )
 
 
@@ -230,8 +230,9 @@ def remove_orphan_files(
 ) -> OrphanFilesResult:
     """Plan and run an orphan cleanup; see :func:`plan` for the arguments.
 
-    With ``quarantine`` files are moved to a dated folder of the table, from which they can be restored. Files are
-    deleted one by one, never outside the table, never through a link. Done again after a failure it goes on.
+    With ``quarantine``, files are moved to a dated folder of the table, to be restored from there.
+    Files outside the table's directories or behind links are never deleted. Can be repeated after a
+    failure.
     """
     started = time.monotonic()
     request = RemoveOrphanFilesRequest(older_than=older_than, partitions=partitions)
@@ -247,15 +248,15 @@ def run(
     quarantine: bool = False,
     started: float | None = None,
 ) -> OrphanFilesResult:
-    """Remove what was planned, but for what came into use since."""
+    """Remove the planned files, except those that are referenced since."""
     started = time.monotonic() if started is None else started
     planned = _exclude_files_used_since(planned)
     paths = [file.path for file in planned.files]
     folder = None
     if quarantine and paths:
-        kept = Quarantine(table.io, table.paths.root, external_roots=planned.roots[1:])
-        folder = kept.build_folder_name()
-        refused = kept.put(folder, paths)
+        store = Quarantine(table.io, table.paths.root, external_roots=planned.roots[1:])
+        folder = store.build_folder_name()
+        refused = store.put(folder, paths)
     else:
         label = f"remove orphan files of {table.identifier}"
         refused = delete_files(
@@ -275,7 +276,7 @@ def run(
 
 
 def _exclude_files_used_since(planned: OrphanFilesPlan) -> OrphanFilesPlan:
-    """Look at the versions again: a writer that took long may have committed old files."""
+    """Read new versions: a slow writer may have committed old files since the plan."""
     used = planned.used
     if used is None or not used.update():
         return planned
@@ -286,9 +287,9 @@ def _exclude_files_used_since(planned: OrphanFilesPlan) -> OrphanFilesPlan:
 def _delete_empty_directories(
     table: Table, planned: OrphanFilesPlan, removed: Iterable[OrphanCandidate]
 ) -> int:
-    """Remove bucket directories that hold nothing, and partitions that hold no bucket."""
-    emptied = {file.path.rpartition("/")[0] for file in removed}
-    buckets = {path for path in emptied if path.rpartition("/")[2].startswith("bucket-")}
+    """Remove empty bucket directories, and partition directories without buckets."""
+    parents = {file.path.rpartition("/")[0] for file in removed}
+    buckets = {path for path in parents if path.rpartition("/")[2].startswith("bucket-")}
     remover = SafeDeleter(io=table.io, roots=planned.roots)
-    every = buckets | set(planned.directories)
-    return sum(remover.delete_empty_dirs(every, root) for root in planned.roots)
+    directories = buckets | set(planned.directories)
+    return sum(remover.delete_empty_dirs(directories, root) for root in planned.roots)

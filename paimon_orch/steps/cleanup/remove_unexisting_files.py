@@ -1,4 +1,4 @@
-"""Removing missing data files from a table, so that the rest can be read again.
+"""Remove missing data files from a table, so that the other files can be read.
 
 See docs/format/orphan-files.md#removing-lost-files.
 """
@@ -56,7 +56,7 @@ class MissingFilesResult(StepOutcome):
 
 
 def plan(table: Table, request: EmptyRequest) -> MissingFilesPlan:
-    """Look for every live data file of the latest snapshot, level 0 included."""
+    """Find the live data files of the latest snapshot that do not exist, level 0 included."""
     table.stores.check_step(StepKind.DELETE)
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:
@@ -69,7 +69,7 @@ def plan(table: Table, request: EmptyRequest) -> MissingFilesPlan:
         directory, _, name = path.rpartition("/")
         if directory not in listed:
             listed[directory] = {info.name for info in table.io.list_dir(directory)}
-        # a listing may lag behind, or not be allowed: nothing is taken out because of it alone
+        # a listing may be outdated or forbidden, so the file itself is checked, too
         if name not in listed[directory] and not table.io.exists(path):
             paths.append(path)
             entries.append(entry)
@@ -90,20 +90,20 @@ def commit(
 
 
 def _rewrite_deletion_vectors(table: Table, names: set[str]) -> Iterable[IndexManifestEntry]:
-    """Yield new index files for those that have vectors of the lost files."""
+    """Yield the index entries of buckets without the deletion vectors of the missing files."""
     schema = table.schema
     index = table.stores.manifests.read_index_entries(table.stores.snapshots.latest())
-    touched: dict[PartitionBucket, list[IndexManifestEntry]] = {}
+    items_by_bucket: dict[PartitionBucket, list[IndexManifestEntry]] = {}
     for item in index:
         if item.index_type == DELETION_VECTORS_INDEX:
-            touched.setdefault(item.partition_bucket, []).append(item)
-    for at, items in touched.items():
+            items_by_bucket.setdefault(item.partition_bucket, []).append(item)
+    for partition_bucket, items in items_by_bucket.items():
         if not any(r.data_file in names for item in items for r in item.ranges or ()):
             continue
         vectors = BucketDeletionVectors(read_deletion_vectors(table.io, table.paths, schema, items))
         for name in names:
             vectors.drop(name)
-        written = vectors.write(table.io, table.paths, schema, *at)
+        written = vectors.write(table.io, table.paths, schema, *partition_bucket)
         if written is not None:
             if not schema.primary_keys:
                 yield from (item.deleted() for item in items)

@@ -31,11 +31,12 @@ class Executor(Protocol):
     ) -> list[bytes]:
         """Return ``run(unit)`` for each unit, in the order of the units.
 
-        A unit may run more than once, and a run may be killed at any point: ``run`` writes only new,
-        uniquely named files, and names them in its result.
+        A unit may run more than once, and a run may be killed at any point: ``run`` writes only
+        new, uniquely named files, and names them in its result.
 
-        :param run: a pure function that can be pickled. What all units need belongs to it, as an argument of
-            ``functools.partial``: ``run`` is serialized once per job, and each unit by itself.
+        :param run: a pure function that can be pickled. What all units need belongs to it, as an
+            argument of ``functools.partial``: ``run`` is serialized once per job, and each unit by
+            itself.
         :param label: what is being done, for error messages and the Spark UI
         :param undo: called with the results of the finished units if another unit fails
         :raises PaimonError: the error of the first failing unit, of the class that ``run`` raised
@@ -55,8 +56,8 @@ class Executor(Protocol):
     ) -> list[bytes]:
         """Split each unit into pieces and return ``join`` of the pieces of each part, in the order of the parts.
 
-        Pieces move from task to task; the caller only holds the results of ``join``. Both functions may run more
-        than once and write nothing. A part without pieces has no result.
+        Pieces move from task to task; the caller only holds the results of ``join``. Both functions
+        may run more than once and write nothing. A part without pieces has no result.
 
         :param split: a pure function of a unit; yields pieces, each with its part, below ``parts``
         :raises PaimonError: as :meth:`map`

@@ -23,7 +23,8 @@ def retry_on_conflict(
 ) -> R:
     """Return the result of ``attempt``, which receives its number, from 1.
 
-    It is called again after a :class:`CommitConflictError`, at most ``max_attempts`` times; the last error is raised.
+    It is called again after a :class:`CommitConflictError`, at most ``max_attempts`` times; the
+    last error is raised.
     """
 
     def warn(number: int, error: BaseException) -> None:
@@ -41,8 +42,8 @@ def retry_on_conflict(
 def discard_files_on_conflict(table: Table, messages: Iterable[CommitMessage]) -> Iterator[None]:
     """Remove the files that tasks wrote if the commit inside is refused.
 
-    After any other error the files are kept, as the commit may have succeeded. Raises :class:`UnsupportedError` if a
-    task reported a refusal.
+    After any other error the files are kept, as the commit may have succeeded. Raises
+    :class:`UnsupportedError` if a task reported a refusal.
     """
     messages = list(messages)
     try:

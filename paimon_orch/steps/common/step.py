@@ -1,20 +1,18 @@
 """The protocol of a maintenance step: plan, run, commit.
 
-Each step module defines a frozen request and three functions of the same shape, and one :class:`Step`
-that names them:
+Each step module defines a frozen request and three functions of the same shape, and one
+:class:`Step` that names them:
 
-``plan(table, request) -> Plan``
-    Reads metadata and decides what to do. Writes nothing, so a plan is also the dry run. A plan keeps its
-    request, and is false if there is nothing to do.
-``run(shared, unit) -> bytes``
-    Does one independent work unit, in any process, perhaps more than once. A unit names files; what all
-    units need (file system, schemas) is ``shared`` and is sent once per job.
-``commit(table, plan, results) -> Outcome``
-    Commits the results of all units, in the order of the units. Does nothing for a plan that is false.
+``plan(table, request) -> Plan`` Reads metadata and decides what to do. Writes nothing, so a plan is
+also the dry run. A plan keeps its request, and is false if there is nothing to do. ``run(shared,
+unit) -> bytes`` Does one independent work unit, in any process, perhaps more than once. A unit
+names files; what all units need (file system, schemas) is ``shared`` and is sent once per job.
+``commit(table, plan, results) -> Outcome`` Commits the results of all units, in the order of the
+units. Does nothing for a plan that is false.
 
-:func:`run_step` executes the plan that the caller holds, which is the plan that was shown to the user. It
-makes a new plan, from the plan's request, only if another commit was faster: ``attempts`` of the outcome
-counts how many plans were executed.
+:func:`run_step` executes the plan that the caller holds, which is the plan that was shown to the
+    user. It makes a new plan, from the plan's request, only if another commit was faster:
+    ``attempts`` of the outcome counts how many plans were executed.
 """
 
 import logging

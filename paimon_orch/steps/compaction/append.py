@@ -140,7 +140,8 @@ def check_compactable(schema: TableSchema) -> None:
 def plan(table: Table, request: CompactRequest) -> CompactionPlan:
     """Plan a compaction of the latest snapshot of an append table.
 
-    ``minor`` waits until there are enough small files or deleted rows to justify a rewrite; ``full`` does not wait.
+    ``minor`` waits until there are enough small files or deleted rows to justify a rewrite;
+    ``full`` does not wait.
     """
     table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
@@ -170,7 +171,8 @@ def plan_bucket_units(
 ) -> list[AppendCompactionUnit]:
     """Return the work in a bucket, from metadata only.
 
-    In tables without buckets each group is a unit, as groups share no index file; otherwise there is one unit.
+    In tables without buckets each group is a unit, as groups share no index file; otherwise there
+    is one unit.
     """
     planner = _BucketPlanner(
         split=split,
@@ -253,7 +255,8 @@ def commit(
 ) -> CompactionResult:
     """Commit the results of all units in one snapshot.
 
-    Raises :class:`CommitConflictError` if a file was removed or got newly deleted rows; the new files are removed.
+    Raises :class:`CommitConflictError` if a file was removed or got newly deleted rows; the new
+    files are removed.
     """
     if not messages:
         return CompactionResult(plan=plan)

@@ -45,9 +45,10 @@ __all__ = [
 def plan(table: Table, request: CompactRequest) -> CompactionPlan:
     """Decide what to compact in the latest snapshot, from metadata only.
 
-    ``minor`` follows the table's options: with deletion vectors, level 0 is always moved up, and files most of whose
-    rows are deleted are rewritten; small files of append tables are merged when there are enough of them. Raises
-    :class:`UnsupportedError` for tables that cannot be compacted yet.
+    ``minor`` follows the table's options: with deletion vectors, level 0 is always moved up, and
+    files most of whose rows are deleted are rewritten; small files of append tables are merged when
+    there are enough of them. Raises :class:`UnsupportedError` for tables that cannot be compacted
+    yet.
     """
     plan_table = primary_key.plan if table.schema.primary_keys else append.plan
     plan = plan_table(table, request)
@@ -62,7 +63,8 @@ def commit(
 ) -> CompactionResult:
     """Commit the results of all units, in their order, in one snapshot.
 
-    Raises :class:`CommitConflictError` if another commit changed the same buckets; the new files are removed.
+    Raises :class:`CommitConflictError` if another commit changed the same buckets; the new files
+    are removed.
     """
     commit_table = primary_key.commit if table.schema.primary_keys else append.commit
     return commit_table(table, plan, messages)
@@ -109,14 +111,16 @@ def compact(
 ) -> CompactionResult:
     """Compact a table, or some partitions, in one snapshot.
 
-    Postponed rows are moved first, in a snapshot of their own. With nothing to do nothing is committed. After a
-    conflict with another commit the work is planned again, at most three times; then :class:`CommitConflictError` is
-    raised and the table is unchanged.
+    Postponed rows are moved first, in a snapshot of their own. With nothing to do nothing is
+    committed. After a conflict with another commit the work is planned again, at most three times;
+    then :class:`CommitConflictError` is raised and the table is unchanged.
 
     :param executor: runs the work units; by default this process
-    :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all partitions
+    :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
+        partitions
     :param where: a filter over partition columns
-    :param strategy: ``minor`` follows the table's options, ``full`` rewrites everything to the highest level
+    :param strategy: ``minor`` follows the table's options, ``full`` rewrites everything to the
+        highest level
     :param now: the time as of which rows expire; None is the current time
     """
     request = CompactRequest(partitions=partitions, where=where, strategy=strategy, now=now)

@@ -48,7 +48,8 @@ class CompactionPolicy:
     deleted_ratio: float = 0.5
     """The share of stored rows that are deleted or retracted; above it everything is rewritten.
 
-    The remaining rows are fewer than the deleted ones then, so the cost is proportional to what was written.
+    The remaining rows are fewer than the deleted ones then, so the cost is proportional to what was
+    written.
     """
     max_rewrite: str | None = None
     """A size such as ``10 gb``; a compaction that would read more is never chosen."""
@@ -144,7 +145,8 @@ def decide(
 ) -> list[CompactionDecision]:
     """Return what a policy decides about each partition of the latest snapshot, in order; only manifests are read.
 
-    :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all partitions
+    :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
+        partitions
     :param where: a filter over partition columns
     :param overdue: paths of partitions that have waited too long; None for all
     :param may_be_full: whether full compactions may be chosen

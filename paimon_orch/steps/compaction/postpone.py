@@ -189,7 +189,8 @@ def commit(
 ) -> MovePostponedResult:
     """Commit the moved rows of all partitions in one snapshot.
 
-    Raises :class:`CommitConflictError` if another commit moved the same files; the new files are removed.
+    Raises :class:`CommitConflictError` if another commit moved the same files; the new files are
+    removed.
     """
     entries = tuple(entry for message in messages for entry in message.entries)
     if not entries:

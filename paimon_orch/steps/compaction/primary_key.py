@@ -232,7 +232,8 @@ def commit(
 ) -> CompactionResult:
     """Commit the results of all units in one snapshot.
 
-    Raises :class:`CommitConflictError` if another commit changed the same buckets; the new files are removed.
+    Raises :class:`CommitConflictError` if another commit changed the same buckets; the new files
+    are removed.
     """
     by_bucket = _merge_messages_by_bucket(plan, messages)
     entries = tuple(entry for message in by_bucket.values() for entry in message.entries)

@@ -76,8 +76,8 @@ class SortRequest(PartitionRequest):
 def plan(table: Table, request: SortRequest) -> CompactionPlan:
     """Select the partitions to sort, from metadata only; each is rewritten as a whole.
 
-    Raises :class:`UnsupportedError` for other tables than append tables without buckets, :class:`InputError` for
-    columns that have no order.
+    Raises :class:`UnsupportedError` for other tables than append tables without buckets,
+    :class:`InputError` for columns that have no order.
     """
     table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
@@ -154,8 +154,8 @@ def commit(
 ) -> CompactionResult:
     """Replace the files that were read by the sorted ones, in an OVERWRITE snapshot of exactly those files.
 
-    Rows of concurrent commits are kept. Raises :class:`CommitConflictError` if a file that was read is no longer live
-    or has newly deleted rows; the new files are removed then.
+    Rows of concurrent commits are kept. Raises :class:`CommitConflictError` if a file that was read
+    is no longer live or has newly deleted rows; the new files are removed then.
     """
     if not plan:
         return CompactionResult(plan=plan)

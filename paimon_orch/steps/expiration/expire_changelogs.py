@@ -1,4 +1,4 @@
-"""Expiring the changelogs that outlived their snapshots.
+"""Expire changelogs that were retained longer than their snapshots.
 
 See docs/format/snapshot-expiration.md#changelogs.
 """
@@ -27,10 +27,11 @@ from paimon_orch.table.table import Table
 
 @dataclass(frozen=True, slots=True)
 class ChangelogExpirationPlan:
-    """The changelogs to expire; false if there are none. ``end`` is the oldest that is retained."""
+    """The changelogs to expire; false if there are none."""
 
     changelogs: tuple[int, ...] = ()
     end: int | None = None
+    """The oldest changelog that is retained."""
     files_to_delete: UnreferencedFiles = field(default_factory=UnreferencedFiles)
 
     def __bool__(self) -> bool:
@@ -38,7 +39,7 @@ class ChangelogExpirationPlan:
         return bool(self.changelogs)
 
     def to_dict(self) -> dict[str, object]:
-        """Return the plan in figures."""
+        """Return counts and bytes as JSON values."""
         return {
             "changelogs": len(self.changelogs),
             "data_files": len(self.files_to_delete.data),
@@ -60,46 +61,61 @@ def plan(table: Table, request: ExpireChangelogsRequest) -> ChangelogExpirationP
     table.stores.check_step(StepKind.DELETE)
     options = table.options
     versions = RetainedSnapshotStore(table.io, table.paths.root).all()
-    mine = {
+    changelogs = {
         v.snapshot.id: v
         for v in versions.values()
         if v.kind is RetainedSnapshotKind.CHANGELOG and v.branch == table.paths.branch
     }
     latest = table.stores.snapshots.latest_id()
-    if not mine or latest is None:
+    if not changelogs or latest is None:
         return ChangelogExpirationPlan()
-    kept = Retention.of_changelogs(options, int(time.time() * 1000), request)
+    retention = Retention.of_changelogs(options, int(time.time() * 1000), request)
     waiting = ConsumerStore(table.io, table.paths, options).read_next_snapshots().values()
-    times = {number: v.snapshot.time_millis for number, v in sorted(mine.items())}
-    end = _find_first_younger(times, max(latest - kept.retain_max + 1, min(mine)), kept.older_than)
-    end = min([end, latest - kept.retain_min + 1, min(mine) + kept.limit, max(mine), *waiting])
-    going = [replace(v, is_complete=False) for number, v in sorted(mine.items()) if number < end]
-    if not going:
+    times = {number: v.snapshot.time_millis for number, v in sorted(changelogs.items())}
+    end = _find_first_younger(
+        times, max(latest - retention.retain_max + 1, min(changelogs)), retention.older_than
+    )
+    end = min(
+        [
+            end,
+            latest - retention.retain_min + 1,
+            min(changelogs) + retention.limit,
+            max(changelogs),
+            *waiting,
+        ]
+    )
+    expired = [
+        replace(v, is_complete=False) for number, v in sorted(changelogs.items()) if number < end
+    ]
+    if not expired:
         return ChangelogExpirationPlan()
-    first = min(number for number in mine if number >= end)
-    others = [v for v in versions.values() if v.path not in {one.path for one in going}]
+    first = min(number for number in changelogs if number >= end)
+    expired_paths = {v.path for v in expired}
+    retained = [v for v in versions.values() if v.path not in expired_paths]
     return ChangelogExpirationPlan(
-        tuple(v.snapshot.id for v in going), first, _collect_files_to_delete(table, going, others)
+        tuple(v.snapshot.id for v in expired),
+        first,
+        _collect_files_to_delete(table, expired, retained),
     )
 
 
 def _collect_files_to_delete(
-    table: Table, going: Sequence[RetainedSnapshot], kept: Sequence[RetainedSnapshot]
+    table: Table, expired: Sequence[RetainedSnapshot], kept: Sequence[RetainedSnapshot]
 ) -> UnreferencedFiles:
     reader = ReferenceReader.of(table.io, table.paths.root)
     collector = SnapshotDeletionPlanner(
         reader=reader, paths=table.paths, schema=table.schema, kept=kept
     )
-    for version in going:
+    for version in expired:
         if version.changelog_list:
             collector.add_changelog_files(version)
-        else:  # the rows that were appended are the changelog
+        else:  # the changelog consists of the appended rows
             collector.add_deleted_files(version)
-    return collector.collect(going)
+    return collector.collect(expired)
 
 
 def _find_first_younger(times: Mapping[int, int], first: int, before: int) -> int:
-    """Return the first changelog, from ``first`` on, that is young enough to stay."""
+    """Return the first changelog from ``first`` on that was committed at or after ``before``."""
     for number, committed in times.items():
         if number >= first and before <= committed:
             return number
@@ -144,7 +160,8 @@ def run_expiration(
     delete_in_threads(remover, planned.files_to_delete.metadata)
     delete_in_threads(remover, planned.files_to_delete.lists)
     delete_in_threads(remover, [f"{directory}/{CHANGELOG_PREFIX}{n}" for n in planned.changelogs])
-    stayed = {*refused, *remover.refused}
+    refused_paths = {*refused, *remover.refused}
     return replace(
-        planned, files_to_delete=planned.files_to_delete.filter(lambda path: path not in stayed)
+        planned,
+        files_to_delete=planned.files_to_delete.filter(lambda path: path not in refused_paths),
     )

@@ -131,7 +131,8 @@ def exclude_expired_partitions(
 ) -> list[BucketSplit]:
     """Leave out buckets of expired partitions where ``compaction.skip-expired-partitions`` asks for it.
 
-    As in Java Paimon that needs ``partition.expiration-time``, and partitions that expire by their values.
+    As in Java Paimon that needs ``partition.expiration-time``, and partitions that expire by their
+    values.
     """
     schema, options = table.schema, table.schema.typed_options
     by_values = options.get(PARTITION_EXPIRATION_STRATEGY) == "values-time"

@@ -1,7 +1,7 @@
 """Expiring snapshots: the files that only they reference are deleted, and then the snapshots.
 
-The hint EARLIEST moves first, so that no reader starts from an expiring snapshot. Then data files are deleted, then
-metadata, and snapshot files last: the next run completes a run that was killed.
+The hint EARLIEST moves first, so that no reader starts from an expiring snapshot. Then data files
+are deleted, then metadata, and snapshot files last: the next run completes a run that was killed.
 
 See docs/format/snapshot-expiration.md.
 """
@@ -108,8 +108,9 @@ class SnapshotExpirationResult(DeletionResult):
 def plan(table: Table, request: ExpireSnapshotsRequest) -> SnapshotExpirationPlan:
     """Select the snapshots to expire and the files that only they reference; nothing is changed.
 
-    A snapshot expires by age only if its successor is older, too. Files that tags, branches, consumers and changelogs
-    need are retained. Raises :class:`CorruptFileError` if metadata of a retained version cannot be read.
+    A snapshot expires by age only if its successor is older, too. Files that tags, branches,
+    consumers and changelogs need are retained. Raises :class:`CorruptFileError` if metadata of a
+    retained version cannot be read.
     """
     table.stores.check_step(StepKind.DELETE)
     now = int(time.time() * 1000) if request.now_millis is None else request.now_millis
@@ -233,9 +234,9 @@ def advance_hint_and_recheck(
 ) -> SnapshotExpirationPlan:
     """Move the hint EARLIEST, then check whether newer versions need the files to delete.
 
-    Returns the plan without files that newer snapshots reference again. Raises :class:`CommitConflictError` if a tag,
-    branch or changelog was created after the plan. The creation of a tag checks the hint after writing the tag, so one
-    of the two sees the other.
+    Returns the plan without files that newer snapshots reference again. Raises
+    :class:`CommitConflictError` if a tag, branch or changelog was created after the plan. The
+    creation of a tag checks the hint after writing the tag, so one of the two sees the other.
     """
     assert planned.end is not None
     table.stores.snapshots.write_hint(EARLIEST, planned.end)

@@ -1,4 +1,4 @@
-"""Deleting tags, with the files that only they keep.
+"""Delete tags and the files that only they reference.
 
 See docs/format/tags-branches-consumers.md#tags.
 """
@@ -26,14 +26,15 @@ from paimon_orch.table.table import Table
 
 @dataclass(frozen=True, slots=True)
 class TagTimes:
-    """When a tag was made, by the wall clock of who made it, and how long it is kept."""
+    """When a tag was created, and how long it is retained."""
 
     created: datetime | None
+    """The local wall clock time of the writer."""
     retained: timedelta | None
 
 
 def read_tag_times(table: Table, name: str) -> TagTimes:
-    """Read the times that a tag was given; both are None for one that is kept until it is deleted."""
+    """Read the times of a tag; both are None for a tag that never expires."""
     path = table.tags.path(name)
     table.tags.get(name)
     with wrap_decode_errors(path):
@@ -45,39 +46,39 @@ def read_tag_times(table: Table, name: str) -> TagTimes:
 
 
 def _parse_seconds(value: object) -> float | None:
-    """Return seconds of a number, or of ISO 8601 as ``PT24H``."""
+    """Return the seconds of a number or an ISO 8601 duration such as ``PT24H``."""
     if value is None or isinstance(value, int | float):
         return value
     import pendulum
 
-    found = pendulum.parse(str(value))
-    if not isinstance(found, pendulum.Duration):
+    duration = pendulum.parse(str(value))
+    if not isinstance(duration, pendulum.Duration):
         raise ValueError(f"{value!r} is not a duration")  # noqa: TRY004 - damage, not a bug
-    return found.total_seconds()
+    return duration.total_seconds()
 
 
 def plan(
     table: Table, *, older_than: datetime | None = None, now: datetime | None = None
 ) -> list[str]:
-    """Return the tags whose time is over, and those made before ``older_than`` (local time), by name."""
+    """Return the names of expired tags and of tags created before ``older_than`` (local time)."""
     table.stores.check_step(StepKind.TAG | StepKind.DELETE)
-    moment = datetime.now() if now is None else now
+    current_time = datetime.now() if now is None else now
     modified = {info.name: info.modified for info in table.io.list_dir(table.paths.tag_dir)}
     expired = []
     for name in table.tags.names():
         times = read_tag_times(table, name)
         created = times.created or datetime.fromtimestamp(modified[f"tag-{name}"])  # noqa: DTZ006 - local
-        over = times.created is not None and times.retained is not None
-        over = over and moment - created > (times.retained or timedelta(0))
-        if over or (older_than is not None and created < older_than):
+        has_times = times.created is not None and times.retained is not None
+        is_over = has_times and current_time - created > (times.retained or timedelta(0))
+        if is_over or (older_than is not None and created < older_than):
             expired.append(name)
     return expired
 
 
 def find_files_to_delete(table: Table, name: str) -> UnreferencedFiles:
-    """Return what only a tag keeps, and what goes with it; nothing while its snapshot, or another tag of it, is there.
+    """Return the files that only a tag references; empty if its snapshot has not expired or has another tag.
 
-    Raises :class:`CorruptFileError` if it cannot be told what others need.
+    Raises :class:`CorruptFileError` if metadata of other versions cannot be read.
     """
     return _collect_files_to_delete(
         table, name, RetainedSnapshotStore(table.io, table.paths.root).all()
@@ -88,7 +89,7 @@ def _collect_files_to_delete(
     table: Table, name: str, versions: Mapping[str, RetainedSnapshot]
 ) -> UnreferencedFiles:
     path, tagged = table.tags.path(name), table.tags.get(name)
-    kept = [version for at, version in versions.items() if at != path]
+    kept = [version for other, version in versions.items() if other != path]
     if any(
         v.snapshot.id == tagged.id
         and v.branch == table.paths.branch
@@ -101,38 +102,38 @@ def _collect_files_to_delete(
         reader=reader, paths=table.paths, schema=table.schema, kept=kept
     )
     collector.add_live_files(versions[path])
-    collector.add_changelog_files(versions[path])  # which expiration leaves to the tag
+    collector.add_changelog_files(versions[path])  # snapshot expiration retains them for the tag
     remover = SafeDeleter(io=table.io, roots=list_file_roots(table.io, table.paths))
     return collector.collect([versions[path]]).filter(remover.has_safe_name)
 
 
 def delete_tag(table: Table, name: str, executor: Executor | None = None) -> UnreferencedFiles:
-    """Delete a tag, and then what nothing else needs; return what that was.
+    """Delete a tag and the files that only it references; return these files.
 
-    As long as the snapshot itself is kept nothing but the tag goes. Raises :class:`CorruptFileError` before anything
-    is deleted if it cannot be told what others need.
+    If the snapshot has not expired, only the tag is deleted. Raises :class:`CorruptFileError`
+    before anything is deleted if metadata of other versions cannot be read.
     """
     table.stores.check_step(StepKind.TAG | StepKind.DELETE)
     store = RetainedSnapshotStore(table.io, table.paths.root)
     versions = store.all()
-    garbage = _collect_files_to_delete(table, name, versions)
+    files = _collect_files_to_delete(table, name, versions)
     table.io.delete(table.tags.path(name))
     if any(
-        at not in versions or versions[at].snapshot != v.snapshot for at, v in store.all().items()
+        path not in versions or versions[path].snapshot != version.snapshot
+        for path, version in store.all().items()
     ):
-        return (
-            UnreferencedFiles()
-        )  # somebody may have begun a branch or moved a tag there: orphan cleanup will see
+        # a new branch or tag may reference the files; orphan cleanup deletes them if not
+        return UnreferencedFiles()
     roots = list_file_roots(table.io, table.paths)
     label = f"delete tag {name} of {table.identifier}"
-    paths = [*garbage.data, *garbage.metadata, *garbage.lists]
+    paths = [*files.data, *files.metadata, *files.lists]
     refused = delete_files(executor or InProcessExecutor(), table.io, roots, paths, label=label)
-    stayed = set(refused)
-    return garbage.filter(lambda path: path not in stayed)
+    refused_paths = set(refused)
+    return files.filter(lambda path: path not in refused_paths)
 
 
 def expire_tags(table: Table, *, older_than: datetime | None = None) -> list[str]:
-    """Delete tags whose time is over, and return their names; see :func:`plan`."""
+    """Delete expired tags, and return their names; see :func:`plan`."""
     names = plan(table, older_than=older_than)
     for name in names:
         delete_tag(table, name)

@@ -1,12 +1,12 @@
-"""Checking a table: every invariant that can be read off it; nothing is changed.
+"""Check the invariants of a table without changing it.
 
-Without ``deep`` metadata is read, and files are looked for. With it every data file is read as well: rows, keys,
-sequence numbers, statistics, buckets, vectors.
+By default, metadata is read and the existence of all files is checked. With ``deep``, all data
+files are read, too: rows, keys, sequence numbers, statistics, buckets and deletion vectors.
 
 See docs/format/invariants.md.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -30,14 +30,14 @@ __all__ = ["CheckReport", "Finding", "check"]
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What a check found; it is true when that is nothing."""
+    """The findings of a check; true if there are none."""
 
     findings: tuple[Finding, ...] = ()
     versions: int = 0
     data_files: int = 0
 
     def __bool__(self) -> bool:
-        """Tell whether the table is sound."""
+        """Return whether the table has no findings."""
         return not self.findings
 
     def to_dict(self) -> dict[str, object]:
@@ -52,22 +52,23 @@ class CheckReport:
 def check(table: Table, *, deep: bool = False) -> CheckReport:
     """Check all snapshots, tags and changelogs of all branches of a table.
 
-    Files that nothing refers to are no finding: orphan cleanup removes them. Snapshots below the hint EARLIEST are being
-    expired, or were when a process was killed, and are left out; so is what expires while it is checked.
+    Unreferenced files are not reported; orphan cleanup removes them. Snapshots before the hint
+    EARLIEST belong to an expiration that runs or was killed, and are skipped. Findings in snapshots
+    that expire during the check are dropped.
     """
     findings = Findings()
     store = RetainedSnapshotStore(
         table.io, table.paths.root, lambda error: findings.add("unreadable", "", str(error))
     )
-    run = _TableChecker(table=table, findings=findings, deep=deep)
+    checker = _TableChecker(table=table, findings=findings, deep=deep)
     try:
         branches = store.branches()
     except PaimonError as error:
         findings.add("unreadable", table.paths.root, str(error))
         return CheckReport(tuple(findings.collected))
     for paths in branches:
-        run.branch(paths, [v for v in store.read_branch(paths) if v.is_complete])
-    return CheckReport(tuple(findings.collected), run.versions, run.data_files)
+        checker.check_branch(paths, [v for v in store.read_branch(paths) if v.is_complete])
+    return CheckReport(tuple(findings.collected), checker.versions, checker.data_files)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,45 +89,53 @@ class _TableChecker:
     def data_files(self) -> int:
         return len(self._seen)
 
-    def branch(self, paths: TablePaths, versions: Iterable[RetainedSnapshot]) -> None:
-        versions = list(versions)
+    def check_branch(self, paths: TablePaths, versions: Sequence[RetainedSnapshot]) -> None:
         snapshots = sorted(
             (v for v in versions if v.kind is RetainedSnapshotKind.SNAPSHOT),
             key=lambda v: v.snapshot.id,
         )
-        for one, two in pairwise(v.snapshot.id for v in snapshots):
-            if two != one + 1:
-                self.findings.add(
-                    "gap", paths.snapshot_dir, f"the snapshots {one + 1} to {two - 1} are missing"
-                )
+        self._check_gaps(paths, snapshots)
         self._check_latest_hint(paths)
         schemas = SchemaStore(self.table.io, paths)
         previous: SnapshotContents | None = None
-        for version in [
-            *snapshots,
-            *(v for v in versions if v.kind is not RetainedSnapshotKind.SNAPSHOT),
-        ]:
-            self.versions += 1
-            before = len(self.findings.collected)
-            state = self._checker.version(version, schemas)
-            if state is not None:
-                if version.kind is RetainedSnapshotKind.SNAPSHOT:
-                    self._checker.check_successor(previous, state)
-                    previous = state
-                self._content(paths, state, schemas)
-            elif version.kind is RetainedSnapshotKind.SNAPSHOT:
-                previous = None
-            if len(self.findings.collected) > before and not self._is_kept(version, paths):
-                del self.findings.collected[before:]
+        for snapshot in snapshots:
+            previous = self._check_version(paths, schemas, snapshot, previous)
+        for version in versions:
+            if version.kind is not RetainedSnapshotKind.SNAPSHOT:
+                self._check_version(paths, schemas, version, None)
+
+    def _check_version(
+        self,
+        paths: TablePaths,
+        schemas: SchemaStore,
+        version: RetainedSnapshot,
+        previous: SnapshotContents | None,
+    ) -> SnapshotContents | None:
+        self.versions += 1
+        earlier_findings = len(self.findings.collected)
+        contents = self._checker.check(version, schemas)
+        if contents is not None:
+            self._checker.check_successor(previous, contents)
+            self._check_files(paths, contents, schemas)
+        if len(self.findings.collected) > earlier_findings and self._has_expired(version, paths):
+            del self.findings.collected[earlier_findings:]
+        return contents
+
+    def _check_gaps(self, paths: TablePaths, snapshots: Sequence[RetainedSnapshot]) -> None:
+        for before, after in pairwise(v.snapshot.id for v in snapshots):
+            if after != before + 1:
+                text = f"the snapshots {before + 1} to {after - 1} are missing"
+                self.findings.add("gap", paths.snapshot_dir, text)
 
     def _check_latest_hint(self, paths: TablePaths) -> None:
-        """Check that the newest snapshot, which LATEST names, is not lost."""
         try:
             SnapshotStore(self.table.io, paths).latest_id()
         except MissingFileError as error:
             self.findings.add("lost-snapshot", error.path, error.reason)
 
-    def _content(self, paths: TablePaths, state: SnapshotContents, schemas: SchemaStore) -> None:
+    def _check_files(
+        self, paths: TablePaths, contents: SnapshotContents, schemas: SchemaStore
+    ) -> None:
         if self.deep:
             checker = self._files.get(paths.branch)
             if checker is None:
@@ -138,14 +147,13 @@ class _TableChecker:
                     seen=self._seen,
                 )
                 self._files[paths.branch] = checker
-            checker.state(state)
+            checker.check(contents)
         else:
-            self._seen.update(("", e.file.file_name) for e in state.entries)
+            self._seen.update(("", e.file.file_name) for e in contents.entries)
 
-    def _is_kept(self, version: RetainedSnapshot, paths: TablePaths) -> bool:
-        """Tell whether a version did not expire while it was checked."""
+    def _has_expired(self, version: RetainedSnapshot, paths: TablePaths) -> bool:
         if not self.table.io.exists(version.path):
-            return False
+            return True
         earliest = SnapshotStore(self.table.io, paths).hint(EARLIEST) or 0
-        hidden = version.kind is RetainedSnapshotKind.SNAPSHOT and version.snapshot.id < earliest
-        return not (hidden and self.table.io.exists(f"{paths.snapshot_dir}/snapshot-{earliest}"))
+        expires = version.kind is RetainedSnapshotKind.SNAPSHOT and version.snapshot.id < earliest
+        return expires and self.table.io.exists(f"{paths.snapshot_dir}/snapshot-{earliest}")

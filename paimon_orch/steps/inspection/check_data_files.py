@@ -1,4 +1,4 @@
-"""What data files and vectors hold, against what the metadata says of them.
+"""Compare the contents of data files and deletion vectors with their metadata.
 
 See docs/format/invariants.md.
 """
@@ -34,23 +34,24 @@ from paimon_orch.table.scan.file_stats import FileStats
 
 @dataclass(slots=True, kw_only=True)
 class FileChecker:
-    """Reads the files of one branch; ``seen`` are those that were read already, of any branch."""
+    """Checks the files of a branch."""
 
     io: FileIO
     paths: TablePaths
     schemas: SchemaStore
     findings: Findings
     seen: set[tuple[str, str]]
+    """Buckets and names of the files of all branches that are already checked."""
     _vectors: dict[str, dict[str, DeletionVector]] = field(default_factory=dict)
     _previous_vectors: dict[str, DeletionVector] = field(default_factory=dict)
     _buckets: set[tuple[object, ...]] = field(default_factory=set)
 
-    def state(self, state: SnapshotContents) -> None:
-        """Check what a version newly brings: files, vectors, and buckets of both."""
+    def check(self, state: SnapshotContents) -> None:
+        """Check the data files and deletion vectors of a version that are not checked yet."""
         for entry in state.entries:
-            at = str(entry.partition_bucket), entry.file.file_name
-            if at not in self.seen:
-                self.seen.add(at)
+            file_key = str(entry.partition_bucket), entry.file.file_name
+            if file_key not in self.seen:
+                self.seen.add(file_key)
                 self._guarded(partial(self._check_file, entry))
         vectors = self._read_deletion_vectors(state)
         self._check_deletion_vectors(state, vectors)
@@ -73,8 +74,8 @@ class FileChecker:
         file = entry.file
         schema = self.schemas.get(file.schema_id)
         fields = [*(SYSTEM_FIELDS if schema.primary_keys else ()), *schema.fields]
-        at = BucketFile(entry.partition, entry.bucket, file)
-        batches = list(self._reader(schema).read(at, fields))
+        bucket_file = BucketFile(entry.partition, entry.bucket, file)
+        batches = list(self._reader(schema).read(bucket_file, fields))
         if not batches:
             return
         rows = pa.Table.from_batches(batches)
@@ -82,7 +83,7 @@ class FileChecker:
         if schema.primary_keys:
             self._check_system_columns(file, rows)
         if entry.bucket == POSTPONE_BUCKET:
-            return  # its rows wait as they came, and its metadata names the first and the last of their keys
+            return  # rows are in arrival order; the metadata has the first and the last key
         if schema.primary_keys:
             self._check_keys(file, rows, schema)
         self._check_statistics(entry, rows, schema)
@@ -99,34 +100,37 @@ class FileChecker:
     def _check_keys(self, file: DataFileMeta, rows: pa.Table, schema: TableSchema) -> None:
         keys = KeyColumns.of(rows, schema.trimmed_primary_keys)
         if keys.ordered()[1].any():
-            self.findings.add("keys", "", f"{file.file_name} holds a key twice")
+            self.findings.add("keys", "", f"{file.file_name} has duplicate keys")
         order = schema.order_fields(file.level)
         keys = KeyColumns.of(rows, [field.name for field in order])
         if not keys.is_sorted():
             names = "key" if order == schema.key_fields else ", ".join(f.name for f in order)
             self.findings.add("keys", "", f"{file.file_name} is not sorted by {names}")
         first, last = decode_key_bounds(file, order)
-        # a compaction of old releases that dropped deletes left the bounds as they were
+        # old releases did not update the bounds when a compaction dropped deletes
         if keys.at(0) < first or last < keys.at(len(keys) - 1):
-            text = f"{file.file_name} has keys outside the range that its metadata says"
+            text = f"{file.file_name} has keys outside the range in its metadata"
             self.findings.add("key-range", "", text)
 
     def _check_system_columns(self, file: DataFileMeta, rows: pa.Table) -> None:
-        found = pc.min_max(rows[SEQUENCE_NUMBER.name]).as_py()
-        said = {"min": file.min_sequence_number, "max": file.max_sequence_number}
+        actual = pc.min_max(rows[SEQUENCE_NUMBER.name]).as_py()
+        expected = {"min": file.min_sequence_number, "max": file.max_sequence_number}
         if (
-            found["min"] is not None
-            and not said["min"] <= found["min"] <= found["max"] <= said["max"]
+            actual["min"] is not None
+            and not expected["min"] <= actual["min"] <= actual["max"] <= expected["max"]
         ):
             text = (
-                f"{file.file_name} has the sequence numbers {found['min']} to {found['max']}, "
-                f"its metadata says {said['min']} to {said['max']}"
+                f"{file.file_name} has the sequence numbers {actual['min']} to {actual['max']}, "
+                f"its metadata has {expected['min']} to {expected['max']}"
             )
             self.findings.add("sequence", "", text)
         minus = pa.array([1, 3], pa.int8())  # -U and -D
         retracts = int(pc.sum(pc.is_in(rows[VALUE_KIND.name], minus)).as_py() or 0)
         if file.delete_row_count is not None and file.delete_row_count != retracts:
-            text = f"{file.file_name} has {retracts} retract rows, its metadata says {file.delete_row_count}"
+            text = (
+                f"{file.file_name} has {retracts} retract rows, "
+                f"its metadata has {file.delete_row_count}"
+            )
             self.findings.add("delete-rows", "", text)
 
     def _check_statistics(self, entry: ManifestEntry, rows: pa.Table, schema: TableSchema) -> None:
@@ -135,20 +139,20 @@ class FileChecker:
         collector = StatsCollector(fields)
         collector.update(rows.select([f.name for f in fields]))
         for column in fields:
-            said, found = stats_of(column.name), collector.column(column.name)
-            wrong = said.null_count is not None and said.null_count != found.null_count
+            expected, actual = stats_of(column.name), collector.column(column.name)
+            differs = expected.null_count is not None and expected.null_count != actual.null_count
             if isinstance(column.type, AtomicType):
-                low, high, least, most = (
+                lower, upper, minimum, maximum = (
                     None
                     if value is None
                     else to_comparable_value(_normalize_zero(value), column.type)
-                    for value in (said.min, said.max, found.min, found.max)
+                    for value in (expected.min, expected.max, actual.min, actual.max)
                 )
-                wrong = wrong or (low is not None and least is not None and least < low)
-                wrong = wrong or (high is not None and most is not None and most > high)
-            if wrong:
+                differs = differs or (lower is not None and minimum is not None and minimum < lower)
+                differs = differs or (upper is not None and maximum is not None and maximum > upper)
+            if differs:
                 name = entry.file.file_name
-                text = f"{name}: column {column.name} has {found}, its metadata says {said}"
+                text = f"{name}: column {column.name} has {actual}, its metadata has {expected}"
                 self.findings.add("statistics", "", text)
 
     def _check_bucket_hash(self, entry: ManifestEntry, rows: pa.Table, schema: TableSchema) -> None:
@@ -159,12 +163,12 @@ class FileChecker:
         columns = [rows[f.name].combine_chunks() for f in fields]
         function = schema.typed_options.get(BUCKET_FUNCTION_TYPE)
         try:
-            found = compute_buckets(
+            buckets = compute_buckets(
                 columns, [f.type for f in fields], entry.total_buckets, function
             )
-        except InputError:  # a bucket function that is not known here
+        except InputError:  # unsupported bucket function
             return
-        strays = int((found != entry.bucket).sum())
+        strays = int((buckets != entry.bucket).sum())
         if strays:
             name = entry.file.file_name
             text = f"{name}: {strays} rows do not belong to bucket {entry.bucket} by their hash"
@@ -175,13 +179,13 @@ class FileChecker:
         for item in state.index:
             if item.file_name not in self._vectors:
                 try:
-                    found = read_deletion_vectors(
+                    file_vectors = read_deletion_vectors(
                         self.io, TablePaths(self.paths.root), state.schema, [item]
                     )
                 except (PaimonError, OSError) as error:
                     self.findings.add("vector", "", str(error))
-                    found = {}
-                self._vectors[item.file_name] = found
+                    file_vectors = {}
+                self._vectors[item.file_name] = file_vectors
             vectors |= self._vectors[item.file_name]
         return vectors
 
@@ -192,12 +196,13 @@ class FileChecker:
         for name, vector in vectors.items():
             positions = vector.positions()
             if name in rows and len(positions) and positions[-1] >= rows[name]:
-                text = f"the vector of {name} deletes row {positions[-1]} of {rows[name]}"
+                last = positions[-1]
+                text = f"the deletion vector of {name} deletes row {last} of {rows[name]}"
                 self.findings.add("vector", state.version, text)
         if state.version.snapshot.commit_kind is not CommitKind.OVERWRITE:
             for name, before in self._previous_vectors.items():
                 if name in rows and name in vectors and not _is_subset(before, vectors[name]):
-                    text = f"rows of {name} that were deleted came back in {state.version}"
+                    text = f"deleted rows of {name} are live again in {state.version}"
                     self.findings.add("vector", state.version, text)
         self._previous_vectors = dict(vectors)
 
@@ -205,19 +210,21 @@ class FileChecker:
         self, state: SnapshotContents, vectors: Mapping[str, DeletionVector]
     ) -> None:
         for (partition, bucket), entries in _group_by_bucket(state):
-            above = [entry for entry in entries if entry.file.level > 0]
-            # equal files under equal index files were looked at with an older version
-            hidden = {e.file.file_name: vectors.get(e.file.file_name) for e in above}
+            upper_entries = [entry for entry in entries if entry.file.level > 0]
+            # the same files with the same deletion vectors were checked with an older version
+            vectors_by_file = {
+                e.file.file_name: vectors.get(e.file.file_name) for e in upper_entries
+            }
             key = (
                 partition,
                 bucket,
-                frozenset((name, id(vector)) for name, vector in hidden.items()),
+                frozenset((name, id(vector)) for name, vector in vectors_by_file.items()),
             )
-            if key in self._buckets or len(above) < 2:
+            if key in self._buckets or len(upper_entries) < 2:
                 continue
             self._buckets.add(key)
-            count = partial(self._check_duplicate_keys, state, above, hidden)
-            self._guarded(count)
+            check = partial(self._check_duplicate_keys, state, upper_entries, vectors_by_file)
+            self._guarded(check)
 
     def _check_duplicate_keys(
         self,
@@ -240,10 +247,10 @@ class FileChecker:
         if not batches:
             return
         keys = KeyColumns.of(pa.Table.from_batches(batches), schema.trimmed_primary_keys)
-        twice = int(keys.ordered()[1].sum())
-        if twice:
+        duplicates = int(keys.ordered()[1].sum())
+        if duplicates:
             names = ", ".join(sorted(entry.file.file_name for entry in entries))
-            text = f"{twice} keys are live twice in {names}"
+            text = f"{duplicates} keys are live more than once in {names}"
             self.findings.add("live-twice", state.version, text)
 
 
@@ -251,15 +258,14 @@ def _group_by_bucket(
     state: SnapshotContents,
 ) -> Iterator[tuple[PartitionBucket, list[ManifestEntry]]]:
     ordered = sorted(state.entries, key=lambda entry: entry.partition_bucket)
-    for at, group in groupby(ordered, key=lambda entry: entry.partition_bucket):
-        yield at, list(group)
+    for partition_bucket, group in groupby(ordered, key=lambda entry: entry.partition_bucket):
+        yield partition_bucket, list(group)
 
 
-def _is_subset(one: DeletionVector, other: DeletionVector) -> bool:
-    """Tell whether one vector deletes no row that the other does not."""
-    return (one | other).cardinality == other.cardinality
+def _is_subset(vector: DeletionVector, other: DeletionVector) -> bool:
+    return (vector | other).cardinality == other.cardinality
 
 
 def _normalize_zero(value: object) -> object:
-    """Return 0.0 for -0.0: our bounds include zeros of both signs, others keep the sign of the value."""
+    """Return 0.0 for -0.0: writers differ in the sign of zero in bounds."""
     return 0.0 if isinstance(value, float) and value == 0 else value

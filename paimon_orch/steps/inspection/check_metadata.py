@@ -1,4 +1,4 @@
-"""What the metadata of a version promises: its files are there, and its figures agree.
+"""Check the metadata of versions: the files exist, and the counts are consistent.
 
 See docs/format/invariants.md.
 """
@@ -47,13 +47,13 @@ class SnapshotContents:
 
     @property
     def identities(self) -> set[tuple[object, ...]]:
-        """Return what tells the live files apart."""
+        """Return the identities of the live files."""
         return {entry.identity for entry in self.entries}
 
 
 @dataclass(slots=True, kw_only=True)
 class VersionChecker:
-    """Checks versions one after the other; what they share is read once."""
+    """Checks the metadata of versions; shared manifests and directories are read once."""
 
     io: FileIO
     reader: ReferenceReader
@@ -61,8 +61,8 @@ class VersionChecker:
     _manifests: dict[str, list[ManifestEntry]] = field(default_factory=dict)
     _listed: dict[str, Mapping[str, int]] = field(default_factory=dict)
 
-    def version(self, version: RetainedSnapshot, schemas: SchemaStore) -> SnapshotContents | None:
-        """Check one version by itself; None if it cannot be read, or has no rows of its own."""
+    def check(self, version: RetainedSnapshot, schemas: SchemaStore) -> SnapshotContents | None:
+        """Check a version; return None if it is unreadable or a changelog."""
         snapshot = version.snapshot
         if version.kind is not RetainedSnapshotKind.TAG and version.name != str(snapshot.id):
             self.findings.add("id", version.path, f"holds the snapshot {snapshot.id}")
@@ -96,23 +96,23 @@ class VersionChecker:
         """Check a snapshot against the one before it."""
         if previous is None or previous.version.snapshot.id + 1 != state.version.snapshot.id:
             return
-        one, two = previous.version.snapshot, state.version.snapshot
-        if two.total_record_count != one.total_record_count + two.delta_record_count:
+        before, after = previous.version.snapshot, state.version.snapshot
+        if after.total_record_count != before.total_record_count + after.delta_record_count:
             self.findings.add(
                 "record-count",
                 state.version,
-                f"totalRecordCount of snapshot {two.id} is {two.total_record_count}, before it were "
-                f"{one.total_record_count} rows and the delta has {two.delta_record_count}",
+                f"totalRecordCount of snapshot {after.id} is {after.total_record_count}, but the previous "
+                f"snapshot has {before.total_record_count} rows and the delta {after.delta_record_count}",
             )
         if {entry.identity for entry in filter_live_entries(state.base)} != previous.identities:
             self.findings.add(
                 "base",
                 state.version,
-                f"the base manifests of snapshot {two.id} do not hold the files of snapshot {one.id}",
+                f"the base manifests of snapshot {after.id} do not have the files of snapshot {before.id}",
             )
 
     def _lists(self, version: RetainedSnapshot) -> tuple[list[ManifestEntry], list[ManifestEntry]]:
-        """Return the entries of the base and of the delta."""
+        """Return the base entries and the delta entries."""
         if not version.state_lists:
             return [], []
         delta = self.reader.delta(version)
@@ -120,7 +120,7 @@ class VersionChecker:
         return self._entries(state[: len(state) - len(delta)]), self._entries(delta)
 
     def _read_changelog_entries(self, version: RetainedSnapshot) -> list[ManifestEntry]:
-        """Return the changelog's entries, none where expiration may have taken them."""
+        """Return the entries of the changelog; empty if an expiration has deleted it."""
         try:
             return self._entries(self.reader.changelog(version))
         except MissingFileError:
@@ -146,13 +146,14 @@ class VersionChecker:
             self.findings.add(
                 "record-count",
                 version,
-                f"changelogRecordCount is {snapshot.changelog_record_count}, the changelog files have {rows} rows",
+                f"changelogRecordCount is {snapshot.changelog_record_count}, "
+                f"the changelog files have {rows} rows",
             )
         if version.keeps_changelog:
             self._check_files(version, changelog, schema)
 
     def _check_delta(self, state: SnapshotContents) -> None:
-        """Check that a delta deletes what is live, and adds nothing twice."""
+        """Check that the delta deletes only live files and adds no live file."""
         live = {entry.identity for entry in filter_live_entries(state.base)}
         for entry in state.delta:
             name = entry.file.file_name
@@ -174,18 +175,20 @@ class VersionChecker:
         total = sum(entry.file.row_count for entry in state.entries)
         added = sum(e.file.row_count for e in state.delta if e.kind is FileKind.ADD)
         deleted = sum(e.file.row_count for e in state.delta if e.kind is FileKind.DELETE)
-        figures = (
+        counts = (
             ("totalRecordCount", snapshot.total_record_count, total),
             ("deltaRecordCount", snapshot.delta_record_count, added - deleted),
         )
-        for name, said, found in figures:
-            if said != found:
+        for name, expected, actual in counts:
+            if expected != actual:
                 self.findings.add(
-                    "record-count", state.version, f"{name} is {said}, the files have {found} rows"
+                    "record-count",
+                    state.version,
+                    f"{name} is {expected}, the files have {actual} rows",
                 )
         if snapshot.commit_kind is CommitKind.COMPACT and added > deleted:
             self.findings.add(
-                "compaction", state.version, f"a compaction made {added} rows of {deleted}"
+                "compaction", state.version, f"a compaction wrote {added} rows for {deleted} rows"
             )
 
     def _check_files(
@@ -210,17 +213,17 @@ class VersionChecker:
             except PaimonError as error:
                 self.findings.add("path", version, str(error))
                 self._listed[directory] = {}
-        found = self._listed[directory].get(name)
-        if found is None:  # or made since its directory was listed
+        actual = self._listed[directory].get(name)
+        if actual is None:  # it may be newer than the listing
             try:
-                found = self.io.size(path)
+                actual = self.io.size(path)
             except (OSError, PaimonError):
-                found = None
-        if found is None:
+                actual = None
+        if actual is None:
             self.findings.add("missing-file", version, f"{path} does not exist")
-        elif size is not None and found != size:
+        elif size is not None and actual != size:
             self.findings.add(
-                "file-size", version, f"{path} has {found} bytes, the metadata says {size}"
+                "file-size", version, f"{path} has {actual} bytes, its metadata has {size}"
             )
 
     def _check_buckets(self, state: SnapshotContents) -> None:
@@ -235,7 +238,7 @@ class VersionChecker:
             where = f"{state.version}, {format_partition(partition, schema)} bucket {bucket}"
             total = entries[0].total_buckets
             if 0 < total <= bucket:
-                self.findings.add("bucket", where, f"there are only {total} buckets")
+                self.findings.add("bucket", where, f"the partition has only {total} buckets")
             if schema.primary_keys and bucket != POSTPONE_BUCKET:
                 try:
                     build_bucket_runs([entry.file for entry in entries], schema)
@@ -243,14 +246,13 @@ class VersionChecker:
                     self.findings.add("sorted-run", where, str(error))
         for partition, totals in counts.items():
             if len(totals) > 1:
-                text = f"its files are of {' and '.join(map(str, sorted(totals)))} buckets"
+                numbers = " and ".join(map(str, sorted(totals)))
+                text = f"its files have different numbers of buckets: {numbers}"
                 where = f"{state.version}, {format_partition(partition, schema) or 'table'}"
                 self.findings.add("bucket", where, text)
 
     def _check_index(self, state: SnapshotContents) -> None:
         paths = TablePaths(self.reader.manifests.paths.root)
-        files = {(e.partition, e.bucket, e.file.file_name): e.file for e in state.entries}
-        seen: set[str] = set()
         for item in state.index:
             path = paths.index_file(
                 state.schema,
@@ -262,28 +264,34 @@ class VersionChecker:
             self._check_file_size(state.version, path, item.file_size)
             where = f"{state.version}, {item.file_name}"
             if item.index_type == HASH_INDEX and item.file_size != _HASH_BYTES * item.row_count:
-                self.findings.add("index", where, f"{item.row_count} hashes do not fill it")
+                text = f"{item.file_size} bytes are not the size of {item.row_count} hashes"
+                self.findings.add("index", where, text)
+        self._check_vector_ranges(state)
+
+    def _check_vector_ranges(self, state: SnapshotContents) -> None:
+        files = {(e.partition, e.bucket, e.file.file_name): e.file for e in state.entries}
+        seen: set[str] = set()
+        for item in state.index:
             if item.index_type != DELETION_VECTORS_INDEX:
                 continue
-            if item.row_count != len(item.ranges or ()):
-                self.findings.add("index", where, f"has no {item.row_count} vectors")
-            for entry in item.ranges or ():
-                file = files.get((item.partition, item.bucket, entry.data_file))
+            where, ranges = f"{state.version}, {item.file_name}", item.ranges or ()
+            if item.row_count != len(ranges):
+                text = f"has {len(ranges)} deletion vectors, its metadata has {item.row_count}"
+                self.findings.add("index", where, text)
+            for entry in ranges:
+                name, deleted = entry.data_file, entry.cardinality
+                file = files.get((item.partition, item.bucket, name))
                 if file is None:
-                    self.findings.add(
-                        "vector", where, f"{entry.data_file} has a vector and is not live there"
+                    text = f"{name} has a deletion vector but is not live in the bucket"
+                    self.findings.add("vector", where, text)
+                elif deleted is not None and not 0 < deleted <= file.row_count:
+                    text = (
+                        f"{name} has {file.row_count} rows, its metadata has {deleted} deleted rows"
                     )
-                elif entry.cardinality is not None and not (
-                    0 < entry.cardinality <= file.row_count
-                ):
-                    self.findings.add(
-                        "vector",
-                        where,
-                        f"{entry.data_file} has {file.row_count} rows, {entry.cardinality} are said to be deleted",
-                    )
-                if entry.data_file in seen:
-                    self.findings.add("vector", where, f"{entry.data_file} has two vectors")
-                seen.add(entry.data_file)
+                    self.findings.add("vector", where, text)
+                if name in seen:
+                    self.findings.add("vector", where, f"{name} has two deletion vectors")
+                seen.add(name)
 
     def _check_statistics(self, version: RetainedSnapshot) -> None:
         if version.statistics is None:

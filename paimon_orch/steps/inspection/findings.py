@@ -1,13 +1,14 @@
-"""What a check finds."""
+"""The findings of a check."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as the format says. ``rule`` is a short name of what is broken."""
+    """A violation of the format."""
 
     rule: str
+    """The short name of the invariant that is violated."""
     where: str
     text: str
 
@@ -17,13 +18,13 @@ class Finding:
 
 @dataclass(slots=True)
 class Findings:
-    """Collects findings, each once: many versions share one damaged file."""
+    """Collects findings without duplicates; several versions may share a damaged file."""
 
     collected: list[Finding] = field(default_factory=list)
-    _known: set[tuple[str, str]] = field(default_factory=set)
+    _seen: set[tuple[str, str]] = field(default_factory=set)
 
     def add(self, rule: str, where: object, text: str) -> None:
-        """Remember a finding."""
-        if (rule, text) not in self._known:
-            self._known.add((rule, text))
+        """Add a finding unless it was added before."""
+        if (rule, text) not in self._seen:
+            self._seen.add((rule, text))
             self.collected.append(Finding(rule, str(where), text))

@@ -1,4 +1,4 @@
-"""The numbers that decide which maintenance a table needs."""
+"""Metrics that show which maintenance a table needs."""
 
 import time
 from collections.abc import Sequence
@@ -18,13 +18,7 @@ SMALL_FILE_RATIO = 0.7  # of the target size
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableHealth:
-    """Figures of the newest snapshot and of what is kept beside it; sizes are in bytes, ages in seconds.
-
-    ``max_sorted_runs`` is that of the bucket with the most: readers merge so many. ``deleted_ratio`` is the share of
-    physical rows that vectors hide or that retract others. ``bucket_skew`` is the largest bucket beside the mean of
-    its partition. ``index_coverage`` is the share of files with a file index, None if the table asks for none;
-    ``orphan_bytes`` is None unless it was asked for.
-    """
+    """Metrics of the newest snapshot and of retained metadata; sizes in bytes, ages in seconds."""
 
     files: int = 0
     bytes: int = 0
@@ -32,9 +26,13 @@ class TableHealth:
     level0_files: int = 0
     level0_bytes: int = 0
     max_sorted_runs: int = 0
+    """The number of sorted runs that readers merge in the bucket with the most."""
     deleted_ratio: float = 0.0
+    """The share of physical rows that deletion vectors delete or that retract other rows."""
     bucket_skew: float = 1.0
+    """The maximum ratio of a bucket's size to the mean bucket size of its partition."""
     index_coverage: float | None = None
+    """The share of files with a file index; None if the table's options define none."""
     snapshots: int = 0
     oldest_snapshot_age: float = 0.0
     newest_snapshot_age: float = 0.0
@@ -43,47 +41,51 @@ class TableHealth:
     manifests: int = 0
     manifest_bytes: int = 0
     orphan_bytes: int | None = None
+    """The size of orphan files; None if they were not searched for."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return the figures as JSON values."""
+        """Return the metrics as JSON values."""
         return asdict(self)
 
     def __str__(self) -> str:
-        """Return a line for people."""
+        """Return the metrics as one line of text."""
         covered = "" if self.index_coverage is None else f", indexed {self.index_coverage:.0%}"
         return (
-            f"sorted runs at most {self.max_sorted_runs}, level 0 {self.level0_bytes / 1e6:,.1f} MB, deleted rows "
-            f"{self.deleted_ratio:.0%}, bucket skew {self.bucket_skew:.1f}{covered}; snapshots {self.snapshots}, the "
-            f"oldest {self.oldest_snapshot_age / 3600:,.1f} h old, tags {self.tags}, branches {self.branches}; "
+            f"sorted runs at most {self.max_sorted_runs}, "
+            f"level 0 {self.level0_bytes / 1e6:,.1f} MB, "
+            f"deleted rows {self.deleted_ratio:.0%}, bucket skew {self.bucket_skew:.1f}{covered}; "
+            f"snapshots {self.snapshots}, the oldest {self.oldest_snapshot_age / 3600:,.1f} h old, "
+            f"tags {self.tags}, branches {self.branches}; "
             f"manifests {self.manifests} ({self.manifest_bytes / 1e6:,.1f} MB)"
         )
 
 
 def compute_health(table: Table, *, orphans: bool = False, now: float | None = None) -> TableHealth:
-    """Read the metadata of the newest snapshot and count; no data file is opened.
+    """Compute the health from the metadata of the newest snapshot; no data file is opened.
 
-    With ``orphans`` all files of the table are listed too, and those counted that orphan cleanup would remove by now.
+    With ``orphans``, all files of the table are listed to find those that orphan cleanup would
+    remove.
     """
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         return TableHealth(branches=len(table.branches.names()))
-    found = compute_snapshot_health(table, snapshot, table.files(snapshot), now=now)
+    health = compute_snapshot_health(table, snapshot, table.files(snapshot), now=now)
     if not orphans:
-        return found
+        return health
     return replace(
-        found, orphan_bytes=remove_orphan_files.plan(table, RemoveOrphanFilesRequest()).bytes
+        health, orphan_bytes=remove_orphan_files.plan(table, RemoveOrphanFilesRequest()).bytes
     )
 
 
 def compute_snapshot_health(
     table: Table, snapshot: Snapshot, splits: Sequence[BucketSplit], *, now: float | None = None
 ) -> TableHealth:
-    """Return the health of the newest snapshot, whose files are known; see :func:`compute_health`."""
-    schema, moment = table.schema, time.time() if now is None else now
+    """Return the health of the newest snapshot with the given files."""
+    schema, current_time = table.schema, time.time() if now is None else now
     files = [file for split in splits for file in split.files]
     ids = table.stores.snapshots.ids()
     earliest = table.stores.snapshots.earliest_id() or snapshot.id
-    metas = table.stores.manifests.manifests(snapshot)
+    manifests = table.stores.manifests.manifests(snapshot)
     level0 = [file for file in files if file.level == 0] if schema.primary_keys else []
     return TableHealth(
         files=len(files),
@@ -96,12 +98,12 @@ def compute_snapshot_health(
         bucket_skew=_compute_bucket_skew(splits),
         index_coverage=_compute_index_coverage(files, schema),
         snapshots=sum(number >= earliest for number in ids),
-        oldest_snapshot_age=moment - table.stores.snapshots.get(earliest).time_millis / 1000,
-        newest_snapshot_age=moment - snapshot.time_millis / 1000,
+        oldest_snapshot_age=current_time - table.stores.snapshots.get(earliest).time_millis / 1000,
+        newest_snapshot_age=current_time - snapshot.time_millis / 1000,
         tags=len(table.tags.names()),
         branches=len(table.branches.names()),
-        manifests=len(metas),
-        manifest_bytes=sum(meta.file_size for meta in metas),
+        manifests=len(manifests),
+        manifest_bytes=sum(meta.file_size for meta in manifests),
     )
 
 
@@ -116,7 +118,7 @@ def count_small_files(splits: Sequence[BucketSplit], schema: TableSchema) -> int
 
 
 def compute_max_sorted_runs(splits: Sequence[BucketSplit], schema: TableSchema) -> int:
-    """Return the sorted runs of the bucket with the most: readers merge so many."""
+    """Return the number of sorted runs in the bucket with the most."""
     if not schema.primary_keys:
         return 0
     merged = [split for split in splits if split.bucket >= 0]
@@ -124,38 +126,40 @@ def compute_max_sorted_runs(splits: Sequence[BucketSplit], schema: TableSchema) 
 
 
 def compute_deleted_ratio(splits: Sequence[BucketSplit]) -> float:
-    """Return the share of physical rows that vectors hide or that retract others."""
+    """Return the share of physical rows that are deleted or that retract other rows."""
     rows = sum(split.row_count for split in splits)
-    hidden = sum(
+    deleted = sum(
         entry.cardinality or 0
         for split in splits
         for item in split.vectors
         for entry in item.ranges or ()
     )
     retracts = sum(file.delete_row_count or 0 for split in splits for file in split.files)
-    return (hidden + retracts) / rows if rows else 0.0
+    return (deleted + retracts) / rows if rows else 0.0
 
 
 def _compute_bucket_skew(splits: Sequence[BucketSplit]) -> float:
-    """Return the largest bucket's size beside the mean of its partition, which counts empty buckets too."""
-    sizes: dict[bytes, list[int]] = {}
+    """Return the maximum ratio of a bucket's size to its partition's mean, empty buckets included."""
+    sizes_by_partition: dict[bytes, list[int]] = {}
     totals: dict[bytes, int] = {}
     for split in splits:
-        sizes.setdefault(split.partition, []).append(sum(f.file_size for f in split.files))
-        totals[split.partition] = max(split.total_buckets, len(sizes[split.partition]))
+        sizes_by_partition.setdefault(split.partition, []).append(
+            sum(f.file_size for f in split.files)
+        )
+        totals[split.partition] = max(split.total_buckets, len(sizes_by_partition[split.partition]))
     skews = [
-        max(found) * totals[partition] / sum(found)
-        for partition, found in sizes.items()
-        if sum(found)
+        max(bucket_sizes) * totals[partition] / sum(bucket_sizes)
+        for partition, bucket_sizes in sizes_by_partition.items()
+        if sum(bucket_sizes)
     ]
     return max(skews, default=1.0)
 
 
 def _compute_index_coverage(files: Sequence[DataFileMeta], schema: TableSchema) -> float | None:
-    wanted = any(
+    has_index_options = any(
         key.startswith("file-index.") and key.endswith(".columns") for key in schema.options
     )
-    if not wanted:
+    if not has_index_options:
         return None
     covered = sum(
         file.embedded_index is not None or any(name.endswith(".index") for name in file.extra_files)

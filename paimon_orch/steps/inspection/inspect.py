@@ -1,4 +1,4 @@
-"""What a table looks like now: snapshot, files per partition, bucket and level, vectors, sizes."""
+"""The state of a table: snapshot, files by partition, bucket and level, deletion vectors, sizes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,17 +17,18 @@ from paimon_orch.table.table import Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketReport:
-    """One bucket; ``vectors`` maps data files to the number of rows hidden in them."""
+    """The files of a bucket."""
 
     partition: str
     bucket: int
     total_buckets: int
     files: tuple[DataFileMeta, ...]
     vectors: dict[str, int]
+    """The number of deleted rows by the name of the data file."""
 
     @property
     def deleted_rows(self) -> int:
-        """Return the rows that deletion vectors hide."""
+        """Return the number of rows that deletion vectors delete."""
         return sum(self.vectors.values())
 
     def to_dict(self) -> dict[str, object]:
@@ -59,10 +60,7 @@ class BucketReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReport:
-    """One snapshot of a table in figures; sizes are in bytes, rows are physical unless they say otherwise.
-
-    ``problem`` is what is wrong with the metadata of the table, so that it has no health.
-    """
+    """Counts and sizes in bytes of a snapshot."""
 
     identifier: str
     location: str
@@ -71,6 +69,7 @@ class TableReport:
     buckets: tuple[BucketReport, ...]
     health: TableHealth | None = None
     problem: str | None = None
+    """Why the health could not be computed: an error in the table's metadata."""
 
     @property
     def snapshot_id(self) -> int | None:
@@ -94,17 +93,17 @@ class TableReport:
 
     @property
     def physical_rows(self) -> int:
-        """Return the rows of all live files."""
+        """Return the number of rows in all live files."""
         return sum(file.row_count for file in self.files)
 
     @property
     def deleted_rows(self) -> int:
-        """Return the rows that deletion vectors hide."""
+        """Return the number of rows that deletion vectors delete."""
         return sum(bucket.deleted_rows for bucket in self.buckets)
 
     @property
     def row_count(self) -> int | None:
-        """Return the rows that a batch reader sees, None where only a merge can tell."""
+        """Return the number of rows that a batch reader sees; None if that requires a merge."""
         if not self.schema.primary_keys:
             return self.physical_rows - self.deleted_rows
         visible = self.files
@@ -118,7 +117,7 @@ class TableReport:
 
     @property
     def rows_not_visible(self) -> int:
-        """Return the records that batch readers leave out until they are compacted."""
+        """Return the number of records that batch readers skip until they are compacted."""
         skips = Visibility(self.schema).skips_level_0
         return sum(
             file.row_count
@@ -129,7 +128,7 @@ class TableReport:
 
     @property
     def level0_files(self) -> int:
-        """Return the number of files that wait for compaction."""
+        """Return the number of files on level 0, which are not compacted yet."""
         return sum(file.level == 0 for file in self.files) if self.schema.primary_keys else 0
 
     @property
@@ -202,24 +201,24 @@ def _snapshot_to_dict(snapshot: Snapshot) -> dict[str, object]:
 
 
 def inspect(table: Table, snapshot_id: int | None = None) -> TableReport:
-    """Read the metadata of a snapshot (by default the newest) and sum it up; no data file is opened.
+    """Summarize the metadata of a snapshot, by default the newest; no data file is opened.
 
-    The health of the table is told with its newest snapshot alone.
+    The health of the table is included only for its newest snapshot.
     """
     snapshot = table.snapshot(snapshot_id)
     schema = table.schema
     splits: Sequence[BucketSplit] = [] if snapshot is None else table.files(snapshot)
     reports = [_build_bucket_report(split, schema) for split in splits]
     reports.sort(key=lambda report: (report.partition, report.bucket))
-    state, problem = None, None
+    health, problem = None, None
     if snapshot_id is None:
         try:
-            state = (
+            health = (
                 compute_health(table)
                 if snapshot is None
                 else compute_snapshot_health(table, snapshot, splits)
             )
-        except CorruptFileError as error:  # as if files overlap that must not
+        except CorruptFileError as error:  # for example, overlapping files of a sorted run
             problem = str(error)
     return TableReport(
         identifier=table.identifier,
@@ -227,7 +226,7 @@ def inspect(table: Table, snapshot_id: int | None = None) -> TableReport:
         schema=schema,
         snapshot=snapshot,
         buckets=tuple(reports),
-        health=state,
+        health=health,
         problem=problem,
     )
 

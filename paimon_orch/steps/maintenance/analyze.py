@@ -170,7 +170,8 @@ def run(shared: AnalyzeScan | None, unit: AnalyzeUnit) -> bytes:
 def commit(table: Table, plan: AnalyzePlan, results: Sequence[_UnitStatistics]) -> AnalyzeResult:
     """Write the statistics file and a snapshot that refers to it; the rows of the table do not change.
 
-    Raises :class:`CommitConflictError` if the schema has changed since the plan; the file is removed then.
+    Raises :class:`CommitConflictError` if the schema has changed since the plan; the file is
+    removed then.
     """
     if not plan:
         return AnalyzeResult()
@@ -228,7 +229,8 @@ def analyze(
 ) -> AnalyzeResult:
     """Count the rows of a table, compute statistics of columns, and commit them.
 
-    :param columns: the columns to compute statistics of; None selects all columns except nested ones
+    :param columns: the columns to compute statistics of; None selects all columns except nested
+        ones
     """
     request = AnalyzeRequest(columns=columns)
     return run_step(ANALYZE, table, plan(table, request), executor, progress=progress)

@@ -1,4 +1,4 @@
-"""Making tags by themselves, one a period.
+"""Automatic creation of tags, one per period.
 
 See docs/format/tags-branches-consumers.md#tags.
 """
@@ -42,32 +42,33 @@ _ZONE_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?([0-5]\d))?(?::?(
 
 @dataclass(frozen=True, slots=True)
 class TagPeriods:
-    """How a table's periods are cut and named."""
+    """The periods that a table's automatic tags are created for."""
 
     length: timedelta
     name: str
+    """The ``strftime`` format of a tag's name."""
 
     @classmethod
     def of(cls, options: Options) -> "TagPeriods":
-        """Take them from the options of a table."""
+        """Return the periods that the options of a table define."""
         length = options.get(TAG_CREATION_PERIOD_DURATION)
         if length is not None:
             return cls(length, "%Y%m%d%H%M")
         period, style = options.get(TAG_CREATION_PERIOD), options.get(TAG_PERIOD_FORMATTER)
         if period not in _PERIOD_LENGTHS or style not in _DATE_FORMATS:
             raise InputError(
-                f"'tag.creation-period' = {period!r} must be {', '.join(_PERIOD_LENGTHS)}, and 'tag.period-formatter' = "
-                f"{style!r} {', '.join(_DATE_FORMATS)}"
+                f"'tag.creation-period' = {period!r} must be one of {', '.join(_PERIOD_LENGTHS)}, and "
+                f"'tag.period-formatter' = {style!r} one of {', '.join(_DATE_FORMATS)}"
             )
         hours = "" if period == "daily" else _HOUR_FORMATS[style]
         return cls(_PERIOD_LENGTHS[period], _DATE_FORMATS[style] + hours)
 
     def before(self, time: datetime) -> datetime:
-        """Return the start of the last period that is over."""
+        """Return the start of the last period that ended before or at a time."""
         return time - (time - _EPOCH) % self.length - self.length
 
-    def time_of(self, name: str) -> datetime | None:
-        """Return the start of the period that a tag is named after; None for another name."""
+    def parse_name(self, name: str) -> datetime | None:
+        """Return the start of the period that a tag is named after; None for other names."""
         try:
             time = datetime.strptime(name, self.name)  # noqa: DTZ007 - local wall clock
         except ValueError:
@@ -76,7 +77,7 @@ class TagPeriods:
 
 
 def find_due_tags(table: Table) -> dict[str, int]:
-    """Return the tags that are due by ``tag.automatic-creation``, with their snapshots; also the dry run."""
+    """Return the names and snapshots of the tags to create by ``tag.automatic-creation``."""
     options = table.options
     mode = options.get(TAG_AUTOMATIC_CREATION)
     if mode not in _CREATION_MODES:
@@ -85,7 +86,7 @@ def find_due_tags(table: Table) -> dict[str, int]:
     periods = TagPeriods.of(options)
     delay = options.get(TAG_CREATION_DELAY)
     if delay >= periods.length:
-        raise InputError("'tag.creation-delay' must be shorter than the period of the tags")
+        raise InputError("'tag.creation-delay' must be shorter than the period of tags")
     due: dict[str, int] = {}
     automatic = _find_automatic_tags(table, periods)
     last = max(automatic, default=None)
@@ -100,33 +101,33 @@ def find_due_tags(table: Table) -> dict[str, int]:
                 start = last + periods.length
             due.setdefault(start.strftime(periods.name), number)
             last = start
-    there = set(table.tags.names())
-    return {name: number for name, number in due.items() if name not in there}
+    existing = set(table.tags.names())
+    return {name: number for name, number in due.items() if name not in existing}
 
 
 def create_tags(table: Table) -> list[str]:
-    """Make the tags that are due by ``tag.automatic-creation``, and return their names.
+    """Create the tags that are due by ``tag.automatic-creation``, and return their names.
 
-    Tags that such a table made before and has too many of (``tag.num-retained-max``) are deleted. Nothing happens to
-    tables that do not ask for tags.
+    The oldest automatic tags above ``tag.num-retained-max`` are deleted. Without automatic
+    creation, nothing is changed.
     """
     table.stores.check_step(StepKind.TAG)
     options = table.options
-    made, retained = find_due_tags(table), _read_time_retained(options)
-    for name, number in made.items():
-        table.tags.create(name, number, time_retained=retained)
+    due = find_due_tags(table)
+    for name, snapshot_id in due.items():
+        table.tags.create(name, snapshot_id, time_retained=options.get(TAG_DEFAULT_TIME_RETAINED))
     if options.get(TAG_AUTOMATIC_CREATION) in _CREATION_MODES:
         _delete_excess_tags(table, TagPeriods.of(options), options)
-    return list(made)
+    return list(due)
 
 
 def _find_automatic_tags(table: Table, periods: TagPeriods) -> dict[datetime, str]:
-    times = {name: periods.time_of(name) for name in table.tags.names()}
+    times = {name: periods.parse_name(name) for name in table.tags.names()}
     return {time: name for name, time in times.items() if time is not None}
 
 
 def _compute_tag_time(snapshot: Snapshot, mode: str, zone: tzinfo | None) -> datetime | None:
-    """Return the wall clock in ``zone`` at the commit of a snapshot, or at its watermark."""
+    """Return the commit time or the watermark of a snapshot as wall clock time in ``zone``."""
     millis = snapshot.time_millis if mode == "process-time" else snapshot.watermark
     if millis is None or millis == NO_WATERMARK:
         return None
@@ -134,7 +135,7 @@ def _compute_tag_time(snapshot: Snapshot, mode: str, zone: tzinfo | None) -> dat
 
 
 def _parse_time_zone(options: Options, mode: str) -> tzinfo | None:
-    """Return the time zone that tags are named in; None is the zone of this process."""
+    """Return the time zone of tag names; None is the time zone of this process."""
     option = SINK_PROCESS_TIME_ZONE if mode == "process-time" else SINK_WATERMARK_TIME_ZONE
     text = (options.get(option) or "").strip()
     if not text:
@@ -148,17 +149,14 @@ def _parse_time_zone(options: Options, mode: str) -> tzinfo | None:
         return timezone(-shift if offset[1] == "-" else shift)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise InputError(
-            f"option {option.key!r} = {text!r} is not a time zone; write for example 'Europe/Paris' or 'GMT+08:00'"
+            f"option {option.key!r} = {text!r} is not a time zone; use a value such as "
+            "'Europe/Paris' or 'GMT+08:00'"
         ) from error
 
 
-def _read_time_retained(options: Options) -> timedelta | None:
-    return options.get(TAG_DEFAULT_TIME_RETAINED)
-
-
 def _delete_excess_tags(table: Table, periods: TagPeriods, options: Options) -> None:
-    most = options.get(TAG_NUM_RETAINED_MAX, 0)
-    if most < 1:
+    max_tags = options.get(TAG_NUM_RETAINED_MAX, 0)
+    if max_tags < 1:
         return
-    for _, name in sorted(_find_automatic_tags(table, periods).items())[:-most]:
+    for _, name in sorted(_find_automatic_tags(table, periods).items())[:-max_tags]:
         delete_tag(table, name)

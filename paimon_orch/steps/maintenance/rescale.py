@@ -62,8 +62,8 @@ class RescaleIo:
 class RescaleUnit:
     """A few new buckets of one partition, and the old buckets that hold their rows.
 
-    The bucket of a row is its hash modulo the number of buckets, so old and new buckets with rows in common are equal
-    modulo ``step``.
+    The bucket of a row is its hash modulo the number of buckets, so old and new buckets with rows
+    in common are equal modulo ``step``.
     """
 
     splits: tuple[BucketSplit, ...]
@@ -121,8 +121,8 @@ def plan(table: Table, request: RescaleRequest) -> RescalePlan:
     """Find the partitions whose number of buckets differs from the requested one.
 
     Writers use the option ``bucket``: change it too, otherwise they refuse the partition. Raises
-    :class:`UnsupportedError` for tables without fixed buckets, and :class:`InputError` if there are rows on level 0
-    that readers do not see.
+    :class:`UnsupportedError` for tables without fixed buckets, and :class:`InputError` if there are
+    rows on level 0 that readers do not see.
     """
     table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
@@ -281,7 +281,8 @@ def _route_rows(
 def commit(table: Table, plan: RescalePlan, messages: Sequence[CommitMessage]) -> RescaleResult:
     """Replace the partitions by what the units wrote, in one snapshot.
 
-    Raises :class:`CommitConflictError` if another commit changed rows of the partitions; the new files are removed.
+    Raises :class:`CommitConflictError` if another commit changed rows of the partitions; the new
+    files are removed.
     """
     if not plan:
         return RescaleResult(plan=plan)
@@ -324,7 +325,8 @@ def rescale(
 ) -> Snapshot | None:
     """Change the number of buckets of partitions in one snapshot; None if there is nothing to do.
 
-    Raises :class:`CommitConflictError` if another commit changed rows of the partitions; the new files are removed.
+    Raises :class:`CommitConflictError` if another commit changed rows of the partitions; the new
+    files are removed.
 
     :param bucket_num: the new number of buckets; None takes it from the table's option
     """

@@ -72,7 +72,8 @@ class FileIndexRewriteUnit:
     retired_identities: frozenset[FileIdentity] = frozenset()
     """Identities that the files had before and must not get again.
 
-    The indexes of a file are part of its identity, and for readers a deleted identity is deleted forever.
+    The indexes of a file are part of its identity, and for readers a deleted identity is deleted
+    forever.
     """
     bitmap_version: int = LATEST_BITMAP_VERSION
     """The version of bitmap indexes without a version in the options, for files that have no such index yet."""
@@ -296,7 +297,8 @@ def select_file_specs(
 ) -> list[IndexSpec]:
     """Return the indexes that a file should have, by the names of its own schema.
 
-    Columns are found by their ids. One that the file lacks, or has in a type that cannot be indexed so, is left out.
+    Columns are found by their ids. One that the file lacks, or has in a type that cannot be indexed
+    so, is left out.
     """
     ids = {field.name: field.id for field in reader.schema.fields}
     stored_fields = reader.schemas[file.schema_id].fields
@@ -370,7 +372,8 @@ def _store_index(
 ) -> ManifestEntry:
     """Store the indexes of a file and return the entry that adds it; an index file's path goes to ``created``.
 
-    Where a smaller form was retired the next larger one is taken: nothing, in the manifest, in a file.
+    Where a smaller form was retired the next larger one is taken: nothing, in the manifest, in a
+    file.
     """
     file = old.file
     kept = tuple(name for name in file.extra_files if not name.endswith(INDEX_SUFFIX))
@@ -416,7 +419,8 @@ def commit(
 ) -> FileIndexRewriteResult:
     """Commit new indexes in one snapshot.
 
-    Raises :class:`CommitConflictError` if another commit changed the same files; the new files are removed.
+    Raises :class:`CommitConflictError` if another commit changed the same files; the new files are
+    removed.
     """
     entries = tuple(entry for message in messages for entry in message.entries)
     if not plan or not entries:
@@ -465,11 +469,12 @@ def rewrite_file_index(
 ) -> FileIndexRewriteResult:
     """Give data files the indexes that the table's options ask for.
 
-    With nothing to do nothing is committed. Each group of files is one snapshot. After a conflict with another commit
-    the remaining work is planned again, at most three times; then :class:`CommitConflictError` is raised, and the
-    groups that were committed remain.
+    With nothing to do nothing is committed. Each group of files is one snapshot. After a conflict
+    with another commit the remaining work is planned again, at most three times; then
+    :class:`CommitConflictError` is raised, and the groups that were committed remain.
 
-    :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all partitions
+    :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
+        partitions
     :param where: a filter over partition columns
     """
     request = RewriteFileIndexRequest(partitions=partitions, where=where)

@@ -1,6 +1,7 @@
 """Taking rows out of append tables: by deletion vectors, or by files without them.
 
-See docs/format/deletion-vectors-in-compaction.md#append-tables and docs/format/append-table-compaction.md#row-level-operations-without-deletion-vectors.
+See docs/format/deletion-vectors-in-compaction.md#append-tables and
+docs/format/append-table-compaction.md#row-level-operations-without-deletion-vectors.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,6 +1,7 @@
 """Row-level writes: find rows, delete them or write their new versions, commit.
 
-See docs/format/deletion-vectors-in-compaction.md#append-tables and docs/format/append-table-compaction.md#row-level-operations-without-deletion-vectors.
+See docs/format/deletion-vectors-in-compaction.md#append-tables and
+docs/format/append-table-compaction.md#row-level-operations-without-deletion-vectors.
 """
 
 from collections import Counter
@@ -95,7 +96,8 @@ class TargetUnit:
     def read(self, source: RowSource, fields: Sequence[Field]) -> Iterator[pa.Table]:
         """Yield the matching rows with their addresses as the first column, in the same order at each call.
 
-        Level 0 is read even where readers skip it: a change of a row is based on its newest version.
+        Level 0 is read even where readers skip it: a change of a row is based on its newest
+        version.
         """
         names = {column.name for column in fields}
         if source.predicate is not None:
@@ -170,7 +172,8 @@ class RowLevelPlan:
 class RowLevelResult(StepOutcome):
     """What a row-level write did; ``snapshot_id`` is None if no row was affected.
 
-    ``rows_not_visible`` of the records that were written are seen by batch readers after a compaction only.
+    ``rows_not_visible`` of the records that were written are seen by batch readers after a
+    compaction only.
     """
 
     snapshot_id: int | None = None
@@ -264,10 +267,11 @@ def delete(
 ) -> RowLevelResult:
     """Delete the rows that match a filter, in one snapshot; rows for which it is unknown (NULL) are kept.
 
-    Append tables with ``deletion-vectors.enabled`` get deletion vectors, others new files without the rows; tables
-    with primary key get -D records. A row that the table's merge engine would keep nevertheless raises
-    :class:`InputError`. After a conflict with another commit the work is planned again, at most three times; then
-    :class:`CommitConflictError` is raised and the table is unchanged.
+    Append tables with ``deletion-vectors.enabled`` get deletion vectors, others new files without
+    the rows; tables with primary key get -D records. A row that the table's merge engine would keep
+    nevertheless raises :class:`InputError`. After a conflict with another commit the work is
+    planned again, at most three times; then :class:`CommitConflictError` is raised and the table is
+    unchanged.
     """
     return run_delete(table, plan(table, RowLevelRequest(where=where)), executor, progress=progress)
 
@@ -393,8 +397,8 @@ def commit(
 
     If the commit is refused, all new files are removed.
 
-    :param guard: what must not have changed since the plan; by default the buckets that tables with primary key
-        write to
+    :param guard: what must not have changed since the plan; by default the buckets that tables with
+        primary key write to
     :param hashes: the state of dynamic buckets that rows were assigned with
     """
     done = list(results)

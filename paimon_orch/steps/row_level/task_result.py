@@ -1,6 +1,7 @@
 """What tasks of a row-level write hand back: files they wrote, and which rows of the table they changed.
 
-A row of the table has an address, one number: that of its file in the plan, and its position in the file.
+A row of the table has an address, one number: that of its file in the plan, and its position in the
+file.
 """
 
 import json
