@@ -52,7 +52,7 @@ def test_another_session_follows_one_that_the_server_has_ended(
 ) -> None:
     message, is_same = server.ask("released")[0]
 
-    assert "session is of no use, start another one: " in message
+    assert "session is no longer usable; start a new one: " in message
     assert "SESSION_CLOSED" in message
     assert is_same == "False"
     assert_step_done(

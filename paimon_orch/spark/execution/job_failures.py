@@ -6,8 +6,9 @@ from pyspark.errors import PySparkException
 
 from paimon_orch.errors import InputError, PaimonError
 
-# An executor died with shuffle rows whose order differs when they are computed again. Spark then repeats both stages, or
-# aborts if tasks of the last stage are done: it does not know that their files have no effect before the commit.
+# An executor with shuffle rows was lost, and their order may differ when they are computed again.
+# Spark then repeats both stages, or aborts if tasks of the last stage have finished: it does not
+# know that their files have no effect before the commit.
 STAGE_LOST = re.compile(r"Job aborted due to stage failure: [^\n]*\bindeterminate\b")
 
 _CONDITION = re.compile(
@@ -23,17 +24,19 @@ _MALFORMED_RECORD = ("MALFORMED_RECORD", "MALFORMED_CSV")
 
 
 def translate_failure(label: str, error: BaseException, attempts: int) -> PaimonError:
-    """Return the error of a job: :class:`InputError` for data and expressions that Spark refuses."""
+    """Return the error of a job; :class:`InputError` if Spark refused data or an expression."""
     text = str(error)
     if "worker exited unexpectedly" in text:
         return PaimonError(
-            f"{label}: a Python worker of Spark died while it ran a unit, usually for lack of memory: "
-            "run fewer tasks at once (a smaller local[N]) or give the workers more memory."
+            f"{label}: a Python worker of Spark exited while it ran a task, usually for lack of "
+            "memory. Run fewer tasks in parallel (a smaller local[N]) or give the workers more "
+            "memory."
         )
     if STAGE_LOST.search(text):
         return PaimonError(
-            f"{label}: executors died with rows of an earlier stage, and Spark aborted the job {attempts} times. "
-            "Nothing was committed. Find out why executors die (memory, preemption), then run the step again."
+            f"{label}: executors with rows of an earlier stage were lost, and Spark aborted the "
+            f"job {attempts} times. Nothing was committed. Find out why executors are lost "
+            "(memory, preemption), then run the step again."
         )
     return _find_data_error(label, text) or PaimonError(
         f"{label}: Spark could not run it: {_find_reason(text, error)}"
@@ -41,15 +44,15 @@ def translate_failure(label: str, error: BaseException, attempts: int) -> Paimon
 
 
 def _find_data_error(label: str, text: str) -> InputError | None:
-    """Return the error of data or an expression that Spark refuses, None if it is another failure."""
+    """Return the error if Spark refused data or an expression, None for other failures."""
     for condition, message, state in _CONDITION.findall(text):
         sentence = _ADVICE.sub("", " ".join(message.split())).rstrip(".")
         if condition == _USER_RAISED:
             return InputError(f"{sentence}. Nothing was committed")
         if condition.startswith(_MALFORMED_RECORD):
             return InputError(
-                f"{label}: a record cannot be read, or does not have the columns of the header (line breaks in quotes are "
-                f"not supported): {sentence}. Nothing was committed"
+                f"{label}: a record cannot be read, or does not have the columns of the header "
+                f"(line breaks in quotes are not supported): {sentence}. Nothing was committed"
             )
         if state.startswith(_DATA_EXCEPTION):
             context = _CONTEXT.search(text)
@@ -59,9 +62,10 @@ def _find_data_error(label: str, text: str) -> InputError | None:
         r"CSV header does not conform to the schema\.\s*(.*?CSV file: \S+)", text, re.DOTALL
     )
     if header is not None:
-        found = " ".join(header.group(1).split())
+        detail = " ".join(header.group(1).split())
         return InputError(
-            f"{label}: the CSV files have different headers; load them one at a time ({found}). Nothing was committed"
+            f"{label}: the CSV files have different headers; load them one at a time ({detail}). "
+            "Nothing was committed"
         )
     return None
 
@@ -71,12 +75,15 @@ def _find_reason(text: str, error: BaseException) -> str:
     lines = [line for line in lines if line and not line.startswith("SQLSTATE")]
     causes = [line.partition(": ")[2] for line in lines if line.startswith("Caused by: ")]
     condition = _CONDITION.search(text)
-    # A Java exception ends with its cause and a traceback with the error; other text begins with it.
+    # The reason is at the end of Java exceptions and tracebacks, and at the start of other texts.
     reason = repr(error)
     if condition is not None:
         reason = f"[{condition.group(1)}] {' '.join(condition.group(2).split())}"
     elif lines:
         reason = lines[-1] if isinstance(error, PySparkException) else [*lines[:1], *causes][-1]
     if reason.startswith("ModuleNotFoundError"):
-        reason += ". It is not installed on the workers: PYSPARK_PYTHON must name a Python with paimon-orch."
+        reason += (
+            ". It is not installed on the workers: "
+            "PYSPARK_PYTHON must name a Python with paimon-orch."
+        )
     return reason

@@ -1,7 +1,7 @@
-"""Watching and interrupting the jobs of one caller, on classic Spark and on Spark Connect.
+"""Monitor and interrupt the jobs of one caller, on classic Spark and on Spark Connect.
 
-The two differ in everything here. Only this module knows, and only :class:`ClassicJobMonitor`
-touches the Spark context; nothing that it reports decides what a step does.
+Only :class:`ClassicJobMonitor` uses the Spark context. Progress is informational: steps do not
+depend on it.
 """
 
 import threading
@@ -22,28 +22,28 @@ class JobMonitor(Protocol):
     """The jobs that one :meth:`collect` starts."""
 
     session: SparkSession
-    """The session to build the frame on."""
+    """The session to build the frame with."""
 
     def collect(self, frame: DataFrame) -> pa.Table:
-        """Return the rows of ``frame``; blocks, so it is called in a thread of its own."""
+        """Return the rows of ``frame``; blocks, so it is called in a separate thread."""
         ...
 
     def count_done_tasks(self) -> int:
-        """Return how many tasks are done, as far as is known now."""
+        """Return the number of finished tasks, as far as it is known."""
         ...
 
     def interrupt(self) -> None:
-        """Make :meth:`collect` fail soon; without effect before its job has started."""
+        """Make :meth:`collect` fail; without effect before its job has started."""
         ...
 
 
 def build_job_monitor(session: SparkSession, label: str) -> JobMonitor:
-    """Return the way to watch jobs on ``session``, whichever kind it is."""
+    """Return a monitor for jobs of a session."""
     return ConnectJobMonitor(session, label) if is_remote() else ClassicJobMonitor(session, label)
 
 
 class ClassicJobMonitor:
-    """Jobs of one job group: ``interruptTag`` has no effect here, cancelling the group has."""
+    """Jobs of one job group; ``interruptTag`` has no effect on classic Spark."""
 
     def __init__(self, session: SparkSession, label: str) -> None:
         self.session = session.newSession()
@@ -52,17 +52,17 @@ class ClassicJobMonitor:
         self._label = label
 
     def collect(self, frame: DataFrame) -> pa.Table:
-        """Run under a job group, by which the jobs are found again."""
+        """Run under a job group, which identifies the jobs."""
         self._context.setJobGroup(self._group, self._label)
         return frame.toArrow()
 
     def count_done_tasks(self) -> int:
-        """Ask the status tracker, which may know nothing yet, or no longer."""
+        """Return the count of the status tracker, which may not have the jobs yet, or no longer."""
         try:
             tracker = self._context.statusTracker()
             jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
             stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
-        except Py4JError:  # progress is a courtesy: the job itself says what went wrong
+        except Py4JError:  # progress is informational; collect raises the error
             return 0
         return sum(stage.numCompletedTasks for stage in stages if stage)
 
@@ -72,20 +72,20 @@ class ClassicJobMonitor:
 
 
 class ConnectJobMonitor:
-    """Jobs under a tag, in the caller's session: older clients cannot make a second one."""
+    """Jobs with a tag in the caller's session; older clients cannot create another session."""
 
     def __init__(self, session: SparkSession, label: str) -> None:
         self.session = session
-        # A tag must not hold a comma.
+        # A tag must not contain a comma.
         self._tag = f"{label.replace(',', ' ')} {uuid4()}"
         self._thread: int | None = None
         self._done = 0
 
     def collect(self, frame: DataFrame) -> pa.Table:
-        """Run under the tag; tags belong to a thread, and the handler is called in it too."""
+        """Run with the tag; tags belong to a thread, and the handler is called in the same one."""
         self._thread = threading.get_ident()
         self.session.addTag(self._tag)
-        # Any callable of that shape is a handler, whatever class the annotation asks for.
+        # Any callable with this signature is a valid handler.
         handler = cast("ProgressHandler", self._on_progress)
         self.session.registerProgressHandler(handler)
         try:
@@ -95,11 +95,11 @@ class ConnectJobMonitor:
             self.session.removeTag(self._tag)
 
     def count_done_tasks(self) -> int:
-        """Return what the server last reported."""
+        """Return the last count that the server reported."""
         return self._done
 
     def interrupt(self) -> None:
-        """Interrupt what runs under the tag."""
+        """Interrupt the operations with the tag."""
         self.session.interruptTag(self._tag)
 
     def _on_progress(
@@ -109,6 +109,6 @@ class ConnectJobMonitor:
         operation_id: str | None,  # noqa: ARG002
         done: bool,  # noqa: ARG002, FBT001
     ) -> None:
-        # A handler hears of all the session's operations; those of other threads are not ours.
+        # A handler is called for all operations of the session, also those of other threads.
         if threading.get_ident() == self._thread:
             self._done = sum(stage.num_completed_tasks for stage in stages or ())

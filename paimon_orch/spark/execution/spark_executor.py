@@ -1,8 +1,8 @@
-"""Work units on Spark: one unit a task, expected errors as data, the same on classic and Connect.
+"""Run work units as Spark tasks, one unit per task, on classic Spark and on Spark Connect.
 
-The units ride in the task's closure, each pickled by itself so that a task reads only its own;
-results come back as bytes in a column. An error of ours comes back as data too, as Spark would run
-a failing task four times and then hand over a text. Only what another attempt may cure is raised in
+The units are part of the task's closure, each pickled separately, so that a task decodes only its
+own unit. Results are returned as bytes in a column. Errors are returned as data, too: Spark would
+retry a failing task four times and then return only a text. Only transient errors are raised in
 the task.
 """
 
@@ -49,9 +49,9 @@ _FAILED_PART = -1  # the part of units that failed
 
 
 class SparkExecutor:
-    """Runs work units as tasks of one session; keeps the contract of ``steps.executor.Executor``.
+    """Runs work units as tasks of a session; implements :class:`Executor`.
 
-    :meth:`cancel` may be called from any thread. An executor that was cancelled stays so.
+    :meth:`cancel` may be called from any thread. A cancelled executor cannot be used again.
     """
 
     def __init__(self, session: SparkSession) -> None:
@@ -67,14 +67,12 @@ class SparkExecutor:
         progress: Progress | None = None,
         undo: Undo | None = None,
     ) -> list[bytes]:
-        """Return ``run(unit)`` for each unit, in the order of the units; no unit, no Spark job.
+        """Return ``run(unit)`` for each unit, in the order of the units.
 
-        What is neither ours nor transient arrives as a bare ``PaimonError`` with its text, an
-        ``OSError`` as a ``StorageError``; a note on the error names the unit.
+        Unexpected errors are raised as ``PaimonError``, an ``OSError`` as ``StorageError``.
 
-        :raises PaimonError: the first failing unit's error, of its own class; or that Spark itself
-            failed, such as a worker that died
-        :raises CancelledError: after :meth:`cancel` or Ctrl-C, once the tasks were told to stop
+        :raises PaimonError: the error of the first failing unit, or a failure of Spark
+        :raises CancelledError: after :meth:`cancel` or Ctrl-C
         """
         if not units:
             return []
@@ -96,7 +94,7 @@ class SparkExecutor:
         label: str,
         progress: Progress | None = None,
     ) -> list[bytes]:
-        """Return ``join`` of each part's pieces, which go from task to task; errors are those of :meth:`map`."""
+        """Return ``join`` of the pieces of each part; errors are those of :meth:`map`."""
         if not units:
             return []
         attempts, count = read_task_attempts(self._session), len(units)
@@ -127,7 +125,9 @@ class SparkExecutor:
         """
 
         def warn(_number: int, _error: BaseException) -> None:
-            logger.warning("%s: executors died with rows of an earlier stage; runs again", label)
+            logger.warning(
+                "%s: executors with rows of an earlier stage were lost; running again", label
+            )
 
         rows = SPARK_JOB.call(
             partial(self._collect, frame_of, tasks, label, progress),
@@ -155,7 +155,7 @@ class SparkExecutor:
             return self._rows(future, label)
 
     def cancel(self) -> None:
-        """Interrupt what is running here, and refuse what is still asked for."""
+        """Interrupt running jobs and refuse further ones."""
         self._cancelled.set()
 
     def _watch(
@@ -166,16 +166,19 @@ class SparkExecutor:
         label: str,
         progress: Progress | None,
     ) -> None:
-        """Wait for the result, reporting progress; interrupt the jobs when asked to stop waiting."""
-        seen = 0
+        """Wait for the result and report progress; interrupt the jobs on cancellation."""
+        reported = 0
         try:
             while not _is_finished(future):
                 if self._cancelled.is_set():
-                    # Again each time: an interrupt that comes before the job has started is lost.
+                    # Repeated: an interrupt before the job has started has no effect.
                     jobs.interrupt()
-                elif progress is not None and seen < (done := jobs.count_done_tasks()) < count:
-                    seen = done
-                    progress(done, count)
+                elif (
+                    progress is not None
+                    and reported < (finished := jobs.count_done_tasks()) < count
+                ):
+                    reported = finished
+                    progress(finished, count)
         except BaseException as error:
             while not _is_finished(future):
                 jobs.interrupt()
@@ -197,25 +200,27 @@ def _is_finished(future: "Future[pa.Table]") -> bool:
 
 
 def _build_cancelled_error(label: str) -> CancelledError:
-    return CancelledError(f"{label}: cancelled before it was done; nothing was committed.")
+    return CancelledError(f"{label}: cancelled before it was finished; nothing was committed.")
 
 
 def read_task_attempts(session: SparkSession) -> int:
-    """Return how often the session tries a task: a local master has its own count, mostly one."""
+    """Return the number of attempts per task; a local master has its own setting, by default 1."""
     try:
         master = session.conf.get("spark.master", "") or ""
-        most = session.conf.get("spark.task.maxFailures", None)
+        max_failures = session.conf.get("spark.task.maxFailures", None)
     except (PySparkException, Py4JError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise PaimonError(f"The Spark session is of no use, start another one: {reason}") from error
+        raise PaimonError(
+            f"The Spark session is no longer usable; start a new one: {reason}"
+        ) from error
     if master.startswith("local") and not master.startswith("local-cluster"):
         _, comma, attempts = master.rstrip("]").partition(",")
         return int(attempts) if comma else 1
-    return int(most or TASK_ATTEMPTS)
+    return int(max_failures or TASK_ATTEMPTS)
 
 
 def _build_unit_task(run: Callable[[U], bytes], units: list[bytes], attempts: int) -> _UnitTask:
-    """Return the function that Spark ships: the number of a unit in, (number, result or error) out."""
+    """Return a task from the number of a unit to (number, result or error)."""
 
     def task(index: int) -> Iterator[pa.RecordBatch]:
         yield _run_unit(run, index, units[index], attempts)
@@ -226,7 +231,7 @@ def _build_unit_task(run: Callable[[U], bytes], units: list[bytes], attempts: in
 def _build_split_task(
     split: Callable[[U], Iterable[tuple[int, bytes]]], units: list[bytes], attempts: int
 ) -> _UnitTask:
-    """Return the task of a shuffle's first half: the number of a unit in, (part, piece or error) out."""
+    """Return a shuffle task from the number of a unit to (part, piece or error)."""
 
     def task(index: int) -> Iterator[pa.RecordBatch]:
         try:
@@ -242,16 +247,16 @@ def _build_split_task(
 
 
 def _build_join_task(join: Join, attempts: int) -> ArrowTask:
-    """Return the task of a shuffle's second half: (part, piece or error) in, sorted by part, (part, result or error) out."""
+    """Return a shuffle task from (part, piece or error), sorted by part, to (part, result)."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in batch.to_pylist())
         for part, group in groupby(rows, key=lambda row: row["id"]):
-            found = list(group)
+            part_rows = list(group)
             if part == _FAILED_PART:
-                yield _build_batch(found)
+                yield _build_batch(part_rows)
             else:
-                pieces = [row["result"] for row in found]
+                pieces = [row["result"] for row in part_rows]
                 yield build_result_batch(part, partial(join, pieces), attempts)
 
     return task
@@ -262,9 +267,9 @@ def _run_unit(run: Callable[[U], bytes], index: int, unit: bytes, attempts: int)
 
 
 def build_result_batch(index: int, work: Callable[[], bytes], attempts: int) -> pa.RecordBatch:
-    """Do a task's work and return its one row: the result, or the error as data.
+    """Run a task and return one row with its result or error.
 
-    Raises what another attempt may cure, unless this attempt is the last of ``attempts``.
+    Raises transient errors, unless this is the last attempt.
     """
     result, failure = None, None
     try:
@@ -279,12 +284,12 @@ def build_result_batch(index: int, work: Callable[[], bytes], attempts: int) -> 
 
 
 def _build_batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
-    """Return rows in one place's types: Spark matches by position and reads another type as garbage or not at all."""
+    # Spark matches columns by position and needs exactly these types
     return pa.RecordBatch.from_pylist(rows, schema=_RESULT_SCHEMA)
 
 
 def is_retryable(error: Exception, attempts: int) -> bool:
-    """Tell whether another attempt of this task may succeed, and will be made."""
+    """Return whether an error is transient and the task has another attempt."""
     context = TaskContext.get()
     return _is_transient(error) and context is not None and context.attemptNumber() + 1 < attempts
 
@@ -296,14 +301,14 @@ def _is_transient(error: Exception) -> bool:
 
 
 def encode_error(error: Exception) -> str:
-    """Return an error as JSON: the nearest class of ``paimon_orch.errors`` and what rebuilds it."""
+    """Encode an error as JSON: its nearest class of ``paimon_orch.errors``, and the arguments."""
     if isinstance(error, OSError):
         error = errors.StorageError(f"{type(error).__name__}: {error}").with_traceback(
             error.__traceback__
         )
     kind = next((c for c in type(error).__mro__ if getattr(errors, c.__name__, None) is c), None)
     text = str(error) if kind else f"{type(error).__name__}: {error}"
-    # __reduce__ gives the arguments of the constructor, which are not the message for each class.
+    # __reduce__ returns the arguments of the constructor, which may differ from the message.
     arguments = error.__reduce__()[1] if kind is type(error) else (text,)
     return json.dumps(
         {
@@ -315,7 +320,7 @@ def encode_error(error: Exception) -> str:
 
 
 def decode_error(text: str) -> PaimonError:
-    """Rebuild an error; the name is looked up in ``paimon_orch.errors`` and nowhere else."""
+    """Decode an error; only classes of ``paimon_orch.errors`` are created."""
     data = json.loads(text)
     kind = getattr(errors, data["type"], PaimonError)
     if not (isinstance(kind, type) and issubclass(kind, PaimonError)):

@@ -1,8 +1,8 @@
-"""Functions of ours in Spark's tasks: a task for each of some units, or for the rows of a frame.
+"""Run functions in Spark tasks: one task per unit, or on the rows of a frame.
 
-Python workers live on from task to task, and before and after each PySpark cleans up: 80 ms of
-processor time where our modules are loaded, as long as a small task takes. :func:`lighten_worker`
-leaves it little to do.
+Python workers are reused, and PySpark cleans up before and after each task. With the modules of
+this package loaded, that takes 80 ms of processor time, as much as a small task.
+:func:`lighten_worker` avoids most of it.
 """
 
 import gc
@@ -22,7 +22,7 @@ ArrowTask = Callable[[Iterator[pa.RecordBatch]], Batches]
 def map_units_in_spark(
     session: SparkSession, count: int, run: Callable[[int], Batches], schema: StructType | str
 ) -> DataFrame:
-    """Return as a frame what ``run`` yields for each number below ``count``, a Spark task each."""
+    """Return a frame of the batches of ``run(number)`` for ``count`` numbers, one task each."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -34,7 +34,7 @@ def map_units_in_spark(
 
 
 def map_in_arrow(frame: DataFrame, task: ArrowTask, schema: StructType | str) -> DataFrame:
-    """Return ``frame.mapInArrow(task, schema)``, whatever the columns are called: Spark takes a name with a dot apart."""
+    """Return ``frame.mapInArrow(task, schema)``; also works for column names with a dot."""
     names = frame.columns
 
     def named(batches: Iterator[pa.RecordBatch]) -> Batches:
@@ -47,7 +47,7 @@ def map_in_arrow(frame: DataFrame, task: ArrowTask, schema: StructType | str) ->
 def lighten_worker_after(
     task: ArrowTask,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a task that calls :func:`lighten_worker` in the end."""
+    """Return a task that calls :func:`lighten_worker` when it ends."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
@@ -59,12 +59,12 @@ def lighten_worker_after(
 
 
 def lighten_worker() -> None:
-    """Spare this process what PySpark does between tasks, or plans, if it is one of its workers.
+    """Reduce what PySpark does between tasks, if this process is one of its workers.
 
-    Before each task all finders of modules look again, and up to Python 3.11 each of those for a
-    folder of ``pyspark.zip`` and of the jar beside it reads the names of the whole archive. They
-    are forgotten; Python makes those anew that it asks. After each task all objects are looked
-    through for garbage: those of the modules are taken out of it.
+    Before each task PySpark invalidates all import finders, and up to Python 3.11 each finder for a
+    folder of ``pyspark.zip`` or of a jar then reads the names of the whole archive again. Cached
+    zip importers are evicted; Python recreates the ones it needs. After each task PySpark runs the
+    garbage collector; the objects of loaded modules are frozen, so that it skips them.
     """
     started_as = getattr(sys.modules["__main__"], "__spec__", None)
     if started_as is not None and started_as.name == "pyspark.daemon":
@@ -80,6 +80,6 @@ def _evict_zip_importers() -> None:
 
 @cache
 def _freeze_objects() -> None:
-    """Once is enough: what the first task leaves are modules, and little else."""
+    """Freeze all objects, once per process: after the first task most of them belong to modules."""
     gc.collect()
     gc.freeze()

@@ -52,7 +52,7 @@ class RemoveOrphanFilesRequest:
     """Which orphan files are removed."""
 
     older_than: int | None = None
-    """Only files modified before this time, in epoch milliseconds, are removed; None is a day ago."""
+    """Epoch milliseconds; only files modified before are removed. None is a day ago."""
     partitions: PartitionSpecs | None = None
     """The partitions whose data files are searched; None searches all files of the table."""
     directories_per_unit: int = 64
@@ -213,9 +213,9 @@ def _check_has_references(
 ) -> None:
     if files and not used.names:
         raise UnsupportedError(
-            f"{table.identifier} has {len(files)} files, but no snapshot, tag or changelog references "
-            "any of them. Its snapshots may be lost; nothing was deleted. If the table was never "
-            "written to, drop it and create it again"
+            f"{table.identifier} has {len(files)} files, but no snapshot, tag or changelog "
+            "references any of them. Its snapshots may be lost; nothing was deleted. If the table "
+            "was never written to, drop it and create it again"
         )
 
 

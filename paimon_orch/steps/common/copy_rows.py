@@ -21,9 +21,9 @@ def copy_rows(
     source: FileSource,
     writers: list[RollingFileWriter],
 ) -> list[DataFileMeta]:
-    """Copy the rows that are not deleted into new files, in order, a batch at a time; return the files.
+    """Copy the rows that are not deleted into new files, in order; return the files.
 
-    The new files take the place of the old ones in the order of the bucket.
+    The new files have the same place in the row order of the bucket.
 
     :param deletions: deletion vectors by file name
     :param writers: receives the writer, which the caller aborts if anything fails

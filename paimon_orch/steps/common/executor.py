@@ -54,7 +54,7 @@ class Executor(Protocol):
         label: str,
         progress: Progress | None = None,
     ) -> list[bytes]:
-        """Split each unit into pieces and return ``join`` of the pieces of each part, in the order of the parts.
+        """Split units into pieces, and return ``join`` of the pieces of each part, ordered by part.
 
         Pieces move from task to task; the caller only holds the results of ``join``. Both functions
         may run more than once and write nothing. A part without pieces has no result.

@@ -37,7 +37,7 @@ class PartitionRequest:
 def plan_splits(
     table: Table, schema: TableSchema, snapshot: Snapshot, request: PartitionRequest
 ) -> list[BucketSplit]:
-    """Return the buckets of the selected partitions; manifests that cannot name their files are not read.
+    """Return the buckets of the selected partitions; manifests without their files are skipped.
 
     Raises :class:`InputError` for a filter over other columns than partition columns.
     """
@@ -53,8 +53,9 @@ def plan_splits(
     other_columns = collect_columns(predicate) - set(schema.partition_keys)
     if other_columns:
         raise InputError(
-            f"filter {request.where!r}: not a partition column: {', '.join(sorted(other_columns))}. Whole partitions "
-            f"are selected, by {', '.join(schema.partition_keys) or 'no column'}"
+            f"filter {request.where!r}: not a partition column: "
+            f"{', '.join(sorted(other_columns))}. "
+            f"Whole partitions are selected, by {', '.join(schema.partition_keys) or 'no column'}"
         )
     selected = filter_partitions((split.partition for split in splits), schema, predicate)
     return [split for split in splits if split.partition in selected]

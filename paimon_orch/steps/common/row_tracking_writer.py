@@ -1,4 +1,4 @@
-"""Writing rows that keep their ids: rewritten files beside new ones.
+"""Write rows that keep their ids: rewritten rows and new rows in separate files.
 
 See docs/format/row-tracking.md.
 """
@@ -19,7 +19,7 @@ from paimon_orch.table.write.commit_message import CommitMessage
 
 @dataclass(slots=True)
 class RowTrackingWriter:
-    """Writes rows of a table with row tracking: those with an id into files that hold it, others into new files."""
+    """Writes rows with an id into files with a row id column, other rows into plain files."""
 
     factory: FileWriterFactory
     _writers: dict[tuple[PartitionBucket, FileSource], RollingFileWriter] = field(
@@ -41,10 +41,11 @@ class RowTrackingWriter:
         for bucket_id, added in split_by_bucket(rows.filter(pc.invert(has_id)), schema):
             self._writer(bucket_id, FileSource.APPEND).write(added.select(schema.names))
 
-    def _writer(self, at: PartitionBucket, source: FileSource) -> RollingFileWriter:
-        if (at, source) not in self._writers:
-            self._writers[at, source] = self.factory.writer(*at, source=source)
-        return self._writers[at, source]
+    def _writer(self, bucket_id: PartitionBucket, source: FileSource) -> RollingFileWriter:
+        key = (bucket_id, source)
+        if key not in self._writers:
+            self._writers[key] = self.factory.writer(*bucket_id, source=source)
+        return self._writers[key]
 
     def close(self) -> list[ManifestEntry]:
         """Finish the files and return an ADD entry for each."""

@@ -96,7 +96,7 @@ class Step(Generic[RequestT, PlanT, SharedT, UnitT, ResultT, OutcomeT]):
     """A maintenance step; see the module's documentation for ``plan``, ``run`` and ``commit``."""
 
     title: str
-    """What the step does, to be followed by the table's name: ``compact``, ``expire snapshots of``."""
+    """What the step does, followed by the table's name: ``compact``, ``expire snapshots of``."""
     plan: Callable[[Table, RequestT], PlanT]
     work: Callable[[Table, PlanT], WorkUnits[SharedT, UnitT]]
     run: Callable[[SharedT, UnitT], bytes]
@@ -105,7 +105,7 @@ class Step(Generic[RequestT, PlanT, SharedT, UnitT, ResultT, OutcomeT]):
     discard: Callable[[Table, Sequence[ResultT]], None] | None = None
     """Removes what finished units wrote when another unit failed."""
     prepare: Callable[[Table, PlanT], PlanT] = _keep_plan
-    """Checks the plan again just before its units run; raises CommitConflictError if it is outdated."""
+    """Checks the plan before its units run; raises CommitConflictError if it is outdated."""
     split: Callable[[PlanT], Iterable[PlanT]] = _commit_at_once
     """Splits a plan into plans that are committed one after another."""
     merge: Callable[[OutcomeT, OutcomeT], OutcomeT] = _last_outcome
@@ -153,8 +153,8 @@ def run_step(
     def attempt(current: PlanT) -> OutcomeT:
         nonlocal outcome
         for part in step.split(current):
-            done = _run_once(step, table, part, executor or InProcessExecutor(), progress)
-            outcome = done if outcome is None else step.merge(outcome, done)
+            part_outcome = _run_once(step, table, part, executor or InProcessExecutor(), progress)
+            outcome = part_outcome if outcome is None else step.merge(outcome, part_outcome)
         assert outcome is not None
         return outcome
 
@@ -175,7 +175,7 @@ def run_plan(
     attempt: Callable[[PlanT], OutcomeT],
     max_attempts: int = MAX_ATTEMPTS,
 ) -> OutcomeT:
-    """Execute a plan and return its outcome with duration and attempts; plan again after a conflict."""
+    """Execute a plan and return its outcome with duration and attempts; replan on conflicts."""
     started, current = time.monotonic(), plan
 
     def execute(number: int) -> OutcomeT:

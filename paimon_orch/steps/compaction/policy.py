@@ -75,7 +75,7 @@ class CompactionPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionMetrics:
-    """Read amplification of a partition, and what a compaction would rewrite; sizes are in bytes."""
+    """Read amplification of a partition and the work of a compaction; sizes in bytes."""
 
     files: int = 0
     bytes: int = 0
@@ -143,7 +143,7 @@ def decide(
     overdue: Collection[str] | None = (),
     may_be_full: bool = True,
 ) -> list[CompactionDecision]:
-    """Return what a policy decides about each partition of the latest snapshot, in order; only manifests are read.
+    """Decide for each partition of the latest snapshot whether to compact it; reads only manifests.
 
     :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
         partitions
@@ -293,7 +293,8 @@ def _describe_reached_thresholds(
 def _describe_state(metrics: CompactionMetrics) -> str:
     return (
         f"level-0 files: {metrics.level0_files}, sorted runs: {metrics.sorted_runs}, "
-        f"small files: {metrics.small_files}, deleted or retracted rows: {metrics.deleted_ratio:.0%}"
+        f"small files: {metrics.small_files}, "
+        f"deleted or retracted rows: {metrics.deleted_ratio:.0%}"
     )
 
 

@@ -115,7 +115,9 @@ class MovePostponedResult(StepOutcome):
 
 
 def plan(table: Table, request: MovePostponedRequest) -> PostponePlan:
-    """Find the postponed files. A partition with buckets keeps their number; a new one gets it from the options.
+    """Find the postponed files, and the number of buckets of each partition.
+
+    Partitions with buckets keep their number; new partitions take it from the table's options.
 
     Raises :class:`InputError` for tables without postpone buckets.
     """
@@ -155,7 +157,7 @@ def _collect_work(table: Table, plan: PostponePlan) -> WorkUnits[PostponeIo | No
 
 
 def run(shared: PostponeIo | None, unit: PostponeUnit) -> bytes:
-    """Write the rows of one partition into its buckets and return an encoded :class:`CommitMessage`."""
+    """Write the rows of a partition into its buckets; return an encoded :class:`CommitMessage`."""
     assert shared is not None
     counts = PostponeBuckets({unit.partition: unit.buckets}, unit.buckets)
     writer = TableWriter(

@@ -260,7 +260,7 @@ def select_primary_key_units(plan: CompactionPlan) -> list[PrimaryKeyCompactionU
 def _merge_messages_by_bucket(
     plan: CompactionPlan, messages: Sequence[CommitMessage]
 ) -> dict[PartitionBucket, CommitMessage]:
-    """Return one message per bucket; the index file of a bucket whose work was split is written here."""
+    """Return one message per bucket; writes the index files of buckets with several units."""
     by_bucket: dict[PartitionBucket, list[_UnitResult]] = {}
     for unit, message in zip(select_primary_key_units(plan), messages, strict=True):
         by_bucket.setdefault(PartitionBucket(unit.partition, unit.bucket), []).append(

@@ -50,7 +50,7 @@ class SortOrder:
     strategy: OrderStrategy = "order"
 
     def keys(self, rows: pa.Table, width: int) -> pa.Array:
-        """Return the sort key of each row along a curve; the first ``width`` bytes of a text count."""
+        """Return the sort keys of rows along a curve, from the first ``width`` bytes of texts."""
         columns = [
             encode_order_bytes(rows.column(name).combine_chunks(), name, width)
             for name in self.columns
@@ -114,7 +114,8 @@ def _build_unit(split: BucketSplit, schema: TableSchema, order: SortOrder) -> Ap
 def _check_sortable(table: Table, schema: TableSchema, order: SortOrder) -> None:
     if not is_bucket_unaware(schema):
         raise UnsupportedError(
-            f"{table.identifier}: only append tables without buckets can be sorted; buckets and primary keys determine where rows are stored"
+            f"{table.identifier}: only append tables without buckets can be sorted; buckets and "
+            "primary keys determine where rows are stored"
         )
     check_compactable(schema)
     if not order.columns:
@@ -124,7 +125,8 @@ def _check_sortable(table: Table, schema: TableSchema, order: SortOrder) -> None
         schema.field(name)
         if name in schema.partition_keys:
             raise InputError(
-                f"rows cannot be ordered by {name!r}: it is a partition column, and partitions are sorted separately"
+                f"rows cannot be ordered by {name!r}: it is a partition column, and partitions are "
+                "sorted separately"
             )
         encode_order_bytes(empty.column(name).combine_chunks(), name)
 
@@ -152,7 +154,7 @@ def _build_bucket_split(unit: AppendCompactionUnit) -> BucketSplit:
 def commit(
     table: Table, plan: CompactionPlan, messages: Sequence[CommitMessage]
 ) -> CompactionResult:
-    """Replace the files that were read by the sorted ones, in an OVERWRITE snapshot of exactly those files.
+    """Replace the files that were read by sorted files, in an OVERWRITE snapshot.
 
     Rows of concurrent commits are kept. Raises :class:`CommitConflictError` if a file that was read
     is no longer live or has newly deleted rows; the new files are removed then.

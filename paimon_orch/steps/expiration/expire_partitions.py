@@ -1,4 +1,4 @@
-"""Dropping partitions by their age; their files are deleted when older snapshots expire.
+"""Drop partitions by their age; their files are deleted when older snapshots expire.
 
 See docs/format/partition-expiration.md.
 """
@@ -99,28 +99,36 @@ def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationP
             "partition.timestamp-pattern": request.timestamp_pattern,
         },
     )
-    kept = _resolve_expiration_time(table, options, request.expiration_time)
-    moment = datetime.now() if request.now is None else request.now
+    max_age = _resolve_expiration_time(table, options, request.expiration_time)
+    current_time = datetime.now() if request.now is None else request.now
     groups: dict[bytes, list[BucketSplit]] = {}
     for split in table.files():
         groups.setdefault(split.partition, []).append(split)
     expired = _find_expired_partitions(
-        table, groups, moment=moment, kept=kept, time_of=_build_time_reader(schema, options)
+        table,
+        groups,
+        current_time=current_time,
+        max_age=max_age,
+        time_of=_build_time_reader(schema, options),
     )
-    most = options.get(PARTITION_EXPIRATION_MAX_NUM)
-    most = most if request.max_expires is None else request.max_expires
-    chosen = expired[: max(0, most)]
-    size = options.get(PARTITION_EXPIRATION_BATCH_SIZE, max(1, len(chosen)))
-    if most < 0 or size < 1:
+    max_expires = options.get(PARTITION_EXPIRATION_MAX_NUM)
+    max_expires = max_expires if request.max_expires is None else request.max_expires
+    selected = expired[: max(0, max_expires)]
+    batch_size = options.get(PARTITION_EXPIRATION_BATCH_SIZE, max(1, len(selected)))
+    if max_expires < 0 or batch_size < 1:
         raise InputError(
-            f"at most {most} partitions, {size} in a snapshot, cannot expire: give numbers that are not negative, and "
-            "'partition.expiration-batch-size' of 1 or more"
+            f"cannot expire at most {max_expires} partitions in batches of {batch_size}: "
+            "the number of partitions must not be negative, "
+            "and 'partition.expiration-batch-size' must be 1 or more"
         )
-    files = [file for partition in chosen for split in groups[partition] for file in split.files]
+    files = [file for partition in selected for split in groups[partition] for file in split.files]
     return PartitionExpirationPlan(
         request=request,
-        batches=tuple(tuple(chosen[start : start + size]) for start in range(0, len(chosen), size)),
-        names=tuple(format_partition(partition, schema) for partition in chosen),
+        batches=tuple(
+            tuple(selected[start : start + batch_size])
+            for start in range(0, len(selected), batch_size)
+        ),
+        names=tuple(format_partition(partition, schema) for partition in selected),
         rows=sum(file.row_count for file in files),
         bytes=sum(file.file_size for file in files),
     )
@@ -129,7 +137,7 @@ def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationP
 def exclude_expired_partitions(
     table: Table, splits: Sequence[BucketSplit], now: datetime | None = None
 ) -> list[BucketSplit]:
-    """Leave out buckets of expired partitions where ``compaction.skip-expired-partitions`` asks for it.
+    """Exclude expired partitions if ``compaction.skip-expired-partitions`` is true.
 
     As in Java Paimon that needs ``partition.expiration-time``, and partitions that expire by their
     values.
@@ -142,38 +150,38 @@ def exclude_expired_partitions(
     groups: dict[bytes, list[BucketSplit]] = {}
     for split in splits:
         groups.setdefault(split.partition, []).append(split)
-    moment = datetime.now() if now is None else now.astimezone().replace(tzinfo=None)
-    kept, time_of = (
-        _resolve_expiration_time(table, options, None),
-        _build_time_reader(schema, options),
+    current_time = datetime.now() if now is None else now.astimezone().replace(tzinfo=None)
+    max_age = _resolve_expiration_time(table, options, None)
+    time_of = _build_time_reader(schema, options)
+    expired = set(
+        _find_expired_partitions(table, groups, current_time, max_age=max_age, time_of=time_of)
     )
-    expired = set(_find_expired_partitions(table, groups, moment, kept=kept, time_of=time_of))
     return [split for split in splits if split.partition not in expired]
 
 
 def _find_expired_partitions(
     table: Table,
     groups: Mapping[bytes, Sequence[BucketSplit]],
-    moment: datetime,
-    kept: timedelta,
+    current_time: datetime,
+    max_age: timedelta,
     time_of: _PartitionTimeReader,
 ) -> list[bytes]:
-    """Return the partitions that are older than ``kept`` at a moment, in the order of their values' texts."""
+    """Return the expired partitions, ordered by the text of their values."""
     schema, expired = table.schema, []
     for partition, splits in groups.items():
         time = time_of(partition, splits)
         if time is None:
             text = format_partition(partition, schema)
-            logger.warning("%s: the time of partition %s is not known", table.identifier, text)
-        elif moment - time > kept:
+            logger.warning("%s: the time of partition %s is unknown", table.identifier, text)
+        elif current_time - time > max_age:
             expired.append(partition)
     types = [field.type for field in schema.partition_fields]
     return sorted(expired, key=lambda p: ",".join(map(str, deserialize_row(p, types))))
 
 
 def _override_options(options: Options, given: Mapping[str, str | None]) -> Options:
-    known = {key: value for key, value in given.items() if value is not None}
-    return Options({**options.values, **known})
+    overrides = {key: value for key, value in given.items() if value is not None}
+    return Options({**options.values, **overrides})
 
 
 def _resolve_expiration_time(table: Table, options: Options, given: timedelta | None) -> timedelta:
@@ -182,7 +190,8 @@ def _resolve_expiration_time(table: Table, options: Options, given: timedelta | 
     expiration_time = options.get(PARTITION_EXPIRATION_TIME) if given is None else given
     if expiration_time is None:
         raise InputError(
-            f"{table.identifier}: set the option 'partition.expiration-time', or give an expiration time"
+            f"{table.identifier}: no expiration time; "
+            "set the option 'partition.expiration-time' or pass one"
         )
     return expiration_time
 
@@ -193,7 +202,8 @@ def _build_time_reader(schema: TableSchema, options: Options) -> _PartitionTimeR
         return lambda _, splits: _find_update_time(splits)
     if strategy != "values-time":
         raise InputError(
-            f"'partition.expiration-strategy' = {strategy!r} is not known; use values-time or update-time"
+            f"'partition.expiration-strategy' = {strategy!r} is not known; use values-time or "
+            "update-time"
         )
     fields = schema.partition_fields
     pattern = options.get(PARTITION_TIMESTAMP_PATTERN) or f"${fields[0].name}"
@@ -221,12 +231,12 @@ def _build_time_reader(schema: TableSchema, options: Options) -> _PartitionTimeR
 
 
 def _find_update_time(splits: Sequence[BucketSplit]) -> datetime | None:
-    """Return when the newest file was made, by the wall clock of who made it."""
+    """Return the creation time of the newest file, in local wall clock time of its writer."""
     times = [file.creation_time for split in splits for file in split.files]
-    known = [time for time in times if time is not None]
-    if len(known) < len(times):
+    known_times = [time for time in times if time is not None]
+    if len(known_times) < len(times):
         return None
-    return datetime(1970, 1, 1) + timedelta(milliseconds=max(known))
+    return datetime(1970, 1, 1) + timedelta(milliseconds=max(known_times))
 
 
 def _parse_partition_time(text: str, formatter: str) -> datetime | None:
@@ -244,7 +254,7 @@ def _parse_partition_time(text: str, formatter: str) -> datetime | None:
 
 
 def _to_strptime_format(java: str) -> str:
-    """Translate a format of Java's: ``yyyy-MM-dd'T'HH`` is ``%Y-%m-%dT%H``."""
+    """Convert a Java date format to Python's: ``yyyy-MM-dd'T'HH`` to ``%Y-%m-%dT%H``."""
 
     def directive(match: re.Match[str]) -> str:
         quoted, letters, _, other = match.groups()
@@ -258,13 +268,13 @@ def _to_strptime_format(java: str) -> str:
     letters = {match.group(3) for match in _JAVA_FORMAT_TOKEN.finditer(java)}
     if java and not all(letters & names for names in _DATE_LETTERS):
         raise InputError(
-            f"'partition.timestamp-formatter' = {java!r} must name year, month and day: a partition's time is a moment"
+            f"'partition.timestamp-formatter' = {java!r} must have year, month and day"
         )
     return python
 
 
 def _compile_java_format(java: str) -> re.Pattern[str]:
-    """Return what a text looks like in a format of Java's: two letters or more are as many digits, Python takes fewer."""
+    """Return a pattern with the digit counts of a Java format; Python accepts fewer digits."""
 
     def digits(match: re.Match[str]) -> str:
         quoted, letters, _, other = match.groups()
@@ -297,7 +307,7 @@ def expire_partitions(
     timestamp_pattern: str | None = None,
     max_expires: int | None = None,
 ) -> PartitionExpirationPlan:
-    """Drop expired partitions, one snapshot per batch, and return which; arguments override the table's options."""
+    """Drop expired partitions, one snapshot per batch; arguments override the table's options."""
     request = ExpirePartitionsRequest(
         expiration_time=expiration_time,
         strategy=strategy,

@@ -1,4 +1,4 @@
-"""Expiring snapshots: the files that only they reference are deleted, and then the snapshots.
+"""Expire snapshots: delete the files that only they reference, and then the snapshots.
 
 The hint EARLIEST moves first, so that no reader starts from an expiring snapshot. Then data files
 are deleted, then metadata, and snapshot files last: the next run completes a run that was killed.
@@ -141,7 +141,7 @@ def plan(table: Table, request: ExpireSnapshotsRequest) -> SnapshotExpirationPla
 def _find_first_retained(
     store: SnapshotStore, retention: Retention, waiting: Mapping[str, int]
 ) -> int | None:
-    """Return the oldest snapshot that stays; None if none goes.
+    """Return the oldest snapshot that is retained; None if no snapshot expires.
 
     See docs/format/schema-evolution.md.
     """
@@ -151,61 +151,63 @@ def _find_first_retained(
     earliest = ids[0]  # not the hint: it moves before an expiration is complete
     end = latest - retention.retain_min + 1
     end = min([end, earliest + retention.limit, *waiting.values()])
-    known = set(ids)
+    id_set = set(ids)
     for number in range(max(latest - retention.retain_max + 1, earliest), end):
-        if number + 1 in known and retention.older_than <= store.get(number + 1).time_millis:
+        if number + 1 in id_set and retention.older_than <= store.get(number + 1).time_millis:
             end = number
             break
     if end <= earliest:
         return None
-    # ids may have gaps: what stays begins with one that is there
+    # ids may have gaps
     return min((number for number in ids if number >= end), default=None)
 
 
 def _select_files(table: Table, plan: SnapshotExpirationPlan) -> SnapshotExpirationPlan:
-    """Return a plan with the snapshots before its end, and with their files."""
+    """Add the snapshots before the end of a plan and their files to the plan."""
     end = plan.end
     assert end is not None
     versions = RetainedSnapshotStore(table.io, table.paths.root).all()
-    mine = [v for v in versions.values() if v.branch == table.paths.branch]
-    snapshots = {v.snapshot.id: v for v in mine if v.kind is RetainedSnapshotKind.SNAPSHOT}
-    going = [
+    on_branch = [v for v in versions.values() if v.branch == table.paths.branch]
+    snapshots = {v.snapshot.id: v for v in on_branch if v.kind is RetainedSnapshotKind.SNAPSHOT}
+    expired = [
         replace(v, is_complete=False, keeps_changelog=False)
         for number, v in sorted(snapshots.items())
         if number < end
     ]
-    if not going:
+    if not expired:
         return replace(plan, end=None, keeps_changelog=False)
     if end not in snapshots:
-        raise NotFoundError(f"snapshot {end} of {table.identifier} vanished; nothing was deleted")
-    paths = {v.path for v in going}
+        raise NotFoundError(
+            f"snapshot {end} of {table.identifier} does not exist any more; nothing was deleted"
+        )
+    paths = {v.path for v in expired}
     kept = [v for path, v in versions.items() if path not in paths]
     if plan.keeps_changelog:
-        kept += [_to_changelog(v) for v in going]
+        kept += [_to_changelog(v) for v in expired]
     reader = ReferenceReader.of(table.io, table.paths.root)
     collector = SnapshotDeletionPlanner(
         reader=reader, paths=table.paths, schema=table.schema, kept=kept
     )
-    for version in [*going[1:], snapshots[end]]:
+    for version in [*expired[1:], snapshots[end]]:
         collector.add_deleted_files(version)
-    for version in going:
+    for version in expired:
         collector.add_changelog_files(version)
-    garbage, refused = _exclude_outside_files(table, collector.collect(going))
+    files, refused = _exclude_outside_files(table, collector.collect(expired))
     return replace(
         plan,
-        snapshots=tuple(v.snapshot.id for v in going),
-        files_to_delete=garbage,
+        snapshots=tuple(v.snapshot.id for v in expired),
+        files_to_delete=files,
         refused=refused,
         seen=tuple((path, v.snapshot) for path, v in versions.items()),
-        held_by=_find_holders(going, kept),
+        held_by=_find_holders(expired, kept),
     )
 
 
 def _find_holders(
-    going: Iterable[RetainedSnapshot], kept: Iterable[RetainedSnapshot]
+    expired: Iterable[RetainedSnapshot], kept: Iterable[RetainedSnapshot]
 ) -> tuple[str, ...]:
-    """Return which tags and branches keep the files of snapshots that expire."""
-    numbers = {v.snapshot.base_manifest_list: v.snapshot.id for v in going}
+    """Return a message for each tag and branch that retains files of expired snapshots."""
+    numbers = {v.snapshot.base_manifest_list: v.snapshot.id for v in expired}
     return tuple(
         f"{version} keeps the files of snapshot {numbers[version.snapshot.base_manifest_list]}"
         for version in kept
@@ -215,18 +217,17 @@ def _find_holders(
 
 
 def _to_changelog(version: RetainedSnapshot) -> RetainedSnapshot:
-    """Return what stays of an expired snapshot whose changelog is kept longer."""
     return replace(version, kind=RetainedSnapshotKind.CHANGELOG)
 
 
 def _exclude_outside_files(
-    table: Table, garbage: UnreferencedFiles
+    table: Table, files: UnreferencedFiles
 ) -> tuple[UnreferencedFiles, tuple[str, ...]]:
-    """Leave out what lies outside the table: names in metadata are input."""
+    """Exclude files outside the table's directories: paths in metadata are not trusted."""
     remover = SafeDeleter(io=table.io, roots=list_file_roots(table.io, table.paths))
-    every = (*garbage.data, *garbage.metadata, *garbage.lists)
-    refused = tuple(path for path in every if not remover.has_safe_name(path))
-    return garbage.filter(remover.has_safe_name) if refused else garbage, refused
+    paths = (*files.data, *files.metadata, *files.lists)
+    refused = tuple(path for path in paths if not remover.has_safe_name(path))
+    return files.filter(remover.has_safe_name) if refused else files, refused
 
 
 def advance_hint_and_recheck(
@@ -257,36 +258,37 @@ def advance_hint_and_recheck(
                 names |= {entry.file.file_name, *entry.file.extra_files}
         names |= {item.file_name for item in reader.index(version)}
         names |= {version.index_manifest or "", version.statistics or ""}
-    garbage = planned.files_to_delete.filter(lambda path: path.rpartition("/")[2] not in names)
-    return replace(planned, files_to_delete=garbage)
+    files = planned.files_to_delete.filter(lambda path: path.rpartition("/")[2] not in names)
+    return replace(planned, files_to_delete=files)
 
 
 def _build_conflict_error(table: Table) -> CommitConflictError:
     return CommitConflictError(
-        f"{table.identifier}: tags or branches changed while snapshots were to expire; no file was deleted. Try again"
+        f"{table.identifier}: tags or branches changed during the expiration of snapshots; "
+        "no file was deleted. Try again"
     )
 
 
 def _is_newer_than_seen(version: RetainedSnapshot, seen: Mapping[str, Snapshot]) -> bool:
-    """Return whether a new snapshot was committed after all snapshots of its branch that the plan saw."""
+    """Return whether a snapshot is newer than all snapshots of its branch in the plan."""
     directory = version.path.rpartition("/")[0]
-    known = [
+    seen_ids = [
         snapshot.id for path, snapshot in seen.items() if path.startswith(f"{directory}/snapshot-")
     ]
-    return bool(known) and version.snapshot.id > max(known)
+    return bool(seen_ids) and version.snapshot.id > max(seen_ids)
 
 
 def _delete_metadata(table: Table, planned: SnapshotExpirationPlan) -> int:
-    """Delete metadata and then snapshots, keep changelogs that outlive them; return the deleted directories."""
+    """Delete metadata and then snapshots; return the number of deleted directories."""
     assert planned.end is not None
     roots = list_file_roots(table.io, table.paths)
     remover = SafeDeleter(io=table.io, roots=roots)
     directories = 0
     options = table.options
-    clean = options.get(SNAPSHOT_EXPIRE_CLEAN_EMPTY_DIRECTORIES)
-    if options.get(SNAPSHOT_CLEAN_EMPTY_DIRECTORIES, clean):
-        touched = {path.rpartition("/")[0] for path in planned.files_to_delete.data}
-        directories = remover.delete_empty_dirs(touched, table.paths.root)
+    default = options.get(SNAPSHOT_EXPIRE_CLEAN_EMPTY_DIRECTORIES)
+    if options.get(SNAPSHOT_CLEAN_EMPTY_DIRECTORIES, default):
+        parents = {path.rpartition("/")[0] for path in planned.files_to_delete.data}
+        directories = remover.delete_empty_dirs(parents, table.paths.root)
     delete_in_threads(remover, planned.files_to_delete.metadata)
     delete_in_threads(remover, planned.files_to_delete.lists)
     if planned.keeps_changelog:
@@ -300,11 +302,10 @@ def _delete_metadata(table: Table, planned: SnapshotExpirationPlan) -> int:
 
 
 def _write_decoupled_changelog(table: Table, number: int) -> None:
-    """Let the changelog of a snapshot live on by itself."""
     folder = f"{table.paths.branch_root}/changelog"
     try:
         data = table.io.read_bytes(table.stores.snapshots.path(number))
-    except FileNotFoundError:  # somebody else expired it, and kept its changelog
+    except FileNotFoundError:  # another process expired it and retained its changelog
         return
     table.io.write(f"{folder}/{CHANGELOG_PREFIX}{number}", data)
     table.io.write(f"{folder}/{LATEST}", str(number).encode())
@@ -324,10 +325,10 @@ def commit(
     *,
     executor: Executor | None = None,
 ) -> SnapshotExpirationResult:
-    """Delete the metadata, the snapshots and expired consumers; the units have deleted the data files.
+    """Delete metadata, snapshots and expired consumers; the units have deleted the data files.
 
     :param results: the paths that were refused
-    :param executor: expires changelogs that outlived their snapshots
+    :param executor: expires changelogs that are retained longer than their snapshots
     """
     if not plan:
         deleter = SafeDeleter(io=table.io, roots=(table.paths.root,))
@@ -383,8 +384,9 @@ def expire_snapshots(
     max_deletes: int | None = None,
     progress: Progress | None = None,
 ) -> SnapshotExpirationResult:
-    """Expire snapshots and delete the files that only they reference; can be repeated after a failure.
+    """Expire snapshots and delete the files that only they reference.
 
+    Can be repeated after a failure.
     The limits override the table's options; ``older_than`` is in epoch milliseconds. Raises
     :class:`CommitConflictError` if tags or branches change faster than they are checked.
     """

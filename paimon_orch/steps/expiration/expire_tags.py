@@ -76,8 +76,9 @@ def plan(
 
 
 def find_files_to_delete(table: Table, name: str) -> UnreferencedFiles:
-    """Return the files that only a tag references; empty if its snapshot has not expired or has another tag.
+    """Return the files that only a tag references.
 
+    The result is empty if the snapshot of the tag has not expired or has another tag.
     Raises :class:`CorruptFileError` if metadata of other versions cannot be read.
     """
     return _collect_files_to_delete(

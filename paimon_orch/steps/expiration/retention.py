@@ -56,7 +56,7 @@ class Retention:
     def of_changelogs(
         cls, options: Options, now_millis: int, limits: RetentionRequest
     ) -> "Retention":
-        """Return the limits for changelogs; options of snapshots are the defaults of their options."""
+        """Return the limits for changelogs; their options default to those of snapshots."""
         return cls._of(options, _CHANGELOG, now_millis, limits)
 
     @classmethod
@@ -100,7 +100,7 @@ class Retention:
                 )
         if self.retain_max < self.retain_min:
             raise InputError(
-                f"the maximum (retain-max) of {kind}s is {self.retain_max}, but must not be less than "
+                f"the maximum (retain-max) of {kind}s is {self.retain_max}, but must be at least "
                 f"the minimum (retain-min), which is {self.retain_min}; nothing was deleted"
             )
 

@@ -101,14 +101,16 @@ class VersionChecker:
             self.findings.add(
                 "record-count",
                 state.version,
-                f"totalRecordCount of snapshot {after.id} is {after.total_record_count}, but the previous "
-                f"snapshot has {before.total_record_count} rows and the delta {after.delta_record_count}",
+                f"totalRecordCount of snapshot {after.id} is {after.total_record_count}, "
+                f"but the previous snapshot has {before.total_record_count} rows "
+                f"and the delta {after.delta_record_count}",
             )
         if {entry.identity for entry in filter_live_entries(state.base)} != previous.identities:
             self.findings.add(
                 "base",
                 state.version,
-                f"the base manifests of snapshot {after.id} do not have the files of snapshot {before.id}",
+                f"the base manifests of snapshot {after.id} do not have the files "
+                f"of snapshot {before.id}",
             )
 
     def _lists(self, version: RetainedSnapshot) -> tuple[list[ManifestEntry], list[ManifestEntry]]:

@@ -139,7 +139,7 @@ def compute_deleted_ratio(splits: Sequence[BucketSplit]) -> float:
 
 
 def _compute_bucket_skew(splits: Sequence[BucketSplit]) -> float:
-    """Return the maximum ratio of a bucket's size to its partition's mean, empty buckets included."""
+    """Return the maximum ratio of a bucket's size to the mean of its partition's buckets."""
     sizes_by_partition: dict[bytes, list[int]] = {}
     totals: dict[bytes, int] = {}
     for split in splits:

@@ -103,12 +103,12 @@ class AnalyzeResult(StepOutcome):
 
     def to_dict(self) -> dict[str, object]:
         """Return the result as JSON values."""
-        found = {} if self.statistics is None else json.loads(self.statistics.to_json())
-        return {"snapshot_id": self.snapshot_id, "statistics": found}
+        statistics = {} if self.statistics is None else json.loads(self.statistics.to_json())
+        return {"snapshot_id": self.snapshot_id, "statistics": statistics}
 
 
 def plan(table: Table, request: AnalyzeRequest) -> AnalyzePlan:
-    """Read the metadata of the latest snapshot; buckets are read if the row count or the columns need it.
+    """Plan from the metadata of the latest snapshot which buckets must be read.
 
     Raises :class:`InputError` for a nested column, :class:`NotFoundError` for an unknown one.
     """
@@ -146,7 +146,8 @@ def _select_columns(fields: Sequence[Field], columns: Sequence[str] | None) -> l
     for column in fields:
         if columns is not None and not can_collect_stats(column):
             raise InputError(
-                f"column {column.name!r} is {type_to_sql(column.type)}: nested columns have no statistics"
+                f"column {column.name!r} is {type_to_sql(column.type)}: "
+                "nested columns have no statistics"
             )
     return [column for column in fields if can_collect_stats(column)]
 
@@ -168,7 +169,7 @@ def run(shared: AnalyzeScan | None, unit: AnalyzeUnit) -> bytes:
 
 
 def commit(table: Table, plan: AnalyzePlan, results: Sequence[_UnitStatistics]) -> AnalyzeResult:
-    """Write the statistics file and a snapshot that refers to it; the rows of the table do not change.
+    """Write the statistics file and commit a snapshot that refers to it.
 
     Raises :class:`CommitConflictError` if the schema has changed since the plan; the file is
     removed then.

@@ -1,4 +1,4 @@
-"""Merging the manifests of a table, without deleted entries; rows do not change.
+"""Merge the manifests of a table and drop deleted entries; rows do not change.
 
 See docs/format/procedures.md#compact-manifests.
 """

@@ -57,8 +57,8 @@ class TagPeriods:
         period, style = options.get(TAG_CREATION_PERIOD), options.get(TAG_PERIOD_FORMATTER)
         if period not in _PERIOD_LENGTHS or style not in _DATE_FORMATS:
             raise InputError(
-                f"'tag.creation-period' = {period!r} must be one of {', '.join(_PERIOD_LENGTHS)}, and "
-                f"'tag.period-formatter' = {style!r} one of {', '.join(_DATE_FORMATS)}"
+                f"'tag.creation-period' = {period!r} must be one of {', '.join(_PERIOD_LENGTHS)}, "
+                f"and 'tag.period-formatter' = {style!r} one of {', '.join(_DATE_FORMATS)}"
             )
         hours = "" if period == "daily" else _HOUR_FORMATS[style]
         return cls(_PERIOD_LENGTHS[period], _DATE_FORMATS[style] + hours)

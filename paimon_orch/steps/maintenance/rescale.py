@@ -1,4 +1,4 @@
-"""Changing the number of buckets of partitions by rewriting them, in bounded memory.
+"""Change the number of buckets of partitions by rewriting them, in bounded memory.
 
 See docs/format/procedures.md#rescale.
 """
@@ -37,12 +37,12 @@ from paimon_orch.table.table import Table
 from paimon_orch.table.write.bucket_routing import compute_row_buckets
 from paimon_orch.table.write.commit_message import CommitMessage
 
-_MAX_OPEN_WRITERS = 4  # each holds back the rows of a row group
+_MAX_OPEN_WRITERS = 4  # each buffers the rows of a row group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescaleRequest:
-    """How many buckets partitions get."""
+    """The new number of buckets and the partitions."""
 
     bucket_num: int | None = None
     """The new number of buckets; None takes it from the table's option."""
@@ -162,8 +162,9 @@ def _check_rescalable(table: Table, schema: TableSchema, bucket_num: int) -> Non
         raise UnsupportedError(f"{table.identifier} has no fixed buckets that could be rescaled")
     if schema.primary_keys and options.is_pk_clustering_override:
         raise UnsupportedError(
-            f"{table.identifier} has 'pk-clustering-override' = true: its files are sorted by 'clustering.columns', and "
-            "rescale writes files that are sorted by key. Use Java Paimon to rescale it. Nothing was changed."
+            f"{table.identifier} has 'pk-clustering-override' = true: its files are sorted by "
+            "'clustering.columns', but rescale writes files sorted by key. Use Java Paimon to "
+            "rescale it. Nothing was changed."
         )
     if bucket_num < 1:
         raise InputError(f"a table cannot have {bucket_num} buckets; give 1 or more")
@@ -172,10 +173,11 @@ def _check_rescalable(table: Table, schema: TableSchema, bucket_num: int) -> Non
 def _check_no_unread_level0(
     table: Table, schema: TableSchema, splits: Sequence[BucketSplit]
 ) -> None:
-    hidden = schema.primary_keys and schema.typed_options.should_skip_level0
-    if hidden and any(file.level == 0 for split in splits for file in split.files):
+    skips_level0 = schema.primary_keys and schema.typed_options.should_skip_level0
+    if skips_level0 and any(file.level == 0 for split in splits for file in split.files):
         raise InputError(
-            f"{table.identifier} has rows on level 0 that readers do not see yet; compact it before it is rescaled"
+            f"{table.identifier} has rows on level 0 that readers do not see yet; "
+            "compact it before rescaling"
         )
 
 
@@ -188,7 +190,7 @@ def _plan_units(io: RescaleIo, splits: Sequence[BucketSplit]) -> Iterator[Rescal
     if any(
         build_bucket_key_signature(old.bucket_key_fields) != key for old in reader.schemas.values()
     ):
-        step = 1  # old rows were hashed as another type
+        step = 1  # old rows were hashed with another type
     for first in range(step):
         sources = tuple(split for split in splits if split.bucket % step == first)
         targets = range(first, count, step)
@@ -202,10 +204,10 @@ def _collect_work(_table: Table, plan: RescalePlan) -> WorkUnits[RescaleIo | Non
 
 
 def run(shared: RescaleIo | None, unit: RescaleUnit) -> bytes:
-    """Write the rows of new buckets and return an encoded :class:`CommitMessage`. Can be repeated."""
+    """Write the rows of new buckets; return an encoded :class:`CommitMessage`. Repeatable."""
     assert shared is not None
     schema = shared.factory.schema
-    # where no older version of a key can be below it, and readers need not merge
+    # the highest level: it has the only version of each key, so readers do not merge
     level = schema.typed_options.num_levels - 1 if schema.primary_keys else 0
     writers = {
         bucket: shared.factory.writer(unit.partition, bucket, level=level)
@@ -234,7 +236,7 @@ def run(shared: RescaleIo | None, unit: RescaleUnit) -> bytes:
 
 
 def _read_merged(reader: FileReader, unit: RescaleUnit) -> Iterator[pa.Table]:
-    """Yield the rows of all old buckets in the order of their keys, each of which is in one bucket alone."""
+    """Yield the merged rows of all old buckets in key order; each key is in only one bucket."""
     schema = reader.schema
     fields = [*SYSTEM_FIELDS, *schema.fields]
 
@@ -260,7 +262,7 @@ def _route_rows(
     rows: pa.Table,
     writers: Mapping[int, RollingFileWriter],
 ) -> None:
-    """Write each row with the writer of its bucket; rows of buckets without a writer belong to other units."""
+    """Write each row to its bucket; rows of buckets without a writer belong to other units."""
     schema = shared.factory.schema
     if not rows.num_rows:
         return
@@ -270,12 +272,12 @@ def _route_rows(
         where = format_partition(unit.partition, schema)
         raise CorruptFileError(
             f"{shared.reader.paths.root}/{where}",
-            f"holds rows in the buckets {numbers} that do not belong there; nothing was changed",
+            f"has rows in the buckets {numbers} that do not belong there; nothing was changed",
         )
     for bucket, writer in writers.items():
-        mine = buckets == bucket
-        if mine.any():
-            writer.write(rows.filter(pa.array(mine)))
+        in_bucket = buckets == bucket
+        if in_bucket.any():
+            writer.write(rows.filter(pa.array(in_bucket)))
 
 
 def commit(table: Table, plan: RescalePlan, messages: Sequence[CommitMessage]) -> RescaleResult:

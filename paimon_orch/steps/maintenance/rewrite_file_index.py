@@ -1,4 +1,4 @@
-"""File indexes for files that were written before the table asked for them.
+"""Rewrite file indexes of existing data files after the options for indexes changed.
 
 See docs/format/procedures.md#rewrite-file-indexes.
 """
@@ -76,7 +76,7 @@ class FileIndexRewriteUnit:
     forever.
     """
     bitmap_version: int = LATEST_BITMAP_VERSION
-    """The version of bitmap indexes without a version in the options, for files that have no such index yet."""
+    """The version of new bitmap indexes if the options name no version."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the unit as JSON values."""
@@ -148,7 +148,7 @@ class FileIndexRewriteResult(StepOutcome):
     embedded: int = 0
     """The number of files whose indexes are in the manifest."""
     index_files: int = 0
-    """The number of files whose indexes are in a file of their own."""
+    """The number of files whose indexes are in a separate file."""
     removed: int = 0
     """The number of files that no longer have indexes."""
     embedded_bytes: int = 0
@@ -173,9 +173,9 @@ _COUNTS = ("files", "embedded", "index_files", "removed", "embedded_bytes")
 
 
 def plan(table: Table, request: RewriteFileIndexRequest) -> FileIndexRewritePlan:
-    """Find the files of the latest snapshot whose indexes differ from those that the table's options ask for.
+    """Find the files of the latest snapshot whose indexes differ from the table's options.
 
-    The heads of index files are read, no data.
+    Only the heads of index files are read.
     """
     table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
@@ -193,28 +193,30 @@ def plan(table: Table, request: RewriteFileIndexRequest) -> FileIndexRewritePlan
         BucketFile(split.partition, split.bucket, file) for split in splits for file in split.files
     ]
     with ThreadPoolExecutor(_READER_THREADS) as pool:
-        differ = list(pool.map(lambda at: _should_rewrite(reader, at, specs), files))
-    chosen = {at.file.file_name for at, differs in zip(files, differ, strict=True) if differs}
-    retired = _read_retired_identities(table, snapshot, chosen) if chosen else frozenset()
+        differences = list(pool.map(lambda file: _should_rewrite(reader, file, specs), files))
+    selected = {
+        file.file.file_name for file, differs in zip(files, differences, strict=True) if differs
+    }
+    retired = _read_retired_identities(table, snapshot, selected) if selected else frozenset()
     version = choose_bitmap_version(table.stores.manifests, reader, snapshot)
     units = tuple(
         unit
         for split in splits
-        for unit in _plan_units(reader, split, chosen, retired, version=version)
+        for unit in _plan_units(reader, split, selected, retired, version=version)
     )
     return FileIndexRewritePlan(
         request=request,
         snapshot_id=snapshot.id,
         reader=reader,
         units=units,
-        skipped_files=len(files) - len(chosen),
+        skipped_files=len(files) - len(selected),
     )
 
 
 def _read_retired_identities(
     table: Table, snapshot: Snapshot, names: set[str]
 ) -> frozenset[FileIdentity]:
-    """Return the identities of these files that manifests hold a deletion of."""
+    """Return the identities of the given files that have a DELETE entry in manifests."""
     manifests = table.stores.manifests.manifests(snapshot)
     entries = table.stores.manifests.entries(manifests, lambda m: m.num_deleted_files > 0)
     return frozenset(
@@ -227,7 +229,8 @@ def _read_retired_identities(
 def _build_index_specs(schema: TableSchema) -> list[IndexSpec]:
     if schema.typed_options.get(DATA_EVOLUTION_ENABLED):
         raise UnsupportedError(
-            "rewriting file indexes of tables with 'data-evolution.enabled' = true is not supported yet"
+            "rewriting file indexes of tables with 'data-evolution.enabled' = true is not "
+            "supported yet"
         )
     specs = parse_index_specs(schema.options)
     for spec in specs:
@@ -238,28 +241,28 @@ def _build_index_specs(schema: TableSchema) -> list[IndexSpec]:
 def _plan_units(
     reader: FileReader,
     split: BucketSplit,
-    chosen: set[str],
+    selected: set[str],
     retired: frozenset[FileIdentity],
     *,
     version: int,
 ) -> Iterator[FileIndexRewriteUnit]:
-    """Yield the chosen files of a bucket, a bounded number at a time."""
+    """Yield the selected files of a bucket in units of limited size."""
     files, size = list[DataFileMeta](), 0
 
     def unit() -> FileIndexRewriteUnit:
         names = {file.file_name for file in files}
-        had = frozenset(identity for identity in retired if identity[3] in names)
+        retired_in_unit = frozenset(identity for identity in retired if identity[3] in names)
         return FileIndexRewriteUnit(
             partition=split.partition,
             partition_text=format_partition(split.partition, reader.schema),
             bucket=split.bucket,
             total_buckets=split.total_buckets,
             files=tuple(files),
-            retired_identities=had,
+            retired_identities=retired_in_unit,
             bitmap_version=version,
         )
 
-    for file in (file for file in split.files if file.file_name in chosen):
+    for file in (file for file in split.files if file.file_name in selected):
         if files and (len(files) >= _MAX_UNIT_FILES or size + file.file_size > _MAX_UNIT_BYTES):
             yield unit()
             files, size = [], 0
@@ -269,52 +272,60 @@ def _plan_units(
         yield unit()
 
 
-def _should_rewrite(reader: FileReader, at: BucketFile, specs: Sequence[IndexSpec]) -> bool:
-    """Tell whether a file has other indexes than it should have, or made with other options, or damaged ones."""
-    wanted = {(spec.name, spec.index): spec for spec in select_file_specs(reader, at.file, specs)}
-    fields = reader.schemas[at.file.schema_id].fields
+def _should_rewrite(
+    reader: FileReader, bucket_file: BucketFile, specs: Sequence[IndexSpec]
+) -> bool:
+    """Return whether the indexes of a file are missing, damaged or built with other options."""
+    expected = {
+        (spec.name, spec.index): spec for spec in select_file_specs(reader, bucket_file.file, specs)
+    }
+    fields = reader.schemas[bucket_file.file.schema_id].fields
     try:
-        with open_indexes(reader.io, reader.path(at), at.file) as indexes:
+        with open_indexes(reader.io, reader.path(bucket_file), bucket_file.file) as indexes:
             if indexes is None:
-                return bool(wanted or at.file.embedded_index or _find_index_names(at.file))
-            stored = {
+                return bool(
+                    expected
+                    or bucket_file.file.embedded_index
+                    or _find_index_names(bucket_file.file)
+                )
+            actual = {
                 (name, kind): blob
                 for name, kinds in indexes.items()
                 for kind, blob in kinds.items()
             }
-            return stored.keys() != wanted.keys() or not all(
-                is_built_with(wanted[of], blob, wanted[of].value_type(fields))
-                for of, blob in stored.items()
+            return actual.keys() != expected.keys() or not all(
+                is_built_with(expected[key], blob, expected[key].value_type(fields))
+                for key, blob in actual.items()
                 if blob is not None
             )
     except CorruptFileError as error:
-        logger.warning("%s; it is made anew", error)
+        logger.warning("%s; the index is rebuilt", error)
         return True
 
 
 def select_file_specs(
     reader: FileReader, file: DataFileMeta, specs: Sequence[IndexSpec]
 ) -> list[IndexSpec]:
-    """Return the indexes that a file should have, by the names of its own schema.
+    """Return the indexes that a file should have, with the column names of its schema.
 
-    Columns are found by their ids. One that the file lacks, or has in a type that cannot be indexed
-    so, is left out.
+    Columns are matched by id. Columns that the file does not have, or has with a type that cannot
+    be indexed, are skipped.
     """
     ids = {field.name: field.id for field in reader.schema.fields}
-    stored_fields = reader.schemas[file.schema_id].fields
-    names = {field.id: field.name for field in stored_fields}
-    found = []
+    file_fields = reader.schemas[file.schema_id].fields
+    names = {field.id: field.name for field in file_fields}
+    file_specs = []
     for spec in specs:
         name = names.get(ids[spec.column])
         if name is None:
             continue
-        stored = replace(spec, column=name)
+        file_spec = replace(spec, column=name)
         try:
-            stored.value_type(stored_fields)
+            file_spec.value_type(file_fields)
         except InputError:
             continue
-        found.append(stored)
-    return found
+        file_specs.append(file_spec)
+    return file_specs
 
 
 def _collect_work(
@@ -324,7 +335,7 @@ def _collect_work(
 
 
 def run(reader: FileReader | None, unit: FileIndexRewriteUnit) -> bytes:
-    """Build the indexes of a unit's files and return an encoded :class:`CommitMessage`. Can be repeated."""
+    """Build the indexes of a unit's files; return an encoded :class:`CommitMessage`. Repeatable."""
     assert reader is not None
     specs = parse_index_specs(reader.schema.options)
     entries, created = list[ManifestEntry](), list[str]()
@@ -349,16 +360,18 @@ def run(reader: FileReader | None, unit: FileIndexRewriteUnit) -> bytes:
 def _build_container(
     reader: FileReader, unit: FileIndexRewriteUnit, file: DataFileMeta, specs: Sequence[IndexSpec]
 ) -> bytes | None:
-    """Read the columns of a file that are to be indexed and return the indexes; None if there are none."""
-    wanted = select_file_specs(reader, file, specs)
-    if not wanted:
+    """Build the indexes of a file; None if it has no columns to index."""
+    file_specs = select_file_specs(reader, file, specs)
+    if not file_specs:
         return None
-    at = BucketFile(unit.partition, unit.bucket, file)
-    stored_fields = reader.schemas[file.schema_id].fields
-    version = read_bitmap_version(reader.io, reader.path(at), file) or unit.bitmap_version
-    builder = FileIndexBuilder(set_default_bitmap_version(wanted, version), stored_fields)
-    columns = [field for field in stored_fields if field.name in builder.columns]
-    for batch in reader.read(at, columns):  # hidden rows count: positions are those of the file
+    bucket_file = BucketFile(unit.partition, unit.bucket, file)
+    file_fields = reader.schemas[file.schema_id].fields
+    version = read_bitmap_version(reader.io, reader.path(bucket_file), file) or unit.bitmap_version
+    builder = FileIndexBuilder(set_default_bitmap_version(file_specs, version), file_fields)
+    columns = [field for field in file_fields if field.name in builder.columns]
+    for batch in reader.read(
+        bucket_file, columns
+    ):  # deleted rows are included: indexes use positions in the file
         builder.add(pa.Table.from_batches([batch]))
     return builder.finish()
 
@@ -370,36 +383,36 @@ def _store_index(
     container: bytes | None,
     created: list[str],
 ) -> ManifestEntry:
-    """Store the indexes of a file and return the entry that adds it; an index file's path goes to ``created``.
+    """Store the indexes of a file and return its ADD entry; add new paths to ``created``.
 
     Where a smaller form was retired the next larger one is taken: nothing, in the manifest, in a
     file.
     """
     file = old.file
-    kept = tuple(name for name in file.extra_files if not name.endswith(INDEX_SUFFIX))
+    other_files = tuple(name for name in file.extra_files if not name.endswith(INDEX_SUFFIX))
 
     def entry(extra: tuple[str, ...], embedded: bytes | None = None) -> ManifestEntry:
-        stored = replace(file, extra_files=extra, embedded_index=embedded)
-        return replace(old, kind=FileKind.ADD, file=stored)
+        new_file = replace(file, extra_files=extra, embedded_index=embedded)
+        return replace(old, kind=FileKind.ADD, file=new_file)
 
     if container is None:
-        without = entry(kept)
-        if without.identity not in unit.retired_identities:
-            return without
+        unindexed = entry(other_files)
+        if unindexed.identity not in unit.retired_identities:
+            return unindexed
         container = encode_container([])
     if should_embed_index(container, reader.schema):
-        inside = entry(kept, container)
-        if inside.identity not in unit.retired_identities:
-            return inside
+        embedding = entry(other_files, container)
+        if embedding.identity not in unit.retired_identities:
+            return embedding
     path = reader.path(BucketFile(unit.partition, unit.bucket, file))
     names = _find_index_names(file)
     name = next_index_name(names[-1]) if names else file.file_name + INDEX_SUFFIX
-    while entry((*kept, name)).identity in unit.retired_identities or not reader.io.create(
+    while entry((*other_files, name)).identity in unit.retired_identities or not reader.io.create(
         sibling_path(path, name), container
     ):
-        name = next_index_name(name)  # it was used before, is left over, or another rewrite's
+        name = next_index_name(name)  # retired, an orphan, or written by another rewrite
     created.append(sibling_path(path, name))
-    return entry((*kept, name))
+    return entry((*other_files, name))
 
 
 def _find_index_names(file: DataFileMeta) -> list[str]:
@@ -407,7 +420,7 @@ def _find_index_names(file: DataFileMeta) -> list[str]:
 
 
 def next_index_name(name: str) -> str:
-    """Return the name that follows that of an index file: ``x.index``, ``x-1.index``, ``x-2.index``."""
+    """Return the next name of an index file: ``x.index``, ``x-1.index``, ``x-2.index``."""
     match = _NUMBERED_INDEX_NAME.fullmatch(name)
     if match is None:
         return f"{name.removesuffix(INDEX_SUFFIX)}-1{INDEX_SUFFIX}"

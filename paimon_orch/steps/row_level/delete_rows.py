@@ -1,4 +1,4 @@
-"""Taking rows out of append tables: by deletion vectors, or by files without them.
+"""Delete rows of append tables by deletion vectors or by rewriting files.
 
 See docs/format/deletion-vectors-in-compaction.md#append-tables and
 docs/format/append-table-compaction.md#row-level-operations-without-deletion-vectors.
@@ -29,22 +29,24 @@ DeletedRowsByFile = Mapping[str, DeletionVector]
 
 @dataclass(frozen=True, slots=True)
 class DeleteRowsUnit:
-    """Rows to take out of some files of a bucket: ``marked`` by file name, ``split`` is the whole bucket."""
+    """Rows to delete from some files of a bucket."""
 
     reader: FileReader
     split: BucketSplit
+    """All files of the bucket."""
     deleted_by_file: DeletedRowsByFile
+    """The rows to delete by file name."""
 
 
 def plan_delete_units(
     reader: FileReader,
     splits: Iterable[BucketSplit],
-    marked: Mapping[PartitionBucket, DeletedRowsByFile],
+    deleted_rows: Mapping[PartitionBucket, DeletedRowsByFile],
 ) -> list[DeleteRowsUnit]:
-    """Return the work: a unit a bucket, or a unit a file where no vector is written."""
+    """Return a unit per bucket, or per file in buckets without deletion vectors."""
     units = []
     for split in splits:
-        in_bucket = marked.get(split.partition_bucket)
+        in_bucket = deleted_rows.get(split.partition_bucket)
         if not in_bucket:
             continue
         if reader.schema.typed_options.has_deletion_vectors or split.vectors:
@@ -56,7 +58,7 @@ def plan_delete_units(
 
 
 def run_delete_unit(unit: DeleteRowsUnit) -> bytes:
-    """Take the rows out and return a :class:`CommitMessage`, encoded. Running it twice is harmless."""
+    """Delete the rows and return an encoded :class:`CommitMessage`. Can be repeated."""
     reader, split = unit.reader, unit.split
     live = {file.file_name for file in split.files}
     index = DeletionVectorRewrite(
@@ -86,10 +88,10 @@ def run_delete_unit(unit: DeleteRowsUnit) -> bytes:
 def _rewrite_files(
     unit: DeleteRowsUnit, writers: list[RollingFileWriter]
 ) -> Iterator[ManifestEntry]:
-    """Write each file with marked rows anew, in its place in the order of the bucket."""
+    """Rewrite each file with deleted rows; the new files have the same place in the row order."""
     reader, split = unit.reader, unit.split
     vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, split.vectors)
-    # rows that keep their ids are rewritten ones, others count as written now
+    # with row tracking, rewritten rows keep their ids
     source = FileSource.COMPACT if row_tracking_fields(reader.schema) else FileSource.APPEND
 
     def entry(kind: FileKind, file: DataFileMeta) -> ManifestEntry:

@@ -1,4 +1,4 @@
-"""Which tables' rows can be changed one by one, and what is written for it on top of their merge engine."""
+"""Rules of merge engines for row-level changes, and the rows to write for a change."""
 
 from collections.abc import Iterator
 
@@ -27,9 +27,9 @@ from paimon_orch.table.write.bucket_routing import check_writable
 
 
 def check_row_level_supported(schema: TableSchema, operation: str) -> None:
-    """Refuse tables whose rows cannot be changed one by one, naming the rule.
+    """Refuse tables that do not support a row-level operation.
 
-    ``operation`` is ``delete``, ``update``, ``merge`` (which deletes) or ``insert``.
+    :param operation: ``delete``, ``update``, ``merge`` (which may delete) or ``insert``
     """
     check_writable(schema)
     options = schema.typed_options
@@ -40,14 +40,15 @@ def check_row_level_supported(schema: TableSchema, operation: str) -> None:
             )
     if options.bucket == -2:
         raise UnsupportedError(
-            f"{operation} of rows in postpone buckets ('bucket' = -2) is not supported: what lies there has no order yet"
+            f"{operation} of rows in postpone buckets ('bucket' = -2) is not supported: their rows "
+            "have no order yet"
         )
     if not schema.primary_keys or operation == "insert":
         return
     if options.merge_engine == "first-row":
         raise UnsupportedError(
-            f"{operation} of rows is not possible with 'merge-engine' = 'first-row': it keeps the first row of a key "
-            "and takes no -D rows"
+            f"{operation} of rows is not possible with 'merge-engine' = 'first-row': it keeps the "
+            "first row of a key and ignores -D rows"
         )
     if operation != "update":
         _check_deletes_supported(schema, operation)
@@ -66,13 +67,15 @@ def _check_deletes_supported(schema: TableSchema, operation: str) -> None:
     if engine != "deduplicate" and not removes.get(engine, False):
         by_group = " or 'partial-update.remove-record-on-sequence-group'"
         raise UnsupportedError(
-            f"{operation} of rows with 'merge-engine' = {engine!r} needs '{engine}.remove-record-on-delete' = true"
-            f"{by_group if engine == 'partial-update' else ''}: without it a -D row takes values back and the key stays"
+            f"{operation} of rows with 'merge-engine' = {engine!r} needs "
+            f"'{engine}.remove-record-on-delete' = true"
+            f"{by_group if engine == 'partial-update' else ''}: otherwise a -D row retracts values "
+            "but does not delete the key"
         )
 
 
 def build_delete_rows(schema: TableSchema, rows: pa.Table) -> pa.Table:
-    """Return the -D rows that delete rows as they were read; raises InputError if the table would keep one."""
+    """Return -D rows for rows that were read; raises InputError if the engine would keep a row."""
     kinds = pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), rows.num_rows)
     new = rows.add_column(0, VALUE_KIND.name, kinds)
     return compute_update_rows(schema, rows, new) if should_merge_updates(schema) else new
@@ -81,8 +84,8 @@ def build_delete_rows(schema: TableSchema, rows: pa.Table) -> pa.Table:
 def build_rows_to_write(schema: TableSchema, rows: pa.Table) -> Iterator[pa.Table]:
     """Yield the rows to write for converted rows with addresses, by the table's merge engine.
 
-    For tables that merge a change with the old row, ``rows`` have the old values in columns named
-    ``OLD_VALUE_PREFIX`` and a column's name. Rows without an address are new.
+    Rows without an address are new. If the table merges changes with old rows, ``rows`` have the
+    old values in columns with the prefix ``OLD_VALUE_PREFIX``.
     """
     if not should_merge_updates(schema):
         yield rows.drop_columns([ADDRESS_COLUMN])
@@ -97,7 +100,7 @@ def build_rows_to_write(schema: TableSchema, rows: pa.Table) -> Iterator[pa.Tabl
     yield rows.filter(pc.invert(has_address)).select(names)
     if not changed.num_rows:
         return
-    # a row that is changed twice is an error
+    # raises InputError if a row is changed more than once
     group_rows_by_file([changed.column(ADDRESS_COLUMN).to_numpy()])
     old = pa.table(
         {
@@ -113,6 +116,6 @@ def build_rows_to_write(schema: TableSchema, rows: pa.Table) -> Iterator[pa.Tabl
     yield updates
 
 
-def _cast_to_field(rows: pa.Table, stored: str, name: str, schema: TableSchema) -> pa.Array:
-    column = rows.column(stored).combine_chunks()
+def _cast_to_field(rows: pa.Table, column_name: str, name: str, schema: TableSchema) -> pa.Array:
+    column = rows.column(column_name).combine_chunks()
     return convert_to_arrow_type(column, to_arrow_type(schema.field(name).type))

@@ -1,4 +1,4 @@
-"""Row-level writes: find rows, delete them or write their new versions, commit.
+"""Row-level changes: find rows, delete them or write new versions, commit.
 
 See docs/format/deletion-vectors-in-compaction.md#append-tables and
 docs/format/append-table-compaction.md#row-level-operations-without-deletion-vectors.
@@ -61,7 +61,7 @@ from paimon_orch.table.write.table_write import TableWriter
 from paimon_orch.table.write.write_builder import WriteBuilder
 from paimon_orch.table.write.write_plan import WritePlan
 
-_TARGET_UNIT_BYTES = 32 << 20  # of files: reading them takes longer than starting a task of Spark
+_TARGET_UNIT_BYTES = 32 << 20  # reading such files takes longer than starting a Spark task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class RowLevelRequest:
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
-    """What reads the files of a plan, and the predicate of its rows."""
+    """The reader of a plan's files, and the predicate of the rows to change."""
 
     reader: FileReader
     predicate: Predicate | None = None
@@ -94,7 +94,7 @@ class TargetUnit:
     """The number of the first file in the plan."""
 
     def read(self, source: RowSource, fields: Sequence[Field]) -> Iterator[pa.Table]:
-        """Yield the matching rows with their addresses as the first column, in the same order at each call.
+        """Yield the matching rows with their addresses as the first column, in a fixed order.
 
         Level 0 is read even where readers skip it: a change of a row is based on its newest
         version.
@@ -103,8 +103,8 @@ class TargetUnit:
         if source.predicate is not None:
             names |= collect_columns(source.predicate)
         schema = source.reader.schema
-        stored = (*schema.fields, *row_tracking_fields(schema))
-        needed = [column for column in stored if column.name in names]
+        all_fields = (*schema.fields, *row_tracking_fields(schema))
+        needed = [column for column in all_fields if column.name in names]
         for addresses, batch in self._read_with_addresses(source, needed):
             rows = pa.Table.from_batches([batch]).append_column(ADDRESS_COLUMN, pa.array(addresses))
             if source.predicate is not None:
@@ -124,9 +124,13 @@ class TargetUnit:
             return
         vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, split.vectors)
         for number, file in enumerate(split.files, self.number):
-            at = BucketFile(split.partition, split.bucket, file)
+            bucket_file = BucketFile(split.partition, split.bucket, file)
             batches = reader.read(
-                at, fields, vectors.get(file.file_name), predicate=source.predicate, positions=True
+                bucket_file,
+                fields,
+                vectors.get(file.file_name),
+                predicate=source.predicate,
+                positions=True,
             )
             for batch in batches:
                 yield batch.column(ROW_POSITION).to_numpy() + first_row_address(number), batch
@@ -157,14 +161,14 @@ class RowLevelPlan:
         ]
 
     def to_dict(self) -> dict[str, object]:
-        """Return counts and bytes of what would be read."""
+        """Return counts and bytes of the files to read."""
         files = self.files
         return {
             "snapshot_id": self.snapshot_id or None,
-            "buckets": len({at.partition_bucket for at in files}),
+            "buckets": len({file.partition_bucket for file in files}),
             "files": len(files),
-            "rows": sum(at.file.row_count for at in files),
-            "bytes": sum(at.file.file_size for at in files),
+            "rows": sum(file.file.row_count for file in files),
+            "bytes": sum(file.file.file_size for file in files),
         }
 
 
@@ -186,7 +190,7 @@ class RowLevelResult(StepOutcome):
     rows_not_visible: int = 0
 
     def to_dict(self) -> dict[str, object]:
-        """Return the figures."""
+        """Return the result as JSON values."""
         values: dict[str, object] = {name: getattr(self, name) for name in _COUNTS}
         return values | {
             "duration_seconds": round(self.duration_seconds, 3),
@@ -228,7 +232,7 @@ def plan(table: Table, request: RowLevelRequest) -> RowLevelPlan:
 
 
 def split_bucket_by_size(split: BucketSplit, schema: TableSchema) -> Iterator[BucketSplit]:
-    """Cut a bucket into parts that are worth a task, in order."""
+    """Split a bucket into parts that each justify a task, in the order of the rows."""
     cost = schema.typed_options.get(SOURCE_SPLIT_OPEN_FILE_COST)
     part, weight = [], 0
     for file in sorted(split.files, key=lambda file: file.min_sequence_number):
@@ -265,7 +269,7 @@ def delete(
     *,
     progress: Progress | None = None,
 ) -> RowLevelResult:
-    """Delete the rows that match a filter, in one snapshot; rows for which it is unknown (NULL) are kept.
+    """Delete the rows that match a filter, in one snapshot; rows where it is NULL are kept.
 
     Append tables with ``deletion-vectors.enabled`` get deletion vectors, others new files without
     the rows; tables with primary key get -D records. A row that the table's merge engine would keep
@@ -331,7 +335,7 @@ def prepare_changes(
 
 
 def write_changes(planned: WritePlan, parts: Iterable[pa.Table]) -> bytes:
-    """Write what :func:`prepare_changes` returns, and return an encoded :class:`RowLevelTaskResult`.
+    """Write the rows of :func:`prepare_changes`; return an encoded :class:`RowLevelTaskResult`.
 
     A row without address is new. Rows that are deleted (-D) from append tables are not written.
     Tables that merge changes with old rows need those, too (see :func:`build_rows_to_write`).
@@ -348,7 +352,7 @@ def write_changes(planned: WritePlan, parts: Iterable[pa.Table]) -> bytes:
                 yield from build_rows_to_write(schema, rows)
             elif BUCKET_COLUMN in rows.column_names:
                 yield rows.drop_columns([ADDRESS_COLUMN, KIND_COLUMN])
-        # raised before the files are finished, so that they are deleted
+        # errors are raised before the files are finished, so that they are deleted
         deleted_rows.update(group_rows_by_file(addresses))
 
     if row_tracking_fields(schema):
@@ -359,7 +363,7 @@ def write_changes(planned: WritePlan, parts: Iterable[pa.Table]) -> bytes:
 
 
 def _count_kinds(rows: pa.Table) -> dict[str, int]:
-    """Return the number of rows of each kind by the result's field."""
+    """Return row counts by the name of the result's field."""
     if VALUE_KIND.name in rows.column_names:
         kinds = pa.array(ROW_KIND_SYMBOLS).take(rows.column(VALUE_KIND.name).combine_chunks())
     else:
@@ -370,8 +374,8 @@ def _count_kinds(rows: pa.Table) -> dict[str, int]:
     }
 
 
-def _count_deleted(found: Sequence[RowAddresses]) -> dict[str, int]:
-    return {"deleted": sum(map(len, found))}
+def _count_deleted(addresses: Sequence[RowAddresses]) -> dict[str, int]:
+    return {"deleted": sum(map(len, addresses))}
 
 
 def discard_changes(table: Table, results: Sequence[RowLevelTaskResult]) -> None:
@@ -393,7 +397,7 @@ def commit(
     guard: ReadGuard | None = None,
     hashes: HashIndex | None = None,
 ) -> RowLevelResult:
-    """Remove the changed rows from the files of an append table, and commit all that tasks wrote.
+    """Delete the old versions of changed rows in append tables, and commit the tasks' files.
 
     If the commit is refused, all new files are removed.
 
@@ -401,18 +405,19 @@ def commit(
         primary key write to
     :param hashes: the state of dynamic buckets that rows were assigned with
     """
-    done = list(results)
-    messages = [change.message for change in done]
+    messages = [result.message for result in results]
     try:
-        marked = collect_changed_rows(planned.files, done)
-        marked = {} if planned.schema.primary_keys else marked
-        if marked:
-            messages += _delete_rows_of_files(table, executor, planned, marked)
+        deleted_rows = collect_changed_rows(planned.files, results)
+        deleted_rows = {} if planned.schema.primary_keys else deleted_rows
+        if deleted_rows:
+            messages += _delete_rows_of_files(table, executor, planned, deleted_rows)
     except BaseException:
         discard_written_files(table.stores.reader(), messages)
         raise
     with discard_files_on_conflict(table, messages):
-        changes = _build_changes(planned, messages, touched=set(marked), guard=guard, hashes=hashes)
+        changes = _build_changes(
+            planned, messages, rewritten=set(deleted_rows), guard=guard, hashes=hashes
+        )
         snapshot = (
             None
             if changes is None
@@ -420,7 +425,7 @@ def commit(
         )
     entries = [entry for message in messages for entry in message.entries]
     counts = {
-        key: sum(change.counts.get(key, 0) for change in done)
+        key: sum(result.counts.get(key, 0) for result in results)
         for key in _RESULT_FIELD_BY_KIND.values()
     }
     removed = sum(len(message.deleted) for message in messages)
@@ -440,7 +445,7 @@ def _delete_rows_of_files(
     table: Table,
     executor: Executor,
     planned: RowLevelPlan,
-    marked: Mapping[PartitionBucket, Mapping[str, DeletionVector]],
+    deleted_rows: Mapping[PartitionBucket, Mapping[str, DeletionVector]],
 ) -> list[CommitMessage]:
     snapshot = table.stores.snapshots.get(planned.snapshot_id)
     assert planned.source is not None
@@ -449,22 +454,20 @@ def _delete_rows_of_files(
     schemas = table.stores.schemas.get_all(
         file.schema_id for split in splits for file in split.files
     )
-    units = plan_delete_units(replace(reader, schemas=schemas), splits, marked)
+    units = plan_delete_units(replace(reader, schemas=schemas), splits, deleted_rows)
 
-    def undo(done: list[bytes]) -> None:
-        discard_written_files(reader, map(CommitMessage.decode, done))
+    def undo(results: list[bytes]) -> None:
+        discard_written_files(reader, map(CommitMessage.decode, results))
 
-    label = f"take rows out of {table.identifier}"
-    return [
-        CommitMessage.decode(done)
-        for done in executor.map(run_delete_unit, units, label=label, undo=undo)
-    ]
+    label = f"delete rows from files of {table.identifier}"
+    results = executor.map(run_delete_unit, units, label=label, undo=undo)
+    return [CommitMessage.decode(result) for result in results]
 
 
 def _build_changes(
     planned: RowLevelPlan,
     messages: Sequence[CommitMessage],
-    touched: set[PartitionBucket],
+    rewritten: set[PartitionBucket],
     guard: ReadGuard | None,
     hashes: HashIndex | None,
 ) -> CommitChanges | None:
@@ -479,10 +482,10 @@ def _build_changes(
     guards = tuple(
         BucketGuard.of(unit.split.partition_bucket, (), unit.split.vectors)
         for unit in planned.units
-        if unit.split.partition_bucket in touched and not is_bucket_unaware(schema)
+        if unit.split.partition_bucket in rewritten and not is_bucket_unaware(schema)
     )
     return CommitChanges(
-        kind=CommitKind.OVERWRITE if touched else CommitKind.APPEND,
+        kind=CommitKind.OVERWRITE if rewritten else CommitKind.APPEND,
         entries=entries,
         changelog=tuple(entry for message in messages for entry in message.changelog),
         index=index,

@@ -1,4 +1,4 @@
-"""What tasks of a row-level write hand back: files they wrote, and which rows of the table they changed.
+"""Results of the tasks of a row-level change: new files, and the addresses of changed rows.
 
 A row of the table has an address, one number: that of its file in the plan, and its position in the
 file.
@@ -21,8 +21,8 @@ from paimon_orch.table.write.commit_message import CommitMessage
 RowAddresses = Int64Array
 
 ADDRESS_COLUMN = "__paimon_row"  # the column of addresses
-KIND_COLUMN = "__paimon_kind"  # and the one of row kinds: +I, +U, -D
-OLD_VALUE_PREFIX = "__paimon_old_"  # before the name of a column: what it held
+KIND_COLUMN = "__paimon_kind"  # the column of row kinds: +I, +U, -D
+OLD_VALUE_PREFIX = "__paimon_old_"  # of columns with old values
 _POSITION_BITS = 40
 
 
@@ -33,11 +33,14 @@ def first_row_address(number: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RowLevelTaskResult:
-    """What a task did: what it wrote, and (by file number) the rows that it deleted or wrote anew."""
+    """The result of a task."""
 
     message: CommitMessage = field(default_factory=CommitMessage)
+    """The files that the task wrote."""
     rows: Mapping[int, DeletionVector] = field(default_factory=dict)
+    """The rows that the task deleted or replaced, by the number of their file."""
     counts: Mapping[str, int] = field(default_factory=dict)
+    """The numbers of deleted, updated and inserted rows."""
 
     def encode(self) -> bytes:
         """Return the changes as JSON."""
@@ -50,7 +53,7 @@ class RowLevelTaskResult:
 
     @classmethod
     def decode(cls, data: bytes) -> "RowLevelTaskResult":
-        """Undo :meth:`encode`."""
+        """Decode the result of :meth:`encode`."""
         parts = json.loads(data)
         rows = {
             int(number): decode_deletion_vector_payload(b64decode(vector), "a task's result")
@@ -60,42 +63,43 @@ class RowLevelTaskResult:
 
 
 def group_rows_by_file(addresses: Iterable[RowAddresses]) -> dict[int, DeletionVector]:
-    """Return rows by the number of their file; an address that comes twice is an error."""
-    found = np.concatenate([np.empty(0, np.int64), *addresses])
-    numbers = found >> _POSITION_BITS
+    """Return rows by the number of their file; raises InputError for a duplicate address."""
+    all_addresses = np.concatenate([np.empty(0, np.int64), *addresses])
+    numbers = all_addresses >> _POSITION_BITS
     rows = {
-        int(number): DeletionVector.of(found[numbers == number] & ((1 << _POSITION_BITS) - 1))
+        int(number): DeletionVector.of(
+            all_addresses[numbers == number] & ((1 << _POSITION_BITS) - 1)
+        )
         for number in np.unique(numbers)
     }
-    if sum(vector.cardinality for vector in rows.values()) < len(found):
+    if sum(vector.cardinality for vector in rows.values()) < len(all_addresses):
         raise build_multiple_matches_error()
     return rows
 
 
 def build_multiple_matches_error() -> InputError:
-    """Return the error of a row that is to be changed in two ways."""
+    """Return the error for a row with several changes."""
     return InputError(
-        "several rows of the source match one row of the table, so it is not clear which of them it should become; "
-        "make the source unique over the columns that it is matched by. Nothing was changed."
+        "several rows of the source match one row of the table, so its new values are ambiguous; "
+        "make the source unique over the matched columns. Nothing was changed."
     )
 
 
 def collect_changed_rows(
     files: Sequence[BucketFile], changes: Iterable[RowLevelTaskResult]
 ) -> dict[PartitionBucket, dict[str, DeletionVector]]:
-    """Return all changed rows by bucket and file; a row that two tasks changed is an error."""
-    found: dict[int, DeletionVector] = {}
+    """Return all changed rows by bucket and file; raises InputError if two tasks changed a row."""
+    rows_by_number: dict[int, DeletionVector] = {}
     for change in changes:
         for number, rows in change.rows.items():
-            known = found.get(number)
-            found[number] = rows if known is None else known | rows
-            if (
-                known is not None
-                and found[number].cardinality < known.cardinality + rows.cardinality
-            ):
+            previous = rows_by_number.get(number)
+            merged = rows if previous is None else previous | rows
+            total = rows.cardinality + (0 if previous is None else previous.cardinality)
+            if merged.cardinality < total:
                 raise build_multiple_matches_error()
-    marked: dict[PartitionBucket, dict[str, DeletionVector]] = {}
-    for number, rows in found.items():
-        at = files[number]
-        marked.setdefault(at.partition_bucket, {})[at.file.file_name] = rows
-    return marked
+            rows_by_number[number] = merged
+    rows_by_bucket: dict[PartitionBucket, dict[str, DeletionVector]] = {}
+    for number, rows in rows_by_number.items():
+        file = files[number]
+        rows_by_bucket.setdefault(file.partition_bucket, {})[file.file.file_name] = rows
+    return rows_by_bucket

@@ -142,7 +142,7 @@ def test_a_worker_that_dies_is_an_error_that_names_the_step(spark: SparkSession)
     def die(_: int) -> bytes:
         os._exit(9)
 
-    with pytest.raises(errors.PaimonError, match=r"compact of db\.t: a Python worker.*died"):
+    with pytest.raises(errors.PaimonError, match=r"compact of db\.t: a Python worker.*exited"):
         SparkExecutor(spark).map(die, [1], label="compact of db.t")
 
     assert SparkExecutor(spark).map(lambda _: b"alive", [1], label="next") == [b"alive"]
@@ -318,7 +318,11 @@ def test_a_job_that_lost_rows_of_an_earlier_stage_is_run_again_on_a_new_frame(
 @pytest.mark.parametrize(
     ("text", "told", "jobs"),
     [
-        (LOST_STAGE, "executors died with rows of an earlier stage.*aborted the job 3 times", 3),
+        (
+            LOST_STAGE,
+            "executors with rows of an earlier stage were lost.*aborted the job 3 times",
+            3,
+        ),
         (
             "Job aborted due to stage failure: Task 1 failed\nan indeterminate value",
             "Task 1 failed$",
