@@ -14,7 +14,7 @@ from paimon_orch.table.table import Table
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """A table with a tag and a branch, all of whose files are old."""
+    """A table with a tag and a branch; all files are old."""
     table = make_table(tmp_path / "w", "vectors", HISTORY)
     backdate_files(table)
     return table
@@ -22,6 +22,6 @@ def table(tmp_path: Path) -> Table:
 
 @pytest.fixture
 def five_rows_a_batch() -> Iterator[None]:
-    """Files and reads are cut into batches of five rows."""
+    """Files and reads use batches of five rows."""
     with small_batches(5):
         yield

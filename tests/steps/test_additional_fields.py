@@ -1,4 +1,4 @@
-"""Fields and keys that no release has yet, in all metadata files: no step loses one."""
+"""Steps keep unknown fields and keys in all metadata files."""
 
 from __future__ import annotations
 
@@ -130,19 +130,19 @@ def run(table: Table, steps: list[str]) -> None:
 
 
 def identity(snapshot: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return what a snapshot has in common with its copies, and with no other."""
+    """Return values that a snapshot shares only with its copies."""
     return snapshot["commitUser"], snapshot["id"], snapshot["timeMillis"]
 
 
 def snapshots(root: Path) -> dict[tuple[object, ...], int]:
-    """Return which snapshots there are, with their ids."""
+    """Return the snapshots by id."""
     files = [path for path in json_files(root) if not path.name.startswith("schema-")]
     found = [json.loads(path.read_bytes()) for path in files]
     return {identity(snapshot): snapshot["id"] for snapshot in found}
 
 
 def check_json(root: Path, old: Mapping[tuple[object, ...], int]) -> None:
-    """Check that no snapshot, tag or schema has lost a key of its own, or of what it is a copy of."""
+    """Check that no snapshot, tag or schema has lost unknown keys of its original."""
     for path in json_files(root):
         found = json.loads(path.read_bytes())
         if path.name.startswith("schema-"):
@@ -183,7 +183,7 @@ def small_table(root: Path, **options: str) -> Table:
 
 
 def entries_of(table: Table) -> list[dict[str, Any]]:
-    """Return the newest manifest entries as they are stored."""
+    """Return the newest manifest entries in their stored form."""
     snapshot = table.snapshot()
     assert snapshot is not None
     metas = table.stores.manifests.manifests(snapshot)
@@ -226,7 +226,7 @@ def test_only_an_unchanged_deletion_vector_keeps_the_fields_of_its_range(tmp_pat
     assert {item["_CARDINALITY"]: item["_LATER"] is not None for item in ranges} == {2: False, 1: True}  # fmt: skip
 
 
-def test_a_field_with_different_types_refuses_the_merge_and_leaves_the_table(tmp_path: Path) -> None:  # fmt: skip
+def test_a_field_with_different_types_refuses_the_merge_and_does_not_change_the_table(tmp_path: Path) -> None:  # fmt: skip
     table = small_table(tmp_path)
     root = Path(table.paths.root)
     one, other = sorted(path.name for path in root.glob("manifest/manifest-*") if "list" not in path.name)  # fmt: skip
@@ -268,7 +268,7 @@ def test_a_later_field_of_a_manifest_that_is_not_avro_refuses_the_step(
 
 
 def without_null_types(kind: pa.DataType) -> pa.DataType:
-    """Return a type that ORC has, for columns and items of which nothing is known."""
+    """Replace null types, which ORC does not have."""
     if pa.types.is_struct(kind):
         return pa.struct([(field.name, without_null_types(field.type)) for field in kind])
     if pa.types.is_list(kind):
@@ -287,7 +287,7 @@ def newest(table: Table) -> dict[str, Any]:
 
 
 def test_only_merged_manifests_inherit_unknown_snapshot_keys(tmp_path: Path) -> None:
-    """As in Java Paimon: what describes the commit is never inherited, the rest by a snapshot of the same content."""
+    """As in Java Paimon, keys that describe the commit are never inherited."""
     table = small_table(tmp_path)
     edit_newest(table, properties={"p": "1"}, later={"x": [1]}, **commit_keys(1))
     compact_manifests(table)

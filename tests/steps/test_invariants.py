@@ -1,7 +1,7 @@
-"""What maintenance must never change, over histories that hypothesis makes up (invariants 31 to 34 and 39 to 44).
+"""Invariants of maintenance over random histories (invariants 31 to 34 and 39 to 44).
 
-The numbers are those of the facts. Invariants 25 to 29 are held by ``test_expire_snapshots`` and ``test_kill``, 30 by
-``test_tags``, 35 to 38 by ``test_remove_orphan_files``.
+The numbers are those of the facts. Invariants 25 to 29 are held by ``test_expire_snapshots`` and
+``test_kill``, 30 by ``test_tags``, 35 to 38 by ``test_remove_orphan_files``.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ kinds = st.sampled_from(sorted(KINDS))
 
 @contextmanager
 def past(kind: str, history: list[Operation]) -> Iterator[Table]:
-    """Make a table and go through a history, in small batches."""
+    """Create a table and apply a history, in small batches."""
     with small_batches(3), tempfile.TemporaryDirectory() as root:
         yield make_table(Path(root), kind, history)
 
 
 def go_on(table: Table, history: list[Operation], text: str) -> None:
-    """Do to a table, or to a branch of one, what needs no other branch."""
+    """Apply an action that needs no other branch to a table or a branch."""
     for number, (action, at) in enumerate(history):
         if "branch" not in action:
             apply_action(table, action, at, f"{text}{number}")
@@ -66,7 +66,9 @@ def go_on(table: Table, history: list[Operation], text: str) -> None:
 
 @FEW
 @given(st.lists(st.integers(0, 400), min_size=1, max_size=8), st.integers(1, 365), st.integers(1, 4))  # fmt: skip
-def test_partitions_go_by_age_and_no_others_do(ages: list[int], days: int, most: int) -> None:
+def test_only_partitions_above_the_age_limit_are_dropped(
+    ages: list[int], days: int, most: int
+) -> None:
     """Invariant 31."""
     with small_batches(3), tempfile.TemporaryDirectory() as root:
         table = new_table(Path(root), "dt STRING, k INT", key=(), partition_by=("dt",), bucket="-1")
@@ -84,7 +86,7 @@ def test_partitions_go_by_age_and_no_others_do(ages: list[int], days: int, most:
 
 @FEW
 @given(kinds, operations(8), st.integers(0, 20))
-def test_a_rollback_ends_at_its_target_and_the_next_commit_follows(
+def test_a_rollback_restores_its_target_and_the_next_commit_follows_it(
     kind: str, history: list[Operation], choice: int
 ) -> None:
     """Invariant 32."""
@@ -107,7 +109,7 @@ def test_a_rollback_ends_at_its_target_and_the_next_commit_follows(
 
 @FEW
 @given(kinds, operations(6), operations(4))
-def test_main_becomes_the_branch_that_it_moves_to(
+def test_fast_forward_makes_main_equal_to_the_branch(
     kind: str, history: list[Operation], later: list[Operation]
 ) -> None:
     """Invariant 33."""
@@ -124,7 +126,7 @@ def test_main_becomes_the_branch_that_it_moves_to(
 
 @FEW
 @given(kinds, operations(6), operations(5), st.booleans())
-def test_what_is_done_to_a_branch_changes_nothing_on_main_and_the_other_way_round(
+def test_changes_of_a_branch_do_not_affect_main_and_vice_versa(
     kind: str, history: list[Operation], later: list[Operation], on_branch: bool
 ) -> None:
     """Invariant 34; expiration included, which deletes files that both may share."""
@@ -142,12 +144,12 @@ def test_what_is_done_to_a_branch_changes_nothing_on_main_and_the_other_way_roun
 
 @FEW
 @given(kinds, operations(6), st.sets(st.integers(0, 30), min_size=1, max_size=3))
-def test_without_its_lost_files_a_table_keeps_the_other_rows(
+def test_removing_missing_files_keeps_the_other_rows(
     kind: str, history: list[Operation], chosen: set[int]
 ) -> None:
-    """Invariant 39; a version of a key that a lost file replaced may come back, no other row."""
+    """Invariant 39; versions that a missing file replaced may be visible again."""
     with past(kind, history) as table:
-        compact(table, EXECUTOR, strategy="full")  # a key is in one file alone
+        compact(table, EXECUTOR, strategy="full")  # each key is in only one file
         rows, files = rows_of(table), data_files(table)
         if not files:
             return
@@ -177,7 +179,7 @@ def rows_in(table: Table, names: set[str]) -> set[Row]:
 
 @FEW
 @given(kinds, operations(8))
-def test_rows_read_raw_are_those_of_a_merge_and_each_file_is_in_one_split(
+def test_raw_reads_equal_merged_reads_and_each_file_is_in_one_split(
     kind: str, history: list[Operation]
 ) -> None:
     """Invariant 40."""
@@ -197,7 +199,7 @@ def test_rows_read_raw_are_those_of_a_merge_and_each_file_is_in_one_split(
 
 @FEW
 @given(kinds, operations(8))
-def test_what_is_read_without_merging_was_once_the_content(
+def test_rows_read_without_merging_were_the_content_of_a_version(
     kind: str, history: list[Operation]
 ) -> None:
     """Invariant 41."""
@@ -214,7 +216,7 @@ def test_what_is_read_without_merging_was_once_the_content(
 
 @FEW
 @given(kinds, operations(8), st.integers(0, 20))
-def test_a_difference_leads_from_one_snapshot_to_another(
+def test_a_diff_transforms_one_snapshot_into_another(
     kind: str, history: list[Operation], choice: int
 ) -> None:
     """Invariant 42."""
@@ -248,7 +250,7 @@ METADATA: list[Callable[[Table], object]] = [
 
 @FEW
 @given(kinds, operations(8), st.permutations(range(len(METADATA))))
-def test_metadata_is_rewritten_and_rows_files_and_vectors_stay(
+def test_rewriting_metadata_keeps_rows_files_and_deletion_vectors(
     kind: str, history: list[Operation], order: list[int]
 ) -> None:
     """Invariant 43."""
@@ -277,7 +279,7 @@ def test_metadata_is_rewritten_and_rows_files_and_vectors_stay(
 
 @FEW
 @given(st.sampled_from(["plain", "vectors", "lookup", "changelog"]), operations(8), st.integers(2, 7))  # fmt: skip
-def test_rows_stay_when_buckets_change(kind: str, history: list[Operation], buckets: int) -> None:
+def test_rescaling_keeps_the_rows(kind: str, history: list[Operation], buckets: int) -> None:
     """Invariant 44, of rescale."""
     with past(kind, history) as table:
         compact(table, EXECUTOR)
@@ -292,7 +294,7 @@ def test_rows_stay_when_buckets_change(kind: str, history: list[Operation], buck
 
 @FEW
 @given(st.lists(st.lists(st.integers(-5, 5), max_size=6), min_size=1, max_size=5))
-def test_rows_stay_when_they_are_sorted(writes: list[list[int]]) -> None:
+def test_sorting_keeps_the_rows(writes: list[list[int]]) -> None:
     """Invariant 44, of sort compaction."""
     with small_batches(3), tempfile.TemporaryDirectory() as root:
         table = new_table(Path(root), key=(), bucket="-1")
@@ -307,7 +309,7 @@ def test_rows_stay_when_they_are_sorted(writes: list[list[int]]) -> None:
 
 
 @pytest.mark.parametrize("number", range(25, 45))
-def test_every_invariant_of_maintenance_is_named_by_a_test(number: int) -> None:
-    """No number is forgotten."""
+def test_every_maintenance_invariant_is_named_by_a_test(number: int) -> None:
+    """All numbers occur."""
     texts = [path.read_text() for path in Path(__file__).parent.rglob("test_*.py")]
     assert any(f"nvariant {number}" in text for text in texts)

@@ -1,6 +1,6 @@
-"""Whenever a process dies, every retained version reads as before, and the step done again completes.
+"""If a process is killed, retained versions are unchanged, and repeating the step completes it.
 
-Invariants 2 and 28: a snapshot is visible wholly or not at all; what a dead process leaves is completed or cleaned.
+Invariants 2 and 28: snapshots are visible completely or not at all, and leftovers are cleaned up.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Whenever a process dies that changes tags or branches, goes back, or empties a quarantine, no version suffers.
+"""Kill processes that change tags or branches, roll back, or empty a quarantine.
 
-Invariants 2 and 28, as in ``test_kill``: every retained version reads as before, and the step done again completes.
+Invariants 2 and 28, as in ``test_kill``: retained versions are unchanged, and repeating the step
+completes it.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def create_branch(table: Table) -> None:
 
 
 def complete(table: Table, branch: str) -> bool:
-    """Tell whether a branch is there and has its schemas and its snapshot."""
+    """Return whether a branch exists with its schemas and its snapshot."""
     root = Path(table.paths.root) / "branch" / f"branch-{branch}"
     return all(list(root.glob(f"{folder}/{folder}-*")) for folder in ("schema", "snapshot"))
 
@@ -151,7 +152,7 @@ def test_deleting_a_tag_killed_anywhere(tmp_path: Path, action: Callable[[Table]
 @pytest.mark.parametrize("tag", [None, "t0"])
 def test_rollback_killed_anywhere(tmp_path: Path, tag: str | None) -> None:
     table = make_table(tmp_path / "table", "vectors", [*HISTORY, ("tag", 2)])
-    if tag is not None:  # its snapshot has to come back
+    if tag is not None:  # its snapshot must be restored
         expire_snapshots(table, retain_max=3)
     target = 3 if tag is None else 1
     expected = rows_of(table, snapshot_id=3) if tag is None else rows_of(table, tag=tag)

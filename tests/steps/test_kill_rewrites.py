@@ -1,7 +1,7 @@
-"""Whenever a process dies that rewrites rows, files or metadata, or drops them, readers see it done or not begun.
+"""Kill processes that rewrite or drop rows, files or metadata: readers see all or nothing.
 
-Invariants 2 and 28, as in ``test_kill``: versions that were there read as before, the newest as before or as after, and
-the step done again completes.
+Invariants 2 and 28, as in ``test_kill``: versions that were there read as before, the newest as
+before or as after, and the step done again completes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Action = Callable[[Table], object]
 
 
 def merged(root: Path) -> Table:
-    """A table of two partitions with vectors and little on level 0."""
+    """A table of two partitions with deletion vectors and little data on level 0."""
     return make_table(root, "vectors", [("upsert", 1), ("full", 0), ("upsert", 2), ("minor", 0)])
 
 
@@ -64,7 +64,7 @@ def appended(root: Path) -> Table:
 
 
 def waiting(root: Path) -> Table:
-    """A table whose rows wait for a bucket."""
+    """A table with postponed rows."""
     options = {"bucket": "-2", "postpone__batch_write_fixed_bucket": "false"}
     table = new_table(root, **options)
     table.upsert(table_of("k v", [(1, "a"), (2, "b")]))
@@ -144,7 +144,7 @@ def test_a_step_of_one_commit_killed_anywhere(tmp_path: Path, step: str) -> None
     assert outcomes == {0, 1}
 
 
-def test_taking_out_lost_files_killed_anywhere(tmp_path: Path) -> None:
+def test_removing_missing_files_killed_anywhere(tmp_path: Path) -> None:
     table = merged(tmp_path / "table")
     rows = rows_of(table)
     lost = next(path for path in data_files(table) if "p=0" in str(path))

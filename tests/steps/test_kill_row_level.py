@@ -1,7 +1,7 @@
-"""Whenever a process dies that updates or merges rows, readers see all of the change or none, and no version suffers.
+"""Kill processes that update or merge rows: readers see all of the change or none.
 
-Invariants 2 and 28, as in ``test_kill``. Spark only computes the new values, as Arrow does here: what finds rows, writes
-and commits is the code that runs in Spark's tasks and driver.
+Invariants 2 and 28, as in ``test_kill``. Spark only computes the new values, as Arrow does here:
+what finds rows, writes and commits is the code that runs in Spark's tasks and driver.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def keyed(root: Path) -> Table:
 
 
 def appended(root: Path, **options: str) -> Table:
-    """A table without primary key, whose files are written anew when rows go."""
+    """A table without primary key, whose files are rewritten to delete rows."""
     table = new_table(root, "p BIGINT, k BIGINT, v STRING", key=(), bucket="-1", **options)
     for start in (0, 3):
         table.append(table_of("p k v", [(k % 2, k, "old") for k in range(start, start + 3)]))
@@ -42,7 +42,7 @@ def appended(root: Path, **options: str) -> Table:
 
 
 def vectored(root: Path) -> Table:
-    """A table without primary key, whose rows go by vectors."""
+    """A table without primary key, with deletion vectors."""
     return appended(root, deletion_vectors__enabled="true")
 
 
@@ -56,7 +56,7 @@ def update(table: Table) -> None:
 
 
 def merge_into(table: Table) -> None:
-    """Delete the rows of one key, update those of another, and insert what is not there of a third."""
+    """Delete the rows of one key, update those of another, and insert missing rows of a third."""
     planned = row_level.plan(table, row_level.RowLevelRequest(where=None, operation="merge"))
     found = rows_found(planned)
     matched = found.filter(pc.is_in(found.column("k"), pa.array([2, 3])))
@@ -72,7 +72,7 @@ def merge_into(table: Table) -> None:
 
 
 def rows_found(planned: row_level.RowLevelPlan) -> pa.Table:
-    """Return the rows of a plan behind their addresses."""
+    """Return the rows of a plan with their addresses."""
     fields, source = planned.schema.fields, planned.source
     assert source is not None
     return pa.concat_tables(part for unit in planned.units for part in unit.read(source, fields))
@@ -116,7 +116,7 @@ def rows_merged(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         (vectored, merge_into, rows_merged),
     ],
 )
-def test_changes_of_rows_killed_anywhere(
+def test_row_level_changes_killed_anywhere(
     tmp_path: Path,
     make: Callable[[Path], Table],
     action: Callable[[Table], None],

@@ -1,6 +1,6 @@
-"""Processes that write, compact, expire, clean, tag and read one table at once, for a bounded time.
+"""Processes that write, compact, expire, clean, tag and read one table concurrently.
 
-No reader fails on a version that is kept, no row is lost, and the table is sound at the end.
+No reader fails on a retained version, no row is lost, and the table has no findings at the end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SECONDS = 5.0
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.parametrize("vectors", ["false", "true"])
-def test_all_at_once(tmp_path: Path, vectors: str) -> None:
+def test_concurrent_maintenance(tmp_path: Path, vectors: str) -> None:
     options = {"deletion_vectors__enabled": vectors, "deletion_vectors__merge_on_read": vectors}
     table = new_table(tmp_path, "k INT, v INT", commit__max_retries="1000", **options)
     at_once.write_initial_rows(table)

@@ -121,7 +121,7 @@ class SparkExecutor:
 
         As :meth:`map`, for tasks that read rows; ``tasks`` is what progress counts up to. A job
         that Spark gave up because it would have to repeat an earlier stage is run again, on a new
-        frame that reads the rows anew.
+        frame that reads the rows again.
         """
 
         def warn(_number: int, _error: BaseException) -> None:

@@ -1,4 +1,4 @@
-"""What units found is brought together by parts, in the calling process and on Spark alike."""
+"""The shuffle of executors, in the calling process and on Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def executor(request: pytest.FixtureRequest) -> Executor:
     return SparkExecutor(request.getfixturevalue("spark"))
 
 
-def test_pieces_of_one_part_meet_and_parts_come_in_their_order(executor: Executor) -> None:
+def test_pieces_are_joined_by_part_and_parts_are_in_order(executor: Executor) -> None:
     def digits(unit: int) -> Iterator[tuple[int, bytes]]:
         for digit in str(unit):
             yield int(digit), b"%d " % unit
@@ -37,7 +37,7 @@ def test_pieces_of_one_part_meet_and_parts_come_in_their_order(executor: Executo
     assert executor.shuffle(digits, [], joined, parts=3, label="nothing") == []
 
 
-def test_an_error_in_either_half_comes_back_as_its_own_class(executor: Executor) -> None:
+def test_an_error_in_split_or_join_keeps_its_class(executor: Executor) -> None:
     def split(unit: int) -> list[tuple[int, bytes]]:
         if unit == 3:
             raise errors.CorruptFileError("/t/manifest/manifest-1", "is cut off")

@@ -23,7 +23,7 @@ def executor(request: pytest.FixtureRequest) -> Executor:
     return SparkExecutor(request.getfixturevalue("spark"))
 
 
-def test_results_come_in_the_order_of_the_units_and_progress_ends_at_all(
+def test_results_are_in_the_order_of_the_units_and_progress_ends_at_all(
     executor: Executor,
 ) -> None:
     seen: list[tuple[int, int]] = []
@@ -40,17 +40,17 @@ def test_results_come_in_the_order_of_the_units_and_progress_ends_at_all(
     assert seen == sorted(set(seen))
 
 
-def test_no_units_are_no_work(executor: Executor) -> None:
+def test_no_units_run_nothing(executor: Executor) -> None:
     assert executor.map(lambda _: b"", [], label="nothing") == []
 
 
-def test_no_units_do_not_touch_spark() -> None:
+def test_no_units_do_not_use_spark() -> None:
     executor = SparkExecutor(None)  # type: ignore[arg-type] # would fail if it were used
 
     assert executor.map(lambda _: b"", [], label="nothing") == []
 
 
-def test_an_expected_error_comes_back_as_its_own_class(executor: Executor) -> None:
+def test_an_expected_error_keeps_its_class(executor: Executor) -> None:
     def run(unit: int) -> bytes:
         if unit:
             raise errors.CorruptFileError("/t/bucket-0/data-1.parquet", "the footer is cut off")
@@ -85,7 +85,7 @@ def test_an_unexpected_error_keeps_its_name_and_text(spark: SparkSession) -> Non
     assert type(caught.value) is errors.PaimonError
 
 
-def test_what_is_no_bytes_is_refused(spark: SparkSession) -> None:
+def test_results_other_than_bytes_are_refused(spark: SparkSession) -> None:
     def run(unit: int) -> bytes:
         return unit  # type: ignore[return-value]
 
@@ -94,7 +94,7 @@ def test_what_is_no_bytes_is_refused(spark: SparkSession) -> None:
 
 
 def failing(error: Exception, attempts: Path, until: int) -> Callable[[int], bytes]:
-    """A unit that notes each attempt in a file, and fails in those before ``until``."""
+    """A unit that records each attempt in a file, and fails before attempt ``until``."""
 
     def run(_: int) -> bytes:
         with attempts.open("a") as file:
@@ -108,7 +108,7 @@ def failing(error: Exception, attempts: Path, until: int) -> Callable[[int], byt
 
 
 @pytest.mark.parametrize("error", [errors.StorageError("503"), OSError("connection reset")])
-def test_a_transient_error_is_tried_again(
+def test_a_transient_error_is_retried(
     spark: SparkSession, tmp_path: Path, error: Exception
 ) -> None:
     run = failing(error, tmp_path / "attempts", until=3)
@@ -116,7 +116,7 @@ def test_a_transient_error_is_tried_again(
     assert SparkExecutor(spark).map(run, [0], label="compact") == [b"3"]
 
 
-def test_a_transient_error_that_stays_comes_back_after_the_last_attempt(
+def test_a_persistent_transient_error_is_raised_after_the_last_attempt(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     run = failing(OSError("connection reset"), tmp_path / "attempts", until=99)
@@ -127,7 +127,7 @@ def test_a_transient_error_that_stays_comes_back_after_the_last_attempt(
     assert (tmp_path / "attempts").stat().st_size == 4
 
 
-def test_a_lost_commit_race_is_not_tried_again_inside_the_task(
+def test_a_commit_conflict_is_not_retried_inside_the_task(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     run = failing(errors.CommitConflictError("snapshot 7"), tmp_path / "attempts", until=99)
@@ -138,7 +138,7 @@ def test_a_lost_commit_race_is_not_tried_again_inside_the_task(
     assert (tmp_path / "attempts").stat().st_size == 1
 
 
-def test_a_worker_that_dies_is_an_error_that_names_the_step(spark: SparkSession) -> None:
+def test_a_worker_that_exits_raises_an_error_that_names_the_step(spark: SparkSession) -> None:
     def die(_: int) -> bytes:
         os._exit(9)
 
@@ -149,7 +149,7 @@ def test_a_worker_that_dies_is_an_error_that_names_the_step(spark: SparkSession)
 
 
 def waiting_unit(started: Path) -> Callable[[int], bytes]:
-    """A unit that says that it runs, and then waits for a file that nobody makes."""
+    """A unit that reports that it runs, and then waits for a file that is never created."""
 
     def run(_: int) -> bytes:
         import time  # on the worker
@@ -191,7 +191,7 @@ def test_cancelling_interrupts_the_running_units_and_refuses_further_ones(
         executor.map(lambda _: b"", [1], label="compact")
 
 
-def test_cancelling_leaves_other_jobs_of_the_session_alone(
+def test_cancelling_does_not_affect_other_jobs_of_the_session(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     def until_the_other_is_cancelled(path: str) -> bytes:
@@ -230,7 +230,7 @@ def test_ctrl_c_is_a_cancellation(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(
-        "paimon_orch.spark.execution.job_monitor.ClassicJobMonitor.tasks_done", lambda _: 1
+        "paimon_orch.spark.execution.job_monitor.ClassicJobMonitor.count_done_tasks", lambda _: 1
     )
 
     with pytest.raises(errors.CancelledError) as caught:
@@ -247,13 +247,13 @@ def test_ctrl_c_is_a_cancellation(
         errors.CancelledError("stopped"),
     ],
 )
-def test_errors_survive_the_way_to_the_driver(error: errors.PaimonError) -> None:
+def test_errors_round_trip(error: errors.PaimonError) -> None:
     decoded = decode_error(encode_error(error))
 
     assert (type(decoded), str(decoded)) == (type(error), str(error))
 
 
-def test_a_subclass_defined_elsewhere_arrives_as_its_nearest_known_class() -> None:
+def test_an_unknown_subclass_is_decoded_as_its_nearest_known_class() -> None:
     class Elsewhere(errors.NotFoundError):
         def __init__(self, table: str, column: str) -> None:
             super().__init__(f"{table} has no column {column}")
@@ -264,13 +264,13 @@ def test_a_subclass_defined_elsewhere_arrives_as_its_nearest_known_class() -> No
 
 
 @pytest.mark.parametrize("name", ["Iterator", "contextmanager", "os", "Exception", "nonsense"])
-def test_a_name_that_is_no_error_of_ours_is_not_called(name: str) -> None:
+def test_only_error_classes_are_created_by_decoding(name: str) -> None:
     text = f'{{"type": "{name}", "arguments": ["a text"], "traceback": ""}}'
 
     assert type(decode_error(text)) is errors.PaimonError
 
 
-def test_what_java_threw_is_told_by_its_cause() -> None:
+def test_java_exceptions_are_reported_by_their_cause() -> None:
     text = """An error occurred while calling o12.getResult.
 : org.apache.spark.SparkException: Exception thrown in awaitResult:
 \tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:53)
@@ -292,7 +292,7 @@ output was failed and retried. However, Spark cannot rollback the ResultStage 15
 
 
 def fail_jobs(monkeypatch: pytest.MonkeyPatch, text: str, times: int) -> list[DataFrame]:
-    """Have Spark give up the first jobs; returns the frames of all jobs, as they come."""
+    """Let the first jobs fail; return the frames of all jobs in order."""
     frames: list[DataFrame] = []
     collect = ClassicJobMonitor.collect
 
@@ -306,7 +306,7 @@ def fail_jobs(monkeypatch: pytest.MonkeyPatch, text: str, times: int) -> list[Da
     return frames
 
 
-def test_a_job_that_lost_rows_of_an_earlier_stage_is_run_again_on_a_new_frame(
+def test_a_job_that_lost_shuffle_rows_is_run_again_on_a_new_frame(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frames = fail_jobs(monkeypatch, LOST_STAGE, times=2)
@@ -331,7 +331,7 @@ def test_a_job_that_lost_rows_of_an_earlier_stage_is_run_again_on_a_new_frame(
     ],
     ids=["a lost stage", "a failed task"],
 )
-def test_a_job_that_fails_for_good_says_what_happened(
+def test_a_job_that_fails_permanently_raises_the_reason(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, text: str, told: str, jobs: int
 ) -> None:
     frames = fail_jobs(monkeypatch, text, times=99)

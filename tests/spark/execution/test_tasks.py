@@ -1,4 +1,4 @@
-"""What tasks leave behind in the worker that runs them."""
+"""The state of workers after tasks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         sys.modules.pop(f"archived_{name}", None)
 
 
-def test_archives_are_not_read_again_before_the_next_task_and_are_found_all_the_same(
+def test_archives_are_not_read_again_before_the_next_task_but_are_found(
     archive: str,
 ) -> None:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -61,7 +61,7 @@ def test_archives_are_not_read_again_before_the_next_task_and_are_found_all_the_
     assert importlib.import_module("archived_two").NAME == "two"
 
 
-def test_a_task_that_fails_is_no_exception(archive: str) -> None:
+def test_archives_are_not_read_again_after_a_failed_task(archive: str) -> None:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         importlib.import_module("archived_one")
         yield from batches
@@ -72,7 +72,7 @@ def test_a_task_that_fails_is_no_exception(archive: str) -> None:
     assert archive not in archives()
 
 
-def test_a_worker_has_little_to_look_through_after_its_first_task(spark: SparkSession) -> None:
+def test_a_worker_collects_few_objects_after_its_first_task(spark: SparkSession) -> None:
     def look(_: int) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch(
             {"pid": [os.getpid()], "frozen": [gc.get_freeze_count()], "archives": [len(archives())]}

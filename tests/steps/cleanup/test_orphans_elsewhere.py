@@ -1,4 +1,4 @@
-"""Where orphan cleanup looks: below the table and its own external paths, never through a link."""
+"""Orphan cleanup only lists the table and its own external paths, and follows no links."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 
-def test_files_elsewhere_are_never_touched(table: Table) -> None:
+def test_files_outside_the_table_are_never_deleted(table: Table) -> None:
     root = Path(table.paths.root)
     names = [
         "README", "p=0/_SUCCESS", "p=0/bucket-0/data-x.managed.blob", "p=0/bucket-0/folder/data-0.parquet", "other/bucket-0/data.parquet",
@@ -104,7 +104,9 @@ def external_files(root: Path, *names: str) -> list[Path]:
     return paths
 
 
-def test_external_paths_are_cleaned_in_the_tables_own_folder(table: Table, tmp_path: Path) -> None:
+def test_external_paths_are_cleaned_only_in_the_folder_of_the_table(
+    table: Table, tmp_path: Path
+) -> None:
     folder = tmp_path / "elsewhere" / "db.db" / "t"
     orphan, lonely, other, linked = external_files(
         folder, "p=0/bucket-0/data-0.parquet", "p=9/bucket-1/data-1.parquet", "p=0/note", "precious"
@@ -141,7 +143,7 @@ def test_external_paths_are_cleaned_in_the_tables_own_folder(table: Table, tmp_p
         ("other/t", "holds another table"),
     ],
 )
-def test_external_paths_that_others_may_use_are_left_alone_and_named(
+def test_external_paths_that_others_may_use_are_skipped_and_reported(
     table: Table, tmp_path: Path, place: str, reason: str
 ) -> None:
     folder = tmp_path / place
@@ -160,12 +162,12 @@ def test_external_paths_that_others_may_use_are_left_alone_and_named(
     [named] = planned.skipped_external_paths
     assert named.startswith(f"{folder}: ")
     assert reason in named
-    assert orphan.exists() == (place != "w/db.db/t"), "below the table itself it is one of its own"
+    assert orphan.exists() == (place != "w/db.db/t"), (
+        "a file in the directory of the table is an orphan"
+    )
 
 
-def test_external_paths_that_no_writer_uses_are_not_looked_into(
-    table: Table, tmp_path: Path
-) -> None:
+def test_external_paths_that_no_writer_uses_are_not_listed(table: Table, tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere" / "t"
     [orphan] = external_files(folder, "p=0/bucket-0/data-0.parquet")
     with_external_path(table, folder, strategy="none")
@@ -174,7 +176,7 @@ def test_external_paths_that_no_writer_uses_are_not_looked_into(
     assert orphan.exists()
 
 
-def test_a_table_in_the_place_of_a_partition_is_left_alone(table: Table, tmp_path: Path) -> None:
+def test_a_table_in_a_partition_directory_is_skipped(table: Table, tmp_path: Path) -> None:
     inner = new_table(tmp_path / "other")
     inner.upsert(table_of("k v", [(1, "a")]))
     shutil.move(inner.paths.root, f"{table.paths.root}/p=9")
@@ -186,8 +188,8 @@ def test_a_table_in_the_place_of_a_partition_is_left_alone(table: Table, tmp_pat
     assert stored_files(table) == before
 
 
-def test_an_external_path_of_two_databases_is_left_alone(table: Table, tmp_path: Path) -> None:
-    """Neither knows the names that the other one uses."""
+def test_an_external_path_of_two_databases_is_skipped(table: Table, tmp_path: Path) -> None:
+    """Each of them does not know the files of the other."""
     folder = tmp_path / "elsewhere" / "t"
     [orphan] = external_files(folder, "p=0/bucket-0/data-0.parquet")
     with_external_path(table, folder)

@@ -1,4 +1,4 @@
-"""Orphan cleanup deletes nothing while anything that a version needs cannot be read, whatever happens meanwhile."""
+"""Orphan cleanup deletes nothing if metadata cannot be read, or changes during the cleanup."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def metadata_files(table: Table) -> list[Path]:
     return sorted(Path(table.paths.manifest_dir).iterdir())
 
 
-def test_whatever_metadata_is_unreadable_nothing_is_deleted_and_the_error_names_it(
+def test_unreadable_metadata_stops_the_cleanup_and_is_named(
     table: Table,
 ) -> None:
     create_orphan_files(table)
@@ -103,7 +103,7 @@ def test_a_branch_without_a_schema_stops_the_cleanup(table: Table) -> None:
         remove_orphan_files(table)
 
 
-def test_a_table_whose_snapshots_are_gone_is_not_emptied(table: Table) -> None:
+def test_a_table_without_its_snapshots_is_not_emptied(table: Table) -> None:
     before = len(list(Path(table.paths.root).glob("p=*/*/*")))
     for path in Path(table.paths.root).rglob("*"):
         if path.parent.name in ("snapshot", "tag"):
@@ -119,7 +119,7 @@ def test_a_table_that_was_never_written_to_has_nothing_to_clean(tmp_path: Path) 
 
 
 class Losing(InProcessExecutor):
-    """Loses all names that manifests hold but those of the first part."""
+    """Loses the names in manifests, except those of the first part."""
 
     def shuffle(self, split: Any, units: Any, join: Any, **given: Any) -> list[bytes]:
         def losing(unit: Any) -> list[tuple[int, bytes]]:
@@ -129,14 +129,16 @@ class Losing(InProcessExecutor):
 
 
 class Parting(InProcessExecutor):
-    """Joins each piece by itself, so that names of stored files do not meet those of manifests."""
+    """Joins each piece separately: stored names are not compared with manifests."""
 
     def shuffle(self, split: Any, units: Any, join: Any, **_given: Any) -> list[bytes]:
         return [join([piece]) for unit in units for _, piece in split(unit)]
 
 
 @pytest.mark.parametrize("executor", [Losing(), Parting()])
-def test_names_that_do_not_meet_stop_the_cleanup(table: Table, executor: InProcessExecutor) -> None:
+def test_names_lost_in_the_shuffle_stop_the_cleanup(
+    table: Table, executor: InProcessExecutor
+) -> None:
     create_orphan_files(table)
     before = stored_files(table)
 
@@ -148,7 +150,7 @@ def test_names_that_do_not_meet_stop_the_cleanup(table: Table, executor: InProce
 
 
 class Meanwhile(LocalFileIO):
-    """Does something when a path is listed or read for the first time."""
+    """Runs an action when a path is listed or read for the first time."""
 
     def __init__(self, part: str, action: Any) -> None:
         self.part, self.action = part, action
@@ -168,10 +170,10 @@ class Meanwhile(LocalFileIO):
 
 
 @pytest.mark.parametrize("part", ["/snapshot", "/snapshot/snapshot-", "/manifest/manifest-list"])
-def test_a_snapshot_that_expires_meanwhile_takes_no_file_of_its_successor(
+def test_a_concurrent_expiration_deletes_no_file_of_the_next_snapshot(
     tmp_path: Path, part: str
 ) -> None:
-    """Only one snapshot is kept, and goes for another while files are collected (apache/paimon#7710)."""
+    """The only snapshot is replaced by another during the cleanup (apache/paimon#7710)."""
     table = make_table(tmp_path, "plain", [("upsert", 1)])
     expire_snapshots(table, retain_max=1)
     backdate_files(table)
@@ -189,8 +191,8 @@ def test_a_snapshot_that_expires_meanwhile_takes_no_file_of_its_successor(
     assert (0, 1, "new") in rows_of(table)
 
 
-def test_old_files_that_are_committed_while_the_cleanup_runs_stay(table: Table) -> None:
-    """A writer that took more than a day commits between planning and deleting (apache/paimon#3074)."""
+def test_old_files_committed_during_the_cleanup_are_kept(table: Table) -> None:
+    """A slow writer commits between planning and deleting (apache/paimon#3074)."""
     snapshot = table.stores.snapshots.get(1)
     rows = rows_of(table, snapshot_id=1)
     Path(table.tags.path("t0")).unlink()
@@ -211,10 +213,8 @@ def test_old_files_that_are_committed_while_the_cleanup_runs_stay(table: Table) 
 
 
 @pytest.mark.parametrize("part", ["/bucket-0", "/manifest", "/snapshot"])
-def test_old_files_that_are_committed_while_files_are_listed_stay(
-    tmp_path: Path, part: str
-) -> None:
-    """What is used is read after files were listed, not before (apache/paimon#3074)."""
+def test_old_files_committed_during_the_listing_are_kept(tmp_path: Path, part: str) -> None:
+    """References are read after the listing, not before (apache/paimon#3074)."""
     table = make_table(tmp_path, "plain", [("upsert", 1)])
 
     def committed() -> None:
@@ -230,7 +230,7 @@ def test_old_files_that_are_committed_while_files_are_listed_stay(
 
 
 class Flickering(LocalFileIO):
-    """Lists a folder as empty the first time, as a store that fails for a moment may."""
+    """Lists a folder as empty the first time, as a store may during a transient failure."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -248,8 +248,8 @@ class Flickering(LocalFileIO):
     "folder",
     ["/t", "/p=0", "/p=0/bucket-0", "/t/snapshot", "/tag", "/branch", "branch-dev/snapshot", "/t/schema", "/manifest"],
 )  # fmt: skip
-def test_a_listing_that_fails_for_a_moment_costs_no_file(table: Table, folder: str) -> None:
-    """A folder that seems empty and is not was taken for an orphan, with all in it (apache/paimon#7920)."""
+def test_a_transient_listing_failure_deletes_no_file(table: Table, folder: str) -> None:
+    """A folder that is listed as empty is not deleted with its files (apache/paimon#7920)."""
     orphans = create_orphan_files(table)
     before, kept = read_all_branches(table), stored_files(table) - {str(path) for path in orphans}
     io = Flickering(folder)
@@ -264,7 +264,7 @@ def test_a_listing_that_fails_for_a_moment_costs_no_file(table: Table, folder: s
 
 
 @pytest.mark.parametrize("place", ["p=0/bucket-0", "manifest", "index", "snapshot", "tag"])
-def test_directories_are_no_orphans_whatever_their_name(table: Table, place: str) -> None:
+def test_directories_are_never_orphans(table: Table, place: str) -> None:
     """No delete is recursive (apache/paimon#7920)."""
     names = ("data-0.parquet", "manifest-0", ".x.tmp")
     kept = [Path(table.paths.root) / place / name / "precious" for name in names]
@@ -277,8 +277,8 @@ def test_directories_are_no_orphans_whatever_their_name(table: Table, place: str
     assert all(path.exists() for path in kept)
 
 
-def test_files_that_only_a_branch_needs_stay(tmp_path: Path) -> None:
-    """Rows, vectors, changelog and tags of a branch that main knows nothing of (apache/paimon#2769)."""
+def test_files_that_only_a_branch_references_are_kept(tmp_path: Path) -> None:
+    """Rows, deletion vectors, changelog and tags that only a branch has (apache/paimon#2769)."""
     for kind in ("vectors", "changelog"):
         table = make_table(tmp_path / kind, kind, [("tag", 0), ("branch", 0), ("on branch", 1)])
         branch = branch_of(table, "dev")
@@ -301,7 +301,7 @@ def test_files_that_only_a_branch_needs_stay(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_whose_expiration_was_killed_does_not_stop_the_cleanup(table: Table) -> None:
-    """What lies below the hint EARLIEST may be incomplete."""
+    """Snapshots before the hint EARLIEST may be incomplete."""
     table.stores.snapshots.write_hint("EARLIEST", 3)
     table.tags.delete("t0")
     table.branches.delete("dev")

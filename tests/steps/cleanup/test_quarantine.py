@@ -1,4 +1,4 @@
-"""Orphan files that are put aside come back, or go after their time."""
+"""Quarantined orphan files are restored, or deleted after their retention time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from paimon_orch.steps.inspection.check import check
 from paimon_orch.table.table import Table
 
 
-def test_quarantined_files_come_back(table: Table, tmp_path: Path) -> None:
+def test_quarantined_files_can_be_restored(table: Table, tmp_path: Path) -> None:
     orphans = create_orphan_files(table)
     before = stored_files(table)
     quarantine = Quarantine(table.io, table.paths.root)
@@ -29,7 +29,7 @@ def test_quarantined_files_come_back(table: Table, tmp_path: Path) -> None:
     assert quarantine.list_folders() == [result.quarantine]
     assert not any(path.exists() for path in orphans)
     assert len([path for path in stored_files(table) if ".quarantine" in path]) == 9
-    assert remove_orphan_files(table).files == 0, "what is in quarantine is no orphan"
+    assert remove_orphan_files(table).files == 0, "quarantined files are not orphans"
     assert check(table, deep=True)
 
     assert quarantine.restore() == 9
@@ -37,7 +37,7 @@ def test_quarantined_files_come_back(table: Table, tmp_path: Path) -> None:
     assert quarantine.list_folders() == []
 
 
-def test_a_name_that_is_taken_again_is_not_overwritten_by_a_restore(table: Table) -> None:
+def test_a_restore_overwrites_no_new_file(table: Table) -> None:
     orphans = create_orphan_files(table)
     remove_orphan_files(table, quarantine=True)
     orphans[0].write_bytes(b"newer")
@@ -48,7 +48,7 @@ def test_a_name_that_is_taken_again_is_not_overwritten_by_a_restore(table: Table
     assert len(quarantine.list_folders()) == 1
 
 
-def test_quarantine_is_emptied_after_its_time(table: Table) -> None:
+def test_quarantine_folders_are_deleted_after_their_retention_time(table: Table) -> None:
     create_orphan_files(table)
     now = time.time()
     quarantine = Quarantine(table.io, table.paths.root)
@@ -62,7 +62,7 @@ def test_quarantine_is_emptied_after_its_time(table: Table) -> None:
         quarantine.restore("20260101T000000000000")
 
 
-def test_nothing_is_restored_or_put_aside_through_a_link(table: Table, tmp_path: Path) -> None:
+def test_links_are_not_followed_by_quarantine_and_restore(table: Table, tmp_path: Path) -> None:
     [orphan] = [path for path in create_orphan_files(table) if "/p=0/bucket-0/data-" in str(path)][
         :1
     ]
@@ -92,7 +92,7 @@ def test_nothing_is_restored_or_put_aside_through_a_link(table: Table, tmp_path:
     assert sorted(outside.rglob("*")) == kept
 
 
-def test_a_folder_that_is_named_after_no_time_is_left_alone(table: Table) -> None:
+def test_a_folder_without_a_time_as_name_is_ignored(table: Table) -> None:
     quarantine = Quarantine(table.io, table.paths.root)
     (Path(quarantine.path) / "20261399T000000000000").mkdir(parents=True)
 

@@ -1,4 +1,4 @@
-"""Orphan cleanup: what goes, what never goes, and that it fails closed (invariants 35 to 38)."""
+"""Orphan cleanup: which files are deleted and which are kept (invariants 35 to 38)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from paimon_orch.steps.inspection.check import check
 from paimon_orch.table.table import Table
 
 
-def test_orphans_go_and_nothing_else(table: Table) -> None:
+def test_only_orphans_are_deleted(table: Table) -> None:
     before, rows = stored_files(table), read_all_branches(table)
     orphans = create_orphan_files(table)
 
@@ -51,7 +51,7 @@ def test_orphans_go_and_nothing_else(table: Table) -> None:
     assert check(table, deep=True)
 
 
-def test_young_files_survive(table: Table) -> None:
+def test_recent_files_are_kept(table: Table) -> None:
     """Invariant 38."""
     orphans = create_orphan_files(table)
     for path, hours in zip(orphans, (23, 25, 23, 25, 0, 48, 1, 2, 3), strict=True):
@@ -84,7 +84,7 @@ def test_one_partition_is_cleaned(table: Table) -> None:
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(KINDS)), operations(), st.booleans(), st.booleans())
-def test_cleaning_changes_no_version_and_leaves_nothing(
+def test_cleanup_changes_no_version_and_leaves_no_orphans(
     kind: str, history: list[Operation], expired: bool, rolled_back: bool
 ) -> None:
     """Invariant 35, invariant 36 and invariant 37."""
@@ -109,14 +109,14 @@ def test_cleaning_changes_no_version_and_leaves_nothing(
         assert not step.plan(table, step.RemoveOrphanFilesRequest())
 
 
-def test_side_files_and_changelogs_are_used(tmp_path: Path) -> None:
+def test_extra_files_and_changelogs_are_kept(tmp_path: Path) -> None:
     table = make_table(tmp_path, "changelog", [("upsert", 1)])
     backdate_files(table)
 
     assert not step.plan(table, step.RemoveOrphanFilesRequest())
 
 
-def test_what_a_rollback_and_a_deleted_branch_leave_is_found(tmp_path: Path) -> None:
+def test_files_left_by_a_rollback_and_a_deleted_branch_are_orphans(tmp_path: Path) -> None:
     table = make_table(tmp_path, "plain", [*HISTORY, ("upsert", 4)])
     branch_files = {entry.file.file_name for entry in branch_of(table, "dev").stores.manifests.live(branch_of(table, "dev").stores.snapshots.latest())}  # type: ignore[arg-type]  # fmt: skip
     table.rollback(3)
@@ -139,7 +139,7 @@ def test_what_a_rollback_and_a_deleted_branch_leave_is_found(tmp_path: Path) -> 
     ("kind", "value", "text"),
     [("DATE", date(2026, 3, 1), "2026-03-01"), ("BOOLEAN", True, "TRUE"), ("INT", 5, "05")],
 )
-def test_a_partition_is_found_whatever_its_directory_is_called(
+def test_a_partition_is_found_by_legacy_and_new_directory_names(
     tmp_path: Path, kind: str, value: object, text: str, legacy: str
 ) -> None:
     table = new_table(tmp_path, f"p {kind}, k INT", key=(), partition_by=("p",), bucket="-1", partition__legacy_name=legacy)  # fmt: skip

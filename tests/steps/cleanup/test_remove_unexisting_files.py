@@ -1,4 +1,4 @@
-"""Lost data files are taken out of a table (invariant 39)."""
+"""Missing data files are removed from a table (invariant 39)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check import check
 
 
-def test_the_rest_can_be_read_again(tmp_path: Path) -> None:
+def test_the_remaining_files_can_be_read(tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="-1")
     for number in range(3):
         table.append(table_of("k v", [(number, str(number))]))
@@ -39,7 +39,7 @@ def test_the_rest_can_be_read_again(tmp_path: Path) -> None:
     assert table.stores.snapshots.latest_id() == 4
 
 
-def test_vectors_of_lost_files_go_with_them(tmp_path: Path) -> None:
+def test_deletion_vectors_of_missing_files_are_removed(tmp_path: Path) -> None:
     table = new_table(tmp_path, deletion_vectors__enabled="true")
     table.upsert(table_of("k v", [(k, "old") for k in range(10)]))
     compact(table, InProcessExecutor(), strategy="full")
@@ -59,7 +59,7 @@ def test_vectors_of_lost_files_go_with_them(tmp_path: Path) -> None:
     assert not [finding for finding in findings if finding.where == f"snapshot {newest}"]
 
 
-def test_a_whole_table_is_left_alone(tmp_path: Path) -> None:
+def test_a_complete_table_is_not_changed(tmp_path: Path) -> None:
     table = make_table(tmp_path, "vectors", [("upsert", 1), ("minor", 0)])
     newest = table.stores.snapshots.latest_id()
 

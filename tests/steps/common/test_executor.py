@@ -1,4 +1,4 @@
-"""Which executor work goes to: small work stays in the process."""
+"""The choice of the executor: small work runs in the process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def echo(unit: bytes) -> bytes:
     return unit
 
 
-def test_many_units_go_elsewhere_and_few_do_not() -> None:
+def test_many_units_use_the_given_executor_and_few_do_not() -> None:
     elsewhere, made = Elsewhere(), []
 
     def make() -> Elsewhere:
@@ -53,7 +53,7 @@ def test_many_units_go_elsewhere_and_few_do_not() -> None:
     assert (made, elsewhere.units) == ([1], 3)
 
 
-def test_large_tables_are_listed_elsewhere_and_small_ones_are_not(tmp_path: Path) -> None:
+def test_large_tables_are_listed_by_the_executor_and_small_ones_are_not(tmp_path: Path) -> None:
     table = make_table(tmp_path, "vectors", HISTORY)
     backdate_files(table)
     elsewhere = Elsewhere()
@@ -68,7 +68,7 @@ def test_large_tables_are_listed_elsewhere_and_small_ones_are_not(tmp_path: Path
     assert small == large == step.plan(table, step.RemoveOrphanFilesRequest())
 
 
-def test_a_manifest_that_cannot_be_read_elsewhere_stops_the_cleanup_here(tmp_path: Path) -> None:
+def test_a_manifest_that_the_executor_cannot_read_stops_the_cleanup(tmp_path: Path) -> None:
     table = make_table(tmp_path, "vectors", HISTORY)
     create_orphan_files(table)
     before = stored_files(table)

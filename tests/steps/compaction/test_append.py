@@ -1,4 +1,4 @@
-"""Compaction of append tables, interleaved with row-level deletes: readers see what a list holds."""
+"""Compaction of append tables, interleaved with row-level deletes, against a list as a model."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Compact:
 
 @dataclass
 class Model:
-    """What a list knows: the rows in the order in which they were written."""
+    """A list of the rows in the order in which they were written."""
 
     table: Table
     rows: list[Row] = field(default_factory=list)
@@ -107,7 +107,7 @@ class Model:
                 )
 
     def check_deletion(self, before: int | None) -> None:
-        """With vectors no data file changes; without them no vector appears."""
+        """Check that a deletion changes either data files or deletion vectors."""
         snapshot = self.table.snapshot()
         if snapshot is None or snapshot.id == before:
             return
@@ -167,7 +167,7 @@ VARIANTS: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("variant", [pytest.param(v, id=name) for name, v in VARIANTS.items()])
-def test_readers_see_what_a_list_holds(variant: dict[str, str]) -> None:
+def test_readers_see_the_rows_of_a_list_model(variant: dict[str, str]) -> None:
     @settings(max_examples=15)
     @given(operations)
     def check(chosen: list[Append | Delete | Compact]) -> None:
@@ -211,7 +211,7 @@ def five_files(root: Path, **options: str) -> Table:
     return table
 
 
-def test_small_files_become_one_of_a_compact_snapshot(tmp_path: Path) -> None:
+def test_small_files_are_merged_in_a_compact_snapshot(tmp_path: Path) -> None:
     table = five_files(tmp_path)
     before = rows_of(table)
 
@@ -242,7 +242,7 @@ def test_an_empty_table_has_nothing_to_compact(tmp_path: Path) -> None:
     assert compact(append_table(tmp_path), EXECUTOR).snapshot_id is None
 
 
-def test_a_plan_changes_nothing_and_says_what_it_would_do(tmp_path: Path) -> None:
+def test_a_plan_changes_nothing_and_shows_what_would_be_done(tmp_path: Path) -> None:
     table = five_files(tmp_path)
     before = stored_files(table)
 
@@ -255,7 +255,7 @@ def test_a_plan_changes_nothing_and_says_what_it_would_do(tmp_path: Path) -> Non
     assert (units[0]["reason"], units[0]["rows"]) == ("small files", 50)
 
 
-def test_only_the_chosen_partitions_are_compacted(tmp_path: Path) -> None:
+def test_only_the_selected_partitions_are_compacted(tmp_path: Path) -> None:
     table = append_table(tmp_path, "p INT, k BIGINT", partition_by="p")
     for _ in range(5):
         table.append(table_of("p k", [(p, 1) for p in range(4)]))
@@ -335,7 +335,7 @@ def results(table: Table, planned: CompactionPlan) -> list[CommitMessage]:
 
 
 @pytest.mark.parametrize("layout", [{}, BUCKETS], ids=["unaware", "bucketed"])
-def test_compaction_takes_hidden_rows_and_their_vectors_away(
+def test_compaction_removes_deleted_rows_and_their_deletion_vectors(
     tmp_path: Path, layout: dict[str, str]
 ) -> None:
     table = five_files(tmp_path, **VECTORS, **layout)
@@ -349,7 +349,7 @@ def test_compaction_takes_hidden_rows_and_their_vectors_away(
     assert (result.rows_written, result.deleted_rows) == (30, 0)
 
 
-def test_vectors_of_files_that_stay_move_to_a_new_index_file(tmp_path: Path) -> None:
+def test_deletion_vectors_of_kept_files_move_to_a_new_index_file(tmp_path: Path) -> None:
     table = append_table(tmp_path, target_file_size="700 b", **VECTORS)
     append(table, range(300), range(300, 305))
     delete(table, EXECUTOR, "k in (0, 302)")
@@ -366,10 +366,10 @@ def test_vectors_of_files_that_stay_move_to_a_new_index_file(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("options", [{}, VECTORS, BUCKETS, BUCKETS | VECTORS], ids=str)
 @pytest.mark.parametrize("first", ["compaction", "deletion"])
-def test_rows_deleted_while_their_files_are_compacted_never_come_back(
+def test_rows_deleted_during_a_compaction_stay_deleted(
     tmp_path: Path, options: dict[str, str], first: str
 ) -> None:
-    """Both are computed from one snapshot; whichever commits second is refused, plans again and finds its rows."""
+    """Both start from one snapshot; the second commit is refused and planned again."""
     table = five_files(tmp_path, **options)
 
     def deleted(executor: Executor) -> int:
@@ -387,7 +387,7 @@ def test_rows_deleted_while_their_files_are_compacted_never_come_back(
 
 
 class RacingExecutor(InProcessExecutor):
-    """Lets another commit happen when all units have run."""
+    """Makes another commit after all units have run."""
 
     def __init__(self, race: Callable[[], object]) -> None:
         self._race = race
@@ -398,7 +398,7 @@ class RacingExecutor(InProcessExecutor):
         return done
 
 
-def test_rows_that_arrive_meanwhile_stay(tmp_path: Path) -> None:
+def test_rows_of_concurrent_commits_are_kept(tmp_path: Path) -> None:
     table = five_files(tmp_path)
     planned = plan(table, CompactRequest())
     done = results(table, planned)
@@ -410,7 +410,7 @@ def test_rows_that_arrive_meanwhile_stay(tmp_path: Path) -> None:
     assert sorted(len(split.files) for split in table.files()) == [2]
 
 
-def test_of_two_compactions_of_one_snapshot_the_second_is_refused(tmp_path: Path) -> None:
+def test_the_second_of_two_compactions_of_a_snapshot_is_refused(tmp_path: Path) -> None:
     table = five_files(tmp_path)
     first, second = plan(table, CompactRequest()), plan(table, CompactRequest())
     done = results(table, first), results(table, second)
@@ -425,7 +425,7 @@ def test_of_two_compactions_of_one_snapshot_the_second_is_refused(tmp_path: Path
     assert {Path(path).name for path in before - stored_files(table)} == written
 
 
-def test_two_deletions_of_rows_of_one_file_both_count(tmp_path: Path) -> None:
+def test_concurrent_deletions_from_one_file_are_both_applied(tmp_path: Path) -> None:
     table = five_files(tmp_path, **VECTORS)
     raced = list[int]()
 

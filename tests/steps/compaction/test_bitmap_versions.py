@@ -1,4 +1,4 @@
-"""New bitmap indexes have the version that the table's files have, so that Java Paimon 0.9 can still read them."""
+"""New bitmap indexes keep the version of the table, so that Java Paimon 0.9 can read them."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def golden(*names: str) -> Iterator[Any]:
 @pytest.mark.parametrize(
     ("folder", "entry"), list(golden("db.t_many", "db.t_first", "db.t_first_dv"))
 )
-def test_rows_of_java_stay_when_they_are_compacted(
+def test_compaction_keeps_rows_of_java_paimon(
     folder: Path, entry: dict[str, Any], tmp_path: Path
 ) -> None:
     table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table(table_name(entry))
@@ -79,7 +79,7 @@ def test_rows_of_java_stay_when_they_are_compacted(
 
 
 @pytest.mark.parametrize(("folder", "entry"), list(golden("db.t_dv")))
-def test_rows_that_wait_on_level_0_are_merged_on_read_and_by_compaction_alike(
+def test_level_0_rows_are_merged_equally_on_read_and_by_compaction(
     folder: Path, entry: dict[str, Any], tmp_path: Path
 ) -> None:
     warehouse = copy_warehouse(folder, tmp_path / "w")
@@ -115,7 +115,7 @@ Rows = dict[int, tuple[str | None, int]]
 
 @dataclass
 class Model:
-    """What a dictionary knows: rows as written, and as of the last compaction."""
+    """Dictionaries of the written rows, and of the rows as of the last compaction."""
 
     table: Table
     written: Rows = field(default_factory=dict)
@@ -186,7 +186,7 @@ VARIANTS: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("variant", [pytest.param(v, id=name) for name, v in VARIANTS.items()])
-def test_readers_see_what_a_dictionary_holds(variant: dict[str, str]) -> None:
+def test_readers_see_the_rows_of_a_dictionary_model(variant: dict[str, str]) -> None:
     @settings(max_examples=15)
     @given(operations)
     def run(chosen: list[Upsert | Delete | Compact]) -> None:
@@ -199,7 +199,7 @@ def test_readers_see_what_a_dictionary_holds(variant: dict[str, str]) -> None:
     run()
 
 
-def test_rows_are_right_after_the_clustering_columns_changed(tmp_path: Path) -> None:
+def test_rows_are_correct_after_a_change_of_clustering_columns(tmp_path: Path) -> None:
     model = Model(clustered(tmp_path))
     model.apply(Upsert([(k, "ab"[k % 2]) for k in range(30)]))
     model.apply(Compact("minor"))
@@ -225,7 +225,7 @@ def test_a_bucket_that_another_compaction_changed_is_planned_again(tmp_path: Pat
     assert rows_of(table) == [(1, "a", 1), (2, "b", 2)]
 
 
-def test_rescale_is_refused_by_the_name_of_the_option(tmp_path: Path) -> None:
+def test_rescale_is_refused_and_names_the_option(tmp_path: Path) -> None:
     table = clustered(tmp_path)
     table.upsert(table_of("k c v", [(1, "a", 1)]))
     compact(table, EXECUTOR)
@@ -259,7 +259,7 @@ def test_changes_between_two_states_are_found_by_key(tmp_path: Path) -> None:
     assert sorted(row["k"] for row in audited) == [0, 1, 2, 3, 5, 9]
 
 
-def test_the_old_key_of_the_clustering_columns_counts(tmp_path: Path) -> None:
+def test_the_old_option_key_of_clustering_columns_is_read(tmp_path: Path) -> None:
     table = new_table(
         tmp_path,
         COLUMNS,

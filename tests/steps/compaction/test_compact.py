@@ -1,4 +1,4 @@
-"""Compaction: whatever the interleaving, a reader sees the same rows, and the merge tree keeps its promises."""
+"""Compaction keeps the visible rows and the invariants of the merge tree."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from paimon_orch.table.write.table_write import TableWriter
 pytestmark = pytest.mark.usefixtures("five_rows_a_batch")
 
 
-def test_minor_compaction_hides_replaced_rows_and_rewrites_none_of_them(tmp_path: Path) -> None:
+def test_minor_compaction_deletes_replaced_rows_by_deletion_vectors(tmp_path: Path) -> None:
     table = compacted_deletion_vector_table(tmp_path)
     upsert_numbers(table, range(10, 30), "new")
 
@@ -47,7 +47,7 @@ def test_minor_compaction_hides_replaced_rows_and_rewrites_none_of_them(tmp_path
     assert_healthy(table)
 
 
-def test_a_deleted_key_is_hidden_above_and_written_nowhere(tmp_path: Path) -> None:
+def test_a_deleted_key_gets_a_deletion_vector_and_is_not_written(tmp_path: Path) -> None:
     table = compacted_deletion_vector_table(tmp_path)
     table.delete(table_of("k", [(number,) for number in range(5)]))
 
@@ -58,7 +58,7 @@ def test_a_deleted_key_is_hidden_above_and_written_nowhere(tmp_path: Path) -> No
     assert_healthy(table)
 
 
-def test_full_compaction_of_one_level_rewrites_only_the_files_with_hidden_rows(
+def test_full_compaction_of_one_level_rewrites_only_files_with_deleted_rows(
     tmp_path: Path,
 ) -> None:
     table = compacted_deletion_vector_table(tmp_path, target_file_size="500")
@@ -75,7 +75,7 @@ def test_full_compaction_of_one_level_rewrites_only_the_files_with_hidden_rows(
     assert_healthy(table)
 
 
-def test_rewriting_a_file_that_has_only_hidden_rows_leaves_no_file(tmp_path: Path) -> None:
+def test_rewriting_a_file_with_only_deleted_rows_writes_no_file(tmp_path: Path) -> None:
     table = compacted_deletion_vector_table(tmp_path)
     table.delete(table_of("k", [(number,) for number in range(100)]))
     step.compact(table, EXECUTOR)
@@ -87,7 +87,7 @@ def test_rewriting_a_file_that_has_only_hidden_rows_leaves_no_file(tmp_path: Pat
     assert_healthy(table)
 
 
-def test_several_files_and_row_groups_a_level_are_looked_up(tmp_path: Path) -> None:
+def test_lookups_cover_several_files_and_row_groups_per_level(tmp_path: Path) -> None:
     table = compacted_deletion_vector_table(tmp_path, target_file_size="500")
     for start in (3, 50, 97):
         upsert_numbers(table, range(start, start + 3), f"from {start}")
@@ -114,12 +114,12 @@ def test_an_empty_table_has_nothing_to_compact(tmp_path: Path) -> None:
     assert step.compact(deletion_vector_table(tmp_path), EXECUTOR).snapshot_id is None
 
 
-def test_a_filter_over_other_than_partition_columns_is_refused(tmp_path: Path) -> None:
+def test_a_filter_over_columns_other_than_partition_columns_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a partition column: v"):
         step.plan(compacted_deletion_vector_table(tmp_path), step.CompactRequest(where="v = 'old'"))
 
 
-def test_only_the_chosen_partitions_are_compacted(tmp_path: Path) -> None:
+def test_only_the_selected_partitions_are_compacted(tmp_path: Path) -> None:
     table = new_table(
         tmp_path,
         "p INT, k BIGINT",
@@ -137,7 +137,7 @@ def test_only_the_chosen_partitions_are_compacted(tmp_path: Path) -> None:
     assert by_spec.skipped_buckets == 0
 
 
-def test_a_plan_changes_nothing_and_says_what_it_would_do(tmp_path: Path) -> None:
+def test_a_plan_changes_nothing_and_shows_what_would_be_done(tmp_path: Path) -> None:
     table = deletion_vector_table(tmp_path)
     upsert_numbers(table, range(10), "x")
     before = stored_files(table)
@@ -170,7 +170,7 @@ def test_a_crash_of_a_unit_leaves_the_table_and_its_files_as_they_were(
     assert table.snapshot() == snapshot
 
 
-def test_a_unit_that_cannot_write_its_vectors_removes_its_data_files(
+def test_a_unit_that_cannot_write_its_deletion_vectors_removes_its_data_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = compacted_deletion_vector_table(tmp_path)
@@ -190,7 +190,7 @@ def test_a_unit_that_cannot_write_its_vectors_removes_its_data_files(
     assert stored_files(table) == before
 
 
-def test_a_unit_that_runs_twice_harms_nothing(tmp_path: Path) -> None:
+def test_a_unit_can_run_twice(tmp_path: Path) -> None:
     table = deletion_vector_table(tmp_path)
     upsert_numbers(table, range(20), "a")
     upsert_numbers(table, range(10), "b")
@@ -204,10 +204,10 @@ def test_a_unit_that_runs_twice_harms_nothing(tmp_path: Path) -> None:
     assert rows_of(table) == [(n, "b" if n < 10 else "a") for n in range(20)]
 
 
-def test_of_equal_sequence_numbers_the_same_row_wins_before_and_after(
+def test_the_winner_of_equal_sequence_numbers_does_not_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two writers that start from one snapshot number their rows alike; either may win, but it stays the winner."""
+    """Two writers from one snapshot use equal numbers; compaction must not change the winner."""
     table, clock = new_table(tmp_path), iter((1, 2))
     monkeypatch.setattr(
         "paimon_orch.files.data_file_writer.local_wall_clock_millis", lambda: next(clock)

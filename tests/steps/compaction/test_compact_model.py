@@ -1,4 +1,4 @@
-"""Compaction: whatever the interleaving, a reader sees what a dictionary holds, and the merge tree keeps its promises."""
+"""Random writes and compactions against a dictionary as a model of the table."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Compact:
 
 @dataclass
 class Model:
-    """What a dictionary knows: rows as written, and (with deletion vectors) as of the last compaction."""
+    """Dictionaries of the written rows, and (with deletion vectors) as of the last compaction."""
 
     table: Table
     written: Rows = field(default_factory=dict)
@@ -158,7 +158,7 @@ VARIANTS: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("variant", [pytest.param(v, id=name) for name, v in VARIANTS.items()])
-def test_readers_see_what_a_dictionary_holds(variant: dict[str, str]) -> None:
+def test_readers_see_the_rows_of_a_dictionary_model(variant: dict[str, str]) -> None:
     @settings(max_examples=15)
     @given(operations)
     def check(chosen: list[Upsert | Delete | Compact]) -> None:

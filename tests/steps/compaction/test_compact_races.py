@@ -1,4 +1,4 @@
-"""Compactions that race with others: one wins, and no row is lost or comes back."""
+"""Concurrent compactions: one commits, and no row is lost or live again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def results(table: Table, planned: step.CompactionPlan) -> list[CommitMessage]:
 
 
 class CommittingFirst(InProcessExecutor):
-    """Calls a function before it runs units, so that another commit comes between plan and commit."""
+    """Calls a function before it runs units, to commit between plan and commit."""
 
     def __init__(self, commit: Callable[[], object]) -> None:
         self._commit = commit
@@ -46,7 +46,7 @@ class CommittingFirst(InProcessExecutor):
         return super().map(run, units, **named)
 
 
-def test_of_two_compactions_of_one_snapshot_the_second_is_refused(tmp_path: Path) -> None:
+def test_the_second_of_two_compactions_of_a_snapshot_is_refused(tmp_path: Path) -> None:
     table = deletion_vector_table(tmp_path)
     upsert_numbers(table, range(100), "a")
     upsert_numbers(table, range(50), "b")
@@ -65,17 +65,17 @@ def test_of_two_compactions_of_one_snapshot_the_second_is_refused(tmp_path: Path
 
 
 @pytest.mark.parametrize("order", ["upper levels first", "level 0 first"])
-def test_vectors_do_not_come_loose_when_the_files_below_them_are_rewritten(
+def test_deletion_vectors_are_not_lost_when_their_files_are_rewritten(
     tmp_path: Path, order: str
 ) -> None:
-    """A full compaction of the upper levels, and a minor one that marks rows in them, from one snapshot."""
+    """A full and a minor compaction from one snapshot; the minor one deletes rows of upper levels."""
     table = compacted_deletion_vector_table(tmp_path)
     upsert_numbers(table, range(10), "newer")
     step.compact(table, EXECUTOR)
     assert levels_of(table) == [4, 5]
     upper = step.plan(table, step.CompactRequest(strategy="full"))
     upper_done = results(table, upper)
-    table.delete(table_of("k", [(50,)]))  # the row lies on level 5
+    table.delete(table_of("k", [(50,)]))  # the row is on level 5
     upsert_numbers(table, range(60, 61), "newest")
     minor = step.plan(table, step.CompactRequest())
     minor_done = results(table, minor)
@@ -94,7 +94,9 @@ def test_vectors_do_not_come_loose_when_the_files_below_them_are_rewritten(
     assert_healthy(table)
 
 
-def test_two_minor_compactions_that_mark_rows_of_one_file_do_not_both_win(tmp_path: Path) -> None:
+def test_only_one_of_two_minor_compactions_with_deletion_vectors_for_one_file_commits(
+    tmp_path: Path,
+) -> None:
     table = compacted_deletion_vector_table(tmp_path)
     upsert_numbers(table, range(10), "one")
     first = step.plan(table, step.CompactRequest())
@@ -190,7 +192,7 @@ def test_a_compaction_that_always_conflicts_reports_it(tmp_path: Path) -> None:
     assert_healthy(table)
 
 
-def test_rows_that_arrive_meanwhile_stay_on_level_0(tmp_path: Path) -> None:
+def test_rows_of_concurrent_commits_stay_on_level_0(tmp_path: Path) -> None:
     table = compacted_deletion_vector_table(tmp_path)
     upsert_numbers(table, range(10), "first")
     planned = step.plan(table, step.CompactRequest())

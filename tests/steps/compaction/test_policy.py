@@ -1,4 +1,4 @@
-"""What a policy says of partitions, and why; the figures are those of small real tables."""
+"""Decisions of compaction policies and their reasons, on small tables."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ def said(table: Table, **policy: Any) -> dict[str, CompactionDecision]:
     return {d.partition: d for d in decide(table, CompactionPolicy(**policy))}
 
 
-def test_by_default_each_file_in_level_0_is_enough(tmp_path: Path) -> None:
+def test_by_default_any_file_on_level_0_is_compacted(tmp_path: Path) -> None:
     table = partitioned(tmp_path, **VECTORS)
     upsert(table, "a", "b")
     settle(table)
@@ -53,7 +53,7 @@ def test_by_default_each_file_in_level_0_is_enough(tmp_path: Path) -> None:
     assert found["dt=b"].metrics.rewrite_files == 1
 
 
-def test_work_waits_for_a_threshold_but_not_for_ever(tmp_path: Path) -> None:
+def test_work_below_the_thresholds_waits_for_a_limited_time(tmp_path: Path) -> None:
     table = partitioned(tmp_path, **VECTORS)
     upsert(table, "a")
 
@@ -71,7 +71,7 @@ def test_work_waits_for_a_threshold_but_not_for_ever(tmp_path: Path) -> None:
     assert "level-0 files: 3, from 3 on" in reached.reason
 
 
-def test_read_amplification_is_a_reason_of_its_own(tmp_path: Path) -> None:
+def test_read_amplification_is_a_reason_to_compact(tmp_path: Path) -> None:
     table = partitioned(tmp_path, num_sorted_run__compaction_trigger="2")
     for _ in range(3):
         upsert(table, "a")
@@ -80,7 +80,7 @@ def test_read_amplification_is_a_reason_of_its_own(tmp_path: Path) -> None:
     assert said(table, level0_files=9, sorted_runs=4)["dt=a"].is_waiting
 
 
-def test_what_the_tables_options_leave_alone_is_left_alone(tmp_path: Path) -> None:
+def test_files_that_the_options_exclude_are_not_compacted(tmp_path: Path) -> None:
     table = partitioned(tmp_path)
     upsert(table, "a")
 
@@ -90,7 +90,7 @@ def test_what_the_tables_options_leave_alone_is_left_alone(tmp_path: Path) -> No
     assert (found.compact, found.is_waiting) == (False, False)
 
 
-def test_more_garbage_than_rows_asks_for_a_full_compaction(tmp_path: Path) -> None:
+def test_a_high_share_of_deleted_rows_requires_a_full_compaction(tmp_path: Path) -> None:
     table = partitioned(tmp_path, **VECTORS, compaction__delete_ratio_threshold="1.0")
     for value in "abc":
         upsert(table, "a", value=value)
@@ -109,7 +109,7 @@ def test_more_garbage_than_rows_asks_for_a_full_compaction(tmp_path: Path) -> No
     assert not said(table)["dt=a"].compact
 
 
-def test_what_is_too_much_at_once_is_left_to_people(tmp_path: Path) -> None:
+def test_compactions_above_the_size_limit_are_not_run(tmp_path: Path) -> None:
     table = partitioned(tmp_path, **VECTORS)
     upsert(table, "a")
 
@@ -129,7 +129,7 @@ def test_small_files_of_an_append_table_are_counted(tmp_path: Path) -> None:
     assert said(table, small_files=6)["dt=a"].is_waiting
 
 
-def test_an_option_of_the_table_waits_for_no_threshold(tmp_path: Path) -> None:
+def test_compactions_by_table_option_ignore_thresholds(tmp_path: Path) -> None:
     table = partitioned(tmp_path, **VECTORS)
     upsert(table, "a")
     settle(table)
@@ -141,7 +141,7 @@ def test_an_option_of_the_table_waits_for_no_threshold(tmp_path: Path) -> None:
     assert found.reason.startswith("required by the table's options (deleted rows)")
 
 
-def test_rows_that_wait_for_a_bucket_are_work(tmp_path: Path) -> None:
+def test_postponed_rows_require_compaction(tmp_path: Path) -> None:
     table = new_table(tmp_path, bucket="-2", postpone__batch_write_fixed_bucket="false")
     table.upsert(pa.table({"k": [1], "v": ["a"]}))
 
@@ -151,7 +151,9 @@ def test_rows_that_wait_for_a_bucket_are_work(tmp_path: Path) -> None:
     assert found.partition == ""
 
 
-def test_a_table_without_partitions_has_one_decision_and_an_empty_one_none(tmp_path: Path) -> None:
+def test_a_table_without_partitions_has_one_decision_and_an_empty_table_none(
+    tmp_path: Path,
+) -> None:
     table = new_table(tmp_path, **VECTORS)
     assert decide(table) == []
 
@@ -171,7 +173,7 @@ def test_tables_that_cannot_be_compacted_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"max_rewrite": "much"}, {"max_wait": "long"}])
-def test_sizes_and_times_are_checked(wrong: dict[str, str]) -> None:
+def test_sizes_and_durations_are_validated(wrong: dict[str, str]) -> None:
     with pytest.raises(InputError, match=next(iter(wrong))):
         CompactionPolicy(**wrong)  # type: ignore[arg-type]
 
@@ -188,7 +190,7 @@ class Reads(LocalFileIO):
         return super().read_bytes(path)
 
 
-def test_of_some_partitions_only_their_manifests_are_read(tmp_path: Path) -> None:
+def test_only_manifests_of_the_selected_partitions_are_read(tmp_path: Path) -> None:
     table = partitioned(tmp_path, **VECTORS)
     for day in "abcdefgh":
         upsert(table, day)
@@ -207,7 +209,7 @@ def test_of_some_partitions_only_their_manifests_are_read(tmp_path: Path) -> Non
     st.booleans(),
     st.integers(1, 3),
 )
-def test_what_it_compacts_has_work_and_what_it_leaves_says_why(
+def test_compacted_partitions_have_work_and_others_have_a_reason(
     tmp_path_factory: pytest.TempPathFactory, life: list[str], vectors: bool, least: int
 ) -> None:
     table = partitioned(tmp_path_factory.mktemp("t"), **(VECTORS if vectors else {}))

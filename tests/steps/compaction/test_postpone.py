@@ -1,4 +1,4 @@
-"""Postpone buckets: rows wait unseen and in order, or go to real buckets at once, as the options say."""
+"""Postpone buckets: rows are postponed, or written to real buckets, depending on options."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def placed(table: Table) -> list[Made]:
     return sorted((split.bucket, split.total_buckets) for split in table.files())
 
 
-def test_rows_wait_unseen_until_they_are_moved(tmp_path: Path) -> None:
+def test_postponed_rows_are_invisible_until_they_are_moved(tmp_path: Path) -> None:
     table = waiting_table(tmp_path)
     table.upsert(table_of("p k v", [(1, 1, "a"), (1, 2, "b"), (2, 1, "c")]))
     table.upsert(table_of("p k v", [(1, 2, "new"), (1, 2, "newer"), (1, 3, "d")]))
@@ -58,7 +58,7 @@ def test_rows_wait_unseen_until_they_are_moved(tmp_path: Path) -> None:
     assert postpone.move_postponed(table, InProcessExecutor()) is None
 
 
-def test_a_compaction_moves_what_waits_in_its_partitions(tmp_path: Path) -> None:
+def test_a_compaction_moves_the_postponed_rows_of_its_partitions(tmp_path: Path) -> None:
     table = waiting_table(tmp_path, deletion_vectors__enabled="true")
     table.upsert(table_of("p k v", [(1, 1, "a"), (2, 1, "b")]))
 
@@ -71,7 +71,7 @@ def test_a_compaction_moves_what_waits_in_its_partitions(tmp_path: Path) -> None
     assert_healthy(table)
 
 
-def test_files_that_wait_hold_the_rows_as_they_came(tmp_path: Path) -> None:
+def test_postponed_files_keep_the_arrival_order_of_rows(tmp_path: Path) -> None:
     table = waiting_table(tmp_path, data_file__prefix="x-")
     rows = table_of("p k v kind", [(1, 2, "b", "+I"), (1, 1, "a", "+I"), (1, 2, "b", "-D")])
     table.upsert(rows, row_kind="kind")
@@ -97,7 +97,9 @@ def test_files_that_wait_hold_the_rows_as_they_came(tmp_path: Path) -> None:
     }
 
 
-def test_columns_that_avro_cannot_hold_wait_in_the_format_of_the_table(tmp_path: Path) -> None:
+def test_postponed_files_with_types_that_avro_lacks_use_the_format_of_the_table(
+    tmp_path: Path,
+) -> None:
     table = waiting_table(tmp_path, file__format="parquet")
     wide = new_table(
         tmp_path / "wide",
@@ -142,7 +144,7 @@ def test_rows_are_routed_by_the_default_function_and_the_count_of_their_partitio
     assert (1, 7, "new") in rows_of(table)
 
 
-def test_batches_go_to_real_buckets_by_default(tmp_path: Path) -> None:
+def test_batch_writes_use_real_buckets_by_default(tmp_path: Path) -> None:
     table = waiting_table(
         tmp_path, postpone__batch_write_fixed_bucket="true", postpone__default_bucket_num="2"
     )
@@ -161,8 +163,8 @@ def test_batches_go_to_real_buckets_by_default(tmp_path: Path) -> None:
     assert_healthy(table)
 
 
-def test_rows_wait_behind_those_that_wait(tmp_path: Path) -> None:
-    """Else the older row would be moved later, and win."""
+def test_new_rows_are_postponed_while_older_rows_are(tmp_path: Path) -> None:
+    """Otherwise the older row would be moved later, and win."""
     table = waiting_table(tmp_path)
     table.upsert(table_of("p k v", [(1, 1, "old")]))
     changed = replace(
@@ -181,7 +183,7 @@ def test_rows_wait_behind_those_that_wait(tmp_path: Path) -> None:
     assert rows_of(table)[0] == (1, 1, "newest")
 
 
-def test_an_overwrite_replaces_what_waits_too(tmp_path: Path) -> None:
+def test_an_overwrite_replaces_postponed_rows(tmp_path: Path) -> None:
     table = waiting_table(tmp_path)
     table.upsert(table_of("p k v", [(1, 1, "a"), (2, 1, "b")]))
     table.overwrite(table_of("p k v", [(1, 5, "x")]))
@@ -190,7 +192,7 @@ def test_an_overwrite_replaces_what_waits_too(tmp_path: Path) -> None:
     assert rows_of(table) == [(1, 5, "x"), (2, 1, "b")]
 
 
-def test_files_are_moved_once(tmp_path: Path) -> None:
+def test_postponed_files_are_moved_once(tmp_path: Path) -> None:
     table = waiting_table(tmp_path)
     table.upsert(table_of("p k v", [(1, 1, "a")]))
     planned = postpone.plan(table, postpone.MovePostponedRequest())
@@ -206,7 +208,7 @@ def test_files_are_moved_once(tmp_path: Path) -> None:
     assert rows_of(table) == [(1, 1, "a")]
 
 
-def test_files_are_moved_while_others_come_to_wait(tmp_path: Path) -> None:
+def test_postponed_files_are_moved_while_others_are_written(tmp_path: Path) -> None:
     table = waiting_table(tmp_path)
     table.upsert(table_of("p k v", [(1, k, "a") for k in range(9)]))
     planned = postpone.plan(table, postpone.MovePostponedRequest())
@@ -219,7 +221,7 @@ def test_files_are_moved_while_others_come_to_wait(tmp_path: Path) -> None:
     assert rows_of(table)[5] == (1, 5, "b")
 
 
-def test_a_check_takes_the_rows_that_wait_as_they_came(tmp_path: Path) -> None:
+def test_a_check_accepts_postponed_rows_in_arrival_order(tmp_path: Path) -> None:
     table = waiting_table(tmp_path)
     table.upsert(table_of("p k v", [(1, 4, "a"), (1, 9, "b"), (1, 1, "c"), (1, 4, "d")]))
 
@@ -239,7 +241,7 @@ def test_the_files_of_a_writer_keep_their_order(tmp_path: Path) -> None:
     assert sort_postponed_files([*reversed(made), older]) == [older, *made]
 
 
-def test_what_does_not_go_with_postpone_buckets_is_refused_by_name(tmp_path: Path) -> None:
+def test_options_that_conflict_with_postpone_buckets_are_refused_by_name(tmp_path: Path) -> None:
     made = waiting_table(tmp_path / "changelog", changelog_producer="input")
     with pytest.raises(UnsupportedError, match="'changelog-producer' = input"):
         made.upsert(table_of("p k v", [(1, 1, "a")]))
@@ -256,7 +258,7 @@ def test_what_does_not_go_with_postpone_buckets_is_refused_by_name(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("target", "counts"), [("2", [3, 1]), ("5", [1, 1]), ("100", [1, 1])])
-def test_new_partitions_get_buckets_by_the_rows_that_wait(
+def test_new_partitions_get_buckets_by_the_number_of_postponed_rows(
     tmp_path: Path, target: str, counts: list[int]
 ) -> None:
     table = waiting_table(

@@ -1,4 +1,4 @@
-"""`sequence.snapshot-ordering`: rows of later snapshots win, whatever sequence numbers their writers gave them."""
+"""`sequence.snapshot-ordering`: rows of later snapshots win over larger sequence numbers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def ordered_table(root: Path, columns: str = "k BIGINT, v STRING", **options: st
 
 
 def prepare(table: Table, rows: pa.Table, first: int, kinds: str | None = None) -> CommitChanges:
-    """Write rows whose numbers begin at `first`, and return what is left to commit."""
+    """Write rows with numbers from `first` on, and return the uncommitted changes."""
     writer = TableWriter(
         factory=table.stores.build_writer_factory(),
         first_sequence={PartitionBucket(EMPTY_ROW, 0): first},
@@ -103,7 +103,7 @@ def test_the_later_snapshot_wins_over_larger_sequence_numbers(tmp_path: Path) ->
     assert rows_of(table) == [(1, "late"), (2, "late"), (3, "early")]
 
 
-def test_a_commit_that_is_tried_again_stamps_the_snapshot_that_it_becomes(
+def test_a_retried_commit_stamps_the_id_of_its_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = ordered_table(tmp_path)
@@ -214,7 +214,7 @@ class Compact:
 
 @dataclass(kw_only=True)
 class Model:
-    """What a dictionary knows: rows in the order of their snapshots, and as of the last compaction."""
+    """Dictionaries of rows in the order of snapshots, and as of the last compaction."""
 
     table: Table
     pending: list[tuple[CommitChanges, dict[int, str | None]]] = field(default_factory=list)
@@ -293,7 +293,7 @@ def test_readers_see_rows_in_the_order_of_their_snapshots(variant: dict[str, str
     run()
 
 
-def test_columns_of_partial_updates_are_those_of_the_later_snapshot(tmp_path: Path) -> None:
+def test_partial_updates_take_columns_of_the_later_snapshot(tmp_path: Path) -> None:
     table = ordered_table(tmp_path, "k BIGINT, a STRING, b STRING", merge_engine="partial-update")
     late = prepare(table, table_of("k a b", [(1, "late", "late")]), 0)
     early = table_of("k a b", [(1, "early", "early"), (2, None, "early")])

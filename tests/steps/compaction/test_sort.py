@@ -1,4 +1,4 @@
-"""Sort compaction without Spark: what is planned and refused, and that a commit replaces what was read, no more."""
+"""Sort compaction without Spark: plans, refusals, and commits that replace only read files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def three_files(root: Path, **options: str) -> Table:
 
 
 def sorted_rows(table: Table, planned: CompactionPlan) -> list[CommitMessage]:
-    """Do what a Spark task does, for all rows at once."""
+    """Sort all rows as a Spark task does."""
     fields = table.schema.fields
     source = RowSource(table.stores.reader())
     rows = pa.concat_tables(
@@ -51,7 +51,7 @@ def sorted_rows(table: Table, planned: CompactionPlan) -> list[CommitMessage]:
     return [writing.write(writing.prepare(ordered.to_batches()))]
 
 
-def test_a_partition_becomes_one_overwrite_of_the_files_that_were_read(tmp_path: Path) -> None:
+def test_a_partition_is_sorted_by_one_overwrite_of_the_files_that_were_read(tmp_path: Path) -> None:
     table = three_files(tmp_path)
     before = rows_of(table)
     planned = plan(table, SortRequest(order=BY_K, partitions=["p=a"]))
@@ -81,7 +81,7 @@ def test_rows_inserted_while_a_sort_compaction_runs_are_not_lost_apache_paimon_4
     assert_healthy(table)
 
 
-def test_rows_deleted_while_a_sort_compaction_runs_do_not_come_back(tmp_path: Path) -> None:
+def test_rows_deleted_during_a_sort_compaction_stay_deleted(tmp_path: Path) -> None:
     table = three_files(tmp_path, deletion_vectors__enabled="true")
     planned = plan(table, SortRequest(order=BY_K))
     messages = sorted_rows(table, planned)
@@ -96,7 +96,7 @@ def test_rows_deleted_while_a_sort_compaction_runs_do_not_come_back(tmp_path: Pa
     assert {Path(path).name for path in before - stored_files(table)} == written
 
 
-def test_a_compaction_meanwhile_is_a_conflict(tmp_path: Path) -> None:
+def test_a_concurrent_compaction_is_a_conflict(tmp_path: Path) -> None:
     table = three_files(tmp_path)
     planned = plan(table, SortRequest(order=BY_K))
     messages = sorted_rows(table, planned)
@@ -106,7 +106,7 @@ def test_a_compaction_meanwhile_is_a_conflict(tmp_path: Path) -> None:
         commit(table, planned, messages)
 
 
-def test_hidden_rows_and_their_vectors_go(tmp_path: Path) -> None:
+def test_deleted_rows_and_their_deletion_vectors_are_removed(tmp_path: Path) -> None:
     table = three_files(tmp_path, deletion_vectors__enabled="true")
     delete(table, EXECUTOR, "k < 5")
     before = rows_of(table)
@@ -121,7 +121,7 @@ def test_hidden_rows_and_their_vectors_go(tmp_path: Path) -> None:
     assert_healthy(table)
 
 
-def test_a_plan_changes_nothing_and_says_what_it_would_do(tmp_path: Path) -> None:
+def test_a_plan_changes_nothing_and_shows_what_would_be_done(tmp_path: Path) -> None:
     table = three_files(tmp_path)
     before = stored_files(table)
 
@@ -148,7 +148,7 @@ def test_an_empty_table_has_nothing_to_sort(tmp_path: Path) -> None:
         (("x",), NotFoundError, "x"),
     ],
 )
-def test_columns_that_nothing_can_be_sorted_by_are_refused(
+def test_columns_that_cannot_be_sorted_by_are_refused(
     tmp_path: Path, columns: tuple[str, ...], error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):
@@ -163,9 +163,7 @@ def test_nested_columns_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{"key": ("k",)}, {"bucket": "2", "bucket_key": "k"}], ids=str)
-def test_tables_whose_rows_have_their_places_are_refused(
-    tmp_path: Path, options: dict[str, str]
-) -> None:
+def test_tables_with_keys_or_buckets_are_refused(tmp_path: Path, options: dict[str, str]) -> None:
     table = new_table(tmp_path, "k BIGINT, v STRING", **{"key": (), **options})  # type: ignore[arg-type]
 
     with pytest.raises(UnsupportedError, match="only append tables without buckets"):

@@ -1,4 +1,4 @@
-"""Expiring the changelogs that outlived their snapshots."""
+"""Expiration of changelogs that are retained longer than their snapshots."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from paimon_orch.table.table import Table
 
 
 def table_with_changelogs(root: Path, producer: str, **options: str) -> Table:
-    """Seven snapshots, of which the last stays; the others live on as changelogs."""
+    """Seven snapshots; all except the last are expired, but their changelogs are retained."""
     decoupled = {"changelog__num_retained__max": "20", "changelog__num_retained__min": "1"}
     table = new_table(root, changelog_producer=producer, **decoupled | options)
     for number in range(3):
@@ -42,7 +42,9 @@ def changelogs(table: Table) -> list[Path]:
 
 
 @pytest.mark.parametrize("producer", ["input", "none"])
-def test_changelogs_expire_with_what_only_they_name(tmp_path: Path, producer: str) -> None:
+def test_changelogs_expire_with_the_files_that_only_they_reference(
+    tmp_path: Path, producer: str
+) -> None:
     table = table_with_changelogs(tmp_path, producer)
     mode = "changelog" if producer == "input" else "delta"
     before, changes = read_all_branches(table), table.incremental(4, 7, mode).to_arrow().to_pylist()
@@ -62,7 +64,7 @@ def test_changelogs_expire_with_what_only_they_name(tmp_path: Path, producer: st
     assert not expire_changelogs(table, retain_max=3)
 
 
-def test_the_newest_changelog_stays(tmp_path: Path) -> None:
+def test_the_newest_changelog_is_retained(tmp_path: Path) -> None:
     table = table_with_changelogs(tmp_path, "input")
 
     expire_changelogs(table, retain_max=1, older_than=2**60)
@@ -71,7 +73,7 @@ def test_the_newest_changelog_stays(tmp_path: Path) -> None:
     assert check(table, deep=True)
 
 
-def test_age_counts_with_a_minimum_a_limit_and_consumers(tmp_path: Path) -> None:
+def test_expiration_by_age_respects_a_minimum_a_limit_and_consumers(tmp_path: Path) -> None:
     table = table_with_changelogs(tmp_path, "input")
     far = 2**60
 
@@ -95,7 +97,7 @@ def test_a_table_without_changelogs_has_nothing_to_expire(tmp_path: Path) -> Non
     assert not plan(new_table(tmp_path), ExpireChangelogsRequest())
 
 
-def test_snapshot_expiration_goes_on_to_changelogs(tmp_path: Path) -> None:
+def test_snapshot_expiration_also_expires_changelogs(tmp_path: Path) -> None:
     options = {"changelog__num_retained__max": "2", "changelog__num_retained__min": "1"}
     table = new_table(tmp_path, changelog_producer="input", snapshot__num_retained__min="1", snapshot__num_retained__max="1", **options)  # fmt: skip
     for number in range(6):

@@ -1,4 +1,4 @@
-"""Metadata that is wrong or means harm: expiration touches nothing outside the table, and nothing that it cannot read about."""
+"""Wrong or malicious metadata: expiration deletes nothing outside the table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from paimon_orch.table.table import Table
 
 
 def hostile(table: Table, **changes: Any) -> None:
-    """Let the file that snapshot 1 added lie elsewhere, and be deleted by snapshot 2."""
+    """Change the path of the file that snapshot 1 added and snapshot 2 deletes."""
     table.truncate()
     table.upsert(table_of("k v", [(1, "1")]))
     edit_files(table, 1, **changes)
@@ -63,7 +63,7 @@ def test_a_file_below_an_external_path_of_the_table_is_deleted(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("path", ["/a/../data.parquet", "relative/data.parquet", "/a/other.parquet", "//etc/data.parquet"])  # fmt: skip
-def test_paths_that_lead_astray_are_refused(tmp_path: Path, path: str) -> None:
+def test_unsafe_external_paths_are_refused(tmp_path: Path, path: str) -> None:
     table = make_snapshots(tmp_path, 1)
     hostile(table, external_path=path, file_name="data.parquet")
     before = stored_files(table)
@@ -77,7 +77,7 @@ def test_paths_that_lead_astray_are_refused(tmp_path: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["../snapshot/snapshot-3", "a/b", "..", ""])
-def test_names_that_leave_their_folder_are_refused(tmp_path: Path, name: str) -> None:
+def test_names_outside_their_folder_are_refused(tmp_path: Path, name: str) -> None:
     table = make_snapshots(tmp_path, 1)
     hostile(table, extra_files=(name,))
     before = stored_files(table)
@@ -93,7 +93,9 @@ def test_an_index_file_outside_the_table_is_never_deleted(tmp_path: Path) -> Non
     outside.write_bytes(b"precious")
     newest = table.stores.snapshots.latest_id()
     assert newest is not None
-    compact(table, InProcessExecutor(), strategy="full")  # all that the index files hid is gone
+    compact(
+        table, InProcessExecutor(), strategy="full"
+    )  # removes all rows that the index files delete
     edit_index(
         table, newest, lambda items: [replace(item, external_path=str(outside)) for item in items]
     )
@@ -107,7 +109,7 @@ def test_an_index_file_outside_the_table_is_never_deleted(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["../schema/schema-0", "/etc/passwd", "..", ""])
 @pytest.mark.parametrize("key", ["baseManifestList", "indexManifest", "statistics"])
-def test_a_tag_that_names_files_elsewhere_stops_everything(
+def test_a_tag_that_references_files_elsewhere_stops_the_expiration(
     tmp_path: Path, key: str, name: str
 ) -> None:
     table = make_snapshots(tmp_path, 3)
@@ -138,7 +140,7 @@ def test_nothing_is_deleted_through_a_link(tmp_path: Path) -> None:
     assert sorted(elsewhere.iterdir()) == before
 
 
-def test_a_retained_snapshot_that_lost_a_manifest_stops_everything(tmp_path: Path) -> None:
+def test_a_retained_snapshot_without_its_manifest_stops_the_expiration(tmp_path: Path) -> None:
     table = make_snapshots(tmp_path, 4)
     newest = table.stores.snapshots.get(4)
     (Path(table.paths.manifest_dir) / newest.base_manifest_list).unlink()
@@ -150,7 +152,7 @@ def test_a_retained_snapshot_that_lost_a_manifest_stops_everything(tmp_path: Pat
 
 
 def test_a_tag_keeps_its_files_when_its_manifests_are_unreadable(tmp_path: Path) -> None:
-    """Files that a tag may need are not deleted because the tag cannot be read (apache/paimon#5237, #6479)."""
+    """Files of an unreadable tag are not deleted (apache/paimon#5237, #6479)."""
     table = make_table(tmp_path, "plain", [("tag", 0), ("upsert", 1), ("full", 0), ("upsert", 1)])
     before = stored_files(table)
     tagged = table.tags.get("t0")
@@ -167,7 +169,7 @@ def test_a_tag_keeps_its_files_when_its_manifests_are_unreadable(tmp_path: Path)
 
 
 @pytest.mark.parametrize("linked", [False, True])
-def test_a_deleted_tag_takes_no_file_from_elsewhere(tmp_path: Path, linked: bool) -> None:
+def test_deleting_a_tag_deletes_no_file_outside_the_table(tmp_path: Path, linked: bool) -> None:
     outside = tmp_path / "elsewhere" / "data.parquet"
     outside.parent.mkdir()
     outside.write_bytes(b"precious")
@@ -184,14 +186,14 @@ def test_a_deleted_tag_takes_no_file_from_elsewhere(tmp_path: Path, linked: bool
 
     garbage = delete_tag(table, "t")
 
-    assert str(path) not in garbage.data, "it is told as deleted"
+    assert str(path) not in garbage.data, "it is reported as deleted"
     assert outside.read_bytes() == b"precious"
 
 
-def test_a_file_that_may_not_be_removed_is_no_file_of_somebody_else(
+def test_a_file_without_delete_permission_is_reported_as_an_error(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What names it stays too: the next run removes it."""
+    """Its references are kept, too; the next run deletes it."""
 
     def denied(_: object, path: str) -> None:
         raise PermissionError(13, "Permission denied", path)

@@ -1,4 +1,4 @@
-"""Dropping partitions by age (invariant 31)."""
+"""Partition expiration (invariant 31)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def names(table: Table, days: float, **arguments: Any) -> list[str]:
     )
 
 
-def test_partitions_go_by_the_time_in_their_value(tmp_path: Path) -> None:
+def test_partitions_expire_by_the_time_in_their_value(tmp_path: Path) -> None:
     days = ["2026-03-09", "2026-3-8", "2026-03-08 11:59:59", "2026-03-08 12:00:00", "2026-02-30", "x", None, "2026-03-08 11:59:59.5"]  # fmt: skip
     table = by_day(tmp_path, days)
 
@@ -52,7 +52,7 @@ def test_partitions_go_by_the_time_in_their_value(tmp_path: Path) -> None:
     assert names(table, 2_000_000) == [], "longer ago than there are years"
 
 
-def test_expired_partitions_are_dropped_and_others_stay(tmp_path: Path) -> None:
+def test_expired_partitions_are_dropped_and_others_kept(tmp_path: Path) -> None:
     table = by_day(tmp_path, ["2020-01-01", "2020-01-02", "2999-01-01"], partition__expiration_time="7 d")  # fmt: skip
     assert table.stores.snapshots.ids() == [1]
 
@@ -69,7 +69,7 @@ def test_expired_partitions_are_dropped_and_others_stay(tmp_path: Path) -> None:
     assert table.stores.snapshots.ids() == [1, 2]
 
 
-def test_a_number_and_a_batch_size_bound_what_is_dropped(tmp_path: Path) -> None:
+def test_a_maximum_and_a_batch_size_limit_dropped_partitions(tmp_path: Path) -> None:
     days = [f"2020-01-{day:02d}" for day in range(1, 8)]
     table = by_day(tmp_path, days, partition__expiration_time="1 d", partition__expiration_max_num="5", partition__expiration_batch_size="2")  # fmt: skip
 
@@ -81,7 +81,7 @@ def test_a_number_and_a_batch_size_bound_what_is_dropped(tmp_path: Path) -> None
     assert expire_partitions(table, max_expires=1).names == ("dt=2020-01-06",)
 
 
-def test_a_pattern_and_a_formatter_tell_the_time(tmp_path: Path) -> None:
+def test_a_pattern_and_a_formatter_define_the_time(tmp_path: Path) -> None:
     table = new_table(
         tmp_path, "y STRING, mo STRING, hour INT, k INT", key=(), bucket="-1",
         partition_by=("y", "mo", "hour"),
@@ -94,7 +94,7 @@ def test_a_pattern_and_a_formatter_tell_the_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("legacy", ["true", "false"])
-def test_dates_are_read_whatever_their_directory_is_called(tmp_path: Path, legacy: str) -> None:
+def test_dates_are_read_with_legacy_and_new_directory_names(tmp_path: Path, legacy: str) -> None:
     table = new_table(tmp_path, "dt DATE, k INT", key=(), partition_by=("dt",), bucket="-1", partition__legacy_name=legacy)  # fmt: skip
     days = pa.array([date(2026, 3, 1), date(2026, 3, 9)])
     table.append(pa.table({"dt": days, "k": [1, 2]}))
@@ -102,7 +102,7 @@ def test_dates_are_read_whatever_their_directory_is_called(tmp_path: Path, legac
     assert len(names(table, 5)) == 1
 
 
-def test_partitions_go_by_their_newest_file(tmp_path: Path) -> None:
+def test_partitions_expire_by_their_newest_file(tmp_path: Path) -> None:
     table = by_day(tmp_path, ["a"])
     table.append(table_of("dt k", [("b", 1)]))
     millis = int((NOW - datetime(1970, 1, 1)) / timedelta(milliseconds=1))
@@ -113,7 +113,7 @@ def test_partitions_go_by_their_newest_file(tmp_path: Path) -> None:
     assert names(table, 4, strategy="update-time") == []
 
 
-def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
+def test_invalid_requests_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no partition columns"):
         plan(new_table(tmp_path / "a"), ExpirePartitionsRequest())
     table = by_day(tmp_path / "b", ["2020-01-01"])
@@ -126,7 +126,7 @@ def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("size", "most"), [("1", -1), ("0", None), ("-1", None)])
-def test_numbers_that_would_drop_others_than_asked_are_refused(
+def test_negative_limits_and_batch_sizes_are_refused(
     tmp_path: Path, size: str, most: int | None
 ) -> None:
     table = by_day(tmp_path, ["2020-01-01", "2020-01-02"], partition__expiration_time="1 d", partition__expiration_batch_size=size)  # fmt: skip
@@ -150,7 +150,7 @@ def test_a_format_without_a_day_is_refused(tmp_path: Path, formatter: str) -> No
 
 @pytest.mark.parametrize("key", [(), ("dt", "k")])
 @pytest.mark.parametrize(("skips", "strategy"), [("true", "values-time"), ("true", "update-time"), ("false", "values-time")])  # fmt: skip
-def test_compaction_skips_expired_partitions_where_the_options_say_so(
+def test_compaction_skips_expired_partitions_if_the_option_is_set(
     tmp_path: Path, key: tuple[str, ...], skips: str, strategy: str
 ) -> None:
     options = {

@@ -1,4 +1,4 @@
-"""Readers, writers, taggers and other expirations while snapshots expire: none of them loses a file that it needs."""
+"""Readers, commits, tags and other expirations during an expiration lose no files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from paimon_orch.table.table import Table
 
 
 class _AtEarliest(LocalFileIO):
-    """Does something in the moment when an expiration has moved the hint."""
+    """Runs an action after an expiration has moved the hint."""
 
     def __init__(self, action: Any) -> None:
         self.action = action
@@ -41,8 +41,8 @@ class _AtEarliest(LocalFileIO):
                 self.error = error
 
 
-def test_who_reads_the_earliest_snapshot_meets_none_that_is_going(tmp_path: Path) -> None:
-    """New readers see a snapshot wholly or not at all while snapshots expire (apache/paimon#6978)."""
+def test_readers_of_the_earliest_snapshot_never_see_an_expiring_one(tmp_path: Path) -> None:
+    """New readers see complete snapshots during an expiration (apache/paimon#6978)."""
     table = make_table(tmp_path, "plain", [("upsert", 1), ("full", 0), ("upsert", 2)])
     expected = rows_of(table, snapshot_id=3)
     seen = []
@@ -60,7 +60,7 @@ def test_who_reads_the_earliest_snapshot_meets_none_that_is_going(tmp_path: Path
     assert all(one == (3, expected) for one in seen)
 
 
-def test_a_snapshot_that_is_tagged_while_it_goes_stays_or_the_tag_is_refused(
+def test_a_snapshot_tagged_during_expiration_is_retained_or_the_tag_is_refused(
     tmp_path: Path,
 ) -> None:
     table = make_table(tmp_path / "a", "plain", [("upsert", 1), ("full", 0), ("upsert", 2)])
@@ -69,7 +69,7 @@ def test_a_snapshot_that_is_tagged_while_it_goes_stays_or_the_tag_is_refused(
     assert io.error is not None
     assert table.tags.names() == []
 
-    # another engine does not look at the hint: its tag is seen, and its files stay
+    # other engines do not check the hint; the tag is noticed, and its files are kept
     table = make_table(tmp_path / "b", "plain", [("upsert", 1), ("full", 0), ("upsert", 2)])
     rows = rows_of(table, snapshot_id=2)
     data = Path(table.stores.snapshots.path(2)).read_bytes()
@@ -81,7 +81,7 @@ def test_a_snapshot_that_is_tagged_while_it_goes_stays_or_the_tag_is_refused(
     assert check(table, deep=True)
 
 
-def test_a_tag_does_not_move_to_a_snapshot_that_goes(tmp_path: Path) -> None:
+def test_a_tag_cannot_be_moved_to_an_expiring_snapshot(tmp_path: Path) -> None:
     table = make_table(tmp_path, "plain", [("upsert", 1), ("upsert", 2), ("upsert", 3), ("tag", 0)])
     io = _AtEarliest(lambda: table.tags.replace("t0", 2))
 
@@ -93,7 +93,7 @@ def test_a_tag_does_not_move_to_a_snapshot_that_goes(tmp_path: Path) -> None:
 
 
 class _AtDeletion(LocalFileIO):
-    """Does something right after a tag was deleted."""
+    """Runs an action right after a tag was deleted."""
 
     def __init__(self, action: Any) -> None:
         self.action = action
@@ -106,8 +106,10 @@ class _AtDeletion(LocalFileIO):
 
 
 @pytest.mark.parametrize("other", ["branch", "tag"])
-def test_who_begins_at_a_tag_that_is_deleted_has_its_files(tmp_path: Path, other: str) -> None:
-    """The state of a tag is taken up while the tag is deleted, by an engine that read it before."""
+def test_a_branch_from_a_tag_that_is_being_deleted_keeps_its_files(
+    tmp_path: Path, other: str
+) -> None:
+    """Another engine read the tag before it was deleted."""
     table = make_table(tmp_path, "vectors", [("tag", 0), ("tag", 5), ("full", 0), ("upsert", 2)])
     expire_snapshots(table, retain_max=1)
     table.tags.delete("t5")
@@ -129,7 +131,7 @@ def test_who_begins_at_a_tag_that_is_deleted_has_its_files(tmp_path: Path, other
     assert check(table, deep=True).findings == ()
 
 
-def test_no_branch_begins_at_a_tag_that_is_gone(tmp_path: Path) -> None:
+def test_a_branch_cannot_be_created_from_a_deleted_tag(tmp_path: Path) -> None:
     table = make_table(tmp_path, "plain", [("tag", 0), ("upsert", 1)])
     expire_snapshots(table, retain_max=1)
 
@@ -147,7 +149,7 @@ def test_no_branch_begins_at_a_tag_that_is_gone(tmp_path: Path) -> None:
     assert unreferenced_files(table) == set()
 
 
-def test_commits_meanwhile_do_no_harm(tmp_path: Path) -> None:
+def test_concurrent_commits_lose_no_files(tmp_path: Path) -> None:
     table = make_table(tmp_path, "plain", [("upsert", 1), ("full", 0), ("upsert", 2)])
     rows = table_of("p k v", [(0, 99, "late")])
     io = _AtEarliest(lambda: table.upsert(rows))
@@ -161,7 +163,7 @@ def test_commits_meanwhile_do_no_harm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", [1, 2, 3])
-def test_two_expirations_at_once_do_no_harm(tmp_path: Path, other: int) -> None:
+def test_concurrent_expirations_lose_no_files(tmp_path: Path, other: int) -> None:
     table = make_table(tmp_path, "vectors", [("upsert", 1), ("full", 0), ("tag", 0), ("upsert", 2), ("minor", 0)])  # fmt: skip
     before = read_all_branches(table)
     io = _AtEarliest(lambda: expire_snapshots(table, retain_max=other))

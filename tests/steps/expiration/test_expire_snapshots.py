@@ -1,4 +1,4 @@
-"""Expiring snapshots: which go, what goes with them, and that everything else stays (invariants 25 to 29)."""
+"""Snapshot expiration: which snapshots and files are deleted (invariants 25 to 29)."""
 
 from __future__ import annotations
 
@@ -58,17 +58,19 @@ def test_defaults_keep_ten_snapshots_and_those_of_the_last_hour(tmp_path: Path) 
 
     assert going(table) == [1, 2, 3, 4, 5]
     edit_snapshot(table, 4, time_millis=NOW - 3_599_000)
-    assert going(table) == [1, 2], "a snapshot goes by age if its successor is older"
+    assert going(table) == [1, 2], "a snapshot expires by age if its successor is older"
 
 
-def test_options_of_the_table_count_and_arguments_go_before_them(tmp_path: Path) -> None:
+def test_options_of_the_table_apply_and_arguments_override_them(tmp_path: Path) -> None:
     options = {"num_retained__min": "3", "num_retained__max": "6", "time_retained": "1 h"}
     table = make_snapshots(
         tmp_path, 10, **{f"snapshot__{name}": text for name, text in options.items()}
     )
 
     assert going(table) == [1, 2, 3, 4, 5, 6, 7]
-    assert going(table, older_than=0) == [1, 2, 3, 4], "more than the maximum go whatever their age"
+    assert going(table, older_than=0) == [1, 2, 3, 4], (
+        "snapshots above the maximum expire at any age"
+    )
     assert going(table, retain_max=2, older_than=0) == [1, 2, 3, 4, 5, 6, 7, 8]
     assert going(table, retain_min=8) == [1, 2]
     assert going(table, older_than=4000) == [1, 2, 3, 4]
@@ -78,7 +80,7 @@ def test_options_of_the_table_count_and_arguments_go_before_them(tmp_path: Path)
 
 
 @pytest.mark.parametrize("arguments", [{"retain_min": 0}, {"retain_min": 3, "retain_max": 2}, {"max_deletes": -1}])  # fmt: skip
-def test_contradictions_are_refused(tmp_path: Path, arguments: dict[str, int]) -> None:
+def test_contradicting_limits_are_refused(tmp_path: Path, arguments: dict[str, int]) -> None:
     with pytest.raises(InputError, match=r"but must (be|not be less)"):
         step.plan(make_snapshots(tmp_path, 3), step.ExpireSnapshotsRequest(**arguments))
 
@@ -90,7 +92,7 @@ def test_an_empty_table_and_a_single_snapshot_have_nothing_to_expire(tmp_path: P
     assert snapshot_range(table) == ([1], None)
 
 
-def test_the_plan_changes_nothing_and_says_what_the_run_does(tmp_path: Path) -> None:
+def test_the_plan_changes_nothing_and_shows_what_the_run_does(tmp_path: Path) -> None:
     table = make_table(tmp_path, "vectors", [("full", 0), ("upsert", 1), ("full", 0), ("upsert", 2)])  # fmt: skip
     before = stored_files(table)
 
@@ -111,7 +113,7 @@ def test_the_plan_changes_nothing_and_says_what_the_run_does(tmp_path: Path) -> 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(KINDS)), operations(), st.integers(1, 4), st.integers(1, 4))
 @example("vectors", [("tag", 0), ("branch", 0), ("full", 0), ("upsert", 0), ("full", 0), ("untag", 0)], 1, 1)  # fmt: skip
-def test_expiration_changes_no_retained_version_and_leaves_nothing(
+def test_expiration_changes_no_retained_version_and_leaves_no_orphans(
     kind: str, history: list[Operation], first: int, second: int
 ) -> None:
     """Invariant 25, invariant 26, invariant 27 and invariant 28."""
@@ -127,12 +129,12 @@ def test_expiration_changes_no_retained_version_and_leaves_nothing(
         after = read_all_branches(table)
         assert after == select_retained(before, after)
         left = table.stores.snapshots.ids()
-        assert left == ids[-first:], "the newest stay, without a gap"
+        assert left == ids[-first:], "the newest are retained, without a gap"
         assert check(table, deep=True).findings == ()
-        assert unreferenced_files(table) <= loose, "nothing is left behind"
+        assert unreferenced_files(table) <= loose, "no orphans are left"
 
 
-def test_at_once_or_one_after_the_other_ends_alike(tmp_path: Path) -> None:
+def test_expiring_snapshots_together_or_one_by_one_has_the_same_result(tmp_path: Path) -> None:
     """Invariant 29."""
     history = [
         ("full", 0),
@@ -153,7 +155,7 @@ def test_at_once_or_one_after_the_other_ends_alike(tmp_path: Path) -> None:
     assert ends[0] == ends[1]
 
 
-def test_a_limit_expires_a_part(tmp_path: Path) -> None:
+def test_a_limit_expires_some_of_the_snapshots(tmp_path: Path) -> None:
     table = make_snapshots(tmp_path, 6)
 
     result = expire_snapshots(table, retain_max=1, max_deletes=2)
@@ -161,7 +163,7 @@ def test_a_limit_expires_a_part(tmp_path: Path) -> None:
     assert (result.snapshots, snapshot_range(table)) == (2, ([3, 4, 5, 6], 3))
 
 
-def test_a_consumer_holds_expiration_back(tmp_path: Path) -> None:
+def test_a_consumer_delays_expiration(tmp_path: Path) -> None:
     table = make_snapshots(tmp_path, 6)
     path = Path(table.paths.root) / "consumer" / "consumer-job"
     path.parent.mkdir()
@@ -173,7 +175,7 @@ def test_a_consumer_holds_expiration_back(tmp_path: Path) -> None:
         going(table, retain_max=1)
 
 
-def test_a_consumer_that_expired_is_removed(tmp_path: Path) -> None:
+def test_an_expired_consumer_is_deleted(tmp_path: Path) -> None:
     table = make_snapshots(tmp_path, 4, consumer__expiration_time="1 h")
     folder = Path(table.paths.root) / "consumer"
     folder.mkdir()
@@ -187,7 +189,7 @@ def test_a_consumer_that_expired_is_removed(tmp_path: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["consumer-new"]
 
 
-def test_consumers_of_changelogs_alone_do_not_hold_back(tmp_path: Path) -> None:
+def test_changelog_only_consumers_do_not_delay_expiration(tmp_path: Path) -> None:
     table = make_snapshots(tmp_path, 3, consumer__changelog_only="true")
     path = Path(table.paths.root) / "consumer" / "consumer-job"
     path.parent.mkdir()
@@ -196,8 +198,8 @@ def test_consumers_of_changelogs_alone_do_not_hold_back(tmp_path: Path) -> None:
     assert going(table, retain_max=1) == [1, 2]
 
 
-def test_gaps_are_survived(tmp_path: Path) -> None:
-    """Someone removed snapshots in the middle by hand (apache/paimon#4743)."""
+def test_expiration_works_with_gaps_between_snapshots(tmp_path: Path) -> None:
+    """Snapshots in the middle were deleted manually (apache/paimon#4743)."""
     table = make_snapshots(tmp_path, 8)
     rows = rows_of(table)
     for number in (3, 4, 6):
@@ -209,8 +211,8 @@ def test_gaps_are_survived(tmp_path: Path) -> None:
     assert rows_of(table) == rows
 
 
-def test_tags_of_a_branch_protect(tmp_path: Path) -> None:
-    """A branch's tags protect what they keep, whoever expires (apache/paimon#9867)."""
+def test_tags_of_a_branch_retain_their_files(tmp_path: Path) -> None:
+    """Tags of a branch retain their files in expirations of all branches (apache/paimon#9867)."""
     table = make_table(tmp_path, "plain", [("tag", 0), ("branch", 0), ("on branch", 1)])
     branch = branch_of(table, "dev")
     branch.tags.create("own")
@@ -228,8 +230,8 @@ def test_tags_of_a_branch_protect(tmp_path: Path) -> None:
     assert check(table, deep=True)
 
 
-def test_a_branch_survives_the_tag_it_began_at(tmp_path: Path) -> None:
-    """The branch's first snapshot is read after its tag in main was deleted (apache/paimon#6272)."""
+def test_a_branch_can_be_read_after_its_source_tag_is_deleted(tmp_path: Path) -> None:
+    """The first snapshot of the branch is read after its tag was deleted (apache/paimon#6272)."""
     table = make_table(tmp_path, "plain", [("tag", 0), ("branch", 0), ("upsert", 1), ("full", 0), ("untag", 0), ("upsert", 2)])  # fmt: skip
     rows = rows_of(branch_of(table, "dev"))
 
@@ -239,10 +241,10 @@ def test_a_branch_survives_the_tag_it_began_at(tmp_path: Path) -> None:
     assert check(table, deep=True)
 
 
-def test_files_that_came_back_are_not_deleted_with_the_snapshot_that_removed_them(
+def test_files_that_were_added_again_are_not_deleted_with_the_snapshot_that_removed_them(
     tmp_path: Path,
 ) -> None:
-    """A rollback as a new snapshot adds files again that an older one deleted (apache/paimon#8450)."""
+    """A rollback as a new snapshot adds deleted files again (apache/paimon#8450)."""
     table = make_snapshots(tmp_path, 1, manifest__merge_min_count="1")
     first = table.stores.manifests.live(table.stores.snapshots.get(1))
     table.truncate()
@@ -257,7 +259,7 @@ def test_files_that_came_back_are_not_deleted_with_the_snapshot_that_removed_the
 
 
 @pytest.mark.parametrize("producer", ["input", "none"])
-def test_changelogs_outlive_their_snapshots(tmp_path: Path, producer: str) -> None:
+def test_changelogs_are_retained_longer_than_their_snapshots(tmp_path: Path, producer: str) -> None:
     options = {"changelog__num_retained__max": "20", "changelog__num_retained__min": "5"}
     table = new_table(tmp_path, changelog_producer=producer, **options)
     for number in range(4):
@@ -281,7 +283,7 @@ def test_changelogs_outlive_their_snapshots(tmp_path: Path, producer: str) -> No
     assert unreferenced_files(table) == set()
 
 
-def test_empty_directories_go_if_the_table_says_so(tmp_path: Path) -> None:
+def test_empty_directories_are_deleted_if_the_option_is_set(tmp_path: Path) -> None:
     for name, option, left in (("a", "true", ["p=1"]), ("b", "false", ["p=0", "p=1"])):
         table = new_table(
             tmp_path / name, "p INT, k BIGINT", key=("p", "k"), partition_by=("p",),
@@ -297,7 +299,7 @@ def test_empty_directories_go_if_the_table_says_so(tmp_path: Path) -> None:
         assert result.directories == (2 if option == "true" else 0)
 
 
-def test_side_files_go_with_their_data_file(tmp_path: Path) -> None:
+def test_extra_files_are_deleted_with_their_data_file(tmp_path: Path) -> None:
     table = make_snapshots(tmp_path, 1)
     [bucket] = Path(table.paths.root).glob("bucket-*")
     edit_files(table, 1, extra_files=("side.index",))
@@ -324,7 +326,7 @@ def test_every_manifest_is_read_at_most_once(tmp_path: Path) -> None:
     assert max(reads) == 1
 
 
-def test_tags_may_be_given_a_time_and_keep_after_expiration(tmp_path: Path) -> None:
+def test_tags_with_a_retention_time_retain_their_files(tmp_path: Path) -> None:
     table = make_snapshots(tmp_path, 3)
     table.tags.create("month", 1, time_retained=timedelta(days=30))
     rows = rows_of(table, tag="month")
@@ -334,8 +336,8 @@ def test_tags_may_be_given_a_time_and_keep_after_expiration(tmp_path: Path) -> N
     assert rows_of(table, tag="month") == rows
 
 
-def test_replaced_index_files_go_and_the_others_stay(tmp_path: Path) -> None:
-    """Java leaves the side files of replaced indexes to orphan cleanup."""
+def test_replaced_index_files_are_deleted_and_others_retained(tmp_path: Path) -> None:
+    """Java Paimon leaves the extra files of replaced indexes to orphan cleanup."""
     table = new_table(tmp_path, key=(), bucket="-1", file_index__in_manifest_threshold="1 b")
     table.append(table_of("k v", [(k, str(k)) for k in range(50)]))
     catalog = Catalog(str(tmp_path))

@@ -1,4 +1,4 @@
-"""Tags that expire, tags that come by themselves, and what goes with a tag (invariant 30)."""
+"""Expiration, deletion and automatic creation of tags (invariant 30)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from paimon_orch.steps.maintenance.create_tags import create_tags
 from paimon_orch.table.table import Table
 
 
-def test_a_tag_of_a_living_snapshot_takes_nothing_with_it(tmp_path: Path) -> None:
-    """Invariant 30, of a snapshot that lives."""
+def test_deleting_a_tag_of_a_retained_snapshot_deletes_no_other_file(tmp_path: Path) -> None:
+    """Invariant 30, for a retained snapshot."""
     table = make_table(tmp_path, "vectors", [("tag", 0), ("full", 0), ("upsert", 1)])
     before = stored_files(table)
 
@@ -44,7 +44,7 @@ def test_a_tag_of_a_living_snapshot_takes_nothing_with_it(tmp_path: Path) -> Non
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(operations())
-def test_a_tag_takes_what_only_it_kept(history: list[Operation]) -> None:
+def test_deleting_a_tag_deletes_the_files_that_only_it_references(history: list[Operation]) -> None:
     """Invariant 30."""
     with small_batches(3), tempfile.TemporaryDirectory() as root:
         table = make_table(Path(root), "vectors", [("tag", 0), *history, ("tag", 1)])
@@ -62,7 +62,7 @@ def test_a_tag_takes_what_only_it_kept(history: list[Operation]) -> None:
             assert check(table, deep=True).findings == ()
 
 
-def test_a_neighbour_that_cannot_be_read_stops_the_deletion(tmp_path: Path) -> None:
+def test_an_unreadable_neighbouring_version_stops_the_deletion(tmp_path: Path) -> None:
     """Files that the earliest snapshot needs were deleted with a tag (apache/paimon#6479)."""
     table = make_table(tmp_path, "plain", [("tag", 0), ("upsert", 1), ("full", 0), ("tag", 1), ("upsert", 2)])  # fmt: skip
     expire_snapshots(table, retain_max=1)
@@ -75,7 +75,7 @@ def test_a_neighbour_that_cannot_be_read_stops_the_deletion(tmp_path: Path) -> N
     assert stored_files(table) == before
 
 
-def test_tags_expire_after_their_time(tmp_path: Path) -> None:
+def test_tags_expire_after_their_retention_time(tmp_path: Path) -> None:
     table = make_table(tmp_path, "plain", [])
     table.tags.create("day", time_retained=timedelta(days=1))
     table.tags.create("month", time_retained=timedelta(days=30))
@@ -94,9 +94,7 @@ def test_tags_expire_after_their_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("created", "retained"), [([2026, 1, 1, 0, 0], 3600), ("2026-01-01T00:00:00", "PT1H")]
 )
-def test_times_are_read_as_others_write_them(
-    tmp_path: Path, created: object, retained: object
-) -> None:
+def test_times_of_other_writers_are_read(tmp_path: Path, created: object, retained: object) -> None:
     table = make_table(tmp_path, "plain", [("tag", 0)])
     path = Path(table.tags.path("t0"))
     value = json.loads(path.read_text())
@@ -122,7 +120,7 @@ def tags(table: Table) -> dict[str, int]:
 DAYS = [datetime(2026, 1, 1, 9), datetime(2026, 1, 1, 18), datetime(2026, 1, 2, 0, 5), datetime(2026, 1, 5, 7)]  # fmt: skip
 
 
-def test_a_tag_a_day_is_made_of_the_first_snapshot_after_it(tmp_path: Path) -> None:
+def test_daily_tags_are_created_from_the_first_snapshot_after_the_day(tmp_path: Path) -> None:
     table = committed(tmp_path, DAYS, automatic_creation="process-time")
 
     assert create_tags(table) == ["2025-12-31", "2026-01-01", "2026-01-04"]
@@ -130,7 +128,7 @@ def test_a_tag_a_day_is_made_of_the_first_snapshot_after_it(tmp_path: Path) -> N
     assert create_tags(table) == []
 
 
-def test_late_snapshots_wait_and_missing_days_are_completed(tmp_path: Path) -> None:
+def test_delayed_snapshots_wait_and_missing_days_are_completed(tmp_path: Path) -> None:
     table = committed(tmp_path, DAYS, automatic_creation="process-time", creation_delay="10 min", automatic_completion="true")  # fmt: skip
 
     assert create_tags(table) == ["2025-12-31", "2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04"]  # fmt: skip
@@ -150,13 +148,15 @@ def test_late_snapshots_wait_and_missing_days_are_completed(tmp_path: Path) -> N
         ({"creation_period_duration": "5 min"}, "202601010855"),
     ],
 )
-def test_periods_have_lengths_and_names(tmp_path: Path, options: dict[str, str], name: str) -> None:
+def test_periods_have_lengths_and_tag_names(
+    tmp_path: Path, options: dict[str, str], name: str
+) -> None:
     table = committed(tmp_path, DAYS[:1], automatic_creation="process-time", **options)
 
     assert create_tags(table) == [name]
 
 
-def test_watermarks_tell_the_time_too(tmp_path: Path) -> None:
+def test_tags_can_be_created_by_watermark(tmp_path: Path) -> None:
     table = committed(tmp_path, [DAYS[0]] * 4, automatic_creation="watermark")
     assert create_tags(table) == []
     for number, time in enumerate(DAYS, 1):
@@ -207,7 +207,9 @@ def set_option(table: Table, key: str, value: str) -> None:
     path.write_text(json.dumps(schema))
 
 
-def test_only_so_many_are_kept_and_each_for_its_time(tmp_path: Path) -> None:
+def test_the_number_of_automatic_tags_is_limited_and_they_have_a_retention_time(
+    tmp_path: Path,
+) -> None:
     table = committed(tmp_path, DAYS, automatic_creation="process-time", num_retained_max="2", default_time_retained="1 d")  # fmt: skip
     table.tags.create("mine", 1)
 
@@ -217,7 +219,9 @@ def test_only_so_many_are_kept_and_each_for_its_time(tmp_path: Path) -> None:
     assert plan(table, now=datetime.now() + timedelta(days=2)) == ["2026-01-01", "2026-01-04"]
 
 
-def test_tables_that_do_not_ask_get_none_and_nonsense_is_refused(tmp_path: Path) -> None:
+def test_tables_without_automatic_creation_get_no_tags_and_invalid_options_are_refused(
+    tmp_path: Path,
+) -> None:
     assert create_tags(committed(tmp_path / "a", DAYS)) == []
     for name, options in (("b", {"creation_period": "weekly"}), ("c", {"creation_delay": "2 d"})):
         table = committed(tmp_path / name, DAYS, automatic_creation="process-time", **options)
@@ -225,7 +229,7 @@ def test_tables_that_do_not_ask_get_none_and_nonsense_is_refused(tmp_path: Path)
             create_tags(table)
 
 
-def test_a_tag_takes_the_changelog_that_only_it_kept(tmp_path: Path) -> None:
+def test_deleting_a_tag_deletes_the_changelog_that_only_it_references(tmp_path: Path) -> None:
     table = new_table(tmp_path, changelog_producer="input")
     for text in "ab":
         table.upsert(table_of("k v", [(1, text)]))
@@ -237,7 +241,7 @@ def test_a_tag_takes_the_changelog_that_only_it_kept(tmp_path: Path) -> None:
     assert unreferenced_files(table) == set()
 
 
-def test_a_tag_that_is_kept_for_longer_than_there_are_years_stays(tmp_path: Path) -> None:
+def test_a_tag_with_a_retention_time_beyond_the_year_9999_is_retained(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     table.upsert(table_of("k v", [(1, "a")]))
     table.tags.create("t", time_retained=timedelta(days=9_000_000))

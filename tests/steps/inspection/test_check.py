@@ -1,4 +1,4 @@
-"""Checking tables: sound ones have no finding, each kind of damage has its own."""
+"""Check: sound tables have no findings, and each kind of damage has one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check import check
 from paimon_orch.table.table import Table
 
-# pypaimon writes deletes and says that there are none
+# pypaimon writes deletes but a count of 0
 DAMAGED = {
     # Java 0.9 stored text that is not UTF-8 where it took a null row for a row of nulls.
     "java-0.9/pk_aggregation_complex/db.t": {"text"},
@@ -49,7 +49,7 @@ def test_tables_of_other_engines_are_sound(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in sorted(TABLES) if missing_type(name)])
-def test_check_names_what_we_cannot_read(name: str) -> None:
+def test_check_names_unsupported_types(name: str) -> None:
     warehouse, table = TABLES[name] / "warehouse", name.rpartition("/")[2]
 
     report = check(Catalog(str(warehouse)).table(table), deep=True)
@@ -60,7 +60,7 @@ def test_check_names_what_we_cannot_read(name: str) -> None:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """Four snapshots: two appends of two files each, a compaction with vectors, and an append above it."""
+    """Two appends of two files each, a compaction with deletion vectors, and another append."""
     table = new_table(
         tmp_path, "p INT, k BIGINT, v STRING", key=("p", "k"), partition_by=("p",),
         deletion_vectors__enabled="true", bucket="2",
@@ -74,7 +74,7 @@ def table(tmp_path: Path) -> Table:
     return table
 
 
-def test_the_report_counts_what_was_looked_at(table: Table) -> None:
+def test_the_report_counts_checked_versions_and_files(table: Table) -> None:
     report = check(table, deep=True)
 
     assert report.versions == 6
@@ -171,7 +171,7 @@ def test_a_lost_changelog_file_is_found(tmp_path: Path) -> None:
     assert rules(table) == {"missing-file"}
 
 
-def test_a_delete_of_what_is_not_live_is_found(table: Table) -> None:
+def test_a_delete_of_a_file_that_is_not_live_is_found(table: Table) -> None:
     edit_delta(table, 5, lambda entries: [*entries, replace(entries[0], file=replace(entries[0].file, file_name="data-x.parquet")).deleted()])  # fmt: skip
 
     assert "delete" in rules(table)
@@ -193,7 +193,7 @@ def test_a_file_on_two_levels_is_found(table: Table) -> None:
     assert "add" in rules(table)
 
 
-def test_a_base_that_lost_a_file_is_found(table: Table) -> None:
+def test_a_base_without_a_live_file_is_found(table: Table) -> None:
     one = table.stores.snapshots.get(4)
     edit_snapshot(
         table,
@@ -205,13 +205,13 @@ def test_a_base_that_lost_a_file_is_found(table: Table) -> None:
     assert "base" in rules(table)
 
 
-def test_a_compaction_that_makes_rows_is_found(table: Table) -> None:
+def test_a_compaction_that_adds_rows_is_found(table: Table) -> None:
     edit_delta(table, 4, lambda entries: [e for e in entries if e.kind is FileKind.ADD])
 
     assert "compaction" in rules(table)
 
 
-def test_a_file_of_another_size_is_found(table: Table) -> None:
+def test_a_file_with_a_wrong_size_is_found(table: Table) -> None:
     with data_files(table)[-1].open("ab") as file:
         file.write(b"x")
 
@@ -246,7 +246,7 @@ def test_rows_in_the_wrong_bucket_are_found(table: Table) -> None:
     assert "bucket" in rules(table)
 
 
-def test_a_file_that_is_not_what_its_metadata_says_is_found(tmp_path: Path) -> None:
+def test_a_file_that_differs_from_its_metadata_is_found(tmp_path: Path) -> None:
     changes: dict[str, Callable[[Table], None]] = {
         "delete-rows": lambda t: edit_files(t, 1, delete_row_count=2),
         "sequence": lambda t: edit_files(t, 1, max_sequence_number=1),
@@ -280,7 +280,7 @@ def test_wrong_statistics_are_found(tmp_path: Path) -> None:
     assert rules(table) == {"statistics"}
 
 
-def test_a_file_that_holds_a_key_twice_or_in_disorder_is_found(tmp_path: Path) -> None:
+def test_duplicate_or_unsorted_keys_in_a_file_are_found(tmp_path: Path) -> None:
     for number, order in enumerate(([0, 0, 1], [1, 0, 2])):
         table = new_table(tmp_path / str(number), bucket="1")
         table.upsert(table_of("k v", [(1, "a"), (2, "b"), (3, "c")]))
@@ -312,33 +312,35 @@ def vector_edit(**changes: object) -> Callable[[list[IndexManifestEntry]], list[
     return edit
 
 
-def test_a_vector_of_a_file_that_is_not_live_is_found(table: Table) -> None:
+def test_a_deletion_vector_of_a_file_that_is_not_live_is_found(table: Table) -> None:
     edit_index(table, 5, vector_edit(data_file="data-gone.parquet"))
 
     assert "vector" in rules(table, deep=False)
 
 
 @pytest.mark.parametrize("cardinality", [0, 1000])
-def test_a_vector_of_an_impossible_cardinality_is_found(table: Table, cardinality: int) -> None:
+def test_a_deletion_vector_with_an_impossible_cardinality_is_found(
+    table: Table, cardinality: int
+) -> None:
     edit_index(table, 5, vector_edit(cardinality=cardinality))
 
     assert "vector" in rules(table, deep=False)
 
 
-def test_two_vectors_of_one_file_are_found(table: Table) -> None:
+def test_two_deletion_vectors_of_one_file_are_found(table: Table) -> None:
     edit_index(table, 5, lambda entries: [*entries, *entries])
 
     assert "vector" in rules(table, deep=False)
 
 
-def test_a_vector_of_another_cardinality_than_said_is_found(table: Table) -> None:
+def test_a_deletion_vector_with_a_wrong_cardinality_is_found(table: Table) -> None:
     edit_index(table, 5, vector_edit(cardinality=2))
 
     assert rules(table, deep=False) == set()
     assert rules(table) >= {"vector"}
 
 
-def test_a_damaged_vector_is_found(table: Table) -> None:
+def test_a_damaged_deletion_vector_is_found(table: Table) -> None:
     for path in Path(table.paths.index_dir).iterdir():
         content = bytearray(path.read_bytes())
         content[-1] ^= 1
@@ -348,15 +350,15 @@ def test_a_damaged_vector_is_found(table: Table) -> None:
     assert "vector" in rules(table)
 
 
-def test_a_key_that_is_live_twice_is_found(table: Table) -> None:
+def test_a_key_with_two_live_rows_is_found(table: Table) -> None:
     edit_snapshot(table, 4, index_manifest=None)
 
     assert "live-twice" in rules(table)
     assert rules(table, deep=False) == set()
 
 
-def test_rows_that_come_back_are_found(table: Table) -> None:
-    """A vector only grows while its file is live."""
+def test_deleted_rows_that_are_live_again_are_found(table: Table) -> None:
+    """The deletion vector of a live file only grows."""
     table.upsert(table_of("p k v", [(1, k, f"d{k}") for k in range(20)]))
     compact(table, InProcessExecutor())
     assert check(table, deep=True)
@@ -368,13 +370,13 @@ def test_rows_that_come_back_are_found(table: Table) -> None:
     assert "live-twice" in rules(table)
 
 
-def test_a_name_that_leads_out_of_the_table_is_found(table: Table) -> None:
+def test_a_path_outside_the_table_is_found(table: Table) -> None:
     edit_files(table, 5, external_path="/elsewhere/../etc/passwd")
 
     assert "path" in rules(table, deep=False)
 
 
-def test_what_an_expiration_left_half_done_is_no_finding(table: Table) -> None:
+def test_an_unfinished_expiration_has_no_findings(table: Table) -> None:
     table.stores.snapshots.write_hint("EARLIEST", 5)
     table.tags.delete("kept")
     Path(table.stores.snapshots.path(2)).unlink()

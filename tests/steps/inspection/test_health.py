@@ -1,4 +1,4 @@
-"""The numbers that decide which maintenance a table needs."""
+"""Metrics that show which maintenance a table needs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_level_0_and_sorted_runs_grow_with_commits_and_shrink_by_compaction(tmp_
     assert after.manifest_bytes > 0
 
 
-def test_rows_that_are_hidden_or_retract_others_count_as_deleted(tmp_path: Path) -> None:
+def test_deleted_rows_and_retract_rows_count_as_deleted(tmp_path: Path) -> None:
     table = new_table(tmp_path, deletion_vectors__enabled="true")
     table.upsert(table_of("k v", [(k, "old") for k in range(10)]))
     compact(table, InProcessExecutor(), strategy="full")
@@ -70,7 +70,7 @@ def test_snapshots_have_ages_and_expired_ones_do_not_count(tmp_path: Path) -> No
     assert compute_health(table, now=10).snapshots == 1
 
 
-def test_skew_is_of_the_worst_partition(tmp_path: Path) -> None:
+def test_bucket_skew_is_that_of_the_worst_partition(tmp_path: Path) -> None:
     table = new_table(tmp_path, "p INT, k BIGINT", key=("p", "k"), partition_by=("p",), bucket="4")
     table.upsert(table_of("p k", [(1, k) for k in range(400)]))
     assert compute_health(table).bucket_skew < 1.3
@@ -80,7 +80,7 @@ def test_skew_is_of_the_worst_partition(tmp_path: Path) -> None:
     assert compute_health(table).bucket_skew == pytest.approx(4)
 
 
-def test_indexes_cover_the_files_that_have_them(tmp_path: Path) -> None:
+def test_index_coverage_counts_files_with_indexes(tmp_path: Path) -> None:
     assert compute_health(new_table(tmp_path / "a")).index_coverage is None
     table = new_table(tmp_path / "b", key=(), bucket="-1", file_index__bitmap__columns="k")
     table.append(table_of("k v", [(1, "x")]))
@@ -90,7 +90,7 @@ def test_indexes_cover_the_files_that_have_them(tmp_path: Path) -> None:
     assert compute_health(table).index_coverage == 0.5
 
 
-def test_orphans_are_counted_when_asked_for(tmp_path: Path) -> None:
+def test_orphans_are_counted_on_request(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     table.upsert(table_of("k v", [(1, "x")]))
     (Path(table.paths.root) / "bucket-0" / "data-x.parquet").write_bytes(b"12345")
@@ -100,7 +100,7 @@ def test_orphans_are_counted_when_asked_for(tmp_path: Path) -> None:
     assert compute_health(table, orphans=True).orphan_bytes == 5
 
 
-def test_an_inspection_tells_them(tmp_path: Path) -> None:
+def test_inspect_includes_the_health(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     table.upsert(table_of("k v", [(1, "x")]))
 
@@ -113,7 +113,7 @@ def test_an_inspection_tells_them(tmp_path: Path) -> None:
     assert 0 <= found["newest_snapshot_age"] < time.time()
 
 
-def test_a_line_for_people_tells_them_too(tmp_path: Path) -> None:
+def test_the_text_line_includes_the_health(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     table.upsert(table_of("k v", [(1, "x")]))
 

@@ -1,4 +1,4 @@
-"""ANALYZE: figures that are true, in a file that other engines read, and that go when they are no longer true."""
+"""ANALYZE: statistics are correct, readable by other engines, and dropped when outdated."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def stored(table: Table) -> dict[str, Any]:
     return value
 
 
-def test_rows_are_counted_as_a_reader_sees_them(tmp_path: Path) -> None:
+def test_visible_rows_are_counted(tmp_path: Path) -> None:
     table = new_table(tmp_path, bucket="2")
     table.upsert(table_of("k v", [(n, "a") for n in range(10)]))
     table.upsert(table_of("k v", [(n, "b") for n in range(5, 15)]))
@@ -68,7 +68,7 @@ def test_rows_are_counted_as_a_reader_sees_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vectors", ["false", "true"])
-def test_what_metadata_tells_is_not_read(tmp_path: Path, vectors: str) -> None:
+def test_row_counts_known_from_metadata_are_not_read(tmp_path: Path, vectors: str) -> None:
     table = new_table(tmp_path, deletion_vectors__enabled=vectors)
     table.upsert(table_of("k v", [(n, "a") for n in range(10)]))
     compact.compact(table, InProcessExecutor(), strategy="full")
@@ -83,7 +83,7 @@ def test_what_metadata_tells_is_not_read(tmp_path: Path, vectors: str) -> None:
     assert result.statistics.row_count == 11
 
 
-def test_columns_have_figures(tmp_path: Path) -> None:
+def test_columns_have_statistics(tmp_path: Path) -> None:
     table = Catalog(str(tmp_path)).create_table(
         "db.t",
         "i INT, s STRING, d DECIMAL(20, 2), f DOUBLE, day DATE, at TIMESTAMP(9), b BOOLEAN, "
@@ -169,7 +169,7 @@ def test_a_table_without_rows_has_statistics_and_one_without_snapshot_has_none(
     }
 
 
-def test_statistics_stay_until_the_schema_changes(tmp_path: Path) -> None:
+def test_statistics_are_kept_until_the_schema_changes(tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="-1")
     table.append(table_of("k v", [(1, "a")]))
     analyze(table, InProcessExecutor())
@@ -188,7 +188,7 @@ def test_statistics_stay_until_the_schema_changes(tmp_path: Path) -> None:
     assert table.system("statistics").scan(snapshot_id=3).to_arrow().num_rows == 1
 
 
-def test_a_schema_that_changes_meanwhile_is_a_conflict(tmp_path: Path) -> None:
+def test_a_concurrent_schema_change_is_a_conflict(tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="-1")
     table.append(table_of("k v", [(1, "a")]))
     planned = plan(table, AnalyzeRequest(columns=None))

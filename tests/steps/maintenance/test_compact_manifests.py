@@ -1,4 +1,4 @@
-"""Merging manifests: fewer of them, the same table (invariant 43)."""
+"""Merging manifests does not change the table (invariant 43)."""
 
 from __future__ import annotations
 

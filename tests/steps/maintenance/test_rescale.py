@@ -1,4 +1,4 @@
-"""Changing the number of buckets: rows stay as they are (invariant 44)."""
+"""Changing the number of buckets keeps the rows (invariant 44)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def bucket_counts(table: Table) -> set[int]:
 
 
 @pytest.mark.parametrize("kind", ["plain", "vectors", "lookup"])
-def test_rows_stay_and_writers_go_on(tmp_path: Path, kind: str) -> None:
+def test_rescaling_keeps_rows_and_writers_continue(tmp_path: Path, kind: str) -> None:
     table = make_table(tmp_path, kind, [("upsert", 1), ("delete", 2), ("full", 0)])
     before = read_all_branches(table)
 
@@ -56,7 +56,7 @@ def test_rows_stay_and_writers_go_on(tmp_path: Path, kind: str) -> None:
     assert check(table, deep=True).findings == ()
 
 
-def test_the_option_of_the_table_is_the_default_and_partitions_can_be_chosen(
+def test_the_table_option_is_the_default_and_partitions_can_be_selected(
     tmp_path: Path,
 ) -> None:
     table = make_table(tmp_path, "plain", [("upsert", 1)])
@@ -100,7 +100,7 @@ def test_merged_rows_stay_merged(tmp_path: Path, engine: str) -> None:
     assert table_rows.findings == ()
 
 
-def test_rows_that_come_meanwhile_are_not_lost(tmp_path: Path) -> None:
+def test_rows_of_concurrent_commits_are_not_lost(tmp_path: Path) -> None:
     table = make_table(tmp_path, "plain", [("upsert", 1)])
 
     class Late(InProcessExecutor):
@@ -118,7 +118,7 @@ def test_rows_that_come_meanwhile_are_not_lost(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 12), (6, 4), (3, 1)])
 @pytest.mark.parametrize("key", [("k",), ()])
-def test_rows_go_to_their_buckets_and_each_is_written_once(
+def test_each_row_is_written_once_to_its_bucket(
     tmp_path: Path, key: tuple[str, ...], before: int, after: int
 ) -> None:
     with small_batches(5):
@@ -140,7 +140,7 @@ def test_rows_go_to_their_buckets_and_each_is_written_once(
         assert check(table, deep=True).findings == ()
 
 
-def test_few_rows_are_held_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_rows_are_buffered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = new_table(tmp_path, bucket="2")
     for start in (0, 1):
         table.upsert(table_of("k v", [(k, "x") for k in range(start, 4_000, 2)]))
@@ -159,7 +159,7 @@ def test_few_rows_are_held_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_rows_whose_bucket_key_had_another_type_are_rescaled(tmp_path: Path) -> None:
-    """Another engine has changed it: old rows lie where the values of that type belong."""
+    """Another engine changed the type; old rows were hashed with the old type."""
     table = new_table(tmp_path, "k INT", key=(), bucket="4", bucket_key="k")
     table.append(table_of("k", [(k,) for k in range(-9, 9)]))
     schema = table.schema
@@ -188,7 +188,7 @@ def test_rows_in_a_wrong_bucket_are_not_lost(tmp_path: Path) -> None:
     assert stored_files(table) == before
 
 
-def test_what_cannot_be_rescaled_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+def test_unsupported_tables_are_refused_and_not_changed(tmp_path: Path) -> None:
     dynamic = make_table(tmp_path / "a", "dynamic", [])
     with pytest.raises(UnsupportedError, match="fixed buckets"):
         rescale(dynamic, 4)
@@ -203,7 +203,7 @@ def test_what_cannot_be_rescaled_is_refused_and_nothing_changes(tmp_path: Path) 
 
 
 def test_rows_for_the_old_number_of_buckets_are_refused(tmp_path: Path) -> None:
-    """The option of the table was not changed: the new versions of keys would lie beside the old ones."""
+    """The option was not changed; new versions of keys would be in other buckets."""
     table = new_table(tmp_path, bucket="1")
     rows = table_of("k v", [(k, "old") for k in range(8)])
     table.upsert(rows)

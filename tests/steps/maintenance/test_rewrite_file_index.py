@@ -1,4 +1,4 @@
-"""Old files get the indexes that their table was configured with later, and lose those it no longer has."""
+"""Existing files get the indexes of changed options, and lose the others."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_files_get_the_index_in_one_snapshot_and_nothing_else_changes(table: Tab
     assert_healthy(table)
 
 
-def test_nothing_to_do_is_no_commit(table: Table) -> None:
+def test_nothing_to_do_commits_nothing(table: Table) -> None:
     table = alter(table, SetOption(BITMAP, "v"))
     step.rewrite_file_index(table, EXECUTOR)
     newest = table.snapshot()
@@ -131,7 +131,7 @@ def test_names_of_index_files(name: str, following: str) -> None:
     assert step.next_index_name(name) == following
 
 
-def test_a_type_that_the_options_name_no_more_is_removed(table: Table) -> None:
+def test_an_index_type_removed_from_the_options_is_removed(table: Table) -> None:
     table = alter(
         table, SetOption(BLOOM, "k"), SetOption("file-index.bloom-filter.k.items", "10"), BESIDE
     )
@@ -150,7 +150,7 @@ def test_a_type_that_the_options_name_no_more_is_removed(table: Table) -> None:
     assert [file.extra_files for file in files_of(table)] == [(), ()]
 
 
-def test_without_any_index_in_the_options_files_lose_theirs(table: Table) -> None:
+def test_without_indexes_in_the_options_all_indexes_are_removed(table: Table) -> None:
     table = alter(table, SetOption(BITMAP, "v"), BESIDE)
     step.rewrite_file_index(table, EXECUTOR)
     table = alter(table, ResetOption(BITMAP))
@@ -163,7 +163,7 @@ def test_without_any_index_in_the_options_files_lose_theirs(table: Table) -> Non
 
 
 def test_adding_and_removing_file_indexes_repeatedly_loses_no_row(table: Table) -> None:
-    """A reader drops a file for good whose very identity, its index included, was once deleted."""
+    """Readers drop files with a deleted identity, which includes the index."""
     before = rows_of(table)
     for number in range(6):
         change = ResetOption(BITMAP) if number % 2 else SetOption(BITMAP, "v")
@@ -190,7 +190,7 @@ def test_issue_10091_a_file_from_before_a_column_was_dropped_is_indexed_by_the_r
     )
     assert not step.plan(
         table, step.RewriteFileIndexRequest()
-    )  # the file has no column w, and its index of v stays
+    )  # the file has no column w, and keeps its index of v
     table.append(table_of("k v w", [(9, 103, 1)]))
     table = alter(table, SetOption(BLOOM, "v"), SetOption("file-index.bloom-filter.v.items", "10"))
     step.rewrite_file_index(table, EXECUTOR)  # as many columns as the file has, others
@@ -210,7 +210,7 @@ def test_a_renamed_column_keeps_its_index_under_its_old_name(table: Table) -> No
     assert list(table.scan(filter="w = 'v1'").explain().indexes) == ["bitmap(w)"]
 
 
-def test_a_column_that_was_dropped_and_added_again_finds_no_index(table: Table) -> None:
+def test_a_column_that_was_dropped_and_added_again_has_no_index_in_old_files(table: Table) -> None:
     table = alter(table, SetOption(BITMAP, "v"))
     step.rewrite_file_index(table, EXECUTOR)
     table = alter(table, ResetOption(BITMAP))
@@ -238,7 +238,7 @@ def test_a_file_keeps_the_type_that_it_was_written_with(tmp_path: Path) -> None:
     assert rows_of(table, filter="k = '1'") == [("1", 5)]
 
 
-def test_issue_6106_partitions_are_rewritten_alone(table: Table) -> None:
+def test_issue_6106_only_the_selected_partitions_are_rewritten(table: Table) -> None:
     table = alter(table, SetOption(BITMAP, "v"))
 
     result = step.rewrite_file_index(table, EXECUTOR, partitions=["day=b"])
@@ -257,7 +257,7 @@ def test_issue_6090_the_help_says_that_partitions_are_rewritten() -> None:
     assert "Partitions, separated by semicolons" in shown.output
 
 
-def test_the_command_line_plans_and_says_when_there_is_nothing_to_do(table: Table) -> None:
+def test_the_command_line_plans_and_reports_when_there_is_nothing_to_do(table: Table) -> None:
     root = str(Path(table.paths.root).parents[1])
     nothing = CliRunner().invoke(app, ["rewrite-file-index", root, "db.t"])
     assert "nothing to do" in nothing.output
@@ -270,7 +270,7 @@ def test_the_command_line_plans_and_says_when_there_is_nothing_to_do(table: Tabl
     assert table.snapshot() == newest
 
 
-def test_hidden_rows_count_as_positions(tmp_path: Path) -> None:
+def test_deleted_rows_are_included_in_index_positions(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT, v STRING", deletion_vectors__enabled="true")
     table.upsert(table_of("k v", [(n, f"v{n % 2}") for n in range(10)]))
     compact(table, EXECUTOR)
@@ -292,7 +292,7 @@ def test_each_group_of_files_is_a_snapshot(table: Table, monkeypatch: pytest.Mon
     assert step.rewrite_file_index(table, EXECUTOR).snapshots == 2
 
 
-def test_a_damaged_index_is_made_anew(table: Table) -> None:
+def test_a_damaged_index_is_rebuilt(table: Table) -> None:
     table = alter(table, SetOption(BITMAP, "v"), BESIDE)
     step.rewrite_file_index(table, EXECUTOR)
     (one, _) = sorted(Path(table.paths.root).rglob("*.index"))
@@ -304,7 +304,7 @@ def test_a_damaged_index_is_made_anew(table: Table) -> None:
     assert [sorted(found) for found in indexes_of(table)] == [["v"]] * 2
 
 
-def test_a_rewrite_that_loses_the_race_takes_its_index_files_back(table: Table) -> None:
+def test_a_rewrite_that_loses_a_conflict_deletes_its_index_files(table: Table) -> None:
     table = alter(table, SetOption(BITMAP, "v"), BESIDE)
     planned = step.plan(table, step.RewriteFileIndexRequest())
     messages = run_units(step.REWRITE_FILE_INDEX, table, planned)
@@ -322,12 +322,12 @@ def test_a_rewrite_that_loses_the_race_takes_its_index_files_back(table: Table) 
     )
 
 
-def test_what_is_replaced_goes_when_snapshots_expire_and_what_is_in_use_stays(table: Table) -> None:
+def test_replaced_index_files_are_deleted_on_expiration_and_used_ones_kept(table: Table) -> None:
     table = alter(table, SetOption(BITMAP, "v"), BESIDE)
     step.rewrite_file_index(table, EXECUTOR)
     table = alter(table, SetOption(BITMAP, "v,k"))
     step.rewrite_file_index(table, EXECUTOR)
-    table.overwrite(rows(range(3)))  # of day a alone
+    table.overwrite(rows(range(3)))  # only of day a
     before = rows_of(table)
 
     expire_snapshots(table, retain_max=1, retain_min=1)
@@ -359,7 +359,7 @@ def test_the_plan_of_an_empty_table_is_empty(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("column", ["k", "v"])
-def test_changed_options_of_an_index_make_it_anew_once(
+def test_changed_index_options_rebuild_the_index_once(
     table: Table, index: str, option: str, values: list[str], column: str
 ) -> None:
     table.append(table_of("day k v", [("a", n, f"long text {n}") for n in range(60)]))
@@ -379,7 +379,7 @@ def test_changed_options_of_an_index_make_it_anew_once(
 
 
 @pytest.mark.parametrize("name", ["fileindex_bitmap", "fileindex_bloom", "fileindex"])
-def test_indexes_of_other_writers_are_not_made_anew(name: str) -> None:
+def test_indexes_of_other_writers_are_not_rebuilt(name: str) -> None:
     for folder in GOLDEN.glob(f"*/{name}/warehouse"):
         for path in folder.glob("db.db/*"):
             planned = step.plan(

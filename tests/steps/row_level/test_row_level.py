@@ -1,4 +1,4 @@
-"""Deleting rows by a filter: on tables with and without primary key, whoever commits meanwhile."""
+"""Deleting rows by a filter, in tables with and without primary key, with conflicts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _small_batches() -> Iterator[None]:
 
 
 class Racing(InProcessExecutor):
-    """Lets something happen once, after the rows were found and before the commit."""
+    """Runs an action once, after the rows were found and before the commit."""
 
     def __init__(self, *races: Callable[[], object]) -> None:
         self._races = list(races)
@@ -76,7 +76,7 @@ def append_table(root: Path, **options: str) -> Table:
 
 
 @pytest.mark.parametrize("options", [{}, VECTORS, BUCKETS, BUCKETS | VECTORS], ids=str)
-def test_rows_for_which_the_filter_is_unknown_stay(tmp_path: Path, options: dict[str, str]) -> None:
+def test_rows_where_the_filter_is_null_are_kept(tmp_path: Path, options: dict[str, str]) -> None:
     table = new_table(tmp_path, key=(), **{"bucket": "-1"} | options)
     table.append(table_of("k v", [(1, "x"), (2, None), (3, "y"), (None, "x")]))
 
@@ -88,7 +88,9 @@ def test_rows_for_which_the_filter_is_unknown_stay(tmp_path: Path, options: dict
     assert_healthy(table)
 
 
-def test_with_vectors_no_data_file_changes_and_old_vectors_grow(tmp_path: Path) -> None:
+def test_with_deletion_vectors_no_data_file_changes_and_existing_vectors_grow(
+    tmp_path: Path,
+) -> None:
     table = append_table(tmp_path, **VECTORS)
     files = table.files()
     delete(table, EXECUTOR, "k in (1, 11)")
@@ -108,7 +110,9 @@ def test_with_vectors_no_data_file_changes_and_old_vectors_grow(tmp_path: Path) 
     assert_healthy(table)
 
 
-def test_without_vectors_only_the_files_with_such_rows_are_written_anew(tmp_path: Path) -> None:
+def test_without_deletion_vectors_only_files_with_matching_rows_are_rewritten(
+    tmp_path: Path,
+) -> None:
     table = append_table(tmp_path)
     (before,) = table.files()
 
@@ -120,7 +124,7 @@ def test_without_vectors_only_the_files_with_such_rows_are_written_anew(tmp_path
     assert rows_of(table) == [(n, "old") for n in range(20) if n != 13]
 
 
-def test_rows_that_other_engines_hid_stay_hidden_when_files_are_written_anew(
+def test_rows_deleted_by_other_engines_stay_deleted_when_files_are_rewritten(
     tmp_path: Path,
 ) -> None:
     table = append_table(tmp_path, **VECTORS)
@@ -156,7 +160,7 @@ def test_deleting_all_rows_leaves_an_empty_table(tmp_path: Path) -> None:
     assert_healthy(table)
 
 
-def test_a_plan_looks_only_where_such_rows_may_be(tmp_path: Path) -> None:
+def test_a_plan_includes_only_files_that_may_match(tmp_path: Path) -> None:
     table = append_table(tmp_path)
 
     planned = plan(table, RowLevelRequest(where="k = 13")).to_dict()
@@ -180,7 +184,7 @@ def test_keys_are_deleted_by_their_newest_version(tmp_path: Path, options: dict[
     assert_healthy(table)
 
 
-def test_with_vectors_rows_on_level_0_count_though_readers_do_not_see_them_yet(
+def test_with_deletion_vectors_rows_on_level_0_are_changed_too(
     tmp_path: Path,
 ) -> None:
     table = new_table(tmp_path, **VECTORS)
@@ -214,7 +218,7 @@ def test_the_changelog_of_a_deletion_holds_the_whole_rows(tmp_path: Path) -> Non
     ],
     ids=str,
 )
-def test_engines_that_would_not_delete_are_refused_by_the_rule(
+def test_merge_engines_that_do_not_delete_are_refused_with_the_reason(
     tmp_path: Path, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises(UnsupportedError, match=said):
@@ -253,7 +257,7 @@ def test_an_engine_that_removes_records_on_delete_deletes(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("options", [{}, VECTORS], ids=str)
-def test_rows_that_stay_keep_their_ids(tmp_path: Path, options: dict[str, str]) -> None:
+def test_remaining_rows_keep_their_ids(tmp_path: Path, options: dict[str, str]) -> None:
     table = append_table(tmp_path, row_tracking__enabled="true", **options)
     columns = ["k", "_ROW_ID", "_SEQUENCE_NUMBER"]
     before = rows_of(table, columns=columns)
@@ -287,7 +291,7 @@ steps = st.lists(
 
 
 @pytest.mark.parametrize("options", [{"bucket": "2"}, {"bucket": "2", **VECTORS}], ids=str)
-def test_a_table_with_a_primary_key_holds_what_a_dictionary_does(options: dict[str, str]) -> None:
+def test_a_table_with_a_primary_key_equals_a_dictionary_model(options: dict[str, str]) -> None:
     @settings(max_examples=15)
     @given(steps)
     def check(chosen: list[tuple[str, list[int]]]) -> None:
@@ -323,7 +327,7 @@ def test_a_table_with_a_primary_key_holds_what_a_dictionary_does(options: dict[s
 
 
 @pytest.mark.parametrize("options", [{}, {"bucket": "-1"}], ids=str)
-def test_a_key_that_changes_meanwhile_is_judged_again(
+def test_a_concurrently_changed_key_is_matched_again(
     tmp_path: Path, options: dict[str, str]
 ) -> None:
     table = keyed(tmp_path, **options)
@@ -338,7 +342,7 @@ def test_a_key_that_changes_meanwhile_is_judged_again(
     assert_healthy(table)
 
 
-def test_a_compaction_meanwhile_does_not_disturb_the_deletion_of_keys(tmp_path: Path) -> None:
+def test_a_concurrent_compaction_does_not_conflict_with_a_deletion_of_keys(tmp_path: Path) -> None:
     table = keyed(tmp_path)
 
     race = Racing(lambda: compact(table, EXECUTOR, strategy="full"))
@@ -347,7 +351,7 @@ def test_a_compaction_meanwhile_does_not_disturb_the_deletion_of_keys(tmp_path: 
     assert rows_of(table) == [(n, "new") for n in range(5)]
 
 
-def test_a_deletion_that_always_loses_reports_the_conflict_and_leaves_nothing(
+def test_a_deletion_that_always_conflicts_raises_the_conflict_and_leaves_no_files(
     tmp_path: Path,
 ) -> None:
     table = keyed(tmp_path)
@@ -367,7 +371,7 @@ def test_a_deletion_that_always_loses_reports_the_conflict_and_leaves_nothing(
     assert on_disk == {entry.file.file_name for entry in entries}
 
 
-def test_rows_appended_meanwhile_stay(tmp_path: Path) -> None:
+def test_concurrently_appended_rows_are_kept(tmp_path: Path) -> None:
     table = append_table(tmp_path, **VECTORS)
 
     def appended() -> None:
@@ -380,7 +384,7 @@ def test_rows_appended_meanwhile_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", [{}, BUCKETS], ids=str)
-def test_rows_of_other_files_deleted_meanwhile_stay_deleted(
+def test_concurrent_deletions_from_other_files_are_kept(
     tmp_path: Path, layout: dict[str, str]
 ) -> None:
     table = append_table(tmp_path, **VECTORS, **layout)
@@ -411,10 +415,10 @@ def test_a_crash_leaves_the_table_and_its_files_as_they_were(
     assert stored_files(table) == before
 
 
-# --- what tasks hand back
+# --- results of tasks
 
 
-def test_addresses_tell_file_and_position() -> None:
+def test_addresses_consist_of_file_and_position() -> None:
     found = np.array([first_row_address(7) + 5, first_row_address(2) + (1 << 33)])
 
     rows = group_rows_by_file([found])
@@ -425,13 +429,13 @@ def test_addresses_tell_file_and_position() -> None:
     }
 
 
-def test_changes_survive_their_encoding() -> None:
+def test_task_results_round_trip() -> None:
     changes = RowLevelTaskResult(rows={3: DeletionVector.of([1, 1 << 32])}, counts={"deleted": 2})
 
     assert RowLevelTaskResult.decode(changes.encode()) == changes
 
 
-def test_a_row_that_is_changed_twice_is_refused() -> None:
+def test_a_row_with_two_changes_is_refused() -> None:
     with pytest.raises(InputError, match="several rows of the source match"):
         group_rows_by_file([np.array([1, 2]), np.array([2])])
     change = RowLevelTaskResult(rows={0: DeletionVector.of([4])})

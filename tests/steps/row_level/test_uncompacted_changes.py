@@ -1,4 +1,4 @@
-"""Rows changed one after the other without compaction: every change starts from the newest row, compacted or not."""
+"""Consecutive changes without compaction start from the newest version of a row."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_no_change_is_lost_or_applied_twice(
             assert_healthy(table)
 
 
-def test_an_update_after_an_update_sees_the_row_that_waits(tmp_path: Path) -> None:
+def test_a_second_update_sees_the_uncompacted_row(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT, n BIGINT, m BIGINT", **VECTORS)
     table.upsert(arrow({1: (0, 0), 2: (0, 0)}))
     compact(table, EXECUTOR)
