@@ -3,7 +3,7 @@
     python benchmarks/hand_written_files.py [--rows 1000000] [--repeat 5]
 
 The modules name the measured ratio: ``paimon_orch/files/parquet/page_reader.py`` reads single pages
-of Parquet files, ``paimon_orch/files/stats/column_stats.py`` counts distinct values.
+of Parquet files, ``paimon_orch/files/stats/analyze_columns.py`` counts distinct values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import typer
 from measure import medians, show
 
 from paimon_orch.files.parquet.parquet import ParquetFileReader, ParquetFileWriter
-from paimon_orch.files.stats.column_stats import DistinctCounter
+from paimon_orch.files.stats.analyze_columns import DistinctCounter
 from paimon_orch.format.types.data_types import parse_columns
 
 BATCH_ROWS = 65_536

@@ -20,7 +20,7 @@ from paimon_orch.steps.compaction.compact import CompactionResult, compact_writt
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.cleanup.orphan_candidates import DataRoots, find_bucket_directories
 from paimon_orch.table.filter.partition_spec import parse_partition_spec
-from paimon_orch.table.scan.lazy_rows import BaseScan
+from paimon_orch.table.scan.base_scan import BaseScan
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.visibility import (
     describe_unseen_rows_after_write,

@@ -24,7 +24,7 @@ from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
 from paimon_orch.steps.expiration import expire_tags as tag_step
 from paimon_orch.steps.maintenance.create_tags import create_tags, find_due_tags
-from paimon_orch.table.metadata.tags import find_rollback_target
+from paimon_orch.table.metadata.rollback import find_rollback_target
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 
 _TagName = Annotated[str, typer.Argument(metavar="TAG", help="Name of the tag.")]

@@ -33,8 +33,12 @@ from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.compaction.compact import CompactionResult
-from paimon_orch.steps.row_level import row_level
-from paimon_orch.steps.row_level.row_level import RowLevelPlan, RowLevelRequest, RowLevelResult
+from paimon_orch.steps.row_level import row_level_write as row_level
+from paimon_orch.steps.row_level.row_level_write import (
+    RowLevelPlan,
+    RowLevelRequest,
+    RowLevelResult,
+)
 from paimon_orch.table.filter.partition_spec import (
     build_any_partition_matcher,
     parse_partition_spec,
@@ -183,7 +187,7 @@ def update(
     if dry_run or not planned:
         _print_row_level_plan(target, planned, dry_run, as_json)
         return
-    from paimon_orch.spark import row_level as on_spark
+    from paimon_orch.spark import update_and_merge as on_spark
 
     _silence_pyspark_loggers()
     with Progress(console=error_console, transient=True) as bars:
@@ -218,7 +222,7 @@ def merge_into(
     Conditions and values are Spark SQL expressions over target.COLUMN and source.COLUMN. All values
     of CSV and JSON files are text. The changes are committed in one snapshot.
     """
-    from paimon_orch.spark import row_level as on_spark
+    from paimon_orch.spark import update_and_merge as on_spark
     from paimon_orch.spark.input_files import read_files
 
     target = open_table_for_write(ctx, warehouse, table, compact=compact_after)
@@ -288,7 +292,7 @@ def _print_merge_preview(planned: RowLevelResult, as_json: bool) -> None:
 
 
 class MergeClauses(TypedDict):
-    """The clauses of :func:`paimon_orch.spark.row_level.merge_into`."""
+    """The clauses of :func:`paimon_orch.spark.update_and_merge.merge_into`."""
 
     when_matched_update: Mapping[str, str] | Literal["*"] | None
     when_matched_delete: str | None

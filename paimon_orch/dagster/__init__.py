@@ -15,10 +15,9 @@
 ... )
 """
 
-from paimon_orch.dagster.assets import build_compaction_asset, build_file_index_asset
-from paimon_orch.dagster.checks import Limit, build_paimon_table_checks
 from paimon_orch.dagster.components.database_component import PaimonDatabaseComponent
 from paimon_orch.dagster.components.table_component import PaimonTableComponent
+from paimon_orch.dagster.health_checks import Limit, build_paimon_table_checks
 from paimon_orch.dagster.io_manager import PaimonArrowIOManager
 from paimon_orch.dagster.jobs import (
     build_compact_manifests_job,
@@ -26,6 +25,7 @@ from paimon_orch.dagster.jobs import (
     build_expire_snapshots_job,
     build_remove_orphan_files_job,
 )
+from paimon_orch.dagster.maintenance_assets import build_compaction_asset, build_file_index_asset
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
 from paimon_orch.dagster.schedules import (

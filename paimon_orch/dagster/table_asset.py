@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from paimon_orch.dagster.assets import asset_decorator
+from paimon_orch.dagster.maintenance_assets import asset_decorator
 from paimon_orch.dagster.metadata import (
     Metadata,
     PaimonMetadata,

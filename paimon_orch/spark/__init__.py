@@ -20,8 +20,8 @@ from paimon_orch.spark.session.session import (
 from paimon_orch.spark.writer import write
 
 if TYPE_CHECKING:
-    from paimon_orch.spark.row_level import merge_into, preview_merge, update
     from paimon_orch.spark.sort_compact import sort_table
+    from paimon_orch.spark.update_and_merge import merge_into, preview_merge, update
 
 _LAZY_MODULES = {  # workers do not need them
     "merge_into": "row_level",

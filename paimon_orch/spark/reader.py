@@ -27,9 +27,9 @@ from paimon_orch.spark.datasource.input_partitions import divide_splits, pack_sp
 from paimon_orch.spark.execution.tasks import map_units_in_spark
 from paimon_orch.spark.row_conversion import to_spark_schema
 from paimon_orch.storage.local import LocalFileIO
+from paimon_orch.table.scan.base_scan import BaseScan
 from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.scan.file_pruner import is_file_raw_convertible
-from paimon_orch.table.scan.lazy_rows import BaseScan
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.scan_planner import BucketSplit, filter_partitions
 

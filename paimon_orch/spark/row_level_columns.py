@@ -12,7 +12,7 @@ from paimon_orch.files.row_tracking import ROW_ID, row_tracking_fields
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.merge.compact.append_deletion_vectors import is_bucket_unaware
-from paimon_orch.merge.engine.row_update import should_merge_updates
+from paimon_orch.merge.engine.update_rows import should_merge_updates
 from paimon_orch.spark.row_conversion import build_carrier_schema, quote_column, to_spark_schema
 from paimon_orch.steps.row_level.task_result import OLD_VALUE_PREFIX
 

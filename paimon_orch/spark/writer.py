@@ -30,8 +30,8 @@ from paimon_orch.spark.shuffle import (
     unpack_rows,
 )
 from paimon_orch.steps import ingest
+from paimon_orch.steps.common.conflict_retry import discard_results
 from paimon_orch.steps.common.executor import Progress
-from paimon_orch.steps.common.retry import discard_results
 from paimon_orch.steps.ingest import IngestPreview, IngestResult, WriteMode
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import PartitionSpec

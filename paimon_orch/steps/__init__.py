@@ -60,7 +60,7 @@ if TYPE_CHECKING:
         RewriteFileIndexRequest,
         rewrite_file_index,
     )
-    from paimon_orch.steps.row_level.row_level import RowLevelRequest, RowLevelResult, delete
+    from paimon_orch.steps.row_level.row_level_write import RowLevelRequest, RowLevelResult, delete
 
 _MODULES = {
     "common.executor": ("Executor", "InProcessExecutor", "Progress"),

@@ -9,18 +9,18 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.core_options import ROWKIND_FIELD
-from paimon_orch.steps.common.retry import discard_files_on_conflict
+from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import (
     PartitionSpec,
-    build_overwrite_filter,
     build_partition_matcher,
     format_partition,
 )
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.bucket_routing import serialize_partitions
 from paimon_orch.table.write.commit_message import CommitMessage, combine_messages
-from paimon_orch.table.write.conform import check_columns
+from paimon_orch.table.write.conform_rows import check_columns
+from paimon_orch.table.write.partition_overwrite import build_overwrite_filter
 from paimon_orch.table.write.write_builder import WriteBuilder
 from paimon_orch.table.write.write_plan import WritePlan
 

@@ -12,10 +12,10 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.format.types.predicate import Predicate
-from paimon_orch.table import metadata_tables as metadata
+from paimon_orch.table import system_table_rows as metadata
 from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
-from paimon_orch.table.scan.lazy_rows import ROW_KIND, BaseScan, filter_batches, limit_batches
+from paimon_orch.table.scan.base_scan import ROW_KIND, BaseScan, filter_batches, limit_batches
 from paimon_orch.table.scan.order_by import SortedScan, parse_order
 from paimon_orch.table.scan.scan import Scan
 

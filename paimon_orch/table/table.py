@@ -21,7 +21,8 @@ from paimon_orch.table.filter.partition_spec import (
     parse_partition_spec,
 )
 from paimon_orch.table.metadata.branches import Branches
-from paimon_orch.table.metadata.tags import Tags, rollback
+from paimon_orch.table.metadata.rollback import rollback
+from paimon_orch.table.metadata.tags import Tags
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.scan.incremental_scan import IncrementalScan
 from paimon_orch.table.scan.scan import Scan
@@ -36,7 +37,7 @@ from paimon_orch.table.step_gate import list_stale_options
 from paimon_orch.table.system_table import SystemTable
 from paimon_orch.table.table_stores import TableStores
 from paimon_orch.table.write.arrow_input import ArrowStreamExportable, to_arrow_table
-from paimon_orch.table.write.conform import complete_rows_to_delete
+from paimon_orch.table.write.conform_rows import complete_rows_to_delete
 from paimon_orch.table.write.write_builder import WriteBuilder
 
 

@@ -17,10 +17,10 @@ from support.dagster.ticks import SensorTicks
 
 from paimon_orch.dagster import (
     PaimonCatalogResource,
-    assets,
     build_compaction_asset,
     build_latest_snapshot_sensor,
 )
+from paimon_orch.dagster import maintenance_assets as assets
 from paimon_orch.errors import (
     CancelledError,
     CommitConflictError,

@@ -14,8 +14,8 @@ from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.common.conflict_retry import discard_messages
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.common.retry import discard_messages
 from paimon_orch.steps.compaction import compact as compact_step
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots

@@ -13,7 +13,7 @@ from support.steps import commit_plan
 from support.tables import new_table
 
 from paimon_orch.format.row.binary_row import deserialize_row, serialize_row
-from paimon_orch.format.row.simple_stats import truncate_max
+from paimon_orch.format.row.stats_mode import truncate_max
 from paimon_orch.format.text import RawText, decode_readable_text, decode_text, encode_text
 from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 from paimon_orch.steps.common.executor import InProcessExecutor

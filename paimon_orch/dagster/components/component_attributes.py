@@ -8,8 +8,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import dagster as dg
 from pydantic import Field, model_validator
 
-from paimon_orch.dagster.assets import MAX_PARTITIONS_PER_RUN
-from paimon_orch.dagster.checks import CHECK_NAMES, Limit
 from paimon_orch.dagster.components.attribute_rules import (
     CRON_RULE,
     DURATION_RULE,
@@ -26,6 +24,8 @@ from paimon_orch.dagster.components.maintenance_attributes import (
     SnapshotExpirationAttributes,
 )
 from paimon_orch.dagster.components.partition_attributes import PartitionsAttributes
+from paimon_orch.dagster.health_checks import CHECK_NAMES, Limit
+from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
 from paimon_orch.dagster.names import pool_name
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
 from paimon_orch.dagster.run_config import STALE_EXTERNAL_HELP, UNKNOWN_OPTIONS_HELP

@@ -6,17 +6,17 @@ from typing import Annotated
 import dagster as dg
 from pydantic import BaseModel, Field
 
-from paimon_orch.dagster.assets import build_compaction_asset, build_file_index_asset
-from paimon_orch.dagster.checks import build_paimon_table_checks
 from paimon_orch.dagster.components.attribute_rules import TABLE_RULE
 from paimon_orch.dagster.components.component_attributes import TableAttributes
 from paimon_orch.dagster.components.maintenance_attributes import MaintenanceAttributes
+from paimon_orch.dagster.health_checks import build_paimon_table_checks
 from paimon_orch.dagster.jobs import (
     ACTION_TAG,
     build_expire_partitions_job,
     build_expire_snapshots_job,
     build_remove_orphan_files_job,
 )
+from paimon_orch.dagster.maintenance_assets import build_compaction_asset, build_file_index_asset
 from paimon_orch.dagster.maintenance_ops import (
     EXPIRE_PARTITIONS,
     EXPIRE_SNAPSHOTS,

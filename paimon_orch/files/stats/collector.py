@@ -17,7 +17,8 @@ from paimon_orch.format.options.core_options import (
     METADATA_STATS_MODE,
     METADATA_STATS_MODE_PER_LEVEL,
 )
-from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats, StatsMode, has_bounds
+from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats
+from paimon_orch.format.row.stats_mode import StatsMode, has_bounds
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.text import to_python_value
 from paimon_orch.format.types.data_types import AtomicType, Field

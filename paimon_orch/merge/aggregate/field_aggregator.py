@@ -13,7 +13,7 @@ import pyarrow as pa
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Indices, Mask
 from paimon_orch.merge.sort.key_order import to_comparable_column
-from paimon_orch.merge.sort.sort_merge_reader import compute_dense_rank
+from paimon_orch.merge.sort.sequence_order import compute_dense_rank
 
 _NO_ROW = -1
 

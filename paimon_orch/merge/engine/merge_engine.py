@@ -19,15 +19,15 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.row.row_kind import RowKind, is_retract
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
 from paimon_orch.merge.aggregate.registry import find_aggregate_function
-from paimon_orch.merge.engine.record_level_expire import RecordLevelExpire
-from paimon_orch.merge.engine.row_merge import (
-    check_aggregation,
+from paimon_orch.merge.engine.aggregation import check_aggregation, create_aggregation
+from paimon_orch.merge.engine.partial_update import (
     check_partial_update,
-    create_aggregation,
     create_partial_update,
     parse_sequence_groups,
 )
-from paimon_orch.merge.sort.sort_merge_reader import MergeBatch, SequenceOrder
+from paimon_orch.merge.engine.record_level_expire import RecordLevelExpire
+from paimon_orch.merge.sort.sequence_order import SequenceOrder
+from paimon_orch.merge.sort.sort_merge_reader import MergeBatch
 
 # functions that can change the first value of a key
 _NON_NEUTRAL_FUNCTIONS = {"collect", "listagg", "nested_update", "nested_partial_update"}

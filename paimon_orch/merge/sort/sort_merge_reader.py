@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from paimon_orch.files.data_file_reader import BATCH_ROWS
 from paimon_orch.format.arrays import Indices, Int32Array, Mask
 from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
-from paimon_orch.merge.sort.key_order import Key, KeyColumns, to_comparable_column
+from paimon_orch.merge.sort.key_order import Key, KeyColumns
+from paimon_orch.merge.sort.sequence_order import NO_SEQUENCE_FIELD, SequenceOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,32 +92,6 @@ class _RunBuffer:
         return taken
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceOrder:
-    """The order of rows of one key before ``_SEQUENCE_NUMBER``: ``sequence.field`` and its direction."""
-
-    names: tuple[str, ...] = ()
-    descending: bool = False
-
-    def ranks(self, rows: pa.Table) -> list[Indices]:
-        """Return an ascending rank of every row for each field; null is smallest in both directions."""
-        return [self._compute_rank(to_comparable_column(rows.column(name))) for name in self.names]
-
-    def _compute_rank(self, column: pa.Array) -> Indices:
-        ranks = compute_dense_rank(column)
-        if not self.descending:
-            return ranks
-        valid = column.is_valid().to_numpy(zero_copy_only=False)
-        return np.where(valid, ranks.max(initial=0) + 1 - ranks, 0)
-
-
-def compute_dense_rank(column: pa.Array) -> Indices:
-    """Return the rank of each value among the distinct ones, from 1; null is 0."""
-    ranks = pc.rank(column, "ascending", tiebreaker="dense").to_numpy().astype(np.int64)
-    return np.where(column.is_valid().to_numpy(zero_copy_only=False), ranks, 0)
-
-
-NO_SEQUENCE_FIELD = SequenceOrder()
 _MIN_BATCH_ROWS = 16_384  # the end of every loaded batch is the end of a merge batch
 
 

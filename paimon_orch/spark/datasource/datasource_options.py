@@ -10,8 +10,8 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.options.step_support import Allowances
 from paimon_orch.storage.object_store_options import parse_storage_option
 from paimon_orch.table.catalog import Catalog
+from paimon_orch.table.scan.base_scan import BaseScan
 from paimon_orch.table.scan.incremental_scan import IncrementalScan
-from paimon_orch.table.scan.lazy_rows import BaseScan
 from paimon_orch.table.system_table import SystemTable
 from paimon_orch.table.table import Table
 

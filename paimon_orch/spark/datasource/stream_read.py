@@ -26,9 +26,9 @@ from paimon_orch.spark.datasource.datasource_options import STREAM_READ_OPTIONS,
 from paimon_orch.spark.datasource.input_partitions import divide_splits, pack_splits
 from paimon_orch.spark.datasource.offsets import StreamFollower, StreamOffset
 from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.scan.base_scan import ROW_KIND
 from paimon_orch.table.scan.bucket_reader import add_constant_row_kind
 from paimon_orch.table.scan.incremental_scan import IncrementalScan, SnapshotRange
-from paimon_orch.table.scan.lazy_rows import ROW_KIND
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.scan_planner import (
     ALL_LEVELS,

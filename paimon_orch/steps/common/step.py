@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
+from paimon_orch.steps.common.conflict_retry import MAX_ATTEMPTS, retry_on_conflict
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
-from paimon_orch.steps.common.retry import MAX_ATTEMPTS, retry_on_conflict
 from paimon_orch.table.table import Table
 
 logger = logging.getLogger(__name__)

@@ -33,9 +33,9 @@ from paimon_orch.merge.tree.append_compaction import (
     collect_deletion_vector_refs,
 )
 from paimon_orch.merge.tree.compact_reason import CompactReason
+from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
 from paimon_orch.steps.common.copy_rows import copy_rows
 from paimon_orch.steps.common.partition_selection import plan_splits
-from paimon_orch.steps.common.retry import discard_files_on_conflict
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,

@@ -6,9 +6,9 @@ from datetime import datetime
 
 from paimon_orch.format.partition_path import format_partition_values
 from paimon_orch.format.row.binary_row import deserialize_row
+from paimon_orch.steps.common.conflict_retry import discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import PartitionSpecs
-from paimon_orch.steps.common.retry import discard_messages
 from paimon_orch.steps.common.step import Step, run_step
 from paimon_orch.steps.compaction import append, postpone, primary_key
 from paimon_orch.steps.compaction.plan import (

@@ -17,13 +17,13 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import (
     PartitionRequest,
     PartitionSpecs,
     plan_splits,
 )
-from paimon_orch.steps.common.retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition

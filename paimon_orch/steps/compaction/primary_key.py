@@ -22,13 +22,13 @@ from paimon_orch.merge.compact.clustered_compaction import (
     ClusteredCompaction,
     plan_clustered_compaction,
 )
-from paimon_orch.merge.compact.splitter import split_task
+from paimon_orch.merge.compact.compaction_splitter import split_task
 from paimon_orch.merge.engine.merge_engine import create_merge_engine
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.merge.tree.compact_strategy import plan_full_compaction, plan_minor_compaction
 from paimon_orch.merge.tree.levels import build_bucket_runs
+from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
 from paimon_orch.steps.common.partition_selection import plan_splits
-from paimon_orch.steps.common.retry import discard_files_on_conflict
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,

@@ -23,8 +23,8 @@ from paimon_orch.merge.sort.space_filling_curves import (
     encode_z_order,
 )
 from paimon_orch.merge.tree.compact_reason import CompactReason
+from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
 from paimon_orch.steps.common.partition_selection import PartitionRequest, plan_splits
-from paimon_orch.steps.common.retry import discard_files_on_conflict
 from paimon_orch.steps.compaction.append import (
     AppendCompactionUnit,
     build_append_result,
@@ -32,7 +32,7 @@ from paimon_orch.steps.compaction.append import (
     select_append_units,
 )
 from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionResult
-from paimon_orch.steps.row_level.row_level import TargetUnit, split_bucket_by_size
+from paimon_orch.steps.row_level.row_level_write import TargetUnit, split_bucket_by_size
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.scan_planner import BucketSplit

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
-from paimon_orch.files.stats.column_stats import ColumnStatsBuilder, can_collect_stats
+from paimon_orch.files.stats.analyze_columns import ColumnStatsBuilder, can_collect_stats
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import FileNameGenerator
 from paimon_orch.format.snapshot import CommitKind, Snapshot

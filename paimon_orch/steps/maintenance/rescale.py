@@ -20,9 +20,9 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
+from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import PartitionSpecs
-from paimon_orch.steps.common.retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard

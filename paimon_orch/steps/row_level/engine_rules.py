@@ -17,7 +17,7 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.row.row_kind import RowKind
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
-from paimon_orch.merge.engine.row_update import compute_update_rows, should_merge_updates
+from paimon_orch.merge.engine.update_rows import compute_update_rows, should_merge_updates
 from paimon_orch.steps.row_level.task_result import (
     ADDRESS_COLUMN,
     OLD_VALUE_PREFIX,

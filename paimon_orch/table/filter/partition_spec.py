@@ -1,7 +1,7 @@
 """Partition specs of users: ``dt=2026-01-01/region=eu``, or a mapping."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
 
@@ -9,7 +9,6 @@ from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.files.schema_evolution.evolve import convert_to_arrow_type
 from paimon_orch.files.stats.collector import to_internal_value
 from paimon_orch.format.options import Options
-from paimon_orch.format.options.core_options import DYNAMIC_PARTITION_OVERWRITE
 from paimon_orch.format.partition_path import (
     build_partition_path,
     format_partition_values,
@@ -124,31 +123,6 @@ def build_any_partition_matcher(
     """Return a test of serialized partitions that is true if any of the specs matches."""
     matchers = [build_partition_matcher(spec, schema) for spec in specs]
     return lambda partition: any(matches(partition) for matches in matchers)
-
-
-def build_overwrite_filter(
-    written: Iterable[bytes],
-    spec: PartitionSpec | Sequence[PartitionSpec] | None,
-    schema: TableSchema,
-) -> Callable[[bytes], bool] | None:
-    """Return a test for the partitions that an overwrite replaces; None if it replaces none.
-
-    ``written`` are the partitions of the new files. Each must match ``spec``, if it is given.
-
-    See docs/format/commit.md#overwrite-and-drop.
-    """
-    dynamic = schema.typed_options.get(DYNAMIC_PARTITION_OVERWRITE)
-    if not schema.partition_keys or (spec is None and not dynamic) or spec == {}:
-        return lambda _: True
-    partitions = set(written)
-    if spec is None:
-        return partitions.__contains__ if partitions else None
-    specs = [spec] if isinstance(spec, Mapping) else spec
-    matches = build_any_partition_matcher(specs, schema)
-    if not all(map(matches, partitions)):
-        text = " or ".join(str(dict(spec)) for spec in specs)
-        raise InputError(f"not all rows are in the partition {text} to overwrite")
-    return matches
 
 
 def format_partition(partition: bytes, schema: TableSchema) -> str:

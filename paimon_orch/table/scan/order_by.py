@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import AtomicType
-from paimon_orch.table.scan.lazy_rows import BaseScan
+from paimon_orch.table.scan.base_scan import BaseScan
 
 if TYPE_CHECKING:
     from sqlglot import exp

@@ -17,15 +17,16 @@ from paimon_orch.format.row.row_kind import RowKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.commit.commit_changes import CommitChanges, PartitionFilter
-from paimon_orch.table.filter.partition_spec import PartitionSpec, build_overwrite_filter
+from paimon_orch.table.filter.partition_spec import PartitionSpec
 from paimon_orch.table.scan.visibility import Visibility, describe_unseen_rows_after_write
 from paimon_orch.table.table_stores import TableStores
 from paimon_orch.table.write.arrow_input import ArrowStreamExportable, to_arrow_table
 from paimon_orch.table.write.bucket_routing import check_writable
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
-from paimon_orch.table.write.conform import conform_rows
+from paimon_orch.table.write.conform_rows import conform_rows
 from paimon_orch.table.write.dynamic_bucket import HashIndex, has_dynamic_buckets
 from paimon_orch.table.write.overwrite_upgrade import upgrade_after_overwrite
+from paimon_orch.table.write.partition_overwrite import build_overwrite_filter
 from paimon_orch.table.write.postpone_bucket import PostponeBuckets, has_postpone_buckets
 from paimon_orch.table.write.write_plan import WritePlan
 

@@ -12,7 +12,7 @@ from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import PartitionSpec
 from paimon_orch.table.write.commit_message import CommitMessage
-from paimon_orch.table.write.conform import convert_rows
+from paimon_orch.table.write.conform_rows import convert_rows
 from paimon_orch.table.write.dynamic_bucket import HashIndex, HashIndexWriter
 from paimon_orch.table.write.postpone_bucket import PostponeBuckets
 from paimon_orch.table.write.table_write import TableWriter

@@ -29,7 +29,7 @@ from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.compact.bucket_compaction import BucketCompaction
 from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.commit.commit_changes import CommitChanges
-from paimon_orch.table.write.conform import conform_rows
+from paimon_orch.table.write.conform_rows import conform_rows
 from paimon_orch.table.write.table_write import TableWriter
 
 pytestmark = pytest.mark.usefixtures("five_rows_a_batch")

@@ -17,7 +17,7 @@ from support.tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CommitConflictError, InputError, NotFoundError
-from paimon_orch.files.stats.column_stats import MAX_EXACT_DISTINCT, ColumnStatsBuilder
+from paimon_orch.files.stats.analyze_columns import MAX_EXACT_DISTINCT, ColumnStatsBuilder
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import parse_columns

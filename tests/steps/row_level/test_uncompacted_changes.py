@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.tables import assert_healthy, new_table, rows_of, small_batches, table_of
 
-from paimon_orch.merge.engine.row_update import should_merge_updates
+from paimon_orch.merge.engine.update_rows import should_merge_updates
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.row_level import row_level
+from paimon_orch.steps.row_level import row_level_write as row_level
 from paimon_orch.steps.row_level.task_result import (
     KIND_COLUMN,
     OLD_VALUE_PREFIX,

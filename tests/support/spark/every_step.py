@@ -13,8 +13,8 @@ from support.tables import Row, levels_of, new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.spark import SparkExecutor
-from paimon_orch.spark.row_level import merge_into, update
 from paimon_orch.spark.sort_compact import sort_table
+from paimon_orch.spark.update_and_merge import merge_into, update
 from paimon_orch.spark.writer import write
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.common.executor import InProcessExecutor
@@ -28,7 +28,7 @@ from paimon_orch.steps.inspection.check import check
 from paimon_orch.steps.maintenance.analyze import analyze
 from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
-from paimon_orch.steps.row_level import row_level
+from paimon_orch.steps.row_level import row_level_write as row_level
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 

@@ -14,7 +14,7 @@ from paimon_orch.errors import InputError, PaimonError, UnsupportedError
 from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.expiration.expire_partitions import expire_partitions
-from paimon_orch.steps.row_level.row_level import delete
+from paimon_orch.steps.row_level.row_level_write import delete
 from paimon_orch.table.table import Table
 
 

@@ -19,7 +19,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.row_level.row_level import delete
+from paimon_orch.steps.row_level.row_level_write import delete
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()

@@ -15,7 +15,7 @@ from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact, compact_written_partitions
-from paimon_orch.steps.row_level import row_level
+from paimon_orch.steps.row_level import row_level_write as row_level
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table

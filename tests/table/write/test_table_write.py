@@ -28,7 +28,7 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.bucket_routing import split_by_bucket
-from paimon_orch.table.write.conform import conform_rows
+from paimon_orch.table.write.conform_rows import conform_rows
 from paimon_orch.table.write.table_write import TableWriter
 from paimon_orch.table.write.write_builder import WriteBuilder
 

@@ -27,8 +27,8 @@ from paimon_orch.format.types.data_types import Field
 from paimon_orch.format.types.predicate import Predicate, collect_columns, to_arrow_expression
 from paimon_orch.merge.compact.append_deletion_vectors import is_bucket_unaware
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
+from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
-from paimon_orch.steps.common.retry import discard_files_on_conflict
 from paimon_orch.steps.common.row_tracking_writer import write_tracked_rows
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.steps.row_level.delete_rows import plan_delete_units, run_delete_unit

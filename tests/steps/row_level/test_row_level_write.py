@@ -28,7 +28,7 @@ from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.row_level import delete_rows as hide_rows
-from paimon_orch.steps.row_level.row_level import RowLevelRequest, delete, plan
+from paimon_orch.steps.row_level.row_level_write import RowLevelRequest, delete, plan
 from paimon_orch.steps.row_level.task_result import (
     RowLevelTaskResult,
     collect_changed_rows,

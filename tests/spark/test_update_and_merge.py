@@ -15,7 +15,7 @@ from pyspark.sql import functions as fn
 from support.tables import Row, assert_healthy, new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import InputError, NotFoundError, PaimonError, UnsupportedError
-from paimon_orch.spark.row_level import merge_into, update
+from paimon_orch.spark.update_and_merge import merge_into, update
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table

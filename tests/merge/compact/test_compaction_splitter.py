@@ -12,7 +12,7 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import read_field, serialize_row
 from paimon_orch.format.types.data_types import Field, parse_type
 from paimon_orch.merge.compact.bucket_compaction import CompactionTask
-from paimon_orch.merge.compact.splitter import split_task
+from paimon_orch.merge.compact.compaction_splitter import split_task
 from paimon_orch.merge.tree.key_range import KeyRange
 
 BIGINT = parse_type("BIGINT NOT NULL")

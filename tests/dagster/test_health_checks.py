@@ -5,7 +5,7 @@ import dagster as dg
 import pytest
 
 from paimon_orch.dagster import Limit, PaimonCatalogResource, build_paimon_table_checks
-from paimon_orch.dagster.checks import DEFAULT_LIMITS, HEALTH_METRICS
+from paimon_orch.dagster.health_checks import DEFAULT_LIMITS, HEALTH_METRICS
 from paimon_orch.errors import InputError
 from paimon_orch.steps.inspection.health import TableHealth
 from paimon_orch.table.table import Table

@@ -45,8 +45,8 @@ from paimon_orch.spark.writer import cluster_by_bucket
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import Progress
 from paimon_orch.steps.common.step import run_plan
-from paimon_orch.steps.row_level import row_level
-from paimon_orch.steps.row_level.row_level import (
+from paimon_orch.steps.row_level import row_level_write as row_level
+from paimon_orch.steps.row_level.row_level_write import (
     RowLevelPlan,
     RowLevelRequest,
     RowLevelResult,
@@ -90,7 +90,7 @@ def update(
     (``partial-update``, ``aggregation``, a sequence field) the record is written that the table
     merges with the old row to the new one.
 
-    Conflicts are handled as by :func:`paimon_orch.steps.row_level.row_level.delete`.
+    Conflicts are handled as by :func:`paimon_orch.steps.row_level.row_level_write.delete`.
 
     :param plan: a plan of this update that was already made; it is executed unchanged
     :raises InputError: naming the column and the rule, if the table's options would merge another
@@ -139,7 +139,7 @@ def merge_into(
     all columns that can change, in inserts for all. If several new rows have the same primary key,
     any one of them is written.
 
-    Conflicts are handled as by :func:`paimon_orch.steps.row_level.row_level.delete`; the source is
+    Conflicts are handled as by :func:`paimon_orch.steps.row_level.row_level_write.delete`; the source is
     computed again for each attempt. A table with the merge engine ``first-row`` allows inserts
     only.
 

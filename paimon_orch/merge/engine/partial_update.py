@@ -1,9 +1,8 @@
-"""The merge functions of the engines ``aggregation`` and ``partial-update``.
+"""The merge engine ``partial-update``, with its sequence groups.
 
-See docs/format/merge-engines.md#partial-update and docs/format/aggregate-functions.md.
+See docs/format/merge-engines.md#partial-update.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -13,22 +12,24 @@ import pyarrow as pa
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Indices, Mask
 from paimon_orch.format.options.core_options import (
-    AGGREGATION_REMOVE_RECORD_ON_DELETE,
-    FIELD_IGNORE_RETRACT,
     PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE,
     PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP,
-    SEQUENCE_FIELD,
 )
-from paimon_orch.format.row.row_kind import RowKind, is_retract
-from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.aggregate.field_aggregator import FieldAggregator
 from paimon_orch.merge.aggregate.registry import (
     create_aggregator,
     find_aggregate_function,
     find_aggregator_factory,
 )
+from paimon_orch.merge.engine.merge_function import (
+    MergeFunction,
+    contiguous_column,
+    row_kind_masks,
+    value_column_names,
+)
 from paimon_orch.merge.sort.key_order import to_comparable_column
-from paimon_orch.merge.sort.sort_merge_reader import compute_dense_rank
+from paimon_orch.merge.sort.sequence_order import compute_dense_rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,132 +94,6 @@ def check_partial_update(schema: TableSchema) -> None:
             raise InputError(
                 f"column {name!r}: in a partial-update table aggregate function {function!r} needs a sequence group"
             )
-
-
-def check_aggregation(schema: TableSchema) -> None:
-    """Refuse contradictory options of an aggregation table."""
-    options = schema.typed_options
-    removes = options.get(AGGREGATION_REMOVE_RECORD_ON_DELETE)
-    for name in schema.names:
-        if name in schema.primary_keys:
-            continue
-        _aggregate_function(schema, name)
-        if removes and options.get(FIELD_IGNORE_RETRACT.named(name)):
-            raise InputError(
-                f"'fields.{name}.ignore-retract' cannot be combined with "
-                "'aggregation.remove-record-on-delete'"
-            )
-
-
-def _aggregate_function(schema: TableSchema, name: str) -> str:
-    """Return the checked aggregate function of a column of an aggregation table."""
-    if name in schema.typed_options.get(SEQUENCE_FIELD):
-        return "last_value"
-    function = find_aggregate_function(schema, name) or "last_non_null_value"
-    find_aggregator_factory(schema, name, function)
-    return function
-
-
-@dataclass(slots=True, kw_only=True)
-class MergeFunction(ABC):
-    """Merges the rows of many keys in lockstep: one row of each key at a time."""
-
-    rows: pa.Table
-    groups: int
-    aggregators: dict[str, FieldAggregator]
-    retracts: Mask
-    deletes: Mask
-    last: Indices = field(init=False)
-    deleted: Mask = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.last = np.full(self.groups, -1, np.int64)
-        self.deleted = np.zeros(self.groups, bool)
-
-    @abstractmethod
-    def take(self, groups: Indices, rows: Indices) -> None:
-        """Merge the next row of some groups."""
-
-    def apply_delete(self, groups: Indices, rows: Indices) -> None:
-        """Replace the row by a deleted one; a later row is merged with its values."""
-        for fold in self.aggregators.values():
-            fold.reset(groups, rows)
-        self.deleted[groups] = True
-
-    def result(self, target: pa.Schema) -> pa.Table:
-        """Return the merged rows in the columns of ``target``."""
-        kinds = np.where(self.deleted, int(RowKind.DELETE), int(RowKind.INSERT)).astype(np.int8)
-        columns = []
-        for name in target.names:
-            if name == VALUE_KIND.name:
-                columns.append(pa.array(kinds))
-            elif name in self.aggregators:
-                columns.append(self.aggregators[name].result())
-            else:  # the key and the sequence number are those of the last row
-                columns.append(self.rows.column(name).take(pa.array(self.last)).combine_chunks())
-        return pa.table(columns, schema=target)
-
-
-def _contiguous_column(rows: pa.Table, name: str) -> pa.Array:
-    column = rows.column(name).combine_chunks()
-    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
-
-
-def _value_column_names(schema: TableSchema, rows: pa.Table) -> list[str]:
-    fixed = {SEQUENCE_NUMBER.name, VALUE_KIND.name, *schema.primary_keys}
-    return [name for name in rows.column_names if name not in fixed]
-
-
-def _row_kind_masks(rows: pa.Table) -> tuple[Mask, Mask]:
-    kinds = rows.column(VALUE_KIND.name)
-    return is_retract(kinds), kinds.to_numpy() == int(RowKind.DELETE)
-
-
-@dataclass(slots=True, kw_only=True)
-class AggregateMergeFunction(MergeFunction):
-    """Merges each column by its aggregate function."""
-
-    remove_on_delete: bool = False
-
-    def take(self, groups: Indices, rows: Indices) -> None:
-        """Add or retract the rows."""
-        self.last[groups] = rows
-        self.deleted[groups] = False
-        retracts = self.retracts[rows]
-        restarts = self.deletes[rows] & self.remove_on_delete
-        adds = ~retracts
-        retracted = retracts & ~restarts
-        for fold in self.aggregators.values():
-            if adds.any():
-                fold.add(groups[adds], rows[adds])
-            if retracted.any():
-                fold.take_back(groups[retracted], rows[retracted])
-        if restarts.any():
-            self.apply_delete(groups[restarts], rows[restarts])
-
-
-def create_aggregation(schema: TableSchema, rows: pa.Table, groups: int) -> MergeFunction:
-    """Return the merge function of an aggregation table."""
-    aggregators = {
-        name: create_aggregator(
-            schema,
-            _aggregate_function(schema, name),
-            name=name,
-            column=_contiguous_column(rows, name),
-            groups=groups,
-        )
-        for name in _value_column_names(schema, rows)
-    }
-    removes = schema.typed_options.get(AGGREGATION_REMOVE_RECORD_ON_DELETE)
-    retracts, deletes = _row_kind_masks(rows)
-    return AggregateMergeFunction(
-        rows=rows,
-        groups=groups,
-        aggregators=aggregators,
-        retracts=retracts,
-        deletes=deletes,
-        remove_on_delete=removes,
-    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -356,14 +231,14 @@ def create_partial_update(schema: TableSchema, rows: pa.Table, groups: int) -> M
     sequences = {name for group in sequence_groups for name in group.sequence}
     grouped = {name for group in sequence_groups for name in group.columns}
     aggregators: dict[str, FieldAggregator] = {}
-    for name in _value_column_names(schema, rows):
+    for name in value_column_names(schema, rows):
         function = None if name in sequences else find_aggregate_function(schema, name)
         plain = "last_value" if name in sequences | grouped else "last_non_null_value"
         aggregators[name] = create_aggregator(
             schema,
             function or plain,
             name=name,
-            column=_contiguous_column(rows, name),
+            column=contiguous_column(rows, name),
             groups=groups,
         )
     removing = set(options.get(PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP))
@@ -381,7 +256,7 @@ def create_partial_update(schema: TableSchema, rows: pa.Table, groups: int) -> M
             removes_record=bool(removing & set(group.sequence)),
         )
         states.append(state)
-    retracts, deletes = _row_kind_masks(rows)
+    retracts, deletes = row_kind_masks(rows)
     return PartialUpdateMergeFunction(
         rows=rows,
         groups=groups,

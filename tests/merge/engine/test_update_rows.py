@@ -16,7 +16,7 @@ from paimon_orch.format.row.row_kind import parse_row_kinds
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import parse_columns
-from paimon_orch.merge.engine.row_update import compute_update_rows
+from paimon_orch.merge.engine.update_rows import compute_update_rows
 
 COLUMNS = {"s": "INT", "v": "INT", "w": "INT", "names": "STRING", "items": "ARRAY<INT>"}
 VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -210,7 +210,7 @@ def test_an_update_of_a_sum_writes_the_difference(
         ("sum", "INT", 5, None, "column 'v' would be 5, not None"),
         ("sum", "TINYINT", 100, -100, "the difference of the new and the old value does not fit"),
         ("product", "INT", 5, 4, "column 'v' would be 20, not 4"),
-        ("last_non_null_value", "INT", 5, None, "a null does not overwrite a value there"),
+        ("last_non_null_value", "INT", 5, None, "a null does not overwrite its value"),
         ("listagg", "STRING", "a", "b", "column 'v' would be 'a,b', not 'b'"),
     ],
 )
@@ -252,7 +252,7 @@ def test_the_error_names_the_sequence_group_that_prevents_an_update() -> None:
     old: Row = dict.fromkeys(COLUMNS) | {"k": 1, "v": 1}
     new = old | {"v": 2, "_kind": "+U"}
 
-    with pytest.raises(InputError, match=r"k = 1.*its sequence group \(s\) alone"):
+    with pytest.raises(InputError, match=r"k = 1.*only with its sequence group \(s\)"):
         compute_update_rows(
             schema, table_of(schema, [old], kinds=False), table_of(schema, [new], kinds=True)
         )

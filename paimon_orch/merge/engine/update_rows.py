@@ -18,7 +18,8 @@ from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.merge.aggregate.registry import find_aggregate_function
 from paimon_orch.merge.engine.merge_engine import MergeEngine, create_merge_engine
-from paimon_orch.merge.engine.row_merge import parse_sequence_groups
+from paimon_orch.merge.engine.merge_function import contiguous_column
+from paimon_orch.merge.engine.partial_update import parse_sequence_groups
 from paimon_orch.merge.sort.key_order import to_comparable_column
 from paimon_orch.merge.sort.sort_merge_reader import MergeBatch, build_sorted_batch
 
@@ -49,7 +50,7 @@ def compute_update_rows(schema: TableSchema, old: pa.Table, new: pa.Table) -> pa
     for field in schema.fields:
         before, after = (
             _effective_old_column(schema, old, field.name),
-            _contiguous_column(new, field.name),
+            contiguous_column(new, field.name),
         )
         function = functions.get(field.name)
         needs_value = not field.type.nullable or field.default_value is not None
@@ -93,22 +94,17 @@ def _aggregate_functions(schema: TableSchema) -> dict[str, str]:
 
 def _effective_old_column(schema: TableSchema, old: pa.Table, name: str) -> pa.Array:
     """Return the values of a column that are merged: null in sequence groups without a sequence."""
-    column = _contiguous_column(old, name)
+    column = contiguous_column(old, name)
     if schema.typed_options.merge_engine == "partial-update":
         for group in parse_sequence_groups(schema):
             if name in group.columns:
                 some = [
-                    _contiguous_column(old, field).is_valid().to_numpy(False)
+                    contiguous_column(old, field).is_valid().to_numpy(False)
                     for field in group.sequence
                 ]
                 rows = pa.array(np.arange(len(column)), mask=~np.logical_or.reduce(some))
                 return column.take(rows)
     return column
-
-
-def _contiguous_column(rows: pa.Table, name: str) -> pa.Array:
-    column = rows.column(name)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
 def _find_differences(one: pa.Array, other: pa.Array) -> Mask:
@@ -164,7 +160,7 @@ def _check_merge_result(
             reason="the row would not be deleted, or be deleted",
         )
     for name in schema.names:
-        actual, requested = _contiguous_column(merged, name), _contiguous_column(expected, name)
+        actual, requested = contiguous_column(merged, name), contiguous_column(expected, name)
         wrong = _find_differences(actual, requested) & ~deleted
         if find_aggregate_function(schema, name) == "sum" and pa.types.is_floating(actual.type):
             wrong &= ~np.isclose(

@@ -1,0 +1,99 @@
+"""The merge engine ``aggregation``.
+
+See docs/format/aggregate-functions.md.
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.arrays import Indices
+from paimon_orch.format.options.core_options import (
+    AGGREGATION_REMOVE_RECORD_ON_DELETE,
+    FIELD_IGNORE_RETRACT,
+    SEQUENCE_FIELD,
+)
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.merge.aggregate.registry import (
+    create_aggregator,
+    find_aggregate_function,
+    find_aggregator_factory,
+)
+from paimon_orch.merge.engine.merge_function import (
+    MergeFunction,
+    contiguous_column,
+    row_kind_masks,
+    value_column_names,
+)
+
+
+def check_aggregation(schema: TableSchema) -> None:
+    """Refuse contradictory options of an aggregation table."""
+    options = schema.typed_options
+    removes = options.get(AGGREGATION_REMOVE_RECORD_ON_DELETE)
+    for name in schema.names:
+        if name in schema.primary_keys:
+            continue
+        _aggregate_function(schema, name)
+        if removes and options.get(FIELD_IGNORE_RETRACT.named(name)):
+            raise InputError(
+                f"'fields.{name}.ignore-retract' cannot be combined with "
+                "'aggregation.remove-record-on-delete'"
+            )
+
+
+def _aggregate_function(schema: TableSchema, name: str) -> str:
+    """Return the checked aggregate function of a column of an aggregation table."""
+    if name in schema.typed_options.get(SEQUENCE_FIELD):
+        return "last_value"
+    function = find_aggregate_function(schema, name) or "last_non_null_value"
+    find_aggregator_factory(schema, name, function)
+    return function
+
+
+@dataclass(slots=True, kw_only=True)
+class AggregateMergeFunction(MergeFunction):
+    """Merges each column by its aggregate function."""
+
+    remove_on_delete: bool = False
+
+    def take(self, groups: Indices, rows: Indices) -> None:
+        """Add or retract the rows."""
+        self.last[groups] = rows
+        self.deleted[groups] = False
+        retracts = self.retracts[rows]
+        restarts = self.deletes[rows] & self.remove_on_delete
+        adds = ~retracts
+        retracted = retracts & ~restarts
+        for fold in self.aggregators.values():
+            if adds.any():
+                fold.add(groups[adds], rows[adds])
+            if retracted.any():
+                fold.take_back(groups[retracted], rows[retracted])
+        if restarts.any():
+            self.apply_delete(groups[restarts], rows[restarts])
+
+
+def create_aggregation(schema: TableSchema, rows: pa.Table, groups: int) -> MergeFunction:
+    """Return the merge function of an aggregation table."""
+    aggregators = {
+        name: create_aggregator(
+            schema,
+            _aggregate_function(schema, name),
+            name=name,
+            column=contiguous_column(rows, name),
+            groups=groups,
+        )
+        for name in value_column_names(schema, rows)
+    }
+    removes = schema.typed_options.get(AGGREGATION_REMOVE_RECORD_ON_DELETE)
+    retracts, deletes = row_kind_masks(rows)
+    return AggregateMergeFunction(
+        rows=rows,
+        groups=groups,
+        aggregators=aggregators,
+        retracts=retracts,
+        deletes=deletes,
+        remove_on_delete=removes,
+    )

@@ -1,0 +1,74 @@
+"""Rollback: make an older snapshot the newest by deleting later snapshots, changelogs and tags.
+
+See docs/format/rollback.md.
+"""
+
+from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.table.metadata.snapshot_store import (
+    EARLIEST,
+    LATEST,
+    SnapshotStore,
+    list_numbered_files,
+)
+from paimon_orch.table.metadata.tags import Tags, extract_snapshot
+from paimon_orch.table.metadata.time_travel import SnapshotSelector
+
+_CHANGELOG_PREFIX = "changelog-"
+
+
+def find_rollback_target(store: SnapshotStore, moment: SnapshotSelector) -> Snapshot:
+    """Return the target snapshot of a rollback.
+
+    Raises :class:`NotFoundError` for a snapshot before the hint EARLIEST, whose expiration is
+    running or was interrupted, unless a tag has kept its files.
+    """
+    if not moment:
+        raise InputError("a rollback needs a snapshot, a tag or a time")
+    target = moment.find(store)
+    assert target is not None
+    earliest = store.earliest_id() or 0
+    if target.id < earliest and all(store.tag(name).id != target.id for name in store.tags()):
+        raise NotFoundError(
+            f"{store.paths.root}: snapshot {target.id} is being expired, and its files may be "
+            f"deleted; the oldest snapshot that is kept is {earliest}"
+        )
+    return target
+
+
+def rollback(store: SnapshotStore, moment: SnapshotSelector) -> Snapshot:
+    """Make an older snapshot the newest one: delete later snapshots, changelogs and tags.
+
+    No other process may write to the table meanwhile. Schemas are kept; data files without
+    references are deleted as orphan files later. An expired snapshot is restored from its tag.
+    Raises :class:`NotFoundError` if the snapshot does not exist or is being expired; then nothing
+    is changed. If the call failed, repeat it to complete the rollback.
+    """
+    target = find_rollback_target(store, moment)
+    later_tags = [name for name in store.tags() if store.tag(name).id > target.id]
+    if moment.tag is not None and not store.exists(target.id):
+        path = Tags(store).path(moment.tag)
+        store.io.create(store.path(target.id), extract_snapshot(store.io.read_bytes(path), path))
+        store.write_hint(EARLIEST, target.id)
+    elif target.id < (store.earliest_id() or 0):
+        store.write_hint(EARLIEST, target.id)
+    store.write_hint(LATEST, target.id)
+    # newest first, so that an interrupted rollback leaves no gap between the ids
+    for snapshot_id in reversed(store.ids()):
+        if snapshot_id > target.id:
+            store.io.delete(store.path(snapshot_id))
+    _delete_changelogs(store, target.id)
+    for name in later_tags:
+        store.io.delete(f"{store.paths.tag_dir}/tag-{name}")
+    return target
+
+
+def _delete_changelogs(store: SnapshotStore, newest: int) -> None:
+    """Delete the changelogs of expired snapshots after ``newest``, and the hints to them."""
+    directory = f"{store.paths.branch_root}/changelog"
+    later = [i for i in list_numbered_files(store.io, directory, _CHANGELOG_PREFIX) if i > newest]
+    for snapshot_id in reversed(later):
+        store.io.delete(f"{directory}/{_CHANGELOG_PREFIX}{snapshot_id}")
+    if later:
+        for hint in (LATEST, EARLIEST):  # without hints readers list the directory
+            store.io.delete(f"{directory}/{hint}")

@@ -1,0 +1,33 @@
+"""Which partitions an overwrite replaces: named ones, or those of the written rows."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.options.core_options import DYNAMIC_PARTITION_OVERWRITE
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.table.filter.partition_spec import PartitionSpec, build_any_partition_matcher
+
+
+def build_overwrite_filter(
+    written: Iterable[bytes],
+    spec: PartitionSpec | Sequence[PartitionSpec] | None,
+    schema: TableSchema,
+) -> Callable[[bytes], bool] | None:
+    """Return a test for the partitions that an overwrite replaces; None if it replaces none.
+
+    ``written`` are the partitions of the new files. Each must match ``spec``, if it is given.
+
+    See docs/format/commit.md#overwrite-and-drop.
+    """
+    dynamic = schema.typed_options.get(DYNAMIC_PARTITION_OVERWRITE)
+    if not schema.partition_keys or (spec is None and not dynamic) or spec == {}:
+        return lambda _: True
+    partitions = set(written)
+    if spec is None:
+        return partitions.__contains__ if partitions else None
+    specs = [spec] if isinstance(spec, Mapping) else spec
+    matches = build_any_partition_matcher(specs, schema)
+    if not all(map(matches, partitions)):
+        text = " or ".join(str(dict(spec)) for spec in specs)
+        raise InputError(f"not all rows are in the partition {text} to overwrite")
+    return matches
