@@ -24,7 +24,7 @@ SAME_IDEA_ON_TWO_FLOORS = {
     "compact",
     "ingest",
     "inspect",
-    "row_level",
+    "quarantine",
 }
 
 
