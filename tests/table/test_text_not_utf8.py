@@ -21,7 +21,7 @@ from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check import check
 from paimon_orch.steps.maintenance import analyze, rescale
 from paimon_orch.table.table import Table
-from paimon_orch.table.write import table_write as write
+from paimon_orch.table.write import conform_rows
 
 TEXTS = [b"\xff\xe9a", b"\x80", b"\xc3\xa9", b"ok", b"\xf0("]
 
@@ -38,7 +38,7 @@ def bytes_of(table: Table, name: str, **scan: Any) -> list[bytes]:
 @pytest.fixture(params=["parquet", "orc", "avro"])
 def table(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Table:
     """Keys and values are not UTF-8; our writer, which would refuse them, does not look."""
-    monkeypatch.setattr(write, "_check_utf8", lambda *_: None)
+    monkeypatch.setattr(conform_rows, "_check_utf8", lambda *_: None)
     made = new_table(
         tmp_path, "s STRING, v STRING", key=("s",), file__format=request.param, metadata__stats_mode="full",
     )  # fmt: skip
@@ -101,7 +101,7 @@ def test_rows_keep_it_and_bounds_enclose_it(data: bytes) -> None:
 def test_partitions_of_it_keep_their_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(write, "_check_utf8", lambda *_: None)
+    monkeypatch.setattr(conform_rows, "_check_utf8", lambda *_: None)
     values = [b"\xff\xe9a", b"ok", b"\xff\xe8a"]
     bucket = {"bucket": "1", "bucket_key": "k"}
     table = new_table(
@@ -142,7 +142,7 @@ def test_it_is_named_as_java_names_it(data: bytes, shown: str) -> None:
 def test_nested_text_of_avro_files_keeps_its_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write, "_check_utf8", lambda *_: None)
+    monkeypatch.setattr(conform_rows, "_check_utf8", lambda *_: None)
     table = new_table(
         tmp_path, "k INT, m MAP<STRING, STRING>, a ARRAY<STRING>", key=("k",), file__format="avro"
     )
