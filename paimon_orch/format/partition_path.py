@@ -21,21 +21,21 @@ _EPOCH = date(1970, 1, 1)
 
 
 def escape_path_name(text: str) -> str:
-    """Escape one path component; an empty one is an error of the caller."""
+    """Escape one path component. Raises :class:`InputError` for an empty one."""
     if not text:
         raise InputError("a partition directory name must not be empty")
     return "".join(f"%{ord(char):02X}" if char in _CHARS_TO_ESCAPE else char for char in text)
 
 
 def unescape_path_name(text: str) -> str:
-    """Undo :func:`escape_path_name`; a ``%`` without two hex digits stays as it is."""
+    """Undo :func:`escape_path_name`; a ``%`` without two hex digits is unchanged."""
     return _ESCAPE_SEQUENCE.sub(lambda match: chr(int(match.group(1), 16)), text)
 
 
 def build_partition_path(
     values: Sequence[object], fields: Sequence[Field], options: Options
 ) -> str:
-    """Return ``k1=v1/k2=v2/`` for internal values, or an empty text for an unpartitioned table."""
+    """Return ``k1=v1/k2=v2/`` for internal values, or an empty string for an unpartitioned table."""
     names = format_partition_values(values, fields, options)
     return "".join(
         f"{escape_path_name(key)}={escape_path_name(value)}/" for key, value in names.items()
@@ -55,7 +55,7 @@ def format_partition_values(
 
 
 def format_partition_value(value: object, field: Field, *, legacy: bool) -> str:
-    """Return the text of one internal value (see ``binary_row``) as Java renders it."""
+    """Return the text of one internal value (see ``binary_row``) as Java formats it."""
     assert isinstance(field.type, AtomicType)
     name, params = field.type.name, field.type.params
     match value:
@@ -76,13 +76,13 @@ def format_partition_value(value: object, field: Field, *, legacy: bool) -> str:
             return format_timestamp(value, params[0], legacy=legacy)
         case bytes():
             raise InputError(
-                f"partition column {field.name!r}: BINARY partitions have no usable name"
+                f"partition column {field.name!r}: BINARY is not supported for partition columns"
             )
     return str(value)
 
 
 def format_timestamp(value: int, precision: int, *, legacy: bool) -> str:
-    """Render a TIMESTAMP given in its Arrow unit, like ``LocalDateTime.toString`` when legacy."""
+    """Format a TIMESTAMP in its Arrow unit; ``legacy``: like ``LocalDateTime.toString``."""
     nanos = value * {3: 10**6, 6: 10**3, 9: 1}[3 if precision <= 3 else 6 if precision <= 6 else 9]
     seconds, fraction = divmod(nanos, 10**9)
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
@@ -99,7 +99,7 @@ def format_timestamp(value: int, precision: int, *, legacy: bool) -> str:
 
 
 def format_java_double(value: float, *, single: bool = False) -> str:
-    """Render a floating point number as ``Double.toString`` or ``Float.toString`` does."""
+    """Format a floating-point number like ``Double.toString`` or ``Float.toString``."""
     if math.isnan(value):
         return "NaN"
     if value in (float("inf"), float("-inf")):

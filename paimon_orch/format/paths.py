@@ -96,7 +96,7 @@ class TablePaths:
     ) -> DataFilePathFactory:
         """Return a factory for the paths of new data files of a bucket.
 
-        Raises :class:`InputError` and :class:`UnsupportedError` for external paths that cannot be
+        Raises :class:`InputError` or :class:`UnsupportedError` for external paths that cannot be
         written.
         """
         external = ExternalPaths.of(schema.typed_options, self.root)
@@ -119,7 +119,8 @@ class TablePaths:
         path = strip_file_scheme(uri)
         if parse_store_scheme(path) != parse_store_scheme(self.root):
             raise UnsupportedError(
-                f"{uri}: is in another store than the table, {self.root}; tables whose files are in several stores "
+                f"{uri}: is in another store than the table, {self.root}; "
+                "tables whose files are in several stores "
                 "are not supported"
             )
         return path
@@ -150,7 +151,7 @@ class TablePaths:
 
 
 class FileNameGenerator:
-    """Fresh, unique names: one random id and a counter per kind.
+    """Generates unique names: one random id, and a counter per kind.
 
     See docs/format/table-layout.md#directory-tree.
     """
@@ -170,7 +171,7 @@ _COMPRESSED_SUFFIXES = {"gz", "bz2", "deflate", "snappy", "lz4", "zst", "zstd"}
 
 
 def parse_file_format(name: str) -> str:
-    """Return the format of a data file by its name.
+    """Return the file format from the name of a data file.
 
     See docs/format/table-layout.md#file-names.
     """

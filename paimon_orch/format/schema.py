@@ -103,7 +103,7 @@ class TableSchema:
         return self.select(self.trimmed_primary_keys)
 
     def order_fields(self, level: int) -> list[Field]:
-        """Return the columns that files of a level are sorted by, of which their metadata holds the bounds."""
+        """Return the sort columns of files of a level; key bounds are of these columns."""
         options = self.typed_options
         if level and options.is_pk_clustering_override:
             return self.select(options.clustering_columns)
@@ -125,14 +125,14 @@ class TableSchema:
 
     @property
     def cross_partition(self) -> bool:
-        """Return whether a key may move between partitions.
+        """Return whether the primary key does not contain all partition columns.
 
         See docs/format/schema.md#validation.
         """
         return bool(self.primary_keys) and not set(self.partition_keys) <= set(self.primary_keys)
 
     def to_json(self) -> bytes:
-        """Encode as a schema file; an absent comment is omitted, never null."""
+        """Encode as a schema file; a missing comment is omitted."""
         value: dict[str, Any] = {
             "version": SCHEMA_VERSION,
             "id": self.id,
@@ -149,7 +149,7 @@ class TableSchema:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> "TableSchema":
-        """Decode a schema file; ``path`` is named in errors. Unknown keys are kept."""
+        """Decode a schema file; errors name ``path``. Unknown keys are preserved."""
         with wrap_decode_errors(path):
             value = parse_json_object(data)
             version = parse_integer(value.get("version", 1), "version")
@@ -177,10 +177,10 @@ class TableSchema:
 
 
 def _parse_key_columns(value: Any, key: str, fields: Sequence[Field]) -> tuple[str, ...]:
-    """Return a list of columns that the table has; anything else raises."""
-    names, known = value[key], {field.name for field in fields}
+    """Return a list of existing columns. Raises ``ValueError`` for other values."""
+    names, existing = value[key], {field.name for field in fields}
     if not isinstance(names, list) or not all(
-        isinstance(name, str) and name in known for name in names
+        isinstance(name, str) and name in existing for name in names
     ):
         raise ValueError(f"{key} is {names!r}, not a list of columns of the table")
     return tuple(names)
@@ -203,7 +203,7 @@ def _parse_fields(value: dict[str, Any], path: str) -> tuple[Field, ...]:
 def _parse_field(value: Any, path: str) -> Field:
     try:
         return field_from_json(value)
-    except InputError as error:  # the type is in the file, it is not an argument
+    except InputError as error:  # the type comes from the file, not from an argument
         raise CorruptFileError(path, str(error)) from error
     except UnsupportedError as error:
         name = value.get("name")
@@ -225,15 +225,15 @@ def build_table_schema(
     comment: str | None = None,
     time_millis: int = 0,
 ) -> TableSchema:
-    """Make and validate the first schema of a table; new field ids are assigned.
+    """Build and validate the first schema of a table; field ids are assigned.
 
     See docs/format/schema.md#field-ids.
     """
-    stored = dict(options or {})
-    partition_by = list(partition_by) or _split_names(stored.pop("partition", ""))
-    primary_key = list(primary_key) or _split_names(stored.pop("primary-key", ""))
+    values = dict(options or {})
+    partition_by = list(partition_by) or _split_names(values.pop("partition", ""))
+    primary_key = list(primary_key) or _split_names(values.pop("primary-key", ""))
     numbered, highest = assign_field_ids(fields)
-    nullable = Options(stored).get(PRIMARY_KEY_NULLABLE)
+    nullable = Options(values).get(PRIMARY_KEY_NULLABLE)
     fields = [
         replace(field, type=field.type.with_nullable(nullable))
         if field.name in primary_key
@@ -246,7 +246,7 @@ def build_table_schema(
         highest_field_id=highest,
         partition_keys=tuple(partition_by),
         primary_keys=tuple(primary_key),
-        options=stored,
+        options=values,
         comment=comment,
         time_millis=time_millis,
     )
@@ -259,7 +259,7 @@ def _split_names(text: str) -> list[str]:
 
 
 def assign_field_ids(fields: Iterable[Field], highest: int = -1) -> tuple[list[Field], int]:
-    """Give ids to columns and fields of nested rows; return them and the highest id."""
+    """Assign ids to columns and nested fields; return the columns and the highest id."""
     counter = highest
 
     def numbered(data_type: DataType) -> DataType:
@@ -272,12 +272,12 @@ def assign_field_ids(fields: Iterable[Field], highest: int = -1) -> tuple[list[F
             case MapType(nullable, key, value):
                 return MapType(nullable, numbered(key), numbered(value))
             case RowType(nullable, children):
-                done = []
-                for child in children:  # a child's own children come before it
+                numbered_children = []
+                for child in children:  # children are numbered before their parent
                     child_type = numbered(child.type)
                     counter += 1
-                    done.append(replace(child, id=counter, type=child_type))
-                return RowType(nullable, tuple(done))
+                    numbered_children.append(replace(child, id=counter, type=child_type))
+                return RowType(nullable, tuple(numbered_children))
         return data_type
 
     result = []
@@ -289,7 +289,7 @@ def assign_field_ids(fields: Iterable[Field], highest: int = -1) -> tuple[list[F
 
 
 def validate_schema(schema: TableSchema) -> None:
-    """Refuse what docs/format/schema.md#validation forbids; the message names the rule."""
+    """Raise :class:`InputError` for violations of docs/format/schema.md#validation."""
     names = schema.names
     for name in names:
         if names.count(name) > 1:
@@ -308,7 +308,8 @@ def validate_schema(schema: TableSchema) -> None:
             raise InputError(f"the {kind} names a column twice")
     if schema.primary_keys and not schema.trimmed_primary_keys:
         raise InputError(
-            "the primary key has only partition columns; add a column that distinguishes the rows of a partition"
+            "the primary key has only partition columns; add a column that distinguishes the rows "
+            "of a partition"
         )
     check_options(schema.options, names, schema.primary_keys)
     _validate_indexes(schema)

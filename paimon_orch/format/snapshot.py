@@ -76,7 +76,7 @@ class Snapshot:
 
     @property
     def inherited(self) -> dict[str, Any]:
-        """Return the unknown keys that the next snapshot inherits: those that do not describe the commit."""
+        """Return the unknown keys that the next snapshot inherits: those not about the commit."""
         return {key: item for key, item in self.additional.items() if key not in _COMMIT_KEYS}
 
     def to_json(self) -> bytes:
@@ -109,7 +109,7 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> "Snapshot":
-        """Decode a snapshot file; ``path`` is named in errors. Unknown keys are kept."""
+        """Decode a snapshot file; errors name ``path``. Unknown keys are preserved."""
         with wrap_decode_errors(path):
             value = parse_json_object(data)
             version = _parse_integer(value, "version", 1, default=1)
@@ -150,7 +150,7 @@ class Snapshot:
 def _parse_optional_integer(
     value: Mapping[str, Any], key: str, least: int = _MIN_INT64
 ) -> int | None:
-    """Return a number of a snapshot, None if it is absent. Raises ``ValueError`` for other values."""
+    """Return an integer, None if it is absent. Raises ``ValueError`` for other values."""
     number = value.get(key)
     if number is None:
         return None

@@ -1,4 +1,4 @@
-"""Statistics files: what ANALYZE found out about a table.
+"""Statistics files: results of ANALYZE.
 
 See docs/format/statistics.md#statistics-file.
 """
@@ -14,7 +14,7 @@ from paimon_orch.format.text import parse_integer, parse_json_object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnStatistics:
-    """What is known of one column. Bounds are text as a cast gives it; lengths are of characters or bytes."""
+    """Statistics of one column: bounds as cast to text, lengths in characters or bytes."""
 
     column_id: int
     distinct_count: int | None = None
@@ -38,7 +38,7 @@ _COLUMN_KEYS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatistics:
-    """Figures of one snapshot: rows as a reader sees them, and their share of the bytes."""
+    """Statistics of one snapshot: the rows that a reader sees, and their share of the bytes."""
 
     snapshot_id: int
     schema_id: int
@@ -47,7 +47,7 @@ class TableStatistics:
     columns: Mapping[str, ColumnStatistics] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
-        """Encode as a statistics file; what is not known is left out."""
+        """Encode as a statistics file; unknown values are omitted."""
         columns = {name: _column_to_json(column) for name, column in self.columns.items()}
         value = {
             "snapshotId": self.snapshot_id,
@@ -61,7 +61,7 @@ class TableStatistics:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> "TableStatistics":
-        """Decode a statistics file; ``path`` is named in errors. Unknown keys are ignored."""
+        """Decode a statistics file; errors name ``path``. Unknown keys are ignored."""
         with wrap_decode_errors(path):
             value = parse_json_object(data)
             return cls(

@@ -1,7 +1,7 @@
-"""Text of rows that may not be valid UTF-8: Java and C++ writers do not check it, and files keep the bytes.
+"""Text values that may not be valid UTF-8, because Java and C++ writers do not check it.
 
-Internal values of text are ``str``. Bytes that are not UTF-8 become lone surrogates, as Python does
-it for names of files (``surrogateescape``), and compare as the bytes do.
+Internal text values are ``str``. Invalid bytes become lone surrogates (``surrogateescape``), and
+text is ordered by its bytes.
 """
 
 import json
@@ -16,7 +16,7 @@ _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def parse_json_object(data: bytes) -> dict[str, Any]:
-    """Return the JSON object that a metadata file holds. Raises ``ValueError`` for anything else."""
+    """Parse a metadata file. Raises ``ValueError`` if it is not a JSON object."""
     value = json.loads(data)
     if not isinstance(value, dict):
         raise ValueError("the content is not a JSON object")  # noqa: TRY004 - damage, not a bug
@@ -24,14 +24,14 @@ def parse_json_object(data: bytes) -> dict[str, Any]:
 
 
 def parse_integer(value: object, name: str) -> int:
-    """Return a number of a JSON file, which may be written as text. Raises ``ValueError`` for another type."""
+    """Return an integer from JSON, also from text. Raises ``ValueError`` for other values."""
     if not isinstance(value, int | float | str):
         raise ValueError(f"{name} is {value!r}, not an integer")  # noqa: TRY004 - damage, not a bug
     return int(value)
 
 
 class RawText(str):
-    """Text whose bytes are not UTF-8; it is ordered among other text by the bytes."""
+    """Text with invalid UTF-8; comparisons use the bytes."""
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ class RawText(str):
 
 
 def decode_text(data: bytes) -> str:
-    """Return bytes as text that :func:`encode_text` turns into the same bytes."""
+    """Decode bytes so that :func:`encode_text` returns the same bytes."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -65,14 +65,14 @@ def encode_text(text: str) -> bytes:
 
 
 def to_readable_text(text: str) -> str:
-    """Return text with U+FFFD for bytes that are not UTF-8, as Java shows it."""
+    """Return text with U+FFFD for invalid bytes, as Java shows it."""
     return decode_readable_text(encode_text(text)) if isinstance(text, RawText) else text
 
 
 def decode_readable_text(data: bytes) -> str:
-    """Return bytes as text, with as many U+FFFD as Java puts for those that are not UTF-8.
+    """Decode bytes with the same number of U+FFFD for invalid bytes as Java.
 
-    An encoded surrogate, whole or cut off, is one U+FFFD in Java, and one a byte in Python.
+    An encoded surrogate, complete or truncated, is one U+FFFD in Java, and one per byte in Python.
     """
     try:
         return data.decode()
@@ -81,12 +81,12 @@ def decode_readable_text(data: bytes) -> str:
 
 
 def replace_surrogates(text: str) -> str:
-    """Return text with U+FFFD for lone surrogates, which JSON may hold and UTF-8 may not."""
+    """Return text with U+FFFD for lone surrogates, which JSON allows but UTF-8 does not."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def encode_json(value: Mapping[str, Any]) -> bytes:
-    """Return a metadata file; lone surrogates, which UTF-8 has no bytes for, are escaped as other writers do it."""
+    """Encode a metadata file; lone surrogates are escaped, as by other writers."""
     try:
         return json.dumps(value, indent=2, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -94,7 +94,7 @@ def encode_json(value: Mapping[str, Any]) -> bytes:
 
 
 def is_utf8(text: str) -> bool:
-    """Return whether a text has bytes in UTF-8: it has no lone surrogate."""
+    """Return whether text can be encoded as UTF-8: it has no lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -103,7 +103,7 @@ def is_utf8(text: str) -> bool:
 
 
 def to_python_value(scalar: "pa.Scalar[Any]") -> Any:
-    """Return the Python value of a scalar, text as :func:`decode_text` returns it."""
+    """Return the Python value of a scalar; text as by :func:`decode_text`."""
     try:
         return scalar.as_py()
     except UnicodeDecodeError:
@@ -113,6 +113,6 @@ def to_python_value(scalar: "pa.Scalar[Any]") -> Any:
 
 
 def to_readable_value(scalar: "pa.Scalar[Any]") -> Any:
-    """Return the Python value of a scalar, text as :func:`to_readable_text` returns it."""
+    """Return the Python value of a scalar; text as by :func:`to_readable_text`."""
     value = to_python_value(scalar)
     return to_readable_text(value) if isinstance(value, str) else value

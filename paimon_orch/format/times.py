@@ -1,4 +1,4 @@
-"""Durations and points in time as people write them: in commands, components and run configs."""
+"""Parses durations and points in time of commands, components and run configs."""
 
 import re
 import time
@@ -18,9 +18,9 @@ _DURATION = re.compile(r"\s*\d+\s*[A-Za-z]+\s*")
 
 
 def parse_duration(name: str, text: str) -> timedelta:
-    """Return a duration such as ``30 d``; the :class:`InputError` for other text starts with ``name`` and ``text``.
+    """Return a duration, for example of ``30 d``. Raises :class:`InputError` naming ``name``.
 
-    Unlike in table options, where a number without a unit means milliseconds, the unit is required.
+    Unlike in table options, where the default unit is milliseconds, the unit is required.
     """
     try:
         if _DURATION.fullmatch(text):
@@ -30,12 +30,13 @@ def parse_duration(name: str, text: str) -> timedelta:
     except InputError:
         pass
     raise InputError(
-        f"{name} {text!r} is not a duration; write a whole number and a unit, for example '3 d', '12 h' or '30 min'"
+        f"{name} {text!r} is not a duration; write a whole number and a unit, for example '3 d', "
+        "'12 h' or '30 min'"
     )
 
 
 def parse_timestamp(name: str, text: str) -> int:
-    """Return epoch milliseconds of an ISO 8601 text (local time if it names no zone) or of a number."""
+    """Return epoch milliseconds of ISO 8601 text (default zone: local) or of a number."""
     if text.isascii() and text.isdigit():
         return int(text)
     try:
@@ -44,17 +45,18 @@ def parse_timestamp(name: str, text: str) -> int:
         moment = None
     if not isinstance(moment, pendulum.DateTime):
         raise InputError(
-            f"{name} {text!r} is not a point in time; write ISO 8601, for example 2026-01-31T12:00:00, or epoch "
+            f"{name} {text!r} is not a point in time; write ISO 8601, for example "
+            "2026-01-31T12:00:00, or epoch "
             "milliseconds"
         )
     return int(moment.timestamp() * 1000)
 
 
 def parse_cutoff(name: str, text: str, now_millis: int | None = None) -> int:
-    """Return epoch milliseconds of a point in time, or of a duration such as ``3 d`` before ``now_millis`` (or now).
+    """Return epoch milliseconds of a point in time, or of ``now_millis`` minus a duration.
 
     Raises :class:`InputError` for points in time before 1973 and after 9999: a date without dashes,
-    a year, or epoch seconds would be read as a time in 1970.
+    a year, or epoch seconds would be parsed as a time in 1970.
     """
     if _DURATION.fullmatch(text):
         now = int(time.time() * 1000) if now_millis is None else now_millis
@@ -65,7 +67,7 @@ def parse_cutoff(name: str, text: str, now_millis: int | None = None) -> int:
         cutoff = 0
     if not _MIN_MILLIS <= cutoff <= _MAX_MILLIS:
         raise InputError(
-            f"{name} {text!r} is neither a duration, for example '3 d', nor a point in time between the years 1973 and "
-            "9999, for example 2026-01-31 or epoch milliseconds"
+            f"{name} {text!r} is neither a duration, for example '3 d', nor a point in time between "
+            "the years 1973 and 9999, for example 2026-01-31 or epoch milliseconds"
         )
     return cutoff

@@ -1,4 +1,4 @@
-"""Storage: the file operations that the format needs, on local file systems and object stores.
+"""Storage: the file operations of the format, on local file systems and object stores.
 
 Paths are strings and always absolute. Only :meth:`FileIO.create` is exclusive; commits rely on it.
 
@@ -29,6 +29,6 @@ def resolve_warehouse(uri: str, options: Mapping[str, Any] | None = None) -> tup
         return open_object_store(uri, options or {})
     if options:
         names = ", ".join(sorted(options))
-        raise InputError(f"warehouse {uri!r} is local and takes no storage options; got {names}")
+        raise InputError(f"warehouse {uri!r} is local and cannot have storage options; got {names}")
     path = unquote(urlparse(uri).path) if scheme else uri
     return LocalFileIO(), os.path.abspath(os.path.expanduser(path))

@@ -1,4 +1,4 @@
-"""The storage contract: the few operations the format needs, and the paths they take."""
+"""The storage contract: the operations that the format needs, and their paths."""
 
 import os
 import re
@@ -41,7 +41,7 @@ class FileIO(Protocol):
 
     @property
     def remote(self) -> bool:
-        """Return whether a read is a network request, so that few large reads are best."""
+        """Return whether each read is a network request; few large reads are then faster."""
         ...
 
     def open_input(self, path: str) -> IO[bytes]:
@@ -66,7 +66,7 @@ class FileIO(Protocol):
         ...
 
     def write(self, path: str, data: bytes) -> None:
-        """Replace ``path`` by ``data``; a reader sees the old or the new content."""
+        """Replace ``path`` atomically; readers see the old or the new content."""
         ...
 
     def list_dir(self, path: str) -> Iterator[FileInfo]:

@@ -34,7 +34,7 @@ class LocalFileIO:
             return file.read()
 
     def create(self, path: str, data: bytes) -> bool:
-        """Write a temporary file and hard-link it, so that ``path`` appears atomically with its content."""
+        """Write a temporary file and hard-link it, so that ``path`` appears atomically."""
         temporary = _write_temporary(_check_local_path(path), data)
         try:
             os.link(temporary, path)
@@ -43,8 +43,8 @@ class LocalFileIO:
             return False
         except OSError as error:
             raise StorageError(
-                f"{path}: cannot be created exclusively ({error.strerror}); this file system has no "
-                "hard links, so two committers could overwrite each other. Use another location."
+                f"{path}: cannot be created exclusively ({error.strerror}); this file system has "
+                "no hard links, so two committers could overwrite each other. Use another location."
             ) from error
         finally:
             os.unlink(temporary)
@@ -141,8 +141,8 @@ class LocalFileIO:
 def _check_local_path(path: str) -> str:
     if not os.path.isabs(path):
         raise UnsupportedError(
-            f"{path}: is in another store than the table, which is on the local file system; a table in "
-            "several stores is not supported"
+            f"{path}: is in another store than the table, which is on the local file system; a "
+            "table in several stores is not supported"
         )
     return check_path(path)
 
@@ -155,7 +155,7 @@ def _make_parents(path: str) -> None:
 
 
 def _open_new(path: str) -> IO[bytes]:
-    """Create a file and its directory; a concurrent cleanup may delete the directory while it is empty."""
+    """Create a file and its directory, which a concurrent cleanup may delete while empty."""
 
     def create() -> IO[bytes]:
         _make_parents(path)

@@ -1,4 +1,4 @@
-"""Object stores through fsspec; written only through packages whose exclusive creation is trusted."""
+"""Object stores through fsspec; only packages with trusted exclusive creation can write."""
 
 import errno
 import time
@@ -25,18 +25,19 @@ from paimon_orch.storage.streams import ObjectInput, ObjectOutput
 
 T = TypeVar("T")
 
-# First release of each package whose exclusive creation is a condition of the request. s3fs was tested with racing
-# committers; of gcsfs (ifGenerationMatch=0) and adlfs (If-None-Match) only the source was checked.
+# First release of each package that creates files exclusively by a conditional request. s3fs was
+# tested with racing committers; of gcsfs (ifGenerationMatch=0) and adlfs (If-None-Match) only the
+# source was checked.
 _MIN_TRUSTED_VERSIONS = {"s3fs": (2025, 7), "gcsfs": (2025, 7), "adlfs": (2024, 12)}
 _MEMORY_MODULE = "fsspec.implementations.memory"  # exclusive in one process: for tests
 _PACKAGE_BY_SCHEME = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"} | dict.fromkeys(
     ("abfs", "abfss", "az"), "adlfs"
 )
-# By default s3fs requests the size before it reads a whole object.
+# with its default, s3fs requests the size before it reads a whole object
 _DEFAULT_OPTIONS: dict[str, dict[str, Any]] = {
     name: {"max_concurrency": 1} for name in ("s3", "s3a")
 }
-# Bytes of a part of an upload; the 50 MiB of s3fs are too much memory when many buckets are written.
+# bytes per upload part; the 50 MiB of s3fs need too much memory when many buckets are written
 _PART_BYTES = 16 << 20
 _PERMANENT_ERRORS = (
     FileExistsError,
@@ -53,7 +54,7 @@ _verified_stores: set[tuple[int, str]] = set()
 
 @dataclass(frozen=True, slots=True)
 class FsspecFileIO:
-    """Files of one object store. Holds no connection: each process opens its own on first use.
+    """Files of one object store; each process opens its own connection on first use.
 
     Reading works with every fsspec implementation. Writing requires a package whose exclusive
     creation is trusted, and a server that was verified to refuse a second creation of a name.
@@ -71,7 +72,7 @@ class FsspecFileIO:
 
     @property
     def _fs(self) -> Any:
-        """Return fsspec's file system of this process; fsspec keeps one per process and set of options."""
+        """Return the file system; fsspec caches one per process and options."""
         import fsspec
 
         scheme = self.root.partition("://")[0]
@@ -84,7 +85,8 @@ class FsspecFileIO:
             return fsspec.url_to_fs(self.root, **options)[0]
         except Exception as error:  # noqa: BLE001 - each package has its own errors
             raise InputError(
-                f"{self.root}: the store cannot be opened with these options: {self._describe_error(error)}"
+                f"{self.root}: the store cannot be opened with these options: "
+                f"{self._describe_error(error)}"
             ) from self._redact_cause(error)
 
     def open_input(self, path: str) -> IO[bytes]:
@@ -133,7 +135,7 @@ class FsspecFileIO:
         return True
 
     def _create_under_lock(self, fs: Any, path: str, data: bytes) -> bool:
-        """Create under the lock file that all committers share; the system releases it when its holder exits."""
+        """Create while holding the lock file that all committers share."""
         from filelock import FileLock, Timeout
 
         head, tail = path.rsplit("/", 1)
@@ -160,8 +162,8 @@ class FsspecFileIO:
             return self.read_bytes(path) == data
         except (FileNotFoundError, StorageError):
             raise StorageError(
-                f"{path}: it is unknown whether the object was created ({self._describe_error(error)}). "
-                "Check whether it exists before you try again."
+                f"{path}: it is unknown whether the object was created "
+                f"({self._describe_error(error)}). Check whether it exists before you try again."
             ) from self._redact_cause(error)
 
     def write(self, path: str, data: bytes) -> None:
@@ -228,20 +230,21 @@ class FsspecFileIO:
     def make_dir(self, path: str) -> bool:
         """Raise :class:`UnsupportedError`."""
         raise UnsupportedError(
-            f"{self._check_path(path)}: object stores have no empty directories; the database exists as soon as "
-            "a table is created in it"
+            f"{self._check_path(path)}: object stores have no empty directories; the database exists "
+            "as soon as a table is created in it"
         )
 
     def rename_dir(self, source: str, target: str) -> bool:
         """Raise :class:`UnsupportedError`."""
         self._check_path(target)
         raise UnsupportedError(
-            f"{self._check_path(source)}: object stores have no atomic rename; concurrent readers would see a "
-            "partially renamed table. Create a table with the new name and write the rows to it."
+            f"{self._check_path(source)}: object stores have no atomic rename; concurrent readers "
+            "would see a partially renamed table. Create a table with the new name and write the "
+            "rows to it."
         )
 
     def delete_empty_dir(self, path: str) -> bool:
-        """Return False: a directory does not outlive its last object."""
+        """Return False: object stores have no empty directories."""
         self._check_path(path)
         return False
 
@@ -263,8 +266,8 @@ class FsspecFileIO:
             mine, mine
         ):
             raise UnsupportedError(
-                f"{path}: is in another store than the table, which is below {self.root}; a table in several "
-                "stores is not supported"
+                f"{path}: is in another store than the table, which is below {self.root}; a table in "
+                "several stores is not supported"
             )
         if "?versionId=" in path:
             raise CorruptFileError(
@@ -273,7 +276,7 @@ class FsspecFileIO:
         return check_path(path)
 
     def _get_writable_fs(self, path: str) -> Any:
-        """Return the file system, if it is trusted to create exclusively. Raises :class:`UnsupportedError`."""
+        """Return the file system. Raises :class:`UnsupportedError` if writes are not trusted."""
         self._check_path(path)
         fs = self._fs
         module = type(fs).__module__
@@ -282,29 +285,31 @@ class FsspecFileIO:
             return fs
         needed = _MIN_TRUSTED_VERSIONS.get(package)
         if needed is None:
-            known = ", ".join(sorted(_MIN_TRUSTED_VERSIONS))
+            packages = ", ".join(sorted(_MIN_TRUSTED_VERSIONS))
             raise UnsupportedError(
-                f"{path}: is not written. Only {known} can write tables; {type(fs).__name__} of {module} is not "
-                "known to create files exclusively, so two committers could overwrite each other. Reading works; to "
-                f"write, give all committers the storage option {LOCK_PATH}=<a file that all of them reach>."
+                f"{path}: is not written. Only {packages} can write tables; {type(fs).__name__} of "
+                f"{module} is not known to create files exclusively, so two committers could "
+                "overwrite each other. Reading works; to write, give all committers the storage "
+                f"option {LOCK_PATH}=<a file that all of them reach>."
             )
         from importlib.metadata import version
 
         installed = version(package)
         if _parse_release(installed) < needed:
             raise UnsupportedError(
-                f"{path}: is not written: {package} {installed} may overwrite a file of another committer; "
-                f"install {package}>={needed[0]}.{needed[1]}"
+                f"{path}: is not written: {package} {installed} may overwrite a file of another "
+                f"committer; install {package}>={needed[0]}.{needed[1]}"
             )
         return fs
 
     def _verify_exclusive_create(self, fs: Any, path: str) -> None:
-        """Test once per process and bucket whether the server respects the condition; some ignore it."""
+        """Test once per process and bucket whether the server creates objects exclusively."""
         bucket = "/".join(path.split("/", 3)[:3])
         if type(fs).__module__ == _MEMORY_MODULE or (hash(fs), bucket) in _verified_stores:
             return
         head, tail = path.rsplit("/", 1)
-        probe = f"{head}/.{tail}.{uuid4()}.tmp"  # listings of the format ignore such names (docs/format/table-layout.md#atomic-writes)
+        # listings of the format ignore this name (docs/format/table-layout.md#atomic-writes)
+        probe = f"{head}/.{tail}.{uuid4()}.tmp"
         with self._wrap_errors(probe, "created"):
             try:
                 fs.pipe_file(probe, b"first", mode="create")
@@ -316,13 +321,14 @@ class FsspecFileIO:
                     fs.rm_file(probe)
         if not is_exclusive:
             raise UnsupportedError(
-                f"{path}: is not written. At {bucket} a second creation of the same name replaces the first "
-                "object, so two committers could overwrite each other. Use a store with conditional writes."
+                f"{path}: is not written. At {bucket} a second creation of the same name replaces the "
+                "first object, so two committers could overwrite each other. Use a store with "
+                "conditional writes."
             )
         _verified_stores.add((hash(fs), bucket))
 
     def _retry_read(self, path: str, action: str, call: Callable[[], T]) -> T:
-        """Call a read, and retry it after errors that may be temporary."""
+        """Call a read; retry it after temporary errors."""
         with self._wrap_errors(path, action):
             return OBJECT_READ.call(
                 call, retry_on=lambda error: not isinstance(error, _PERMANENT_ERRORS)
@@ -330,7 +336,7 @@ class FsspecFileIO:
 
     @contextmanager
     def _wrap_errors(self, path: str, action: str) -> Iterator[None]:
-        """Raise errors of the store's packages as :class:`StorageError`, without secrets."""
+        """Convert errors of fsspec packages into :class:`StorageError`, without secrets."""
         try:
             yield
         except (FileNotFoundError, NotADirectoryError, PaimonError):
@@ -350,11 +356,12 @@ class FsspecFileIO:
 
 
 def open_object_store(uri: str, options: Mapping[str, Any]) -> tuple[FsspecFileIO, str]:
-    """Return the file system and the root of a warehouse in an object store, without connecting to it."""
+    """Return the file system and root of a warehouse in an object store; does not connect."""
     parsed = urlparse(uri)
     if parsed.password or parsed.query:
         raise InputError(
-            f"a warehouse of {parsed.scheme}:// must not carry credentials; give them as storage options"
+            f"a warehouse of {parsed.scheme}:// must not contain credentials; give them as storage "
+            "options"
         )
     root = uri.rstrip("/")
     if "://" not in root or "::" in root or check_path(root).endswith(":"):
@@ -364,25 +371,27 @@ def open_object_store(uri: str, options: Mapping[str, Any]) -> tuple[FsspecFileI
 
         fsspec.get_filesystem_class(parsed.scheme)
     except ValueError:
-        known = ", ".join(f"{name}://" for name in _PACKAGE_BY_SCHEME)
+        schemes = ", ".join(f"{name}://" for name in _PACKAGE_BY_SCHEME)
         raise InputError(
-            f"warehouse {uri!r}: the scheme {parsed.scheme!r} is not supported; use a local path, a file: URI, {known}"
+            f"warehouse {uri!r}: the scheme {parsed.scheme!r} is not supported; use a local path, a "
+            f"file: URI, {schemes}"
         ) from None
     except ImportError as error:
         package = _PACKAGE_BY_SCHEME.get(parsed.scheme, "the package for it")
         raise InputError(
-            f"warehouse {uri!r} needs {package}, which is not installed ({error}); for s3:// install paimon-orch[s3]"
+            f"warehouse {uri!r} needs {package}, which is not installed ({error}); for s3:// install "
+            "paimon-orch[s3]"
         ) from error
     return FsspecFileIO(root, StorageOptions.of(options)), root
 
 
 def _is_busy(error: BaseException) -> bool:
-    """Return whether another put of the same name is in progress, so that this one had no effect."""
+    """Return whether the put failed because another put of the same name is in progress."""
     return isinstance(error, OSError) and error.errno == errno.EBUSY
 
 
 def _get_modification_time(entry: Mapping[str, Any]) -> float:
-    """Return when an object was written; the current time if unknown, so that it does not count as old."""
+    """Return when an object was written; the current time if unknown: cleanup keeps it."""
     if entry["type"] == "directory":
         return 0.0
     for key in ("LastModified", "mtime", "updated", "last_modified", "created"):

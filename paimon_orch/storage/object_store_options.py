@@ -1,4 +1,4 @@
-"""Options of object stores. Credentials are redacted in texts, and kept out of pickles where possible."""
+"""Options of object stores; credentials are redacted in messages and not pickled if possible."""
 
 import json
 import os
@@ -12,7 +12,7 @@ STORAGE_OPTIONS_ENV = "PAIMON_STORAGE_OPTIONS"
 LOCK_PATH = "lock_path"  # not an fsspec option: a lock file for stores without exclusive creation
 _REDACTED = "***"
 _MIN_SECRET_LENGTH = 4  # redacting shorter values would remove ordinary words
-# Options whose values may appear in an error text; values of all others may be secret.
+# options whose values may appear in messages; values of all others may be secret
 _PUBLIC_OPTIONS = {
     "account_name",
     "addressing_style",
@@ -31,8 +31,8 @@ _PUBLIC_OPTIONS = {
 class StorageOptions:
     """The fsspec options of a store.
 
-    Of options from the environment variable ``PAIMON_STORAGE_OPTIONS`` only the names are stored
-    and pickled, for example for Spark tasks: each process reads its own environment.
+    Only the names of options from ``PAIMON_STORAGE_OPTIONS`` are stored and pickled; each process,
+    for example a Spark task, reads the values from its own environment.
     """
 
     explicit: Mapping[str, Any]
@@ -66,8 +66,9 @@ class StorageOptions:
         missing = ", ".join(sorted(self.inherited - set(environment)))
         if missing:
             raise InputError(
-                f"storage option {missing} came from {STORAGE_OPTIONS_ENV}, which does not have it in this process; set the "
-                "variable for Spark's workers too, or pass the options to the catalog"
+                f"storage option {missing} was set by {STORAGE_OPTIONS_ENV}, which does not have it in "
+                "this process; set the variable for Spark's workers too, or pass the options to the "
+                "catalog"
             )
         return {name: environment[name] for name in self.inherited} | dict(self.explicit)
 
@@ -99,13 +100,13 @@ def _read_environment() -> dict[str, Any]:
         options = None
     if not isinstance(options, dict):  # the text may hold secrets, so it is not shown
         raise InputError(
-            f'{STORAGE_OPTIONS_ENV} must be a JSON object, such as {{"key": "...", "secret": "..."}}'
+            f'{STORAGE_OPTIONS_ENV} must be a JSON object like {{"key": "...", "secret": "..."}}'
         )
     return options
 
 
 def parse_storage_option(text: str) -> tuple[str, Any]:
-    """Return name and value of ``name=value``; JSON objects and true, false are read as such."""
+    """Return name and value of ``name=value``; JSON objects and booleans are parsed."""
     name, separator, value = text.partition("=")
     if not (name.strip() and separator):
         raise InputError("a storage option must look like name=value, for example key=...")
@@ -120,7 +121,7 @@ def parse_storage_option(text: str) -> tuple[str, Any]:
 
 
 def _find_secrets(options: object, name: str = "") -> Iterator[str]:
-    """Yield all texts among the values, also nested ones, except those of public options."""
+    """Yield all text values, nested ones included, except those of public options."""
     if isinstance(options, Mapping):
         for key, value in options.items():
             yield from _find_secrets(value, str(key))

@@ -1,4 +1,4 @@
-"""File objects over an object store, which read few ranges and raise the errors of this package."""
+"""File objects over an object store that send few range requests."""
 
 import io
 from collections.abc import Callable
@@ -7,14 +7,14 @@ from typing import IO
 
 FetchRange = Callable[[int, int], bytes]
 READ_AHEAD_BYTES = 1 << 20
-"""Bytes that are transferred in about the latency of one request."""
+"""Bytes whose transfer takes about as long as the latency of one request."""
 
 
 class ObjectInput(io.RawIOBase):
-    """Random reads of an object of known size by ``fetch(start, end)``; holds no connection.
+    """Random reads of an object of known size by ``fetch(start, end)``.
 
-    Small reads fetch a block of ``read_ahead`` bytes, which is cached for the following reads. Larger reads are
-    passed on, because their callers (Parquet with pre_buffer) have joined ranges already.
+    Small reads fetch and cache a block of ``read_ahead`` bytes. Larger reads are not cached, because
+    their callers (Parquet with ``pre_buffer``) have merged ranges already.
     """
 
     def __init__(self, fetch: FetchRange, size: int, *, read_ahead: int = READ_AHEAD_BYTES) -> None:

@@ -98,7 +98,7 @@ class ColumnBounds:
         Files whose rows of statistics have an unexpected arity have unknown statistics.
         """
         has_arity = low.rows & high.rows
-        has_low, has_high = low.known & has_arity, high.known & has_arity
+        has_low, has_high = low.valid & has_arity, high.valid & has_arity
         if data_type.name in _FLOAT_TYPES:
             is_nan = has_low & np.isnan(low.values) | has_high & np.isnan(high.values)
             has_low, has_high = has_low & ~is_nan, has_high & ~is_nan

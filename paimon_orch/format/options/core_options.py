@@ -1,7 +1,7 @@
-"""The register of table options: each option of Paimon 0.9 to 2.1 once, with its type, default and class.
+"""The register of table options of Paimon 0.9 to 2.1, with type, default and class.
 
-An option of the class CHANGES_FORMAT or EXTERNAL stops the steps that its row names. Whoever implements one moves its
-row to the options that are honoured. ``docs/compatibility.md`` shows the register.
+Options of the classes CHANGES_FORMAT and EXTERNAL block their ``steps``. After implementing such an
+option, move it to the HONOURED options. ``docs/compatibility.md`` shows the register.
 """
 
 from math import inf
@@ -44,7 +44,7 @@ NON_LATEST_SCAN_MODES = (
     "from-snapshot-full",
     "incremental",
 )
-"""Modes of a scan that do not begin with all rows of the newest snapshot."""
+"""Scan modes that do not start with all rows of the newest snapshot."""
 
 
 @overload
@@ -87,7 +87,7 @@ def honoured(
     consequence: str = "this value is not implemented",
     bounds: tuple[float, float] = UNBOUNDED,
 ) -> AnyOption:
-    """Register an option that we treat as Java Paimon does, at least for the values in ``choices``."""
+    """Register an option that works as in Java Paimon, at least for the values in ``choices``."""
     return TableOption(
         bounds=bounds,
         key=key,
@@ -107,7 +107,7 @@ def harmless(
     *,
     bounds: tuple[float, float] = UNBOUNDED,
 ) -> TableOption[T | None]:
-    """Register an option without which rows and files are right."""
+    """Register an option that is ignored without effect on rows and files."""
     return TableOption(
         key=key, type=type, default=default, option_class=OptionClass.HARMLESS, bounds=bounds
     )
@@ -121,7 +121,7 @@ def external(
     steps: StepKind,
     consequence: str,
 ) -> AnyOption:
-    """Register an option by which Java Paimon also informs another system."""
+    """Register an option that makes Java Paimon notify another system."""
     return TableOption(
         key=key,
         type=type,
@@ -141,7 +141,7 @@ def changes_format(
     consequence: str,
     choices: tuple[str, ...] = (),
 ) -> TableOption[T | None]:
-    """Register an option that gives rows or files another meaning; with ``choices`` only these values do."""
+    """Register an option that changes the meaning of rows or files, for ``choices`` if given."""
     return TableOption(
         key=key,
         type=type,
@@ -399,7 +399,7 @@ ZORDER_VAR_LENGTH_CONTRIBUTION = honoured("zorder.var-length-contribution", INTE
 HONOURED: tuple[AnyOption, ...] = tuple(
     value for value in tuple(globals().values()) if isinstance(value, TableOption)
 )
-"""All options above: we do what Java Paimon does."""
+"""All options above: they work as in Java Paimon."""
 
 EXTERNAL: tuple[AnyOption, ...] = (
     external(
@@ -489,7 +489,7 @@ EXTERNAL: tuple[AnyOption, ...] = (
         consequence="the commit returns before its rows are visible to readers",
     ),
 )
-"""What informs another system at a commit."""
+"""Options that notify another system at a commit."""
 
 CLUSTERING_INCREMENTAL = changes_format(
     "clustering.incremental",
@@ -689,7 +689,7 @@ CHANGES_FORMAT: tuple[AnyOption, ...] = (
         consequence="appended rows are added where Java Paimon replaces the rows with the same upsert key",
     ),
 )
-"""What gives rows, keys, order or files another meaning."""
+"""Options that change the meaning of rows, keys, order or files."""
 
 HARMLESS: tuple[AnyOption, ...] = (
     harmless("async-file-write", BOOLEAN, "true"),
@@ -810,7 +810,7 @@ HARMLESS: tuple[AnyOption, ...] = (
     harmless("partition.sink-strategy", TEXT, "NONE"),
     harmless("postpone.batch-write-fixed-bucket.max-parallelism", INTEGER, "2048"),
     harmless("postpone.batch-write-fixed-bucket.rescale-load-factor", INTEGER, "32"),
-    # Java's Spark writer chooses the number of buckets of a new partition by it; any number is right.
+    # used by Java's Spark writer for the bucket count of new partitions; any count is correct
     harmless("postpone.target-size-per-bucket", MEMORY, "1 gb"),
     harmless("primary-key", TEXT),
     harmless("read.batch-size", INTEGER, "1024"),
@@ -865,7 +865,7 @@ HARMLESS: tuple[AnyOption, ...] = (
     harmless("write.batch-memory", MEMORY, "128 mb"),
     harmless("write.batch-size", INTEGER, "1024"),
 )
-"""What tunes engines and reads."""
+"""Options that tune engines and reads."""
 
 FIELD_AGGREGATE_FUNCTION = honoured("fields.<column>.aggregate-function", TEXT)
 FIELD_COUNT_LIMIT = honoured("fields.<column>.count-limit", INTEGER)
@@ -893,7 +893,7 @@ FAMILIES: tuple[AnyOption, ...] = (
     FIELD_NESTED_SEQUENCE_FIELD,
     FIELD_STATS_MODE,
     FIELD_TS_FIELD,
-    # A default for reads up to Paimon 1.2; newer releases store it in the column and apply it on writing.
+    # used by reads up to Paimon 1.2; newer releases store it in the column and apply it to writes
     harmless("fields.<column>.default-value", TEXT),
     changes_format(
         "fields.<column>.map.storage-layout",
@@ -917,7 +917,7 @@ FAMILIES: tuple[AnyOption, ...] = (
         steps=WRITE_ROWS | COMPACT,
         consequence="data files are written without encryption",
     ),
-    # What Java hands to the writers of a file format, and to the builders of an index.
+    # settings of file format writers and index builders in Java
     AVRO_SETTING,
     harmless("csv.<setting>", TEXT),
     harmless("json.<setting>", TEXT),
@@ -932,4 +932,4 @@ FAMILIES: tuple[AnyOption, ...] = (
     harmless("sorted-index.<setting>", TEXT),
     harmless("materialized-table.<setting>", TEXT),
 )
-"""Options whose keys hold names of columns, classes or settings; the first that matches counts."""
+"""Options whose keys contain names of columns, classes or settings; the first match counts."""

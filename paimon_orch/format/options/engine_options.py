@@ -1,6 +1,6 @@
-"""Options of engines and catalogs that are stored with tables too, and older names of table options.
+"""Options of engines and catalogs that tables may store, and older names of table options.
 
-They do not change what is stored, but for those that :mod:`core_options` names.
+Except for those that :mod:`core_options` names, they do not change what is stored.
 """
 
 from paimon_orch.format.options.core_options import (
@@ -231,7 +231,7 @@ DEPRECATED_KEYS: tuple[AnyOption, ...] = (
     SNAPSHOT_EXPIRE_CLEAN_EMPTY_DIRECTORIES,
     harmless("write.compaction-skip", BOOLEAN, "false"),
 )
-"""Names of earlier releases that Java Paimon still accepts."""
+"""Older option names that Java Paimon still accepts."""
 
 UNDOCUMENTED: tuple[AnyOption, ...] = (
     changes_format(
@@ -261,4 +261,4 @@ UNDOCUMENTED: tuple[AnyOption, ...] = (
     ),
     harmless("stream-scan-mode", TEXT, "none"),
 )
-"""Options that the documentation of Java Paimon does not list, and one of ours: ``file-index.strict``."""
+"""Options that Java Paimon does not document, and our own ``file-index.strict``."""

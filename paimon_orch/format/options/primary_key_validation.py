@@ -1,6 +1,6 @@
-"""Which options of primary-key tables go together: engines, changelog producers, deletion vectors (merge-tree facts).
+"""Checks combinations of options of primary-key tables.
 
-Whatever also needs the columns' types or the engines themselves is checked where the engines are.
+The merge engines check rules that depend on column types.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ _CHOICES = (
 def check_primary_key_options(
     options: Options, primary_keys: Sequence[str], *, cross_partition: bool
 ) -> None:
-    """Refuse options that contradict each other; the message names the rule."""
+    """Refuse contradicting options. Raises :class:`InputError` naming the rule."""
     for option, noun, choices in _CHOICES:
         value = options.get(option)
         if value not in choices:
@@ -73,14 +73,14 @@ def _check_changelog_producer(options: Options, primary_keys: Sequence[str]) -> 
             )
         if producer in ("full-compaction", "lookup"):
             raise InputError(
-                f"'streaming-read-overwrite' cannot be combined with 'changelog-producer' = {producer!r}: changes would be "
-                "read twice"
+                "'streaming-read-overwrite' cannot be combined with 'changelog-producer' = "
+                f"{producer!r}: changes would be read twice"
             )
     if options.has(FULL_COMPACTION_DELTA_COMMITS):
         if producer == "lookup":
             raise InputError(
-                "'full-compaction.delta-commits' cannot be combined with 'changelog-producer' = 'lookup'; take "
-                "'full-compaction' to get changes from regular full compactions"
+                "'full-compaction.delta-commits' cannot be combined with 'changelog-producer' = "
+                "'lookup'; use 'full-compaction' to get changes from regular full compactions"
             )
         if not primary_keys and options.bucket == -1:
             raise InputError(
@@ -101,7 +101,7 @@ def _check_sequence_fields(
     for name in sequence:
         if options.has(FIELD_AGGREGATE_FUNCTION.named(name)):
             raise InputError(
-                f"'sequence.field' names {name!r}, which therefore takes no 'fields.{name}.aggregate-function'"
+                f"'sequence.field' names {name!r}, which cannot have 'fields.{name}.aggregate-function'"
             )
     if options.has_snapshot_ordering:
         if sequence:
@@ -125,7 +125,7 @@ def _check_ignore_delete(options: Options) -> None:
     ):
         if is_set:
             raise InputError(
-                f"{option.key!r} cannot be combined with 'ignore-delete': deletes would never arrive"
+                f"{option.key!r} cannot be combined with 'ignore-delete', which drops all deletes"
             )
 
 

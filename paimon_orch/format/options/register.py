@@ -1,4 +1,4 @@
-"""Look up table options by key, known ones and families, and find keys that look like misspelt or newer options."""
+"""Looks up table options and option families by key, and detects misspelt and newer keys."""
 
 import difflib
 import re
@@ -51,16 +51,16 @@ def find_option(key: str) -> AnyOption | None:
 
 
 def may_be_newer_option(key: str) -> bool:
-    """Return whether an unknown key begins like a table option: it is misspelt, or belongs to a newer release.
+    """Return whether an unknown key begins like a table option, misspelt or of a newer release.
 
-    Any other unknown key is a property of the user's own.
+    Other unknown keys are user properties.
     """
     return find_option(key) is None and _first_segment(key) in _FIRST_SEGMENTS
 
 
 @cache
 def find_nearest_option(key: str) -> str | None:
-    """Return the known key most similar to an unknown one, None if no key is similar."""
+    """Return the most similar known key, None if no key is similar."""
     names = ".".join(key.split(".")[1:-1])
     families = [PLACEHOLDER.sub(lambda _: names, option.key) for option in core_options.FAMILIES]
     matches = difflib.get_close_matches(key, [*OPTION_REGISTRY, *families], n=1, cutoff=0.75)

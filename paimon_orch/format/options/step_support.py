@@ -1,7 +1,7 @@
-"""Which steps a table's options allow: one gate for all steps, by the register of options.
+"""Checks which steps a table's options allow, by the register of options.
 
-A step is refused before it changes anything when an option means something that is not implemented, when another
-system would not be informed, or when an option is unknown and may be of a newer release.
+A step is refused before it changes anything if an option is not implemented, if another system
+would not be notified, or if an option is unknown and may belong to a newer release.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from paimon_orch.format.options.table_option import EVERY_CHANGE, AnyOption, Opt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowances:
-    """Which refusals by the table's options the user overrides for one run."""
+    """The refusals that the user overrides for one run."""
 
     stale_external: bool = False
     """Change the table although Iceberg metadata, a metastore or a callback becomes stale."""
@@ -32,7 +32,7 @@ NO_ALLOWANCES = Allowances()
 
 @dataclass(frozen=True, slots=True)
 class BlockingOption:
-    """One option of a table that forbids a step; ``option`` is None if its key is unknown."""
+    """An option of a table that blocks a step; ``option`` is None if its key is unknown."""
 
     key: str
     value: str
@@ -50,7 +50,7 @@ class BlockingOption:
         return self.is_external and allowances.stale_external
 
     def describe(self) -> str:
-        """Return the option with its value, and what would go wrong."""
+        """Return the option with its value, and the consequence."""
         if self.option is None:
             nearest = find_nearest_option(self.key)
             hint = f" (did you mean {nearest!r}?)" if nearest else ""
@@ -58,32 +58,37 @@ class BlockingOption:
                 f"option {self.key!r} = {self.value!r} is not known{hint}; "
                 "it may belong to a newer release of Paimon"
             )
-        known = ""
+        implemented = ""
         if self.option.option_class is OptionClass.HONOURED and self.option.choices:
-            known = f" (implemented: {', '.join(self.option.choices)})"
-        return f"option {self.key!r} = {self.value!r}: {self.option.consequence}{known}"
+            implemented = f" (implemented: {', '.join(self.option.choices)})"
+        return f"option {self.key!r} = {self.value!r}: {self.option.consequence}{implemented}"
 
     def advise(self, step: StepKind) -> str:
         """Return advice for a step that is refused."""
         if self.option is None:
             return (
-                "Correct or remove the option, or allow unknown options for this run: --allow-unknown-options, "
-                "in Python Table.allow(unknown_options=True), in Dagster allow_unknown_options: true."
+                "Correct or remove the option, or allow unknown options for this run: "
+                "--allow-unknown-options, in Python Table.allow(unknown_options=True), in Dagster "
+                "allow_unknown_options: true."
             )
         if self.is_external and not step & (StepKind.READ | StepKind.DEFAULT_READ):
             return (
-                "Use Java Paimon for this step, or accept that the other system is stale until you update it: "
-                "--allow-stale-external, in Python Table.allow(stale_external=True), in Dagster allow_stale_external: true."
+                "Use Java Paimon for this step, or accept that the other system is stale until you "
+                "update it: --allow-stale-external, in Python Table.allow(stale_external=True), in "
+                "Dagster allow_stale_external: true."
             )
         if step & StepKind.DEFAULT_READ and self.option.steps is StepKind.DEFAULT_READ:
-            return "Name a snapshot, tag or time to read, remove the option, or read the table with Java Paimon."
+            return (
+                "Name a snapshot, tag or time to read, remove the option, or read the table with "
+                "Java Paimon."
+            )
         if self.key == "type":
             return "Use an engine that knows this type of table."
         return "Use Java Paimon for this step, or remove the option if the table does not need it."
 
 
 def find_blocking_options(options: Mapping[str, str], step: StepKind) -> Iterator[BlockingOption]:
-    """Yield the options that forbid a step; unknown ones forbid changes, not reads."""
+    """Yield the options that block a step; unknown options block changes, not reads."""
     for key, value in sorted(options.items()):
         option = find_option(key)
         if option is None:
@@ -99,10 +104,10 @@ def check_step(
     step: StepKind,
     allowances: Allowances = NO_ALLOWANCES,
 ) -> tuple[BlockingOption, ...]:
-    """Refuse a step that the options of ``table`` forbid; return the obstacles that the user allows.
+    """Refuse a step that the table's options block; return the blocking options that are allowed.
 
-    Raises :class:`UnsupportedError` naming every option, its value, what would go wrong and what to do. A query
-    authorization (``query-auth.enabled``) cannot be allowed for reads.
+    Raises :class:`UnsupportedError` with every option, its value, the consequence and advice. For
+    reads, no blocking option can be allowed (``query-auth.enabled``).
     """
     obstacles = list(find_blocking_options(options, step))
     reads = bool(step & (StepKind.READ | StepKind.DEFAULT_READ))
@@ -113,7 +118,7 @@ def check_step(
 
 
 def raise_step_refused(table: str, obstacles: Sequence[BlockingOption], step: StepKind) -> NoReturn:
-    """Raise the error that names the options that forbid a step."""
+    """Raise the error that names the blocking options."""
     reasons = "; ".join(obstacle.describe() for obstacle in obstacles)
     advice = " ".join(dict.fromkeys(obstacle.advise(step) for obstacle in obstacles))
     what = "read" if step & (StepKind.READ | StepKind.DEFAULT_READ) else "change"
@@ -121,7 +126,7 @@ def raise_step_refused(table: str, obstacles: Sequence[BlockingOption], step: St
 
 
 def describe_options(options: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each option that some step will refuse, or that looks misspelt."""
+    """Return a message for each option that blocks some step or looks misspelt."""
     every = EVERY_CHANGE | StepKind.READ | StepKind.DEFAULT_READ | StepKind.ALTER
     obstacles = [
         f"some steps will be refused: {obstacle.describe()}"
@@ -136,7 +141,7 @@ def describe_options(options: Mapping[str, str]) -> list[str]:
 
 
 def describe_unknown_options(options: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each unknown key that may belong to a newer release, for readers."""
+    """Return a message for each unknown key that may belong to a newer release."""
     return [
         BlockingOption(key, value, None).describe()
         for key, value in sorted(options.items())

@@ -1,4 +1,4 @@
-"""The definition of one table option: type, default, and which steps its values make wrong."""
+"""The definition of a table option: type, default, and the steps that its values block."""
 
 import re
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ class OptionClass(Enum):
     """How an option affects steps that maintain the table."""
 
     HONOURED = "honoured"
-    """We do what Java Paimon does."""
+    """Works as in Java Paimon."""
     HARMLESS = "harmless"
-    """It tunes an engine, or a read that is not implemented here; rows and files are correct without it."""
+    """Tunes an engine or an unimplemented read; rows and files are correct without it."""
     EXTERNAL = "external"
-    """Java Paimon also informs another system: Iceberg metadata, a metastore, a callback."""
+    """Makes Java Paimon notify another system: Iceberg metadata, a metastore, a callback."""
     CHANGES_FORMAT = "changes the format"
-    """Rows, keys, order or files mean something else with it, and that is not implemented."""
+    """Changes the meaning of rows, keys, order or files, which is not implemented."""
 
 
 class StepKind(Flag):
@@ -33,7 +33,7 @@ class StepKind(Flag):
     READ = auto()
     """Returns rows."""
     DEFAULT_READ = auto()
-    """Returns rows of the snapshot that the table's options choose, because the caller names none."""
+    """Returns rows of the snapshot that the table's options select; the caller names none."""
     WRITE_ROWS = auto()
     """Adds, replaces or removes rows."""
     COMPACT = auto()
@@ -55,50 +55,51 @@ EVERY_CHANGE = (
 
 
 UNBOUNDED = (-inf, inf)
-"""The bounds of options that take any number."""
+"""The bounds of options that accept any number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOption(Generic[T_co]):
-    """One option, or one family of options, of Paimon 0.9 to 2.1.
-
-    Numbers are within ``bounds``, both included. ``choices`` are the implemented values of an option of text,
-    all if there are none. ``steps`` are the steps that a
-    value makes wrong: any value but the default for the classes EXTERNAL and CHANGES_FORMAT, a value beyond ``choices``
-    for HONOURED. ``consequence`` says what would go wrong. The parts of a family's key in angle brackets stand for names
-    of columns or other names.
-    """
+    """One option, or one family of options, of Paimon 0.9 to 2.1."""
 
     key: str
+    """The key; in a family, parts in angle brackets stand for any name."""
     type: ValueType[T_co]
     default: str | None
     option_class: OptionClass
     steps: StepKind = StepKind.NONE
+    """Steps that a value blocks.
+
+    EXTERNAL and CHANGES_FORMAT: any value except the default; HONOURED: values not in ``choices``.
+    """
     consequence: str = ""
+    """What would go wrong in a blocked step, for messages."""
     choices: tuple[str, ...] = ()
+    """Implemented values of a text option; empty if all are implemented."""
     bounds: tuple[float, float] = UNBOUNDED
+    """The inclusive range of a number."""
 
     @property
     def range(self) -> str:
-        """Return what numbers the option takes, in words; empty if any."""
+        """Return a description of the accepted numbers, empty if unbounded."""
         least, most = self.bounds
         if self.bounds == UNBOUNDED:
             return ""
         return f"at least {least:g}" if most == inf else f"from {least:g} to {most:g}"
 
     def check(self, text: str) -> None:
-        """Refuse a value of another type or out of range; raises :class:`InputError` naming the option."""
+        """Refuse a value of another type or out of range. Raises :class:`InputError`."""
         value, (least, most) = self.parse(text), self.bounds
         if isinstance(value, int | float) and not least <= value <= most:
             raise InputError(f"option {self.key!r} = {text} must be {self.range}")
 
     def parse(self, text: str) -> T_co:
-        """Return the typed value; raises :class:`InputError` naming the option for text of another type."""
+        """Return the typed value. Raises :class:`InputError` for text of another type."""
         return self.type.parse(self.key, text)
 
     @property
     def default_value(self) -> T_co:
-        """Return the value where a table does not set the option."""
+        """Return the value for tables that do not set the option."""
         if self.default is not None:
             return self.type.parse(self.key, self.default)
         if isinstance(self.type, CollectionType):
@@ -106,7 +107,7 @@ class TableOption(Generic[T_co]):
         return cast("T_co", None)  # the type of an option without a default includes None
 
     def named(self, *names: str) -> "TableOption[T_co]":
-        """Return the member of a family for names: ``fields.<column>.distinct`` for one column."""
+        """Return a member of a family, for example of ``fields.<column>.distinct``."""
         parts = iter(names)
         return replace(self, key=PLACEHOLDER.sub(lambda _: next(parts), self.key))
 
@@ -122,7 +123,7 @@ class TableOption(Generic[T_co]):
             return False
 
     def blocks(self, text: str, step: StepKind) -> bool:
-        """Return whether a step would be wrong with this value."""
+        """Return whether this value blocks a step."""
         if not self.steps & step or self.is_default(text):
             return False
         match self.option_class:
@@ -134,7 +135,7 @@ class TableOption(Generic[T_co]):
                 return not self.choices or text.strip().lower() in self.choices
 
     def _values(self, text: str) -> list[str]:
-        """Return the values to compare with the choices; a value that cannot be parsed equals none of them."""
+        """Return the values to compare with ``choices``; invalid text is returned unparsed."""
         if self.type is not PER_LEVEL:
             return [text.strip().lower()]
         try:
@@ -149,20 +150,20 @@ class TableOption(Generic[T_co]):
 
 
 PLACEHOLDER = re.compile(r"<[^>]+>")
-"""The name in a key of a family that stands for any name."""
+"""Matches a placeholder in the key of a family."""
 
 
 AnyOption = TableOption[Any]
-"""An option of any type of values."""
+"""An option of any value type."""
 
 
 def compile_family_pattern(key: str) -> re.Pattern[str]:
-    """Return what the keys of a family match: ``fields.<column>.distinct`` matches ``fields.a.b.distinct``."""
+    """Return a pattern: ``fields.<column>.distinct`` matches ``fields.a.b.distinct``."""
     return re.compile(".+".join(re.escape(part) for part in PLACEHOLDER.split(key)))
 
 
 def index_options_by_key(*groups: tuple[AnyOption, ...]) -> Mapping[str, AnyOption]:
-    """Return options by their keys; raises :class:`ValueError` for a key that is registered twice."""
+    """Return options by key. Raises ``ValueError`` for duplicate keys."""
     result: dict[str, AnyOption] = {}
     for option in (option for group in groups for option in group):
         if option.key in result:

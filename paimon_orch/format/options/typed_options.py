@@ -1,4 +1,4 @@
-"""Table options: text in schema files, typed here, with the defaults of docs/format/options.md."""
+"""Typed access to table options, with the defaults of docs/format/options.md."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -60,9 +60,9 @@ class Options:
     @overload
     def get(self, option: TableOption[T | None], default: T) -> T: ...
     def get(self, option: AnyOption, default: Any = None) -> Any:
-        """Return the typed value of an option, or its default where the table does not set it.
+        """Return the typed value of an option, or its default if the table does not set it.
 
-        ``default`` replaces the default of the register, for options whose default depends on the table. Raises
+        ``default`` replaces the registered default if that depends on the table. Raises
         :class:`InputError` for text of another type.
         """
         text = self.values.get(option.key)
@@ -91,23 +91,23 @@ class Options:
 
     @property
     def has_deletion_vectors(self) -> bool:
-        """Tell whether the table keeps deletion vectors."""
+        """Return whether deletion vectors are enabled."""
         return self.get(DELETION_VECTORS_ENABLED)
 
     @property
     def bitmap64(self) -> bool:
-        """Tell whether new deletion vectors use the 64-bit layout."""
+        """Return whether new deletion vectors use the 64-bit layout."""
         return self.get(DELETION_VECTORS_BITMAP64)
 
     @property
     def ignores_delete(self) -> bool:
-        """Tell whether -D and -U rows have no effect; an option of one engine's name is an older name (3.2)."""
+        """Return whether -D and -U rows are ignored; options of single engines are older names."""
         option = next((option for option in _IGNORE_DELETE_OPTIONS if self.has(option)), None)
         return option is not None and self.get(option)
 
     @property
     def needs_lookup(self) -> bool:
-        """Tell whether every level-0 row must meet its older version.
+        """Return whether compaction looks up the older version of every level-0 row.
 
         See docs/format/universal-compaction.md#lookup-strategies.
         """
@@ -120,22 +120,22 @@ class Options:
 
     @property
     def is_pk_clustering_override(self) -> bool:
-        """Return whether files above level 0 are sorted by ``clustering.columns`` instead of the primary key."""
+        """Return whether files above level 0 are sorted by ``clustering.columns``, not by key."""
         return self.get(PK_CLUSTERING_OVERRIDE)
 
     @property
     def clustering_columns(self) -> tuple[str, ...]:
-        """Return the columns that ``clustering.columns`` names, under its old key too."""
+        """Return the columns of ``clustering.columns`` or its old key."""
         return self.get(CLUSTERING_COLUMNS) or self.get(SINK_CLUSTERING_BY_COLUMNS)
 
     @property
     def has_snapshot_ordering(self) -> bool:
-        """Return whether rows of later snapshots replace earlier ones, whatever their sequence numbers are."""
+        """Return whether rows of later snapshots win, regardless of sequence numbers."""
         return self.get(SEQUENCE_SNAPSHOT_ORDERING)
 
     @property
     def should_skip_level0(self) -> bool:
-        """Tell whether batch readers leave out level 0.
+        """Return whether batch readers skip level 0.
 
         See docs/format/merge-tree-reads.md#visibility-of-level-0.
         """
@@ -144,12 +144,12 @@ class Options:
 
     @property
     def shows_compacted_rows(self) -> bool:
-        """Return whether batch readers see level 0 only on request: ``first-row``, or deletion vectors."""
+        """Return whether batch readers see level 0 only on request."""
         return self.has_deletion_vectors or self.merge_engine == "first-row"
 
     @property
     def compaction_trigger(self) -> int:
-        """Return the number of sorted runs that calls for compaction."""
+        """Return the number of sorted runs that triggers compaction."""
         return self.get(NUM_SORTED_RUN_COMPACTION_TRIGGER)
 
     @property
@@ -168,7 +168,7 @@ class Options:
 
     @property
     def target_file_rows(self) -> int:
-        """Return the rows at which a writer starts another data file; compaction has no such limit."""
+        """Return the rows at which a writer starts a new data file; not used by compaction."""
         return max(1, self.get(TARGET_FILE_ROW_NUM))
 
     def file_format(self, level: int = 0) -> str:
@@ -182,7 +182,7 @@ class Options:
         return per_level.get(level, self.get(FILE_COMPRESSION)).lower()
 
     def file_extension(self, file_format: str) -> str:
-        """Return the suffix of new data file names; it names one codec for all levels, as in Java Paimon."""
+        """Return the suffix of new data files; as in Java Paimon, it has one codec for all levels."""
         codec = self.get(FILE_COMPRESSION)
         if not self.get(FILE_SUFFIX_INCLUDE_COMPRESSION) or codec in ("", "none"):
             return f".{file_format}"

@@ -1,4 +1,4 @@
-"""What options may say together, and which of them may change.
+"""Checks option values, combinations of options, and changes of options.
 
 See docs/format/schema.md.
 """
@@ -41,14 +41,15 @@ _IMMUTABLE = {
     "type",
 }
 _NEVER_STORED = {
-    "branch": "it is named at reading, as in 'db.table$branch_name'",
+    "branch": "name the branch when reading, as in 'db.table$branch_name'",
     "partition": "the partition columns are given when the table is created",
-    "path": "the place of a table follows from its name",
+    "path": "the location of a table follows from its name",
     "primary-key": "the primary key is given when the table is created",
 }
-# options that hold column names, as a list in their value or in the middle of their key
+# options with column names: as a list in the value, or in the middle of the key
 _COLUMN_LISTS = re.compile(
-    r"bucket-key|changelog-producer\.row-deduplicate-ignore-fields|sequence\.field|rowkind\.field|record-level\.time-field|clustering\.columns"
+    r"bucket-key|changelog-producer\.row-deduplicate-ignore-fields|sequence\.field|rowkind\.field"
+    r"|record-level\.time-field|clustering\.columns"
     r"|file-index\.[^.]+\.columns|fields\..+\.sequence-group"
 )
 _COLUMN_KEYS = re.compile(r"(fields\.)(.+)(\.[^.]+)|(file-index\.[^.]+\.)(.+)(\.[^.]+)")
@@ -57,7 +58,7 @@ _COLUMN_KEYS = re.compile(r"(fields\.)(.+)(\.[^.]+)|(file-index\.[^.]+\.)(.+)(\.
 def check_options(
     values: Mapping[str, str], names: Sequence[str], primary_keys: Sequence[str]
 ) -> None:
-    """Refuse options whose values have another type, or that contradict each other; unknown options are accepted."""
+    """Refuse values of another type and contradicting options; unknown options are accepted."""
     options = Options(values)
     for key in values:
         if key in _NEVER_STORED:
@@ -80,7 +81,7 @@ def check_options(
 def _check_retention(options: Options) -> None:
     min_snapshots = options.get(SNAPSHOT_NUM_RETAINED_MIN)
     max_snapshots = options.get(SNAPSHOT_NUM_RETAINED_MAX)
-    # changelogs take the values of snapshots where they have none
+    # changelogs default to the values of snapshots
     min_changelogs = options.get(CHANGELOG_NUM_RETAINED_MIN, min_snapshots)
     max_changelogs = options.get(CHANGELOG_NUM_RETAINED_MAX, max_snapshots)
     for kind, least, most in (
@@ -109,13 +110,13 @@ def _check_columns(values: Mapping[str, str], names: Collection[str]) -> None:
         for name in parse_option_columns(key, values[key]):
             if name not in names and not key.startswith("rowkind"):
                 raise InputError(
-                    f"option {key!r} = {values[key]!r} names the column {name!r}, which the table does not have; "
-                    "change the option first"
+                    f"option {key!r} = {values[key]!r} names the column {name!r}, which the table "
+                    "does not have; change the option first"
                 )
 
 
 def parse_option_columns(key: str, value: str) -> list[str]:
-    """Return the columns that an option names; a path into a nested column counts as its column."""
+    """Return the columns that an option names; for a nested path, its column."""
     named = _split_names(value) if _COLUMN_LISTS.fullmatch(key) else []
     match = _parse_column_key(key)
     if match:
@@ -137,7 +138,7 @@ def _split_names(text: str) -> list[str]:
 
 
 def rename_option_columns(values: Mapping[str, str], old: str, new: str) -> dict[str, str]:
-    """Return options with a column's new name wherever they name it."""
+    """Return options with a column renamed in keys and values."""
 
     def swapped(text: str) -> str:
         heads = [name.partition("[") for name in _split_names(text)]
@@ -154,21 +155,22 @@ def rename_option_columns(values: Mapping[str, str], old: str, new: str) -> dict
 
 
 def check_option_change(values: Mapping[str, str], key: str, new: str | None) -> None:
-    """Refuse to set (or with None to reset) an option that must stay once a table has snapshots."""
+    """Refuse to set (None: reset) an option that is immutable once a table has snapshots."""
     old = values.get(key)
     if old == new:
         return
     if key in _IMMUTABLE or key.endswith(".remove-record-on-delete"):
         raise InputError(
-            f"option {key!r} cannot change once the table has snapshots (it is {old or 'not set'}): files that "
-            "are there were written by it"
+            f"option {key!r} cannot change once the table has snapshots (it is {old or 'not set'}): "
+            "existing files depend on it"
         )
     if key == "bucket":
         before, after = Options(values).bucket, Options({} if new is None else {key: new}).bucket
         if before < 1 or after < 1:
             raise InputError(
-                f"option 'bucket' cannot change from {before} to {after}: once the table has snapshots only a "
-                "positive count may become another one, and partitions take it when they are overwritten"
+                f"option 'bucket' cannot change from {before} to {after}: once the table has "
+                "snapshots, only a positive count can change to another positive count; it applies to "
+                "partitions when they are overwritten"
             )
     options = Options(values)
     if key == "deletion-vectors.enabled" and not options.get(DELETION_VECTORS_MODIFIABLE):

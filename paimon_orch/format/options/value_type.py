@@ -55,9 +55,9 @@ _QUANTITY = re.compile(r"\s*(\d+)\s*([A-Za-z]*)\s*")
 
 @dataclass(frozen=True, slots=True)
 class ValueType(Generic[T]):
-    """A type of option values: its name for people, and its parser.
+    """A type of option values: its name in messages, and its parser.
 
-    The parser takes the key, for the error text, and the value; it raises :class:`InputError`.
+    The parser takes the key (for the message) and the value, and raises :class:`InputError`.
     """
 
     name: str
@@ -66,18 +66,18 @@ class ValueType(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class CollectionType(ValueType[T]):
-    """A type whose values are empty, not None, where an option is not set and has no default."""
+    """A type whose unset options without default are empty, not None."""
 
     empty: T
 
 
 def parse_memory(key: str, text: str) -> int:
-    """Return a size in bytes from ``128 mb``, ``64 kb`` or plain bytes; ``key`` is for the error text."""
+    """Return a size in bytes, for example of ``128 mb``; ``key`` is named in the error."""
     return _parse_quantity(key, text, _MEMORY_UNITS, "128 mb")
 
 
 def parse_duration(key: str, text: str) -> timedelta:
-    """Return a duration from ``1 h``, ``10 s``, ``500 ms`` or ``1 d``; ``key`` is for the error text."""
+    """Return a duration, for example of ``500 ms``; ``key`` is named in the error."""
     return timedelta(milliseconds=_parse_quantity(key, text, _DURATION_UNITS, "1 h"))
 
 
@@ -85,7 +85,7 @@ def _parse_quantity(key: str, text: str, units: Mapping[str, int], example: str)
     match = _QUANTITY.fullmatch(text)
     if match is None or match.group(2).lower() not in units:
         raise InputError(
-            f"option {key!r} = {text!r} is not understood; write for example {example!r}"
+            f"option {key!r} = {text!r} cannot be parsed; expected for example {example!r}"
         )
     return int(match.group(1)) * units[match.group(2).lower()]
 

@@ -1,8 +1,8 @@
 """BinaryRow: the row encoding of keys, partitions and statistics.
 
-Values are *internal*: what Arrow stores. DATE is days, TIME milliseconds of the day, TIMESTAMP an
-integer in the unit that Arrow uses for its precision (ms, us, ns); DECIMAL is ``decimal.Decimal``,
-BINARY ``bytes``, ARRAY a list, MAP and MULTISET a list of pairs, ROW a tuple.
+Values are *internal*, as Arrow stores them: DATE in days, TIME in milliseconds of the day,
+TIMESTAMP in the Arrow unit of its precision (ms, us, ns), DECIMAL as ``decimal.Decimal``, BINARY as
+``bytes``, ARRAY as a list, MAP and MULTISET as a list of pairs, ROW as a tuple.
 
 See docs/format/binary-row.md.
 """
@@ -43,7 +43,7 @@ _MULTISET_COUNT_TYPE = AtomicType(False, TypeRoot.INT)
 
 
 def null_bits_size(arity: int) -> int:
-    """Return the bytes of the null-bit region, which also holds the row kind."""
+    """Return the size of the null-bit region in bytes; it includes the row kind."""
     return (arity + 63 + 8) // 64 * 8
 
 
@@ -77,7 +77,7 @@ def _write_variable_part(row: bytearray, slot: int, data: bytes, length: int) ->
     _I64.pack_into(row, slot, offset << 32 | length)
 
 
-def _write_value(  # noqa: C901 - one case a type
+def _write_value(  # noqa: C901 - one case per type
     row: bytearray, slot: int, value: object, data_type: DataType, *, reserve_nulls: bool
 ) -> None:
     match data_type:
@@ -173,7 +173,7 @@ def _element_size(data_type: DataType) -> int:
 
 
 def _encode_array(values: Sequence[object], element: DataType) -> bytes:
-    """Encode an array; null elements are zero and reserve nothing.
+    """Encode an array; null elements are zero and have no variable part.
 
     See docs/format/binary-row.md#nested-values.
     """
@@ -189,11 +189,11 @@ def _encode_array(values: Sequence[object], element: DataType) -> bytes:
 
 
 def deserialize_row(data: bytes, types: Sequence[DataType]) -> tuple[object, ...]:
-    """Decode a row with arity prefix; columns that the row does not have are null.
+    """Decode a row with arity prefix; missing columns are null.
 
-    Only simple types are decoded: keys, partitions and statistics hold no others.
+    Only simple types are supported: keys, partitions and statistics have no others.
     """
-    if not isinstance(data, bytes):  # a manifest of another schema
+    if not isinstance(data, bytes):  # a manifest with another schema
         raise ValueError(f"a row is bytes, not {data!r}")  # noqa: TRY004 - damage, not a bug
     (arity,) = _ARITY.unpack_from(data)
     head = null_bits_size(arity)
@@ -208,7 +208,7 @@ def deserialize_row(data: bytes, types: Sequence[DataType]) -> tuple[object, ...
 
 
 def read_field(data: bytes, index: int, data_type: DataType) -> object:
-    """Decode one field of a row with arity prefix; a field that the row does not have is null."""
+    """Decode one field of a row with arity prefix; a missing field is null."""
     (arity,) = _ARITY.unpack_from(data)
     row = memoryview(data)[4:]
     if index >= arity or row[(index + 8) // 8] >> ((index + 8) % 8) & 1:

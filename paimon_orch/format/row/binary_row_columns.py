@@ -1,4 +1,4 @@
-"""One field of many serialized rows as a column, for statistics of files.
+"""Decodes one field of many serialized rows as a column, for file statistics.
 
 See docs/format/binary-row.md.
 """
@@ -21,17 +21,17 @@ _FLOAT_DTYPES = {TypeRoot.FLOAT: (np.int32, np.float32), TypeRoot.DOUBLE: (np.in
 
 
 class FieldColumn(NamedTuple):
-    """Internal values of a field, which of them are not null, and which rows have the arity."""
+    """Internal values of a field, which are not null, and which rows have the expected arity."""
 
     values: AnyArray
-    known: Mask
+    valid: Mask
     rows: Mask
 
 
 def read_field_column(
     rows: Sequence[bytes], index: int, arity: int, data_type: DataType
 ) -> FieldColumn | None:
-    """Return one field of rows; None for types without a fast path, and if a row is damaged."""
+    """Return one field of rows; None for types without a fast path or if a row is damaged."""
     if not isinstance(data_type, AtomicType):
         return None
     joined = BinaryBatch.of(rows)
@@ -44,15 +44,15 @@ def read_field_column(
     row = joined.starts + _ARITY_BYTES
     bit = index + 8
     last = len(joined.data) - 1
-    known = alike & (joined.data[np.minimum(row + bit // 8, last)] >> bit % 8 & 1 == 0)
+    valid = alike & (joined.data[np.minimum(row + bit // 8, last)] >> bit % 8 & 1 == 0)
     values = _decode_values(
-        joined, row, slots=row + head + 8 * index, known=known, data_type=data_type
+        joined, row, slots=row + head + 8 * index, valid=valid, data_type=data_type
     )
-    return None if values is None else FieldColumn(values, known, alike)
+    return None if values is None else FieldColumn(values, valid, alike)
 
 
 def _decode_values(
-    joined: BinaryBatch, row: Indices, slots: Indices, known: Mask, data_type: AtomicType
+    joined: BinaryBatch, row: Indices, slots: Indices, valid: Mask, data_type: AtomicType
 ) -> AnyArray | None:
     words, name = joined.read_longs(slots), data_type.name
     if name in _INTEGER_DTYPES:
@@ -66,24 +66,24 @@ def _decode_values(
     if name in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ) and data_type.params[0] <= 6:
         if data_type.params[0] <= 3:
             return words
-        at = row + (words >> 32)
-        if ((at < row) | (at + 8 > ends))[known].any():
+        starts = row + (words >> 32)
+        if ((starts < row) | (starts + 8 > ends))[valid].any():
             return None
-        return joined.read_longs(at) * 1_000 + (words & 0xFFFFFFFF) // 1_000
+        return joined.read_longs(starts) * 1_000 + (words & 0xFFFFFFFF) // 1_000
     if name == TypeRoot.VARCHAR:
-        return _decode_texts(joined, row, slots=slots, words=words, known=known)
+        return _decode_texts(joined, row, slots=slots, words=words, valid=valid)
     return None
 
 
 def _decode_texts(
-    joined: BinaryBatch, row: Indices, slots: Indices, words: Indices, known: Mask
+    joined: BinaryBatch, row: Indices, slots: Indices, words: Indices, valid: Mask
 ) -> AnyArray | None:
     inline = words < 0
-    starts = np.where(inline, slots, row + (words >> 32))[known]
-    sizes = np.where(inline, words >> 56 & 0x7F, words & 0xFFFFFFFF)[known]
-    ends = (joined.starts + joined.lengths)[known]
-    if ((starts < row[known]) | (starts + sizes > ends)).any():
+    starts = np.where(inline, slots, row + (words >> 32))[valid]
+    sizes = np.where(inline, words >> 56 & 0x7F, words & 0xFFFFFFFF)[valid]
+    ends = (joined.starts + joined.lengths)[valid]
+    if ((starts < row[valid]) | (starts + sizes > ends)).any():
         return None
-    found = np.empty(len(words), object)
-    found[known] = [decode_text(part) for part in joined.slices(starts, starts + sizes)]
-    return found
+    texts = np.empty(len(words), object)
+    texts[valid] = [decode_text(part) for part in joined.slices(starts, starts + sizes)]
+    return texts

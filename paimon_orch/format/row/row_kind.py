@@ -14,7 +14,7 @@ from paimon_orch.format.arrays import Mask
 
 
 class RowKind(IntEnum):
-    """The change that a row stands for."""
+    """The kind of change that a row represents."""
 
     INSERT = 0
     UPDATE_BEFORE = 1
@@ -26,16 +26,17 @@ ROW_KIND_SYMBOLS = ("+I", "-U", "+U", "-D")
 
 
 def is_retract(kinds: pa.ChunkedArray | pa.Array) -> Mask:
-    """Tell which rows take something away: -U and -D, the odd codes."""
+    """Return which rows are -U or -D: the odd codes."""
     odd: Mask = np.bitwise_and(kinds.to_numpy(), 1).astype(bool)
     return odd
 
 
 def parse_row_kinds(texts: pa.Array) -> pa.Array:
-    """Return codes for a column of ``+I``, ``-U``, ``+U``, ``-D``; anything else is an error."""
+    """Return codes for ``+I``, ``-U``, ``+U``, ``-D``. Raises :class:`InputError` for other text."""
     if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
         raise InputError(
-            f"the column of row kinds is {texts.type}; it must be text, one of {', '.join(ROW_KIND_SYMBOLS)}"
+            f"the row kind column is {texts.type}; it must be text, one of "
+            f"{', '.join(ROW_KIND_SYMBOLS)}"
         )
     codes = pc.index_in(texts, value_set=pa.array(ROW_KIND_SYMBOLS))
     if codes.null_count:

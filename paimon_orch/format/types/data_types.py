@@ -261,14 +261,16 @@ class _TypeParser:
 
 
 def _tokenize(text: str) -> Iterator[str]:
-    at = 0
+    position = 0
     text = text.rstrip()
-    while at < len(text):
-        match = _TOKEN.match(text, at)
+    while position < len(text):
+        match = _TOKEN.match(text, position)
         if match is None:
-            raise InputError(f"type {text!r} cannot be understood near {text[at : at + 20]!r}")
+            raise InputError(
+                f"type {text!r} cannot be understood near {text[position : position + 20]!r}"
+            )
         yield match.group(1)
-        at = match.end()
+        position = match.end()
 
 
 def parse_type(text: str) -> DataType:

@@ -170,11 +170,11 @@ def _leaf_to_arrow_expression(leaf: Leaf) -> pc.Expression:
                 Or(tuple(replace(leaf, op=Operator.EQUAL, values=(v,)) for v in leaf.values))
             )
         case Operator.IN:
-            found = column.isin(
+            is_in = column.isin(
                 pa.array([value.as_py() for value in leaf.values], leaf.values[0].type)
             )
             # IN is unknown for a null column, not false: NOT IN must not return it
-            return pc.if_else(column.is_null(), pc.scalar(pa.scalar(None, pa.bool_())), found)
+            return pc.if_else(column.is_null(), pc.scalar(pa.scalar(None, pa.bool_())), is_in)
         case Operator.LIKE:
             return pc.match_like(column, leaf.values[0].as_py())
     value = pc.scalar(leaf.values[0])

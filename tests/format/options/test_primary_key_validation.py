@@ -42,14 +42,14 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     (VECTORS | FIRST_ROW, "deletion vectors cannot be combined with 'merge-engine' = 'first-row'"),
     (FIRST_ROW | FULL, "first-row' takes 'changelog-producer' none or lookup only"),
     (FIRST_ROW | {"changelog-producer": "input"}, "none or lookup only"),
-    (FIRST_ROW | {"sequence.field": "v"}, "neither with first-row"),
+    (FIRST_ROW | {"sequence.field": "v"}, "cannot be combined with first-row"),
     ({"merge-engine": "magic"}, "'magic' is not a merge engine"),
     ({"changelog-producer": "gossip"}, "'gossip' is not a changelog producer"),
     ({"sequence.field.sort-order": "random"}, "'random' is not a sort order"),
     ({"lookup-compact": "harsh"}, "'harsh' is not a way to compact; those are radical, gentle"),
     ({"sequence.field": "v,v"}, "names a column twice"),
     ({"sequence.field": "missing"}, "names the column 'missing'"),
-    (AGGREGATION | {"sequence.field": "v", "fields.v.aggregate-function": "sum"}, "takes no"),
+    (AGGREGATION | {"sequence.field": "v", "fields.v.aggregate-function": "sum"}, "cannot have"),
     (LOOKUP | {"streaming-read-overwrite": "true"}, "changes would be read twice"),
     (FULL | {"streaming-read-overwrite": "true"}, "changes would be read twice"),
     (LOOKUP | {"full-compaction.delta-commits": "3"}, "cannot be combined with"),
@@ -58,7 +58,10 @@ REFUSED: list[tuple[dict[str, str], str]] = [
         "cannot be combined with 'sequence.field'",
     ),
     ({"sequence.snapshot-ordering": "true"}, "needs a primary key and 'write-only'"),
-    (PARTIAL | {"ignore-delete": "true", "partial-update.remove-record-on-delete": "true"}, "nev"),
+    (
+        PARTIAL | {"ignore-delete": "true", "partial-update.remove-record-on-delete": "true"},
+        "drops",
+    ),
     (
         PARTIAL
         | {"partial-update.ignore-delete": "true", "fields.s.sequence-group": "v"}
@@ -79,7 +82,7 @@ REFUSED: list[tuple[dict[str, str], str]] = [
         PARTIAL
         | {"fields.s.sequence-group": "v"}
         | {"partial-update.remove-record-on-sequence-group": "v"},
-        "names v, which is no sequence field",
+        "names v, which is not a sequence field",
     ),
     (PARTIAL | {"fields.v.aggregate-function": "sum"}, "'sum' needs a sequence group"),
     (
@@ -98,7 +101,10 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     (function("v", "collect"), "takes an ARRAY"),
     (function("list", "merge_map"), "takes a MAP"),
     (function("m", "merge_map_with_keytime"), "takes a MAP of ROWs"),
-    (function("ts", "merge_map_with_keytime", ts_field="u"), "no field of the rows, which are x"),
+    (
+        function("ts", "merge_map_with_keytime", ts_field="u"),
+        "is not a field of the rows; the fields are x",
+    ),
     (function("list", "nested_update"), "takes an ARRAY of ROWs"),
     (function("rows", "nested_update", nested_key="z"), "z is not a field"),
     (function("rows", "nested_update", nested_sequence_field="x"), "need 'fields.rows.nested-key'"),
@@ -123,7 +129,7 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     ({"num-levels": "1"}, "must be at least 2"),
     ({"compaction.delete-ratio-threshold": "2"}, "must be from 0 to 1"),
     ({"compaction.delete-ratio-threshold": "half"}, "must be a number"),
-    ({"compaction.optimization-interval": "often"}, "is not understood"),
+    ({"compaction.optimization-interval": "often"}, "cannot be parsed"),
     ({"changelog.num-retained.max": "3"}, "must not be above 'changelog.num-retained.max'"),
     (LOOKUP | {"changelog-producer.row-deduplicate-ignore-fields": "z"}, "names the column 'z'"),
 ]

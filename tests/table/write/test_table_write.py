@@ -69,7 +69,7 @@ def test_rows_that_do_not_fit_are_refused_and_nothing_is_written(
     [
         (pa.array(["+I", "+X"]), r"row kind '\+X' must be one of \+I, -U, \+U, -D"),
         (pa.array(["+I", None]), "row kind None must be one of"),
-        (pa.array([0, 3]), "the column of row kinds is int64; it must be text"),
+        (pa.array([0, 3]), "the row kind column is int64; it must be text"),
     ],
 )
 def test_row_kinds_that_are_none_are_refused(tmp_path: Path, kinds: pa.Array, message: str) -> None:
