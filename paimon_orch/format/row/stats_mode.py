@@ -1,4 +1,4 @@
-"""Statistics modes: which statistics of a column are stored, and how long bounds are truncated.
+"""Statistics modes: which statistics are stored, and to what length bounds are truncated.
 
 See docs/format/statistics.md#modes.
 """
@@ -12,14 +12,12 @@ from paimon_orch.format.text import RawText, decode_text, encode_text
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 
 _SURROGATES = range(0xD800, 0xE000)
-
-
 _TRUNCATE = re.compile(r"truncate\((\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
 class StatsMode:
-    """``metadata.stats-mode``: which statistics are kept; ``length`` is None unless truncated."""
+    """Which statistics are stored (``metadata.stats-mode``); ``length`` is None unless truncated."""
 
     bounds: bool
     counts: bool
@@ -39,7 +37,7 @@ class StatsMode:
         return cls(True, True, int(match.group(1)))
 
     def apply(self, stats: ColumnStats) -> ColumnStats:
-        """Return the part of full statistics that this mode keeps."""
+        """Return the part of full statistics that this mode stores."""
         low, high = (stats.min, stats.max) if self.bounds else (None, None)
         if self.length is not None:
             low, high = _truncate_bounds(low, high, self.length)
@@ -47,7 +45,7 @@ class StatsMode:
 
 
 def _truncate_bounds(low: object, high: object, length: int) -> tuple[object, object]:
-    """Truncate text and binary bounds; without an upper bound the lower one is dropped too."""
+    """Truncate text and binary bounds; without an upper bound the lower bound is dropped too."""
     if isinstance(low, str) and isinstance(high, str):
         text = truncate_max(high, length)
         return (None, None) if text is None else (truncate_min(low, length), text)
@@ -78,8 +76,8 @@ def truncate_min(value: Bound, length: int) -> Bound:
 def truncate_max(value: Bound, length: int) -> Bound | None:
     """Return an upper bound of at most ``length`` code points or bytes; None if there is none.
 
-    Java increments U+D7FF to a surrogate, which it then stores as ``?``: a bound that is too small.
-    We go on to U+E000 instead.
+    Java increments U+D7FF to a surrogate and stores it as ``?``, so its bound is too small. Here it
+    is incremented to U+E000.
 
     See docs/format/statistics.md#truncation.
     """
@@ -89,11 +87,11 @@ def truncate_max(value: Bound, length: int) -> Bound | None:
         data = truncate_max(encode_text(value), len(encode_text(value[:length])))
         return None if data is None else decode_text(data)
     if isinstance(value, str):
-        for at in range(length - 1, -1, -1):
-            successor = ord(value[at]) + 1
+        for index in range(length - 1, -1, -1):
+            successor = ord(value[index]) + 1
             successor = _SURROGATES.stop if successor in _SURROGATES else successor
             if successor <= 0x10FFFF:
-                return value[:at] + chr(successor)
+                return value[:index] + chr(successor)
         return None
     prefix = value[:length].rstrip(b"\xff")
     return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
