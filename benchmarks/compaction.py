@@ -200,7 +200,7 @@ class Compaction:
         return [
             table.paths.data_file(table.schema, unit.task.partition, unit.bucket, file)
             for unit in self._plan.units
-            for file in (unit.task.above if above else unit.task.files)
+            for file in (unit.task.higher_level_files if above else unit.task.files)
         ]
 
 

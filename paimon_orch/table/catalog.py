@@ -76,7 +76,7 @@ class Catalog:
         return sorted(i.name for i in candidates if self.io.exists(f"{i.path}/schema"))
 
     def table(self, identifier: str) -> Table:
-        """Return ``database.table`` or ``database.table$branch_name``; raises :class:`NotFoundError`."""
+        """Return a table or ``database.table$branch_name``; raises :class:`NotFoundError`."""
         name, _, branch = identifier.partition(_BRANCH_SEPARATOR)
         paths = TablePaths(self._table_root(name), branch or MAIN_BRANCH)
         table = Table(identifier, self.io, paths, self.allowances)
@@ -85,7 +85,7 @@ class Catalog:
         return table
 
     def open(self, identifier: str) -> Table | SystemTable:
-        """Return a table, a branch, or a system table such as ``db.t$files``."""
+        """Return a table, a branch, or a system table, for example ``db.t$files``."""
         name, separator, system = identifier.rpartition("$")
         if not separator or system.startswith(_BRANCH_SEPARATOR[1:]):
             return self.table(identifier)
@@ -97,7 +97,10 @@ class Catalog:
         database = identifier.split(".", maxsplit=1)[0]
         if database not in self.databases():
             existing = ", ".join(self.databases()) or "none"
-            return f"there is no table {identifier} in {self.uri}: no database {database!r} (databases: {existing})"
+            return (
+                f"there is no table {identifier} in {self.uri}: no database {database!r} "
+                f"(databases: {existing})"
+            )
         existing = ", ".join(self.tables(database)) or "none"
         return f"there is no table {identifier} in {self.uri} (tables of {database}: {existing})"
 
@@ -172,7 +175,8 @@ class Catalog:
         tables = self.tables(database)
         if tables and not cascade:
             raise InputError(
-                f"database {database!r} has the tables {', '.join(tables)}; drop them first, or ask for cascade"
+                f"database {database!r} has the tables {', '.join(tables)}; drop them first, or "
+                "ask for cascade"
             )
         for table in tables:
             self.can_drop_table(f"{database}.{table}")
@@ -195,7 +199,8 @@ class Catalog:
         self.io.delete_dir(self._table_root(identifier))
         if external:
             logger.warning(
-                "%s was removed; its files in external paths remain, as other tables may use these directories: %s",
+                "%s was removed; its files in external paths remain, as other tables may use "
+                "these directories: %s",
                 identifier,
                 ", ".join(external),
             )
@@ -245,12 +250,13 @@ class Catalog:
         return self.table(to)
 
     def alter_table(self, identifier: str, changes: Iterable[SchemaChange]) -> TableSchema:
-        """Apply all changes to columns, options or comments of a table or branch in one schema version.
+        """Apply all changes to columns, options or comments in one schema version.
 
         Returns the new schema. Old files are not rewritten; reads convert their rows. Raises
         :class:`InputError` if a change breaks a rule of the format; the table is then unchanged.
 
-        >>> catalog.alter_table("db.orders", [AddColumn("note", "STRING"), SetOption("bucket", "4")])
+        >>> changes = [AddColumn("note", "STRING"), SetOption("bucket", "4")]
+        >>> catalog.alter_table("db.orders", changes)
 
         See docs/format/schema.md#schema-changes.
         """

@@ -41,12 +41,12 @@ SYSTEM_TABLE_NAMES = (*_METADATA_TABLES, *_DATA_TABLES)
 
 @dataclass(frozen=True, slots=True)
 class SystemTable:
-    """One system table of a table; made by :meth:`Table.system`. It is read only.
+    """One read-only system table of a table, from :meth:`Table.system`.
 
-    ``ro`` are the rows that the last full compaction left, read without merging; ``audit_log`` are
-    the rows behind a column ``rowkind``, with the last change of keys that are deleted;
-    ``row_tracking`` are the rows with their ids and sequence numbers. The others describe the
-    table.
+    ``ro`` has the rows of the last full compaction, read without a merge. ``audit_log`` has the
+    rows with a first column ``rowkind``, including the last change of deleted keys.
+    ``row_tracking`` has the rows with their ids and sequence numbers. The other system tables
+    contain metadata.
     """
 
     table: "Table"
@@ -55,7 +55,8 @@ class SystemTable:
     def __post_init__(self) -> None:
         if self.name not in SYSTEM_TABLE_NAMES:
             raise NotFoundError(
-                f"{self.table.identifier} has no system table {self.name!r}; there are {', '.join(SYSTEM_TABLE_NAMES)}"
+                f"{self.table.identifier} has no system table {self.name!r}; there are "
+                f"{', '.join(SYSTEM_TABLE_NAMES)}"
             )
 
     def scan(  # noqa: PLR0913 - all but columns and filter are keywords
@@ -74,7 +75,8 @@ class SystemTable:
         """Describe a read, as :meth:`Table.scan` does; ``order_by`` names columns that are read."""
         if merge_level_0 is not None and self.name not in _MERGED_TABLES:
             raise InputError(
-                f"{self.table.identifier}${self.name} has no level 0 to merge; read the table, or its {_MERGED_TABLES[0]}"
+                f"{self.table.identifier}${self.name} has no level 0 to merge; read the table, or "
+                f"its {_MERGED_TABLES[0]}"
             )
         moment = SnapshotSelector(snapshot_id, tag, timestamp, watermark)
         rows = self._rows(columns, filter, limit if order_by is None else None, moment)
@@ -129,23 +131,23 @@ class SystemTable:
         limit: int | None,
         moment: SnapshotSelector,
     ) -> BaseScan:
-        at = {name: getattr(moment, name) for name in moment.__slots__}
+        time_travel = {name: getattr(moment, name) for name in moment.__slots__}
         if self.name == "ro":
-            scan = self.table.scan(columns, condition, limit=limit, **at)
+            scan = self.table.scan(columns, condition, limit=limit, **time_travel)
             top = scan.schema.typed_options.num_levels - 1
             levels = range(top, scan.levels.stop) if scan.schema.primary_keys else scan.levels
             return replace(scan, levels=levels)
         if self.name == "row_tracking":
-            scan = self.table.scan(columns, condition, limit=limit, **at)
+            scan = self.table.scan(columns, condition, limit=limit, **time_travel)
             tracking = row_tracking_fields(scan.schema)
             if not tracking:
                 raise InputError(f"{self.table.identifier} has no row ids: 'row-tracking.enabled'")
             return scan if columns else replace(scan, fields=(*scan.fields, *tracking))
-        scan = self.table.scan(limit=limit, **at)
-        seen = replace(scan.schema, fields=(ROW_KIND, *scan.schema.fields))
-        fields = seen.fields if columns is None else tuple(seen.select(columns))
+        scan = self.table.scan(limit=limit, **time_travel)
+        audited = replace(scan.schema, fields=(ROW_KIND, *scan.schema.fields))
+        fields = audited.fields if columns is None else tuple(audited.select(columns))
         return replace(
-            scan, fields=fields, predicate=bind_filter(condition, seen), is_audit_log=True
+            scan, fields=fields, predicate=bind_filter(condition, audited), is_audit_log=True
         )
 
 
@@ -167,7 +169,7 @@ class _MetadataScan(BaseScan):
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
-        made = self.make(self.table, self.moment.find(self.table.stores.snapshots))
+        rows = self.make(self.table, self.moment.find(self.table.stores.snapshots))
         return limit_batches(
-            filter_batches(made.to_batches(), self.predicate, self.target), self.limit
+            filter_batches(rows.to_batches(), self.predicate, self.target), self.limit
         )

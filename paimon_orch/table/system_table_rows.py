@@ -1,4 +1,4 @@
-"""The rows of system tables, in the columns that Paimon's own have.
+"""The rows of system tables, with the same columns as Paimon's.
 
 Times without a zone are local wall clock times, as Paimon shows them.
 """
@@ -31,7 +31,7 @@ _TIME_TYPE = pa.timestamp("ms")
 
 
 def _build_arrow_schema(**columns: pa.DataType) -> pa.Schema:
-    """Return a schema; a name that ends with ``_`` is that of a column that is never null."""
+    """Return a schema; a column whose name ends with ``_`` is not nullable."""
     return pa.schema(
         [
             pa.field(name.removesuffix("_"), kind, not name.endswith("_"))
@@ -138,10 +138,10 @@ STATISTICS_COLUMNS = _build_arrow_schema(
 
 
 def build_snapshots_table(table: "Table", _: Snapshot | None) -> pa.Table:
-    """Return one row a snapshot, the oldest first."""
-    found = sorted(table.stores.snapshots.walk_back(), key=lambda snapshot: snapshot.id)
+    """Return one row per snapshot, oldest first."""
+    snapshots = sorted(table.stores.snapshots.walk_back(), key=lambda snapshot: snapshot.id)
     return pa.Table.from_pylist(
-        [_build_snapshot_row(snapshot) for snapshot in found], SNAPSHOTS_COLUMNS
+        [_build_snapshot_row(snapshot) for snapshot in snapshots], SNAPSHOTS_COLUMNS
     )
 
 
@@ -158,21 +158,21 @@ def _to_local_time(millis: int) -> datetime:
 
 
 def build_schemas_table(table: "Table", _: Snapshot | None) -> pa.Table:
-    """Return one row a schema version; what is nested is JSON."""
-    found = [
+    """Return one row per schema version; nested values are JSON."""
+    rows = [
         _build_schema_row(table.stores.schemas.get(number)) for number in table.stores.schemas.ids()
     ]
-    return pa.Table.from_pylist(found, SCHEMAS_COLUMNS)
+    return pa.Table.from_pylist(rows, SCHEMAS_COLUMNS)
 
 
 def _build_schema_row(schema: TableSchema) -> Record:
-    stored = json.loads(schema.to_json())
+    values = json.loads(schema.to_json())
     return {
         "schema_id": schema.id,
-        "fields": _encode_compact_json(stored["fields"]),
-        "partition_keys": _encode_compact_json(stored["partitionKeys"]),
-        "primary_keys": _encode_compact_json(stored["primaryKeys"]),
-        "options": _encode_compact_json(stored["options"]),
+        "fields": _encode_compact_json(values["fields"]),
+        "partition_keys": _encode_compact_json(values["partitionKeys"]),
+        "primary_keys": _encode_compact_json(values["primaryKeys"]),
+        "options": _encode_compact_json(values["options"]),
         "comment": schema.comment,
         "update_time": _to_local_time(schema.time_millis),
     }
@@ -184,12 +184,12 @@ def _encode_compact_json(value: object) -> str:
 
 def build_options_table(table: "Table", _: Snapshot | None) -> pa.Table:
     """Return the options that are set."""
-    found = [{"key": key, "value": value} for key, value in table.schema.options.items()]
-    return pa.Table.from_pylist(found, OPTIONS_COLUMNS)
+    rows = [{"key": key, "value": value} for key, value in table.schema.options.items()]
+    return pa.Table.from_pylist(rows, OPTIONS_COLUMNS)
 
 
 def build_tags_table(table: "Table", _: Snapshot | None) -> pa.Table:
-    """Return one row a tag, by name."""
+    """Return one row per tag, sorted by name."""
     return pa.Table.from_pylist(
         [_build_tag_row(table, name) for name in table.stores.snapshots.tags()], TAGS_COLUMNS
     )
@@ -197,15 +197,15 @@ def build_tags_table(table: "Table", _: Snapshot | None) -> pa.Table:
 
 def _build_tag_row(table: "Table", name: str) -> Record:
     snapshot = table.stores.snapshots.tag(name)
-    stored = json.loads(table.io.read_bytes(f"{table.paths.tag_dir}/tag-{name}"))
-    retained = stored.get("tagTimeRetained")
+    values = json.loads(table.io.read_bytes(f"{table.paths.tag_dir}/tag-{name}"))
+    retained = values.get("tagTimeRetained")
     return {
         "tag_name": name,
         "snapshot_id": snapshot.id,
         "schema_id": snapshot.schema_id,
         "commit_time": _to_local_time(snapshot.time_millis),
         "record_count": snapshot.total_record_count,
-        "create_time": parse_tag_time(stored.get("tagCreateTime")),
+        "create_time": parse_tag_time(values.get("tagCreateTime")),
         "time_retained": None if retained is None else _format_duration(retained),
     }
 
@@ -223,7 +223,7 @@ def parse_tag_time(value: object) -> datetime | None:
 
 
 def _format_duration(value: object) -> str:
-    """Return ISO 8601, as Java shows a duration: ``PT24H``."""
+    """Return an ISO 8601 duration as Java formats it: ``PT24H``."""
     if isinstance(value, str):
         return value
     assert isinstance(value, int | float)
@@ -234,8 +234,8 @@ def _format_duration(value: object) -> str:
 
 
 def build_manifests_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
-    """Return one row a manifest of the snapshot."""
-    found = [] if snapshot is None else table.stores.manifests.manifests(snapshot)
+    """Return one row per manifest of the snapshot."""
+    manifests = [] if snapshot is None else table.stores.manifests.manifests(snapshot)
     fields = table.schema.partition_fields
     rows = [
         {
@@ -243,7 +243,7 @@ def build_manifests_table(table: "Table", snapshot: Snapshot | None) -> pa.Table
             "min_partition_stats": _format_row(m.partition_stats.min_values, fields),
             "max_partition_stats": _format_row(m.partition_stats.max_values, fields),
         }
-        for m in found
+        for m in manifests
     ]
     return pa.Table.from_pylist(rows, MANIFESTS_COLUMNS)
 
@@ -265,7 +265,7 @@ def _format_value(value: object, field: Field) -> str:
 
 
 def build_files_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
-    """Return one row a live file, level 0 included; statistics are by the columns of the newest schema."""
+    """Return one row per live file with statistics by the newest schema's columns."""
     schema, reader = table.schema, table.stores.reader()
     statistics = FileStats(schema, table.stores.schemas.get)
     rows = [
@@ -317,18 +317,18 @@ def _build_statistics_columns(
     statistics: FileStats, partition: bytes, file: DataFileMeta, schema: TableSchema
 ) -> Record:
     stats_of = statistics.of(partition, file)
-    found = {field.name: (field, stats_of(field.name)) for field in schema.fields}
+    columns = {field.name: (field, stats_of(field.name)) for field in schema.fields}
 
     def text(part: Callable[[str], str]) -> str:
-        return "{" + ", ".join(f"{name}={part(name)}" for name in sorted(found)) + "}"
+        return "{" + ", ".join(f"{name}={part(name)}" for name in sorted(columns)) + "}"
 
     def bound(name: str, which: str) -> str:
-        field, stats = found[name]
+        field, stats = columns[name]
         atomic = isinstance(field.type, AtomicType)
         return _format_value(getattr(stats, which) if atomic else None, field)
 
     def nulls(name: str) -> str:
-        count = found[name][1].null_count
+        count = columns[name][1].null_count
         return "null" if count is None else str(min(count, file.row_count))
 
     return {
@@ -339,7 +339,7 @@ def _build_statistics_columns(
 
 
 def build_partitions_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
-    """Return one row a partition, by name."""
+    """Return one row per partition, sorted by name."""
     schema = table.schema
     groups: dict[bytes, list[BucketSplit]] = {}
     for split in _read_splits(table, snapshot):
@@ -357,7 +357,7 @@ def build_partitions_table(table: "Table", snapshot: Snapshot | None) -> pa.Tabl
 
 
 def build_buckets_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
-    """Return one row a bucket, by partition and number."""
+    """Return one row per bucket, sorted by partition and number."""
     schema = table.schema
     rows = [
         {
@@ -371,16 +371,16 @@ def build_buckets_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
 
 
 def build_statistics_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
-    """Return one row of what ANALYZE found out, if it is still true of the schema; figures of columns are JSON."""
+    """Return one row with the result of ANALYZE, if any; column statistics are JSON."""
     if snapshot is None or snapshot.statistics is None:
         return STATISTICS_COLUMNS.empty_table()
-    found = read_statistics(table.io, table.paths, snapshot.statistics)
+    values = read_statistics(table.io, table.paths, snapshot.statistics)
     row = {
-        "snapshot_id": found.snapshot_id,
-        "schema_id": found.schema_id,
-        "mergedRecordCount": found.row_count,
-        "mergedRecordSize": found.size,
-        "colstat": _encode_compact_json(json.loads(found.to_json())["colStats"]),
+        "snapshot_id": values.snapshot_id,
+        "schema_id": values.schema_id,
+        "mergedRecordCount": values.row_count,
+        "mergedRecordSize": values.size,
+        "colstat": _encode_compact_json(json.loads(values.to_json())["colStats"]),
     }
     return pa.Table.from_pylist([row], STATISTICS_COLUMNS)
 
@@ -390,19 +390,19 @@ def _partition_sort_key(row: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def _format_partition(partition: bytes, schema: TableSchema) -> str:
-    """Return ``k1=v1/k2=v2``, not escaped."""
+    """Return ``k1=v1/k2=v2`` without escapes."""
     fields = schema.partition_fields
     values = deserialize_row(partition, [field.type for field in fields])
     names = format_partition_values(values, fields, schema.typed_options)
     return "/".join(f"{key}={value}" for key, value in names.items())
 
 
-def _sum_files(found: Iterable[DataFileMeta]) -> Record:
-    files_of = list(found)
-    times = [file.creation_time for file in files_of if file.creation_time is not None]
+def _sum_files(files: Iterable[DataFileMeta]) -> Record:
+    files = list(files)
+    times = [file.creation_time for file in files if file.creation_time is not None]
     return {
-        "record_count": sum(file.row_count for file in files_of),
-        "file_size_in_bytes": sum(file.file_size for file in files_of),
-        "file_count": len(files_of),
+        "record_count": sum(file.row_count for file in files),
+        "file_size_in_bytes": sum(file.file_size for file in files),
+        "file_count": len(files),
         "last_update_time": max(times, default=None),
     }

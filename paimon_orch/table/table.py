@@ -70,7 +70,7 @@ class Table:
         return replace(self, allowances=allowances)
 
     def stale_external_options(self) -> list[str]:
-        """Return the options, as ``key=value``, whose external system an allowed step leaves stale."""
+        """Return the options, as ``key=value``, whose external systems a step leaves stale."""
         return list_stale_options(self.options.values, EVERY_CHANGE, self.allowances)
 
     @property
@@ -223,7 +223,7 @@ class Table:
         schema = self.schema
         if not schema.primary_keys:
             raise InputError(
-                f"{self.identifier} has no primary key, so there is no key to delete by"
+                f"{self.identifier} has no primary key; its rows can only be deleted by a filter"
             )
         deletes = complete_rows_to_delete(to_arrow_table(rows), schema)
         return WriteBuilder(self.stores, commit_id=commit_id).write(deletes, kind=RowKind.DELETE)
@@ -240,7 +240,7 @@ class Table:
         Replaces the partitions that match ``partitions`` (one mapping, or several), by default
         those that receive rows. An empty mapping replaces the whole table, and so does any
         overwrite of a table without partition columns. Records that are not compacted yet are
-        replaced too: if the rows come from a scan of this table, read with ``merge_level_0=True``.
+        replaced too: if a scan of this table produced the rows, scan with ``merge_level_0=True``.
 
         With ``overwrite-upgrade`` the rows are visible immediately where no key is in two new files
         of a bucket.
@@ -258,7 +258,7 @@ class Table:
         timestamp: int | None = None,
         watermark: int | None = None,
     ) -> Snapshot:
-        """Roll back to a snapshot, selected as in :meth:`scan`, and return the newest snapshot then.
+        """Roll back to a snapshot, selected as in :meth:`scan`; return the newest snapshot.
 
         Deletes later snapshots and tags, keeps all schemas. Requires that no other process writes
         to the table at the same time.
@@ -268,11 +268,11 @@ class Table:
         return rollback(self.stores.snapshots, selector)
 
     def truncate(self) -> Snapshot | None:
-        """Remove all rows in one snapshot; None if there are no files. Older snapshots keep theirs."""
+        """Remove all rows in one snapshot; None if the table has no files."""
         return self._drop_matching_partitions(lambda _: True)
 
     def drop_partitions(self, partitions: Iterable[str | PartitionSpec]) -> Snapshot | None:
-        """Remove whole partitions in one snapshot; None if none of them has files.
+        """Remove whole partitions in one snapshot; None if they have no files.
 
         A partition is ``"dt=2026-01-01/region=eu"`` or a mapping; one that names only some of the
         partition columns selects all partitions with these values. The value None, or that of the

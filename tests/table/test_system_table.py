@@ -25,15 +25,16 @@ from paimon_orch.table.table import Table
 EXECUTOR = InProcessExecutor()
 COLUMNS = {
     "snapshots": "snapshot_id schema_id commit_user commit_identifier commit_kind commit_time base_manifest_list"
-    " delta_manifest_list changelog_manifest_list total_record_count delta_record_count changelog_record_count watermark",
+    " delta_manifest_list changelog_manifest_list total_record_count delta_record_count "
+    "changelog_record_count watermark",
     "schemas": "schema_id fields partition_keys primary_keys options comment update_time",
     "options": "key value",
     "tags": "tag_name snapshot_id schema_id commit_time record_count create_time time_retained",
     "manifests": "file_name file_size num_added_files num_deleted_files schema_id min_partition_stats"
     " max_partition_stats min_row_id max_row_id",
     "files": "partition bucket file_path file_format schema_id level record_count file_size_in_bytes min_key max_key"
-    " null_value_counts min_value_stats max_value_stats min_sequence_number max_sequence_number creation_time"
-    " deleteRowCount file_source first_row_id write_cols",
+    " null_value_counts min_value_stats max_value_stats min_sequence_number max_sequence_number "
+    "creation_time deleteRowCount file_source first_row_id write_cols",
     "partitions": "partition record_count file_size_in_bytes file_count last_update_time created_at created_by"
     " updated_by options total_buckets done",
     "buckets": "partition bucket record_count file_size_in_bytes file_count last_update_time",

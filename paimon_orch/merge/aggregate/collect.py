@@ -1,6 +1,6 @@
-"""Aggregate functions over text and nested values: ``listagg``, ``collect``, ``merge_map`` and related functions.
+"""Aggregate functions over text and nested values: ``listagg``, ``collect``, ``merge_map``.
 
-Their values have no vectorised form, so these columns alone are folded value by value.
+Their values have no vectorized form, so these columns are aggregated value by value in Python.
 """
 
 from collections.abc import Callable, Iterator
@@ -107,10 +107,10 @@ def listagg(separator: str, *, distinct: bool) -> CombineFunction:
             return new
         if not distinct:
             return old + delimiter + new
-        known = old.split(split_at)
+        tokens = old.split(split_at)
         for token in new.split(split_at):
-            if not _is_blank(token) and token not in known:
-                known.append(token)
+            if not _is_blank(token) and token not in tokens:
+                tokens.append(token)
                 old += delimiter + token
         return old
 
@@ -140,20 +140,23 @@ def collect(element: DataType, *, distinct: bool) -> CombineFunction:
 def _distinct_elements(old: list[Any], new: list[Any], element: DataType) -> list[Any]:
     """Return the distinct elements, in the order of Java's hash set if they have a hash code.
 
-    Elements without one are compared with each other: those of ``old`` are not looked at again.
+    Elements without one are compared with each other; elements of ``old`` are not compared again.
     """
     if not isinstance(element, AtomicType) or element.name in (TypeRoot.BINARY, TypeRoot.VARBINARY):
-        found = list(old)
-        found += [item for at, item in enumerate(new) if item not in old and item not in new[:at]]
-        return found
+        added = [
+            item for index, item in enumerate(new) if item not in old and item not in new[:index]
+        ]
+        return [*old, *added]
     items = dict[Any, Any]()
     for item in (*old, *new):
         items.setdefault(_equality_key(item), item)
-    found = list(items.values())
-    hashes = [code for item in found if (code := compute_java_hash_code(item, element)) is not None]
-    if len(hashes) < len(found):
-        return found
-    return [found[at] for at in compute_hash_map_order(hashes)]
+    distinct = list(items.values())
+    hashes = [
+        code for item in distinct if (code := compute_java_hash_code(item, element)) is not None
+    ]
+    if len(hashes) < len(distinct):
+        return distinct
+    return [distinct[index] for index in compute_hash_map_order(hashes)]
 
 
 def _equality_key(item: Any) -> Any:
@@ -165,11 +168,11 @@ def retract_collect(old: list[Any] | None, new: list[Any] | None) -> list[Any] |
     """Remove one occurrence of every retracted element."""
     if old is None or new is None:
         return old
-    left = list(old)
+    remaining = list(old)
     for item in new:
-        if item in left:
-            left.remove(item)
-    return left
+        if item in remaining:
+            remaining.remove(item)
+    return remaining
 
 
 def merge_map(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
@@ -183,12 +186,12 @@ def retract_map(old: list[Any] | None, new: list[Any] | None) -> list[Any] | Non
     """Remove the retracted keys."""
     if old is None or new is None:
         return old
-    gone = dict(new)
-    return [(key, value) for key, value in old if key not in gone]
+    retracted = dict(new)
+    return [(key, value) for key, value in old if key not in retracted]
 
 
 def merge_map_with_keytime(time: str) -> CombineFunction:
-    """Return the union of two maps of rows; a later text in the field ``time`` wins, a null row removes its key."""
+    """Return the union of two maps of rows: the row with the later ``time`` wins, null removes."""
 
     def combine(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
         if old is None or new is None:
@@ -198,8 +201,8 @@ def merge_map_with_keytime(time: str) -> CombineFunction:
             if row is None:
                 merged.pop(key, None)
             elif row[time] is not None:
-                known = merged.get(key)
-                if known is None or known[time] is None or _is_later(row[time], known[time]):
+                current = merged.get(key)
+                if current is None or current[time] is None or _is_later(row[time], current[time]):
                     merged[key] = row
         return list(merged.items())
 
@@ -207,6 +210,6 @@ def merge_map_with_keytime(time: str) -> CombineFunction:
 
 
 def _is_later(new: bytes, old: bytes) -> bool:
-    """Return the key by which Java compares texts: their UTF-16 code units."""
+    """Compare as Java does, by UTF-16 code units."""
     units = (text.decode(errors="replace").encode("utf-16-be") for text in (new, old))
     return next(units) > next(units)

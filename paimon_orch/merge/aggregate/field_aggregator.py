@@ -1,8 +1,9 @@
 """Field aggregators: the value of one column over the rows of each key, for many keys in lockstep.
 
-The engines feed rows in lockstep: the first row of every key, then the second row of those keys that have one, and so
-on. Work stays vectorised over keys, and the rules stay the sequential ones of the format: a fold sees the rows of a
-key one after the other. ``groups`` and ``rows`` are index arrays of equal length; no group comes twice in one call.
+Merge functions pass the first row of every key, then the second row of the keys that have one, and
+so on. Work is vectorized over keys, and an aggregator receives the rows of a key in sequence, as
+the format requires. ``groups`` and ``rows`` are index arrays of equal length; the groups of one
+call are distinct.
 """
 
 from abc import ABC, abstractmethod
@@ -43,8 +44,8 @@ class FieldAggregator(ABC):
     def retract(self, groups: Indices, rows: Indices) -> None:  # noqa: ARG002
         """Retract a row of each group."""
         raise InputError(
-            f"column {self.name!r}: its aggregate function cannot take rows back (-U, -D); set "
-            f"'fields.{self.name}.ignore-retract' = 'true' to leave them out"
+            f"column {self.name!r}: its aggregate function cannot retract rows (-U, -D); set "
+            f"'fields.{self.name}.ignore-retract' = 'true' to ignore them"
         )
 
     @abstractmethod
@@ -65,19 +66,19 @@ class SelectingAggregator(FieldAggregator):
 
     def __init__(self, name: str, column: pa.Array, groups: int) -> None:
         super().__init__(name, column, groups)
-        self.at: Indices = np.full(groups, _NO_ROW, np.int64)
+        self.row_indices: Indices = np.full(groups, _NO_ROW, np.int64)
 
     def reset(self, groups: Indices, rows: Indices) -> None:
         """Reset to a row's value."""
-        self.at[groups] = np.where(self.valid[rows], rows, _NO_ROW)
+        self.row_indices[groups] = np.where(self.valid[rows], rows, _NO_ROW)
 
     def clear(self, groups: Indices) -> None:
         """Reset to null."""
-        self.at[groups] = _NO_ROW
+        self.row_indices[groups] = _NO_ROW
 
     def result(self) -> pa.Array:
         """Return the selected values."""
-        return self.column.take(pa.array(self.at, mask=self.at == _NO_ROW))
+        return self.column.take(pa.array(self.row_indices, mask=self.row_indices == _NO_ROW))
 
 
 class LastValue(SelectingAggregator):
@@ -101,16 +102,16 @@ class LastNonNullValue(SelectingAggregator):
     def add(self, groups: Indices, rows: Indices) -> None:
         """Select the row's value unless it is null."""
         some = self.valid[rows]
-        self.at[groups[some]] = rows[some]
+        self.row_indices[groups[some]] = rows[some]
 
     def add_older(self, groups: Indices, rows: Indices) -> None:
         """Select the row's value only if there is none."""
-        some = self.at[groups] == _NO_ROW
+        some = self.row_indices[groups] == _NO_ROW
         self.add(groups[some], rows[some])
 
     def retract(self, groups: Indices, rows: Indices) -> None:
         """Reset to null if the retracted value is not null."""
-        self.at[groups[self.valid[rows]]] = _NO_ROW
+        self.row_indices[groups[self.valid[rows]]] = _NO_ROW
 
 
 class FirstValue(SelectingAggregator):
@@ -127,12 +128,12 @@ class FirstValue(SelectingAggregator):
         self._has_first[groups[first]] = True
 
     def add_older(self, groups: Indices, rows: Indices) -> None:
-        """Select the row's value, except in the first call of a group, which keeps the current value.
+        """Select the row's value, but keep the current value in the first call of a group.
 
-        Java calls its function with the two arguments exchanged; what it remembers of earlier calls stays the same.
+        Java Paimon swaps the two arguments of its function, but not the state of earlier calls.
         """
-        known = self._has_first[groups]
-        self.reset(groups[known], rows[known])
+        has_first = self._has_first[groups]
+        self.reset(groups[has_first], rows[has_first])
         self._has_first[groups] = True
 
 
@@ -145,8 +146,8 @@ class FirstNonNullValue(FirstValue):
         super().add(groups[some], rows[some])
 
     def add_older(self, groups: Indices, rows: Indices) -> None:
-        """Select the row's value, null or not, unless the current value is not yet counted as the first."""
-        counts = ~self._has_first[groups] & (self.at[groups] != _NO_ROW)
+        """Select the row's value, unless the current value is the first one."""
+        counts = ~self._has_first[groups] & (self.row_indices[groups] != _NO_ROW)
         self.reset(groups[~counts], rows[~counts])
         self._has_first[groups[counts]] = True
 
@@ -165,9 +166,11 @@ class MinMaxAggregator(SelectingAggregator):
 
     def add(self, groups: Indices, rows: Indices) -> None:
         """Select the row's value if it is more extreme."""
-        at = self.at[groups]
-        better = self.valid[rows] & ((at == _NO_ROW) | (self._ranks[rows] > self._ranks[at]))
-        self.at[groups[better]] = rows[better]
+        current = self.row_indices[groups]
+        better = self.valid[rows] & (
+            (current == _NO_ROW) | (self._ranks[rows] > self._ranks[current])
+        )
+        self.row_indices[groups[better]] = rows[better]
 
 
 class BooleanAggregator(FieldAggregator):
@@ -178,25 +181,25 @@ class BooleanAggregator(FieldAggregator):
         self._values: Mask = column.fill_null(False).to_numpy(zero_copy_only=False)
         self._conjunction = conjunction
         self._value: Mask = np.zeros(groups, bool)
-        self._known: Mask = np.zeros(groups, bool)
+        self._has_value: Mask = np.zeros(groups, bool)
 
     def add(self, groups: Indices, rows: Indices) -> None:
         """Combine with the row's value."""
         some = self.valid[rows]
         groups, values = groups[some], self._values[rows[some]]
-        old, known = self._value[groups], self._known[groups]
+        old, has_value = self._value[groups], self._has_value[groups]
         combined = old & values if self._conjunction else old | values
-        self._value[groups] = np.where(known, combined, values)
-        self._known[groups] = True
+        self._value[groups] = np.where(has_value, combined, values)
+        self._has_value[groups] = True
 
     def reset(self, groups: Indices, rows: Indices) -> None:
         """Reset to a row's value."""
-        self._value[groups], self._known[groups] = self._values[rows], self.valid[rows]
+        self._value[groups], self._has_value[groups] = self._values[rows], self.valid[rows]
 
     def clear(self, groups: Indices) -> None:
         """Reset to null."""
-        self._known[groups] = False
+        self._has_value[groups] = False
 
     def result(self) -> pa.Array:
         """Return the combined values."""
-        return pa.array(self._value, mask=~self._known)
+        return pa.array(self._value, mask=~self._has_value)

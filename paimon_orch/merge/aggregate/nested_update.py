@@ -21,7 +21,7 @@ _SequenceKey = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class NestedAppend:
-    """``nested_update`` without a key: a list of rows up to a limit; a retract removes equal rows."""
+    """``nested_update`` without a key: rows up to a limit; a retract removes equal rows."""
 
     limit: int
 
@@ -41,16 +41,14 @@ class NestedAppend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedTable:
-    """Rows with distinct keys, in the order of Java's hash table.
-
-    ``sequence`` (with its types) names fields that must not go back; ``on_null_key`` is ``merge``, ``ignore`` or
-    ``error``.
-    """
+    """Rows with distinct keys, in the order of Java's hash table."""
 
     column: str
     key: Mapping[str, DataType]
     null_key_strategy: str
+    """``merge``, ``ignore`` or ``error``."""
     sequence: Mapping[str, DataType]
+    """Fields by which an older row does not replace a newer one."""
     limit: int
 
     def add(self, old: NestedRows, new: NestedRows) -> NestedRows:
@@ -72,24 +70,28 @@ class NestedTable:
         return self._listed(rows)
 
     def update_fields(self, old: NestedRows, new: NestedRows) -> NestedRows:
-        """Overwrite fields of existing rows by values that are not null: ``nested_partial_update``."""
+        """``nested_partial_update``: non-null values overwrite fields of existing rows."""
         if new is None:
             return old
         rows: dict[bytes, NestedRow] = {}
         for row in (*_non_null_rows(old), *_non_null_rows(new)):
             key = self._encode_key(row)
             if key is not None:
-                known = rows.get(key, row)
-                rows[key] = {n: known[n] if v is None else v for n, v in row.items()}
+                current = rows.get(key, row)
+                rows[key] = {
+                    name: current[name] if value is None else value for name, value in row.items()
+                }
         return self._listed(rows, computed=True)
 
     def take_back(self, old: NestedRows, new: NestedRows) -> NestedRows:
         """Remove the rows with the retracted keys."""
         if old is None or new is None:
             return old
-        gone = {self._encode_key(row) for row in _non_null_rows(new)}
-        kept = [(self._encode_key(row), row) for row in _non_null_rows(old)]
-        return self._listed({key: row for key, row in kept if key is not None and key not in gone})
+        retracted = {self._encode_key(row) for row in _non_null_rows(new)}
+        keyed_rows = [(self._encode_key(row), row) for row in _non_null_rows(old)]
+        return self._listed(
+            {key: row for key, row in keyed_rows if key is not None and key not in retracted}
+        )
 
     def _encode_key(self, row: NestedRow) -> bytes | None:
         """Return the key in the form that Java compares, byte by byte; None for an ignored row."""
@@ -100,15 +102,15 @@ class NestedTable:
             return None
         raise InputError(
             f"column {self.column!r}: a row has no {', '.join(self.key)}, which is its nested key; "
-            f"'fields.{self.column}.nested-key-null-strategy' = 'ignore' leaves such rows out"
+            f"set 'fields.{self.column}.nested-key-null-strategy' = 'ignore' to drop these rows"
         )
 
     def _sequence_key(self, row: NestedRow) -> _SequenceKey:
         return tuple(to_comparable_value(row[name], kind) for name, kind in self.sequence.items())
 
     def _listed(self, rows: Mapping[bytes, NestedRow], *, computed: bool = False) -> NestedRows:
-        found, hashes = list(rows.values()), [hash_bytes(key) for key in rows]
-        return [found[at] for at in compute_hash_map_order(hashes, computed=computed)]
+        values, hashes = list(rows.values()), [hash_bytes(key) for key in rows]
+        return [values[index] for index in compute_hash_map_order(hashes, computed=computed)]
 
 
 def _non_null_rows(rows: Sequence[NestedRow | None] | None) -> list[NestedRow]:

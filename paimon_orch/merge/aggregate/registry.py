@@ -114,9 +114,10 @@ def find_aggregator_factory(schema: TableSchema, name: str, function: str) -> Ag
         _check_type(name, function, data_type)
         return _SIMPLE_FUNCTIONS[function]
     if function not in _CONFIGURABLE_FUNCTIONS:
-        known = ", ".join(sorted((*_SIMPLE_FUNCTIONS, *_CONFIGURABLE_FUNCTIONS)))
+        functions = ", ".join(sorted((*_SIMPLE_FUNCTIONS, *_CONFIGURABLE_FUNCTIONS)))
         raise InputError(
-            f"column {name!r}: {function!r} is not an aggregate function; the functions are {known}"
+            f"column {name!r}: {function!r} is not an aggregate function; the functions are "
+            f"{functions}"
         )
     return _CONFIGURABLE_FUNCTIONS[function](schema, name, data_type)
 
@@ -144,7 +145,8 @@ def _check_type(name: str, function: str, data_type: DataType) -> None:
 
 def _type_mismatch_error(name: str, function: str, expected: str, actual: DataType) -> InputError:
     return InputError(
-        f"column {name!r}: aggregate function {function!r} takes {expected}, not {type_to_sql(actual)}"
+        f"column {name!r}: aggregate function {function!r} takes {expected}, not "
+        f"{type_to_sql(actual)}"
     )
 
 
@@ -184,12 +186,14 @@ def _merge_map_with_keytime_factory(
     time = schema.typed_options.get(option, names[-1])
     if time not in names:
         raise InputError(
-            f"option {option.key!r} = {time!r} is not a field of the rows; the fields are {', '.join(names)}"
+            f"option {option.key!r} = {time!r} is not a field of the rows; the fields are "
+            f"{', '.join(names)}"
         )
     kind = value.fields[names.index(time)].type
     if not (isinstance(kind, AtomicType) and kind.name in (TypeRoot.CHAR, TypeRoot.VARCHAR)):
         raise InputError(
-            f"column {name!r}: 'merge_map_with_keytime' compares field {time!r} as text, but its type is {type_to_sql(kind)}"
+            f"column {name!r}: 'merge_map_with_keytime' compares field {time!r} as text, but its "
+            f"type is {type_to_sql(kind)}"
         )
     return partial(PythonAggregator, combine=merge_map_with_keytime(time))
 
@@ -215,7 +219,8 @@ def _nested_partial_update_factory(
     table = _parse_nested_table(schema, name, data_type, "nested_partial_update")
     if not table.key:
         raise InputError(
-            f"column {name!r}: aggregate function 'nested_partial_update' needs 'fields.{name}.nested-key'"
+            f"column {name!r}: aggregate function 'nested_partial_update' needs "
+            f"'fields.{name}.nested-key'"
         )
     return partial(PythonAggregator, combine=table.update_fields)
 
@@ -239,7 +244,8 @@ def _parse_nested_table(
     strategy = options.get(FIELD_NESTED_KEY_NULL_STRATEGY.named(name))
     if strategy not in ("merge", "ignore", "error"):
         raise InputError(
-            f"option 'fields.{name}.nested-key-null-strategy' = {strategy!r} must be merge, ignore or error"
+            f"option 'fields.{name}.nested-key-null-strategy' = {strategy!r} must be merge, ignore "
+            "or error"
         )
     limit = options.get(FIELD_COUNT_LIMIT.named(name), _UNLIMITED)
     return NestedTable(

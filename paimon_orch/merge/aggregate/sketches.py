@@ -38,14 +38,14 @@ def theta_sketch_union() -> CombineFunction:
 
 
 def _to_java_theta(theta: bytes) -> bytes:
-    """Add what Java's library writes and this one omits: the single-item flag and the sampling rate."""
+    """Add the single-item flag and the sampling rate, which only Java's library writes."""
     if theta[0] < 2:
         return theta[:5] + bytes([theta[5] | _SINGLE_ITEM]) + theta[6:]
     return theta[:12] + _SAMPLING_RATE_ONE + theta[16:]
 
 
 def hll_sketch_union() -> CombineFunction:
-    """Return the union of serialized HLL sketches, as precise as the later one, with four bits per slot."""
+    """Return the union of serialized HLL sketches with the later one's precision, as HLL_4."""
 
     def union(old: bytes, new: bytes) -> bytes:
         from datasketches import hll_sketch, hll_union, tgt_hll_type
@@ -68,6 +68,6 @@ def _combine_non_null(union: Callable[[bytes, bytes], bytes], name: str) -> Comb
         try:
             return union(old, new)
         except (ValueError, LookupError, RuntimeError, struct.error) as error:
-            raise InputError(f"a value is no serialized {name}: {error}") from error
+            raise InputError(f"a value is not a serialized {name}: {error}") from error
 
     return combine

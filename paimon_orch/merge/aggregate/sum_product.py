@@ -1,8 +1,8 @@
 """``sum`` and ``product``: numbers combined row by row, as Java computes them.
 
-Integers and decimals are exact and must stay within the column's type at every step: an integer that leaves it is an
-error, a decimal becomes null and starts again. Decimals are computed as whole numbers, without their scale. Machine
-integers are used where they cannot overflow unnoticed, Python's otherwise.
+Integers and decimals are exact. A result that does not fit the column's type is an error for
+integers, and null for decimals. Decimals are computed as unscaled integers. Machine integers are
+used if an overflow cannot pass unnoticed, otherwise Python's integers.
 """
 
 from abc import abstractmethod
@@ -27,7 +27,7 @@ class NumericAggregator(FieldAggregator):
         self.bounds = _type_bounds(column.type)
         self.numbers = self.load(column)
         self.value: AnyArray = np.zeros(groups, self.numbers.dtype)
-        self.known: Mask = np.zeros(groups, bool)
+        self.has_value: Mask = np.zeros(groups, bool)
 
     @property
     def is_decimal(self) -> bool:
@@ -52,31 +52,35 @@ class NumericAggregator(FieldAggregator):
 
     def add(self, groups: Indices, rows: Indices) -> None:
         """Combine with the row's number; nulls are ignored."""
-        groups, new, known = self._split(groups, rows)
-        self._store(groups[~known], new[~known])
+        groups, new, has_value = self._split(groups, rows)
+        self._store(groups[~has_value], new[~has_value])
         with np.errstate(all="ignore"):
-            self._store(groups[known], self.combine(self.value[groups[known]], new[known]))
+            self._store(
+                groups[has_value], self.combine(self.value[groups[has_value]], new[has_value])
+            )
 
     def retract(self, groups: Indices, rows: Indices) -> None:
         """Retract the row's number; nulls are ignored."""
-        groups, new, known = self._split(groups, rows)
-        self.retract_first(groups[~known], new[~known])
+        groups, new, has_value = self._split(groups, rows)
+        self.retract_first(groups[~has_value], new[~has_value])
         with np.errstate(all="ignore"):
-            self._store(groups[known], self.uncombine(self.value[groups[known]], new[known]))
+            self._store(
+                groups[has_value], self.uncombine(self.value[groups[has_value]], new[has_value])
+            )
 
     def _split(self, groups: Indices, rows: Indices) -> tuple[Indices, AnyArray, Mask]:
         some = self.valid[rows]
         groups = groups[some]
-        return groups, self.numbers[rows[some]], self.known[groups]
+        return groups, self.numbers[rows[some]], self.has_value[groups]
 
     def _store(self, groups: Indices, numbers: AnyArray) -> None:
         """Store results; a result out of range is an error, or null for decimals."""
-        known: Mask = np.ones(len(numbers), bool)
+        in_range: Mask = np.ones(len(numbers), bool)
         if self.bounds is not None:
-            known = (numbers >= self.bounds[0]) & (numbers <= self.bounds[1])
-            if not known.all() and not self.is_decimal:
+            in_range = (numbers >= self.bounds[0]) & (numbers <= self.bounds[1])
+            if not in_range.all() and not self.is_decimal:
                 raise self.overflow_error()
-        self.value[groups], self.known[groups] = numbers, known
+        self.value[groups], self.has_value[groups] = numbers, in_range
 
     def overflow_error(self) -> InputError:
         """Return the error for an integer that is out of range."""
@@ -84,18 +88,18 @@ class NumericAggregator(FieldAggregator):
 
     def reset(self, groups: Indices, rows: Indices) -> None:
         """Reset to a row's number."""
-        self.value[groups], self.known[groups] = self.numbers[rows], self.valid[rows]
+        self.value[groups], self.has_value[groups] = self.numbers[rows], self.valid[rows]
 
     def clear(self, groups: Indices) -> None:
         """Reset to null."""
-        self.known[groups] = False
+        self.has_value[groups] = False
 
     def result(self) -> pa.Array:
         """Return the numbers in the column's type."""
         if self.is_decimal:
-            return _build_decimals(self.value, self.known, self.column.type)
+            return _build_decimals(self.value, self.has_value, self.column.type)
         # the number for null can be out of range
-        return pa.array(np.where(self.known, self.value, 0), mask=~self.known).cast(
+        return pa.array(np.where(self.has_value, self.value, 0), mask=~self.has_value).cast(
             self.column.type
         )
 
@@ -104,7 +108,7 @@ class Sum(NumericAggregator):
     """``sum``; a retract subtracts."""
 
     def load(self, column: pa.Array) -> AnyArray:
-        """Return floats unchanged, integers and decimals in 64 bits where no sum of them overflows."""
+        """Return floats unchanged, integers and decimals in 64 bits if no sum can overflow."""
         if self.bounds is None:
             return column.fill_null(0).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
         numbers = (_to_unscaled(column) if self.is_decimal else column).fill_null(0)
@@ -129,7 +133,7 @@ class Sum(NumericAggregator):
 
 
 class Product(NumericAggregator):
-    """``product``; a retract divides: whole numbers are cut towards zero, decimals rounded to their scale."""
+    """``product``; a retract divides: integers are truncated, decimals rounded to their scale."""
 
     def load(self, column: pa.Array) -> AnyArray:
         """Return floats and integers unchanged, decimals as Python's integers."""
@@ -158,8 +162,8 @@ class Product(NumericAggregator):
     def _check_int64_overflow(self, old: AnyArray, new: AnyArray) -> None:
         """Refuse products that do not fit 64 bits."""
         wide = np.flatnonzero(np.abs(old.astype(float) * new.astype(float)) > _OVERFLOW_CHECK_ABOVE)
-        for one, two in zip(old[wide].tolist(), new[wide].tolist(), strict=True):
-            if not -(2**63) <= one * two < 2**63:
+        for factor, other_factor in zip(old[wide].tolist(), new[wide].tolist(), strict=True):
+            if not -(2**63) <= factor * other_factor < 2**63:
                 raise self.overflow_error()
 
     def uncombine(self, old: AnyArray, new: AnyArray) -> AnyArray:
@@ -168,7 +172,7 @@ class Product(NumericAggregator):
             quotient: AnyArray = old / new
             return quotient
         if (new == 0).any():
-            raise InputError(f"column {self.name!r}: a product cannot take back a factor of 0")
+            raise InputError(f"column {self.name!r}: a product cannot retract a factor of 0")
         if self.is_decimal:
             return _divide_rounded(old * self._scale_factor, new)
         if ((old == self.bounds[0]) & (new == -1)).any():
@@ -213,7 +217,7 @@ def _to_unscaled(column: pa.Array) -> pa.Array:
     return pa.array(words[column.offset : column.offset + len(column)], mask=~valid)
 
 
-def _build_decimals(values: AnyArray, known: Mask, kind: pa.Decimal128Type) -> pa.Array:
+def _build_decimals(values: AnyArray, valid: Mask, kind: pa.Decimal128Type) -> pa.Array:
     """Return whole numbers as decimals of a type."""
     if values.dtype != object:
         words = np.empty((len(values), 2), np.int64)
@@ -222,9 +226,9 @@ def _build_decimals(values: AnyArray, known: Mask, kind: pa.Decimal128Type) -> p
     else:
         data = pa.py_buffer(
             b"".join(
-                int(value if some else 0).to_bytes(16, "little", signed=True)
-                for value, some in zip(values, known, strict=True)
+                int(value if is_valid else 0).to_bytes(16, "little", signed=True)
+                for value, is_valid in zip(values, valid, strict=True)
             )
         )
-    bits = pa.py_buffer(np.packbits(known, bitorder="little").tobytes())
+    bits = pa.py_buffer(np.packbits(valid, bitorder="little").tobytes())
     return pa.Array.from_buffers(kind, len(values), [bits, data])

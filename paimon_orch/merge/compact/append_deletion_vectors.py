@@ -1,6 +1,7 @@
 """Deletion vectors of append tables, and the rewrite of their index files.
 
-See docs/format/deletion-vectors-in-compaction.md#append-tables and docs/format/append-table-compaction.md#tables-without-buckets.
+See docs/format/deletion-vectors-in-compaction.md#append-tables and
+docs/format/append-table-compaction.md#tables-without-buckets.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -29,7 +30,7 @@ class DeletionVectorRewrite:
     reader: FileReader
     partition: bytes
     bucket: int
-    stored: tuple[IndexManifestEntry, ...]
+    index_files: tuple[IndexManifestEntry, ...]
     """The index files of the bucket."""
     live: Collection[str]
     """The live data files; deletion vectors of other files are dropped."""
@@ -45,18 +46,22 @@ class DeletionVectorRewrite:
         with a changed deletion vector is deleted, and its other deletion vectors are written again.
         """
         added = add or {}
-        touched = [entry for entry in self.stored if _data_file_names(entry) & {*drop, *added}]
+        touched = [entry for entry in self.index_files if _data_file_names(entry) & {*drop, *added}]
         if not touched and not added:
             return []
         unaware = is_bucket_unaware(self.reader.schema)
         reader = self.reader
         old = read_deletion_vectors(
-            reader.io, reader.paths, reader.schema, touched if unaware else self.stored
+            reader.io, reader.paths, reader.schema, touched if unaware else self.index_files
         )
         unchanged = {
-            n: v for n, v in old.items() if n in self.live and n not in drop and n not in added
+            name: vector
+            for name, vector in old.items()
+            if name in self.live and name not in drop and name not in added
         }
-        extended = {n: v if n not in old else old[n] | v for n, v in added.items()}
+        extended = {
+            name: old[name] | vector if name in old else vector for name, vector in added.items()
+        }
         if not unaware:
             return [self._write(unchanged | extended)]
         written = [
@@ -69,7 +74,7 @@ class DeletionVectorRewrite:
     def _split_by_target_size(
         self, vectors: Mapping[str, DeletionVector]
     ) -> Iterator[dict[str, DeletionVector]]:
-        """Group deletion vectors by index file; the last one of a file takes it beyond the target size."""
+        """Group deletion vectors by index file; a file ends once it exceeds the target size."""
         options = self.reader.schema.typed_options
         target = options.get(DELETION_VECTOR_INDEX_FILE_TARGET_SIZE)
         part, size = dict[str, DeletionVector](), 1

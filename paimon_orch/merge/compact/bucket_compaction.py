@@ -48,15 +48,15 @@ class CompactionTask:
     bucket: int
     files: tuple[DataFileMeta, ...]
     """The files to merge."""
-    above: tuple[DataFileMeta, ...]
-    """The files of the levels above ``output_level``."""
+    higher_level_files: tuple[DataFileMeta, ...]
+    """The other files of the levels above ``output_level``, where older rows are looked up."""
     output_level: int
     max_level: int
     drop_delete: bool
     vectors: tuple[IndexManifestEntry, ...] = ()
-    alone: tuple[DataFileMeta, ...] = ()
+    standalone_files: tuple[DataFileMeta, ...] = ()
     """Files that are rewritten one by one on their own level, after the others, to drop deleted or
-    expired rows. They can be files of the levels above."""
+    expired rows. They can be files of the higher levels."""
     groups: tuple[tuple[DataFileMeta, ...], ...] = ()
     """Where files are sorted by ``clustering.columns``: the standalone files that are merged."""
     now: int = 0
@@ -71,7 +71,7 @@ class CompactionTask:
     @property
     def inputs(self) -> tuple[DataFileMeta, ...]:
         """Return all files that are rewritten or moved."""
-        return *self.files, *self.alone
+        return *self.files, *self.standalone_files
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,12 +82,12 @@ class BucketCompactionResult:
     after: list[DataFileMeta] = field(default_factory=list)
     changelog: list[DataFileMeta] = field(default_factory=list)
     index: IndexManifestEntry | None = None
-    marks: Mapping[str, DeletionVector] = field(default_factory=dict)
+    new_deletion_vectors: Mapping[str, DeletionVector] = field(default_factory=dict)
     """The new deletion vectors of a part of a compaction, by data file."""
 
 
 class BucketCompaction:
-    """Runs one task. Every written file has a new name, so a task can run twice."""
+    """Runs one task; written files have new names, so a task can be retried."""
 
     def __init__(self, reader: FileReader, task: CompactionTask) -> None:
         self._reader, self._task = reader, task
@@ -111,10 +111,10 @@ class BucketCompaction:
         reader, task = self._reader, self._task
         try:
             self._compact()
-            for file in task.alone:
+            for file in task.standalone_files:
                 self._merge_sections([[[file]]], level=file.level)
             if task.is_partial:
-                self._outcome.marks = self._vectors.marks
+                self._outcome.new_deletion_vectors = self._vectors.new_deletion_vectors
             elif self._options.has_deletion_vectors:
                 self._outcome.index = self._vectors.write(
                     reader.io, reader.paths, self._schema, task.partition, task.bucket
@@ -173,17 +173,17 @@ class BucketCompaction:
             return True
         if self._expiry is not None and self._expiry.touches(file, self._reader.schemas):
             return True
-        may_delete, is_top = file.delete_row_count != 0, not self._task.above
+        may_delete, is_top = file.delete_row_count != 0, not self._task.higher_level_files
         if is_top and self._task.drop_delete and may_delete:
             return True
         if self._options.needs_lookup and file.level == 0:
-            merges_values = self._task.above and not self._engine.newest_row_wins
+            merges_values = self._task.higher_level_files and not self._engine.newest_row_wins
             return bool(merges_values) or (self._options.has_deletion_vectors and may_delete)
         return is_top and file.file_name in self._vectors.vectors
 
     @property
     def _needs_lookup(self) -> bool:
-        return self._options.needs_lookup and bool(self._task.above)
+        return self._options.needs_lookup and bool(self._task.higher_level_files)
 
     def _should_write_changelog(self, files: Iterable[DataFileMeta]) -> bool:
         """Return whether merging these files writes changelog."""
@@ -196,13 +196,13 @@ class BucketCompaction:
         def read(file: DataFileMeta, vector: DeletionVector | None) -> Iterator[RowGroup]:
             return self._reader.row_groups(self._at(file), self._key_fields[0], vector)
 
-        above, vectors = self._task.above, self._vectors.vectors
+        files, vectors = self._task.higher_level_files, self._vectors.vectors
         # an expired first row blocks later rows until a compaction drops it
         is_alive = None
         if self._expiry is not None and values and not self._engine.is_first_row:
             is_alive = self._expiry.is_alive
         return PositionLookup(
-            above, self._key_fields, read, vectors, values=values, is_alive=is_alive
+            files, self._key_fields, read, vectors, values=values, is_alive=is_alive
         )
 
     def _at(self, file: DataFileMeta) -> BucketFile:
@@ -253,7 +253,7 @@ class BucketCompaction:
         merges_level0 = self._task.merges_level0 or any(file.level == 0 for file in files)
         self._is_lookup_merge = self._options.needs_lookup and merges_level0
         lookup = None
-        if self._is_lookup_merge and self._task.above:
+        if self._is_lookup_merge and self._task.higher_level_files:
             by_value = has_changes or not self._engine.newest_row_wins
             lookup = self._create_lookup(self._fields if by_value else ())
         output = self._writer(changelog=False, level=level) if rewrite else None
@@ -288,7 +288,7 @@ class BucketCompaction:
         task = self._task
         if self._writer_factory is None:
             self._writer_factory = FileWriterFactory.for_rewrite(
-                self._reader, task.partition, task.bucket, (*task.inputs, *task.above)
+                self._reader, task.partition, task.bucket, (*task.inputs, *task.higher_level_files)
             )
         return self._writer_factory
 
@@ -319,7 +319,7 @@ class BucketCompaction:
         newest = step.newest_row_per_key
         if step.levels.any():
             newest = newest[~step.any_in_group(step.levels > 0)]
-        older_rows = lookup.mark(step.keys.take(newest))
+        older_rows = lookup.mark_replaced_rows(step.keys.take(newest))
         if not older_rows:
             return step
         step = insert_rows(step, older_rows, self._key_names, self._engine.sequence)
@@ -330,7 +330,7 @@ class BucketCompaction:
         return filter_batch(step, np.repeat(~exists_above, step.sizes))
 
     def _mark_replaced_rows(self, file: DataFileMeta) -> None:
-        """Mark the older rows of a level-0 file's keys as deleted; the file is not rewritten."""
+        """Add the older rows of a level-0 file's keys to the deletion vectors."""
         lookup, order = self._create_lookup(), KeyOrderChecker(self._key_names)
 
         def batches() -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -340,5 +340,5 @@ class BucketCompaction:
 
         run = MergeRun(batches())
         for step in merge_runs([run], self._key_names):
-            lookup.mark(step.keys)
+            lookup.mark_replaced_rows(step.keys)
         self._vectors.add(lookup.vectors())

@@ -37,7 +37,7 @@ def read_deletion_vectors(
                 data = io.read_bytes(path)
             if len(data) != entry.file_size:
                 raise CorruptFileError(
-                    path, f"has {len(data)} bytes, but the index manifest says {entry.file_size}"
+                    path, f"has {len(data)} bytes, not {entry.file_size} as in the index manifest"
                 )
             vectors |= decode_deletion_vector_file(data, entry.ranges, path)
     return vectors
@@ -50,13 +50,13 @@ class BucketDeletionVectors:
     vectors: dict[str, DeletionVector]
     modified: bool = field(default=False)
     """Whether the deletion vectors differ from the stored ones."""
-    marks: dict[str, DeletionVector] = field(default_factory=dict)
-    """The deletion vectors that were added."""
+    new_deletion_vectors: dict[str, DeletionVector] = field(default_factory=dict)
+    """The deletion vectors that this compaction added, without the stored ones."""
 
     def add(self, added: Mapping[str, DeletionVector]) -> None:
-        """Mark more rows as deleted."""
+        """Add the deleted rows of data files."""
         for name, vector in added.items():
-            for vectors in (self.vectors, self.marks):
+            for vectors in (self.vectors, self.new_deletion_vectors):
                 existing = vectors.get(name)
                 vectors[name] = vector if existing is None else existing | vector
             self.modified = True
@@ -69,7 +69,7 @@ class BucketDeletionVectors:
     def write(
         self, io: FileIO, paths: TablePaths, schema: TableSchema, partition: bytes, bucket: int
     ) -> IndexManifestEntry | None:
-        """Write an index file with all deletion vectors if they changed, also if there are none left."""
+        """Write an index file with all deletion vectors, possibly none, if they changed."""
         if not self.modified:
             return None
         data, ranges = encode_deletion_vector_file(

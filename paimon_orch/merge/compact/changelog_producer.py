@@ -39,7 +39,7 @@ class ChangelogProducer:
     def changes(self, step: MergeBatch, merged: pa.Table) -> pa.Table:
         """Return +I, -U, +U and -D rows in key order; ``merged`` has one row per group of ``step``.
 
-        As in Java Paimon, the changelog of ``first-row`` has the row kind that the row was written with.
+        As in Java Paimon, changelog rows of ``first-row`` keep the row kind they were written with.
         """
         options = self.schema.typed_options
         levels = step.levels[step.order]

@@ -1,8 +1,9 @@
 """Compaction of buckets whose files above level 0 are sorted by ``clustering.columns``.
 
-Rows of level 0 are merged by key. Deletion vectors mark the rows on higher levels that they replace; in
-first-row tables the new rows are dropped instead. The remaining rows are written to level 1, sorted by
-the clustering columns. Files of level 1 whose ranges overlap are merged by these columns.
+Rows of level 0 are merged by key. The rows that they replace on higher levels are added to the
+deletion vectors; in first-row tables the new rows are dropped instead. The remaining rows are
+written to level 1, sorted by the clustering columns. Files of level 1 whose ranges overlap are
+merged by these columns.
 
 See docs/format/clustered-primary-key-tables.md.
 """
@@ -19,6 +20,7 @@ from paimon_orch.format.arrays import Mask
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
+from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
     COMPACTION_FORCE_REWRITE_ALL_FILES,
     WRITE_BUFFER_SIZE,
@@ -62,8 +64,8 @@ def select_merge_groups(
 ) -> list[FileGroup]:
     """Return the groups of level-1 files to merge.
 
-    A group has files whose ranges overlap by more than a bound, and small neighbors. If a file is sorted
-    by other columns, all files are merged.
+    A group has files whose ranges overlap by more than a bound, and small neighbors. If a file is
+    sorted by other columns, all files are merged.
     """
     files = list(files)
     if not all(has_current_clustering(file, schema, schemas) for file in files):
@@ -92,24 +94,30 @@ def plan_clustered_compaction(
     Level 0 always moves up. A full compaction merges all files unless its result would equal them.
     """
     options = reader.schema.typed_options
-    above = [file for file in files if file.level > 0]
-    has_level0 = len(above) < len(files)
-    groups = select_merge_groups(above, reader.schema, reader.schemas)
-    grouped = {file.file_name for group in groups for file in group}
+    clustered = [file for file in files if file.level > 0]
+    has_level0 = len(clustered) < len(files)
+    groups = select_merge_groups(clustered, reader.schema, reader.schemas)
     if full:
-        hidden = {r.data_file for entry in vectors for r in entry.ranges or ()}
-        dirty = [file for file in above if file.delete_row_count or file.file_name in hidden]
-        forced = options.get(COMPACTION_FORCE_REWRITE_ALL_FILES) and above
-        if not (has_level0 or groups or dirty or forced):
+        if not (has_level0 or groups or _must_rewrite(clustered, vectors, options)):
             return None
-        return [tuple(above)] if above else [], CompactReason.FULL
-    hollow = find_files_above_delete_ratio(above, vectors, options)
-    groups += [(file,) for file in hollow if file.file_name not in grouped]
+        return [tuple(clustered)] if clustered else [], CompactReason.FULL
+    grouped = {file.file_name for group in groups for file in group}
+    exceeding = find_files_above_delete_ratio(clustered, vectors, options)
+    groups += [(file,) for file in exceeding if file.file_name not in grouped]
     if not (has_level0 or groups):
         return None
     if has_level0:
         return groups, CompactReason.LEVEL_0
-    return groups, CompactReason.DELETED_ROWS if hollow else CompactReason.OVERLAPPING_FILES
+    return groups, CompactReason.DELETED_ROWS if exceeding else CompactReason.OVERLAPPING_FILES
+
+
+def _must_rewrite(
+    files: Sequence[DataFileMeta], vectors: Sequence[IndexManifestEntry], options: Options
+) -> bool:
+    if options.get(COMPACTION_FORCE_REWRITE_ALL_FILES):
+        return bool(files)
+    with_deleted_rows = {item.data_file for entry in vectors for item in entry.ranges or ()}
+    return any(file.delete_row_count or file.file_name in with_deleted_rows for file in files)
 
 
 def _split_by_range(
@@ -130,13 +138,15 @@ def _split_by_range(
 
 
 class ClusteredCompaction:
-    """Runs one task; everything it writes has a fresh name, so running it twice is harmless.
+    """Runs one task; written files have new names, so a task can be retried.
 
-    ``task.files`` are on level 0, ``task.above`` stay, and ``task.groups`` are merged, each by itself.
+    ``task.files`` are on level 0. Each of ``task.groups`` is merged separately.
+    ``task.higher_level_files`` are not rewritten.
     """
 
     def __init__(self, reader: FileReader, task: CompactionTask) -> None:
-        schemas = {**reader.schemas, reader.schema.id: reader.schema}  # of what is written here too
+        # includes the schema of the files written here
+        schemas = {**reader.schemas, reader.schema.id: reader.schema}
         self._reader, self._task = replace(reader, schemas=schemas), task
         self._schema = reader.schema
         self._fields = [*SYSTEM_FIELDS, *reader.schema.fields]
@@ -147,12 +157,12 @@ class ClusteredCompaction:
             read_deletion_vectors(reader.io, reader.paths, reader.schema, task.vectors)
         )
         self._factory = FileWriterFactory.for_rewrite(
-            reader, task.partition, task.bucket, (*task.inputs, *task.above)
+            reader, task.partition, task.bucket, (*task.inputs, *task.higher_level_files)
         )
         self._writers: list[RollingFileWriter] = []
 
     def run(self) -> BucketCompactionResult:
-        """Compact and return what changed; on failure the written files are removed."""
+        """Compact the bucket; on failure the written files are deleted."""
         try:
             return self._compact()
         except BaseException:
@@ -163,18 +173,19 @@ class ClusteredCompaction:
     def _compact(self) -> BucketCompactionResult:
         task, options = self._task, self._schema.typed_options
         outcome = BucketCompactionResult(before=list(task.inputs))
-        fresh = self._sort_level0()
+        new_files = self._sort_level0()
         sorted_writers = list(self._writers)
-        # if all files above are merged, the new rows are merged in the same pass
-        merged_with_groups = fresh if len(task.groups) == 1 and not task.above else []
+        # if all clustered files are merged, the new rows are merged in the same pass
+        is_single_merge = len(task.groups) == 1 and not task.higher_level_files
+        merged_with_groups = new_files if is_single_merge else []
         for group in task.groups:
             outcome.after += self._merge((*group, *merged_with_groups))
         if merged_with_groups:
             for writer in sorted_writers:
                 writer.abort()
         else:
-            outcome.after += fresh
-        for file in task.alone:
+            outcome.after += new_files
+        for file in task.standalone_files:
             self._vectors.drop(file.file_name)
         if options.has_deletion_vectors:
             outcome.index = self._vectors.write(
@@ -194,7 +205,7 @@ class ClusteredCompaction:
         return writer
 
     def _sort_level0(self) -> list[DataFileMeta]:
-        """Merge level 0 by key; write the rows sorted by the clustering columns, in bounded memory."""
+        """Merge level 0 by key and sort its rows by the clustering columns, in bounded memory."""
         limit = self._schema.typed_options.get(WRITE_BUFFER_SIZE)
         runs = sort_oldest_first([[file] for file in self._task.files])
         loads = plan_batch_rows([sum(file.row_count for file in files) for files in runs])
@@ -229,7 +240,7 @@ class ClusteredCompaction:
             if self._engine.is_first_row:
                 rows = rows.filter(pa.array(~exists_above))
             else:
-                rows = drop_retracts(rows)  # the rows that they delete are marked
+                rows = drop_retracts(rows)  # the deletion vectors have the rows that they delete
         if not rows.num_rows:
             return []
         writer = self._writer()
@@ -238,9 +249,12 @@ class ClusteredCompaction:
         return writer.close()
 
     def _mark_older_rows(self, keys: KeyColumns) -> Mask:
-        """Return which of the sorted, distinct keys have a row above; mark that row as deleted unless it is kept."""
+        """Return which of the sorted, distinct keys have an older row.
+
+        The older rows are added to the deletion vectors, except in first-row tables.
+        """
         exists = np.zeros(len(keys), bool)
-        for file in (*self._task.above, *self._task.alone):
+        for file in (*self._task.higher_level_files, *self._task.standalone_files):
             vector = self._vectors.vectors.get(file.file_name)
             fields = self._schema.key_fields
             batches = list(self._reader.read(self._at(file), fields, vector, positions=True))
@@ -271,7 +285,7 @@ class ClusteredCompaction:
         return writer.close()
 
     def _runs(self, files: Sequence[DataFileMeta]) -> list[list[DataFileMeta]]:
-        """Return files in as few sorted runs as possible; a file sorted by other columns is a run."""
+        """Return files as few sorted runs; a file with other clustering columns is its own run."""
         ranges, runs = list[RangedFile](), list[list[DataFileMeta]]()
         for file in files:
             if has_current_clustering(file, self._schema, self._reader.schemas):

@@ -16,7 +16,7 @@ from paimon_orch.merge.sort.key_order import decode_key
 from paimon_orch.merge.tree.key_range import KeyRange
 from paimon_orch.merge.tree.levels import split_into_sections
 
-_MIN_PARTS = 4  # with fewer parts one core would wait for another
+_MIN_PARTS = 4  # with fewer parts of unequal size, cores would be idle
 
 Section = list[list[DataFileMeta]]
 SplitPointsOf = Callable[[DataFileMeta], Sequence[object]]
@@ -27,13 +27,14 @@ def split_task(
 ) -> list[CompactionTask]:
     """Return tasks of about ``part_bytes`` of input that together do the same as ``task``.
 
-    Small sections share a task. ``starts`` returns the values of the first key column at which a file
-    can be split. A task that merges files and rewrites standalone files is not split, because it needs
-    the deletion vectors of all. A task that only rewrites standalone files is split by file.
+    Small sections share a task. ``starts`` returns the values of the first key column at which a
+    file can be split. A task that merges files and rewrites standalone files is not split, because
+    it needs the deletion vectors of all. A task that only rewrites standalone files is split by
+    file.
     """
     if not task.files:
         return _split_by_file(task, part_bytes)
-    if task.alone or _total_size(task.files) < _MIN_PARTS * part_bytes:
+    if task.standalone_files or _total_size(task.files) < _MIN_PARTS * part_bytes:
         return [task]
     parts: list[CompactionTask] = []
     small_sections: list[DataFileMeta] = []
@@ -58,11 +59,11 @@ def split_task(
 def _split_by_file(task: CompactionTask, part_bytes: int) -> list[CompactionTask]:
     """Split standalone files into groups of about ``part_bytes``."""
     groups: list[list[DataFileMeta]] = []
-    for file in task.alone:
+    for file in task.standalone_files:
         if not groups or _total_size(groups[-1]) + file.file_size > part_bytes:
             groups.append([])
         groups[-1].append(file)
-    parts = [replace(task, alone=tuple(group), is_partial=True) for group in groups]
+    parts = [replace(task, standalone_files=tuple(group), is_partial=True) for group in groups]
     return parts if len(parts) > 1 else [task]
 
 

@@ -1,8 +1,8 @@
 """Look up the older rows of keys on higher levels, as a merge join over sorted files.
 
-Keys arrive in ascending windows. Files outside the window are not opened. In an open file only the row
-groups whose bounds contain a key are read, first their key columns, and their values only where a key
-was found.
+Keys arrive in ascending windows. Files outside the window are not opened. In an open file only the
+row groups whose bounds contain a key are read: first their key columns, and the value columns only
+if a key was found.
 
 See docs/format/lookup-compaction.md.
 """
@@ -35,10 +35,7 @@ ReadRowGroups = Callable[[DataFileMeta, DeletionVector | None], Iterator[RowGrou
 
 @dataclass(slots=True, kw_only=True)
 class _Cursor:
-    """A position in the sorted keys of one file; it only moves forward.
-
-    ``group`` is the current row group; it is not read while ``batches`` is None.
-    """
+    """A position in the sorted keys of one file; it only moves forward."""
 
     file: DataFileMeta
     low: Key
@@ -46,19 +43,20 @@ class _Cursor:
     order: KeyOrderChecker
     groups: Iterator[RowGroup] | None = None
     group: RowGroup | None = None
+    """The current row group; it is not read while ``batches`` is None."""
     batches: Iterator[pa.RecordBatch] | None = None
     batch: pa.RecordBatch | None = None
     keys: KeyColumns | None = None
     values: RowGroupValues | None = None
-    done: bool = False
+    is_exhausted: bool = False
 
-    def is_behind(self, key: Key) -> bool:
-        """Return whether all keys of the loaded batch are smaller."""
+    def is_before(self, key: Key) -> bool:
+        """Return whether all keys of the loaded batch are smaller than ``key``."""
         return self.keys is None or self.keys.at(len(self.keys) - 1) < key
 
 
 class PositionLookup:
-    """Finds the rows that newer rows replace, in the files above an output level."""
+    """Finds the rows that newer rows replace in the files of higher levels."""
 
     def __init__(
         self,
@@ -71,11 +69,11 @@ class PositionLookup:
     ) -> None:
         """Open a lookup over all files of the higher levels.
 
-        :param read: returns the row groups of a file with the bounds of the first key column, without
-            the rows that ``vectors`` mark as deleted
+        :param read: returns the row groups of a file with the bounds of the first key column,
+            without the rows that the deletion vector contains
         :param values: the columns to return for the rows found, in addition to the key
-        :param is_alive: a mask of rows that are not expired; an expired row is marked as deleted too,
-            and the search continues on the next level
+        :param is_alive: a mask of rows that are not expired; an expired row is marked as deleted
+            too, and the search continues on the next level
         """
         self._key_fields = key_fields
         self._names = [field.name for field in key_fields]
@@ -94,11 +92,11 @@ class PositionLookup:
         low, high = decode_key_bounds(file, self._key_fields)
         return _Cursor(file=file, low=low, high=high, order=KeyOrderChecker(self._names))
 
-    def mark(self, keys: KeyColumns) -> list[LevelRows]:
-        """Look up sorted keys, greater than all earlier ones, and mark their rows as deleted.
+    def mark_replaced_rows(self, keys: KeyColumns) -> list[LevelRows]:
+        """Look up sorted keys, greater than all earlier ones; add their rows to :meth:`vectors`.
 
-        The search of a key ends at the lowest level that has it. Returns the rows with their level, in
-        batches, if the lookup has value columns.
+        The search of a key ends at the lowest level that has it. Returns batches of the rows with
+        their level if the lookup has value columns.
         """
         self._rows = []
         for level in self._levels:
@@ -118,8 +116,8 @@ class PositionLookup:
         }
 
     def _mark_in_file(self, cursor: _Cursor, keys: KeyColumns) -> Indices | None:
-        """Mark the rows of one file; return the indices of the missing keys, None if all are missing."""
-        if cursor.done or keys.at(0) > cursor.high or keys.at(len(keys) - 1) < cursor.low:
+        """Search one file; return the indices of the missing keys, None if all are missing."""
+        if cursor.is_exhausted or keys.at(0) > cursor.high or keys.at(len(keys) - 1) < cursor.low:
             return None
         start, end = keys.count_below(cursor.low), keys.count_up_to(cursor.high)
         hits = []
@@ -140,11 +138,12 @@ class PositionLookup:
         return np.flatnonzero(missing)
 
     def _advance(self, cursor: _Cursor, keys: KeyColumns, start: int, end: int) -> int:
-        """Move to the next batch that can contain a key at or after ``start``; return that key's index.
+        """Move to the next batch that can contain ``keys[start:end]``; return the key's index.
 
-        Returns ``end`` if the file has no such batch for this window. Row groups without a key are skipped.
+        Returns ``end`` if the file has no batch for this window. Row groups without a key are
+        skipped.
         """
-        while cursor.is_behind(keys.at(start)):
+        while cursor.is_before(keys.at(start)):
             batch = None if cursor.batches is None else next(cursor.batches, None)
             if batch is not None:
                 cursor.order.check(cursor.file.file_name, batch)
@@ -175,13 +174,13 @@ class PositionLookup:
             cursor.groups = self._read(cursor.file, vector)
         if cursor.group is None:
             cursor.group = next(cursor.groups, None)
-            cursor.done = cursor.group is None
+            cursor.is_exhausted = cursor.group is None
         return cursor.group
 
     def _comparable_bound(self, value: object) -> Key | None:
-        """Return a bound of the first key column, None if it is unknown or of a floating-point type.
+        """Return a comparable bound of the first key column; None if unknown or floating-point.
 
-        Statistics order -0.0 and NaN otherwise than keys.
+        Statistics order -0.0 and NaN differently than keys.
         """
         kind = self._key_fields[0].type
         if value is None or (
@@ -191,7 +190,7 @@ class PositionLookup:
         return (to_comparable_value(value, kind),)
 
     def _mark_hits(self, cursor: _Cursor, keys: KeyColumns) -> Indices:
-        """Mark the rows of the loaded batch that have one of the keys; return the indices of these keys."""
+        """Search the loaded batch; return the indices of the keys that it has."""
         loaded = cursor.keys
         if loaded is None or not len(keys):
             return _NO_INDICES

@@ -66,11 +66,11 @@ class AggregateMergeFunction(MergeFunction):
         restarts = self.deletes[rows] & self.remove_on_delete
         adds = ~retracts
         retracted = retracts & ~restarts
-        for fold in self.aggregators.values():
+        for aggregator in self.aggregators.values():
             if adds.any():
-                fold.add(groups[adds], rows[adds])
+                aggregator.add(groups[adds], rows[adds])
             if retracted.any():
-                fold.take_back(groups[retracted], rows[retracted])
+                aggregator.take_back(groups[retracted], rows[retracted])
         if restarts.any():
             self.apply_delete(groups[restarts], rows[restarts])
 

@@ -65,13 +65,13 @@ class MergeEngine:
 
     @property
     def sequence(self) -> SequenceOrder:
-        """Return the user-defined sequence, which orders rows of one key before their sequence number."""
+        """Return ``sequence.field``, which orders rows of one key before their sequence number."""
         options = self.schema.typed_options
         descending = options.get(SEQUENCE_FIELD_SORT_ORDER) == "descending"
         return SequenceOrder(tuple(options.get(SEQUENCE_FIELD)), descending)
 
     def accepted(self, rows: pa.Table) -> pa.Table:
-        """Return the rows that are written; ignored rows get no sequence number and no changelog."""
+        """Return the rows to write; ignored rows get no sequence number and no changelog."""
         kinds = rows.column(VALUE_KIND.name)
         if self.ignores_delete:
             dropped = is_retract(kinds)
@@ -92,7 +92,6 @@ class MergeEngine:
 
     @property
     def _should_drop_retracts(self) -> bool:
-        """Return whether -U and -D rows in files are dropped; the other engines handle them themselves."""
         return self.ignores_delete and self._name in ("deduplicate", "first-row")
 
     @property
@@ -114,9 +113,9 @@ class MergeEngine:
     def merge(self, step: MergeBatch, *, settles: bool = False, deletes: bool = True) -> pa.Table:
         """Return one row for each key of a prepared batch, in key order.
 
-        :param settles: merge keys with one row too, as a lookup compaction does: a single retract of an
-            aggregation table becomes an insert, and a row without a sequence loses the columns of its
-            group. Otherwise the only row of a key is returned unchanged.
+        :param settles: merge keys with one row too, as a lookup compaction does: a single retract
+            of an aggregation table becomes an insert, and a row without a sequence loses the
+            columns of its group. Otherwise the only row of a key is returned unchanged.
         :param deletes: return a -D row for a deleted key instead of no row
         """
         if not len(step.order):
@@ -134,23 +133,23 @@ class MergeEngine:
             return step.rows  # a single run
         if self._name == "first-row":
             return _take_first_rows(step)
-        folded = step.sizes > 1
-        counts = np.ones(len(folded), bool) if settles else step.reduced_groups
+        is_merged = step.sizes > 1
+        counts = np.ones(len(is_merged), bool) if settles else step.reduced_groups
         if counts is not None:
             changes = self._can_change_single_rows
-            folded |= counts if changes else counts & _retract_mask(step)[step.starts]
-        if step.is_single_run and not folded.any():
+            is_merged |= counts if changes else counts & _retract_mask(step)[step.starts]
+        if step.is_single_run and not is_merged.any():
             return step.rows
-        return self._fold(step, folded)
+        return self._merge_columns(step, is_merged)
 
-    def _fold(self, step: MergeBatch, folded: Mask) -> pa.Table:
-        """Merge the columns of some keys; the other keys have one row, which does not change."""
+    def _merge_columns(self, step: MergeBatch, is_merged: Mask) -> pa.Table:
+        """Merge the columns of some keys; the only row of each other key is unchanged."""
         sizes = step.sizes
-        merged_groups = np.flatnonzero(folded)
+        merged_groups = np.flatnonzero(is_merged)
         if not len(merged_groups):
             return step.rows.take(pa.array(step.newest_row_per_key))
         create = create_aggregation if self._name == "aggregation" else create_partial_update
-        rows = step.rows.take(pa.array(step.order[np.repeat(folded, sizes)]))
+        rows = step.rows.take(pa.array(step.order[np.repeat(is_merged, sizes)]))
         function = create(self.schema, rows, len(merged_groups))
         for groups, turn in iterate_in_lockstep(sizes[merged_groups]):
             function.take(groups, turn)
@@ -161,7 +160,7 @@ class MergeEngine:
 
 
 def create_merge_engine(schema: TableSchema) -> MergeEngine:
-    """Return the merge engine of a table, its options checked."""
+    """Return the merge engine of a table after a check of its options."""
     if schema.typed_options.merge_engine == "partial-update":
         check_partial_update(schema)
     elif schema.typed_options.merge_engine == "aggregation":
@@ -170,7 +169,7 @@ def create_merge_engine(schema: TableSchema) -> MergeEngine:
 
 
 def check_merge_engine(schema: TableSchema) -> None:
-    """Refuse a schema whose merge engine, aggregate functions or expiration cannot work; name the rule."""
+    """Refuse a schema with an invalid merge engine, aggregate function or expiration."""
     if schema.primary_keys:
         create_merge_engine(schema)
         RecordLevelExpire.of(schema, now=0)
@@ -207,8 +206,8 @@ def keep_newest_level(step: MergeBatch) -> MergeBatch:
     if not step.levels.any():
         return step
     levels = step.levels[step.order]
-    above = np.where(levels > 0, levels, np.iinfo(np.int32).max)
-    lowest = np.repeat(np.minimum.reduceat(above, step.starts), step.sizes)
+    upper_levels = np.where(levels > 0, levels, np.iinfo(np.int32).max)
+    lowest = np.repeat(np.minimum.reduceat(upper_levels, step.starts), step.sizes)
     keep = (levels == 0) | (levels == lowest)
     if keep.all():
         return step
@@ -231,7 +230,8 @@ def _take_first_rows(step: MergeBatch) -> pa.Table:
     retracts = _retract_mask(step)
     if retracts.any():
         raise InputError(
-            "'merge-engine' = 'first-row' takes no -U and -D rows; set 'ignore-delete' = 'true' to drop them"
+            "'merge-engine' = 'first-row' takes no -U and -D rows; set 'ignore-delete' = 'true' "
+            "to drop them"
         )
     return step.rows.take(pa.array(step.order[step.starts]))
 

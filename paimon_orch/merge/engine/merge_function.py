@@ -36,9 +36,9 @@ class MergeFunction(ABC):
         """Merge the next row of some groups."""
 
     def apply_delete(self, groups: Indices, rows: Indices) -> None:
-        """Replace the row by a deleted one; a later row is merged with its values."""
-        for fold in self.aggregators.values():
-            fold.reset(groups, rows)
+        """Delete the row; a later row is merged with the values of the delete."""
+        for aggregator in self.aggregators.values():
+            aggregator.reset(groups, rows)
         self.deleted[groups] = True
 
     def result(self, target: pa.Schema) -> pa.Table:

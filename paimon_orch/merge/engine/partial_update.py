@@ -3,7 +3,7 @@
 See docs/format/merge-engines.md#partial-update.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,7 +34,7 @@ from paimon_orch.merge.sort.sequence_order import compute_dense_rank
 
 @dataclass(frozen=True, slots=True)
 class SequenceGroup:
-    """``fields.<sequence>.sequence-group``: columns that change only with a sequence that is not older."""
+    """``fields.<sequence>.sequence-group``: columns that rows of older sequences do not change."""
 
     sequence: tuple[str, ...]
     columns: tuple[str, ...]
@@ -58,10 +58,11 @@ def parse_sequence_groups(schema: TableSchema) -> list[SequenceGroup]:
             if name in schema.primary_keys:
                 raise InputError(f"option {key!r}: column {name!r} belongs to the primary key")
         group = SequenceGroup(tuple(names), tuple(columns))
-        twice = (protected | sequences) & set(columns) | protected & set(names)
-        if twice or len(set(group.fields)) < len(group.fields):
+        duplicates = (protected | sequences) & set(columns) | protected & set(names)
+        if duplicates or len(set(group.fields)) < len(group.fields):
             raise InputError(
-                f"option {key!r}: {', '.join(sorted(twice or set(columns)))} is in two sequence groups"
+                f"option {key!r}: {', '.join(sorted(duplicates or set(columns)))} is in two "
+                "sequence groups"
             )
         protected |= set(columns)
         sequences |= set(names)
@@ -77,13 +78,14 @@ def check_partial_update(schema: TableSchema) -> None:
     removing = options.get(PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP)
     if unknown := sorted(set(removing) - sequences):
         raise InputError(
-            f"'partial-update.remove-record-on-sequence-group' names {', '.join(unknown)}, which is not "
-            "a sequence field of a sequence group"
+            f"'partial-update.remove-record-on-sequence-group' names {', '.join(unknown)}, which "
+            "is not a sequence field of a sequence group"
         )
     if options.get(PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE) and groups:
         raise InputError(
-            "'partial-update.remove-record-on-delete' cannot be combined with sequence groups; name the groups whose "
-            "deletes remove a record in 'partial-update.remove-record-on-sequence-group'"
+            "'partial-update.remove-record-on-delete' cannot be combined with sequence groups; "
+            "name the groups whose deletes remove a record in "
+            "'partial-update.remove-record-on-sequence-group'"
         )
     for name in schema.names:
         function = find_aggregate_function(schema, name)
@@ -92,13 +94,14 @@ def check_partial_update(schema: TableSchema) -> None:
         find_aggregator_factory(schema, name, function)
         if function != "last_non_null_value" and name not in protected:
             raise InputError(
-                f"column {name!r}: in a partial-update table aggregate function {function!r} needs a sequence group"
+                f"column {name!r}: in a partial-update table aggregate function {function!r} needs "
+                "a sequence group"
             )
 
 
 @dataclass(slots=True, kw_only=True)
 class _GroupState:
-    """The state of a sequence group: the ranks of its sequence in all rows, and the accepted ranks."""
+    """The sequence ranks of all rows of a sequence group, and the accepted rank of each key."""
 
     group: SequenceGroup
     ranks: Indices
@@ -110,7 +113,7 @@ class _GroupState:
 
 @dataclass(slots=True, kw_only=True)
 class PartialUpdateMergeFunction(MergeFunction):
-    """Non-null values replace older values; in sequence groups only if their sequence is not older."""
+    """Replaces older values by non-null ones, in sequence groups by those of newer sequences."""
 
     group_states: Sequence[_GroupState] = ()
     remove_on_delete: bool = False
@@ -137,15 +140,15 @@ class PartialUpdateMergeFunction(MergeFunction):
         for name in self.ungrouped_columns:
             self.aggregators[name].add(groups, rows)
         for state in self.group_states:
-            self._update_group(state, groups, rows, _add_newer, _add_older)
+            self._update_group(state, groups, rows, retract=False)
 
     def _update_group(
         self,
         state: _GroupState,
         groups: Indices,
         rows: Indices,
-        newer: Callable[[FieldAggregator, bool, Indices, Indices], None],
-        older: Callable[[FieldAggregator, Indices, Indices], None],
+        *,
+        retract: bool,
     ) -> None:
         """Merge the columns of a sequence group from the rows that have a sequence."""
         some = state.has_sequence[rows]
@@ -155,15 +158,20 @@ class PartialUpdateMergeFunction(MergeFunction):
         for name in state.group.sequence:
             self.aggregators[name].reset(groups[fresh], rows[fresh])
         for name in state.group.columns:
-            fold, aggregated = self.aggregators[name], name in state.aggregated_columns
-            newer(fold, aggregated, groups[fresh], rows[fresh])
-            if aggregated:
-                older(fold, groups[~fresh], rows[~fresh])
+            aggregator, is_aggregated = self.aggregators[name], name in state.aggregated_columns
+            if not retract:
+                aggregator.add(groups[fresh], rows[fresh])
+            elif is_aggregated:
+                aggregator.take_back(groups[fresh], rows[fresh])
+            else:
+                aggregator.clear(groups[fresh])
+            if is_aggregated:
+                merge_older = aggregator.take_back if retract else aggregator.add_older
+                merge_older(groups[~fresh], rows[~fresh])
 
     def _retract(self, groups: Indices, rows: Indices) -> None:
-        first = ~self.initialized[
-            groups
-        ]  # a key whose first row is a retract starts with its values
+        # a key whose first row is a retract starts with its values
+        first = ~self.initialized[groups]
         self._start(groups[first], rows[first])
         if self.ignores_delete:
             self.last[groups[first]] = rows[first]
@@ -176,8 +184,8 @@ class PartialUpdateMergeFunction(MergeFunction):
             self.apply_delete(groups[deletes], rows[deletes])
         else:
             raise InputError(
-                "'merge-engine' = 'partial-update' takes no -U and -D rows without 'ignore-delete', "
-                "'partial-update.remove-record-on-delete' or a sequence group"
+                "'merge-engine' = 'partial-update' takes no -U and -D rows without "
+                "'ignore-delete', 'partial-update.remove-record-on-delete' or a sequence group"
             )
 
     def _retract_groups(self, groups: Indices, rows: Indices) -> None:
@@ -192,36 +200,15 @@ class PartialUpdateMergeFunction(MergeFunction):
                 self.deleted[groups[removed]] = True
                 active &= ~removed
             updated = active & some
-            self._update_group(
-                state, groups[updated], rows[updated], _retract_newer, _retract_older
-            )
+            self._update_group(state, groups[updated], rows[updated], retract=True)
 
     def _start(self, groups: Indices, rows: Indices) -> None:
         """Replace the whole row by the values of a retract."""
-        for fold in self.aggregators.values():
-            fold.reset(groups, rows)
+        for aggregator in self.aggregators.values():
+            aggregator.reset(groups, rows)
         for state in self.group_states:
             state.accepted[groups] = np.where(state.has_sequence[rows], state.ranks[rows], 0)
         self.initialized[groups] = True
-
-
-def _add_newer(fold: FieldAggregator, _aggregated: bool, groups: Indices, rows: Indices) -> None:  # noqa: FBT001
-    fold.add(groups, rows)
-
-
-def _add_older(fold: FieldAggregator, groups: Indices, rows: Indices) -> None:
-    fold.add_older(groups, rows)
-
-
-def _retract_older(fold: FieldAggregator, groups: Indices, rows: Indices) -> None:
-    fold.take_back(groups, rows)
-
-
-def _retract_newer(fold: FieldAggregator, aggregated: bool, groups: Indices, rows: Indices) -> None:  # noqa: FBT001
-    if aggregated:
-        fold.take_back(groups, rows)
-    else:
-        fold.clear(groups)
 
 
 def create_partial_update(schema: TableSchema, rows: pa.Table, groups: int) -> MergeFunction:
@@ -271,7 +258,7 @@ def create_partial_update(schema: TableSchema, rows: pa.Table, groups: int) -> M
 
 
 def _compute_sequence_ranks(rows: pa.Table, group: SequenceGroup) -> tuple[Indices, Mask]:
-    """Return the rank of every row's sequence (from 1), and a mask of the rows that have a sequence."""
+    """Return the rank of every row's sequence, from 1, and a mask of the rows that have one."""
     columns = [to_comparable_column(rows.column(name)) for name in group.sequence]
     some = np.logical_or.reduce([c.is_valid().to_numpy(zero_copy_only=False) for c in columns])
     combined = np.zeros(rows.num_rows, np.int64)

@@ -1,7 +1,7 @@
 """Record-level expiration: compaction drops rows that are too old by a time column.
 
-As in Java Paimon, rows of every kind are dropped when they are read, before they are merged. An older row
-of the same key that is not too old by its own time becomes visible again.
+As in Java Paimon, rows of every kind are dropped when they are read, before they are merged. An
+older row of the same key that is not too old by its own time becomes visible again.
 
 See docs/format/record-level-expiration.md.
 """
@@ -31,7 +31,7 @@ _TIME_TYPES = (TypeRoot.INT, TypeRoot.BIGINT, TypeRoot.TIMESTAMP, TypeRoot.TIMES
 
 @dataclass(frozen=True, slots=True)
 class RecordLevelExpire:
-    """Finds the expired rows of a table at ``now``, in seconds since the epoch; null never expires."""
+    """Finds expired rows at ``now``, in seconds since the epoch; null never expires."""
 
     column: Field
     expire_time: timedelta
@@ -39,7 +39,7 @@ class RecordLevelExpire:
 
     @classmethod
     def of(cls, schema: TableSchema, now: int) -> "RecordLevelExpire | None":
-        """Return the expiration that a table's options configure, None if its rows do not expire."""
+        """Return the expiration of a table's options; None if its rows do not expire."""
         options = schema.typed_options
         expire_time = options.get(RECORD_LEVEL_EXPIRE_TIME)
         name = options.get(RECORD_LEVEL_TIME_FIELD)
@@ -85,7 +85,8 @@ def check_time_type(column: Field) -> None:
     """Refuse a time column whose type is not a time."""
     if not (isinstance(column.type, AtomicType) and column.type.name in _TIME_TYPES):
         raise InputError(
-            f"{RECORD_LEVEL_TIME_FIELD.key!r} names {column.name!r}, which must be INT, BIGINT or TIMESTAMP"
+            f"{RECORD_LEVEL_TIME_FIELD.key!r} names {column.name!r}, which must be INT, BIGINT or "
+            "TIMESTAMP"
         )
 
 

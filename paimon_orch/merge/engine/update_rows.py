@@ -1,8 +1,8 @@
-"""Updates of single rows: compute the rows to write so that the merge engine returns the requested rows.
+"""Updates of single rows: compute the rows that merge with the old ones to the new ones.
 
-All engines except plain deduplicate merge a written row with the old one: a sum adds it, a null does not
-overwrite. The contribution is therefore computed and merged with the old row as readers and compactions
-do. An update whose merge would not return the requested row is refused.
+All engines except plain deduplicate merge a written row with the old one: a sum adds it, a null
+does not overwrite. The row to write is therefore computed and merged with the old row as readers
+and compactions do. An update whose merge would not return the requested row is refused.
 
 See docs/format/merge-engines.md and docs/format/aggregate-functions.md.
 """
@@ -23,11 +23,7 @@ from paimon_orch.merge.engine.partial_update import parse_sequence_groups
 from paimon_orch.merge.sort.key_order import to_comparable_column
 from paimon_orch.merge.sort.sort_merge_reader import MergeBatch, build_sorted_batch
 
-_WHOLE_VALUE_FUNCTIONS = (
-    None,
-    "last_value",
-    "first_value",
-)  # functions that treat null as a value
+_WHOLE_VALUE_FUNCTIONS = (None, "last_value", "first_value")  # these treat null as a value
 _FLOAT_TOLERANCE = 1e-12  # the rounding of a float sum depends on the order of its rows
 
 
@@ -41,8 +37,8 @@ def compute_update_rows(schema: TableSchema, old: pa.Table, new: pa.Table) -> pa
     """Return the rows to write so that each row of ``old`` becomes the row of ``new``.
 
     Both have the table's columns and the same number of rows with distinct keys; ``new`` has
-    ``_VALUE_KIND`` too, and a -D row deletes. Raises :class:`InputError` naming a row that the merge
-    engine would not produce, with the column and the rule.
+    ``_VALUE_KIND`` too, and a -D row deletes. Raises :class:`InputError` naming a row that the
+    merge engine would not produce, with the column and the rule.
     """
     deleted: Mask = is_retract(new.column(VALUE_KIND.name))
     functions = _aggregate_functions(schema)
@@ -93,7 +89,7 @@ def _aggregate_functions(schema: TableSchema) -> dict[str, str]:
 
 
 def _effective_old_column(schema: TableSchema, old: pa.Table, name: str) -> pa.Array:
-    """Return the values of a column that are merged: null in sequence groups without a sequence."""
+    """Return the values to merge: null in sequence groups without a sequence."""
     column = contiguous_column(old, name)
     if schema.typed_options.merge_engine == "partial-update":
         for group in parse_sequence_groups(schema):
@@ -107,28 +103,29 @@ def _effective_old_column(schema: TableSchema, old: pa.Table, name: str) -> pa.A
     return column
 
 
-def _find_differences(one: pa.Array, other: pa.Array) -> Mask:
+def _find_differences(old: pa.Array, new: pa.Array) -> Mask:
     """Return a mask of the rows whose values differ; NaN equals NaN and null equals null."""
-    if one.equals(other):
-        return np.zeros(len(one), bool)
-    if pa.types.is_nested(one.type):  # Arrow does not compare lists, maps and rows
-        pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
+    if old.equals(new):
+        return np.zeros(len(old), bool)
+    if pa.types.is_nested(old.type):  # Arrow does not compare lists, maps and rows
+        pairs = zip(old.to_pylist(), new.to_pylist(), strict=True)
         return np.array([before != after for before, after in pairs], bool)
-    one, other = to_comparable_column(one), to_comparable_column(other)
-    different = pc.fill_null(pc.not_equal(one, other), False)
-    result = pc.or_(different, pc.xor(one.is_null(), other.is_null()))
+    old, new = to_comparable_column(old), to_comparable_column(new)
+    different = pc.fill_null(pc.not_equal(old, new), False)
+    result = pc.or_(different, pc.xor(old.is_null(), new.is_null()))
     mask: Mask = result.to_numpy(zero_copy_only=False)
     return mask
 
 
 def _compute_sum_delta(name: str, before: pa.Array, after: pa.Array, updated: Mask) -> pa.Array:
-    """Return the difference that turns the sum ``before`` into ``after``; ``after`` for other rows."""
+    """Return the difference of two sums in the rows of ``updated``, ``after`` in other rows."""
     has_sum = pa.array(updated & before.is_valid().to_numpy(zero_copy_only=False))
     try:
         difference = pc.subtract_checked(after, before).cast(after.type)
     except pa.ArrowInvalid as error:
         raise InputError(
-            f"column {name!r} is a sum: the difference of the new and the old value does not fit its type {after.type}"
+            f"column {name!r} is a sum: the difference of the new and the old value does not fit "
+            f"its type {after.type}"
         ) from error
     return pc.if_else(has_sum, difference, after)
 
@@ -157,7 +154,7 @@ def _check_merge_result(
             step,
             expected=expected,
             row=row,
-            reason="the row would not be deleted, or be deleted",
+            reason="the row would exist although it is to be deleted, or the reverse",
         )
     for name in schema.names:
         actual, requested = contiguous_column(merged, name), contiguous_column(expected, name)
@@ -169,8 +166,8 @@ def _check_merge_result(
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
             reason = (
-                f"column {name!r} would be {actual[row].as_py()!r}, not {requested[row].as_py()!r}: "
-                f"{_explain_rule(schema, name)}"
+                f"column {name!r} would be {actual[row].as_py()!r}, not "
+                f"{requested[row].as_py()!r}: {_explain_rule(schema, name)}"
             )
             raise _refusal_error(engine, step, expected=expected, row=row, reason=reason)
 
@@ -180,8 +177,8 @@ def _explain_rule(schema: TableSchema, name: str) -> str:
     for group in parse_sequence_groups(schema) if options.merge_engine == "partial-update" else ():
         if name in group.fields:
             return (
-                f"it changes only with its sequence group ({', '.join(group.sequence)}), whose values must not be null "
-                "or lower than before"
+                f"it changes only with its sequence group ({', '.join(group.sequence)}), whose "
+                "values must not be null or lower than before"
             )
     function = _aggregate_functions(schema).get(name)
     if function == "last_non_null_value":
@@ -192,22 +189,22 @@ def _explain_rule(schema: TableSchema, name: str) -> str:
 def _refusal_error(
     engine: MergeEngine, step: MergeBatch, expected: pa.Table, row: int, reason: str
 ) -> InputError:
-    """Return the error for a row that the merge engine would not produce."""
     options, names = engine.schema.typed_options, engine.schema.primary_keys
     key = ", ".join(f"{name} = {expected.column(name)[row].as_py()!r}" for name in names)
     if engine.sequence.names and _is_old_row_newest(step)[row]:
         order = "lower" if not engine.sequence.descending else "higher"
         reason = (
-            f"the old row would win, as the new one's 'sequence.field' ({', '.join(engine.sequence.names)}) is "
-            f"{order} or null; set it to no {'less' if order == 'lower' else 'more'} than it was"
+            "the old row would win, as the new one's 'sequence.field' "
+            f"({', '.join(engine.sequence.names)}) is {order} or null; set it to no "
+            f"{'less' if order == 'lower' else 'more'} than it was"
         )
     return InputError(
-        f"the row {key} of a table with 'merge-engine' = {options.merge_engine!r} cannot be updated as requested: "
-        f"{reason}. Nothing was changed."
+        f"the row {key} of a table with 'merge-engine' = {options.merge_engine!r} cannot be "
+        f"updated as requested: {reason}. Nothing was changed."
     )
 
 
 def _is_old_row_newest(step: MergeBatch) -> Mask:
-    """Return a mask of the keys whose old row is the newest; old rows are the first half of the batch."""
+    """Return a mask of the keys whose newest row is old, in the first half of the batch."""
     mask: Mask = step.newest_row_per_key < step.rows.num_rows // 2
     return mask

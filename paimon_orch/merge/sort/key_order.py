@@ -1,7 +1,8 @@
 """Order of keys: comparable values, sort order and group ends.
 
-Dates, times, timestamps, booleans and floats become integers that sort alike, so that Python, numpy and Arrow agree
-on the order: nulls first, ``-0.0`` before ``0.0``, NaN last, text and binary by unsigned bytes.
+Dates, times, timestamps, booleans and floats become integers that sort in the same order, so that Python, numpy
+and Arrow agree on the order: nulls first, ``-0.0`` before ``0.0``, NaN last, text and binary by
+unsigned bytes.
 
 See docs/format/data-files.md#order-and-sequence-numbers.
 """
@@ -25,7 +26,8 @@ from paimon_orch.merge.sort.key_packing import pack_keys
 
 Key = tuple[tuple[bool, object], ...]
 
-# If the keys of a batch span at most this multiple of its rows, direct addressing is cheaper than a sort.
+# If the keys of a batch span at most this multiple of its rows, direct addressing is cheaper than a
+# sort.
 _MAX_DENSE_SPAN = 8
 _CANONICAL_NAN = {32: 0x7FC00000, 64: 0x7FF8000000000000}
 
@@ -63,7 +65,7 @@ def encode_sortable_floats(values: npt.NDArray[np.floating]) -> Int64Array:
 
 
 def to_comparable_value(value: object, data_type: DataType) -> tuple[bool, object]:
-    """Return an internal value so that values compare as the format orders them; null is smallest."""
+    """Return a value that compares in the order of the format; null is smallest."""
     if isinstance(value, float) and isinstance(data_type, AtomicType):
         kind = np.float32 if data_type.name == TypeRoot.FLOAT else np.float64
         value = int(encode_sortable_floats(np.array([value], kind))[0])
@@ -79,8 +81,8 @@ def decode_key(data: bytes, fields: Sequence[Field]) -> Key:
 def decode_key_bounds(file: DataFileMeta, fields: Sequence[Field]) -> tuple[Key, Key]:
     """Return the smallest and the largest key of a file by its metadata, as comparable tuples.
 
-    ``fields`` are the columns that the file is sorted by. Raises :class:`CorruptFileError` for bounds of other columns,
-    as far as their bytes show it.
+    ``fields`` are the columns that the file is sorted by. Raises :class:`CorruptFileError` for
+    bounds of other columns, as far as their bytes show it.
     """
     with wrap_decode_errors(f"{file.file_name}, the bounds of its keys in the manifest"):
         return decode_key(file.min_key, fields), decode_key(file.max_key, fields)
@@ -154,7 +156,7 @@ class KeyColumns:
         return True
 
     def ordered(self) -> tuple[Indices, Mask]:
-        """Return the stable order by key, and for each row but the last whether the next key is equal.
+        """Return the stable order by key, and which rows have the same key as the next row.
 
         Sorted input is cheap.
         """
@@ -172,8 +174,8 @@ class KeyColumns:
     def newest(self, counts: Sequence[int]) -> Indices:
         """Return the index of the newest row of each key, in key order.
 
-        ``counts`` are the numbers of rows of each run, oldest first; keys within a run are distinct.
-        Dense keys are not sorted.
+        ``counts`` are the numbers of rows of each run, oldest first; keys within a run are
+        distinct. Dense keys are not sorted.
         """
         words = pack_keys(self.arrays)
         span = None if words is None or len(words) > 1 else int(words[0].max()) + 1
@@ -200,7 +202,7 @@ class KeyColumns:
         return result
 
     def find(self, other: "KeyColumns") -> tuple[Indices, Indices]:
-        """Return the common keys of two sorted sets of distinct keys: (own rows, rows of ``other``)."""
+        """Return the rows of the common keys of two sorted sets: own rows, rows of ``other``."""
         both = KeyColumns.concat([self, other])
         words = pack_keys(both.arrays)
         if len(self) and words is not None and len(words) == 1:
@@ -240,7 +242,8 @@ def unsorted_file_error(file_name: str, order: str = "the primary key") -> Corru
     return CorruptFileError(
         file_name,
         f"its rows are not sorted by {order}, as files of its level must be; the table's metadata "
-        "or its options are damaged. Check the table, and restore its schema or an earlier snapshot",
+        "or its options are damaged. Check the table, and restore its schema or an earlier "
+        "snapshot",
     )
 
 

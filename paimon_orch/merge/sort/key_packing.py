@@ -1,7 +1,8 @@
 """Keys packed into unsigned 64-bit words with the same order, for numpy's sort and search.
 
-The keys of one merge batch are close together, so a column needs only the bits of (largest - smallest).
-Text is packed eight bytes at a time. Most composite and text keys of a batch become one word.
+The keys of one merge batch are close together, so a column needs only the bits of (largest -
+smallest). Text is packed eight bytes at a time. Most composite and text keys of a batch become one
+word.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,8 @@ _MAX_SHORT_DECIMAL_DIGITS = 18  # digits of an unscaled value that fits 64 bits
 def pack_keys(columns: Sequence[pa.Array]) -> list[UInt64Array] | None:
     """Return words, the most significant first, with the order and equality of the rows.
 
-    ``columns`` are comparable key columns (see ``key_order``). None if they have nulls or do not fit.
+    ``columns`` are comparable key columns (see ``key_order``). None if they have nulls or do not
+    fit.
     """
     if not len(columns[0]):
         return None

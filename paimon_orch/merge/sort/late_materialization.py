@@ -92,8 +92,8 @@ class _FileValues:
 def check_ascending(positions: Positions, after: int, file_name: str) -> None:
     """Raise :class:`CorruptFileError` unless positions ascend and are greater than ``after``.
 
-    Keys are merged in order, so the positions in a sorted file ascend. In an unsorted file values would
-    be read from wrong rows.
+    Keys are merged in order, so the positions in a sorted file ascend. In an unsorted file values
+    would be read from wrong rows.
     """
     if len(positions) and (positions[0] <= after or (np.diff(positions) <= 0).any()):
         raise unsorted_file_error(file_name)
@@ -102,8 +102,8 @@ def check_ascending(positions: Positions, after: int, file_name: str) -> None:
 def should_materialize_late(runs: Sequence[Sequence[DataFileMeta]]) -> bool:
     """Return whether late materialization can skip whole row groups.
 
-    That is likely if the smaller runs together have as many rows as the largest run. Otherwise most row
-    groups are read anyway, and decoding keys and values separately costs more.
+    That is likely if the smaller runs together have as many rows as the largest run. Otherwise most
+    row groups are read anyway, and decoding keys and values separately costs more.
     """
     rows = [sum(file.row_count for file in files) for files in runs]
     parquet = all(
@@ -132,7 +132,7 @@ class LateMaterialization:
         self._open: dict[int, _FileValues] = {}
 
     def add_row_location(self, file: DataFileMeta, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows of a file with a row location (file number and position) instead of the position."""
+        """Return rows of a file with a row location instead of the position."""
         first = self._numbers[file.file_name] << _FILE_SHIFT
         locations = pa.array(rows.column(ROW_POSITION).to_numpy() + first)
         return rows.drop_columns(ROW_POSITION).append_column(_ROW_LOCATION, locations)

@@ -12,13 +12,13 @@ from paimon_orch.merge.sort.key_order import to_comparable_column
 
 @dataclass(frozen=True, slots=True)
 class SequenceOrder:
-    """The order of rows of one key before ``_SEQUENCE_NUMBER``: ``sequence.field`` and its direction."""
+    """``sequence.field`` and its direction, which precede ``_SEQUENCE_NUMBER``."""
 
     names: tuple[str, ...] = ()
     descending: bool = False
 
     def ranks(self, rows: pa.Table) -> list[Indices]:
-        """Return an ascending rank of every row for each field; null is smallest in both directions."""
+        """Return the ranks of every row by field; null is smallest in both directions."""
         return [self._compute_rank(to_comparable_column(rows.column(name))) for name in self.names]
 
     def _compute_rank(self, column: pa.Array) -> Indices:

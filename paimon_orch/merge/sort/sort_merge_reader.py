@@ -1,7 +1,7 @@
 """Streaming sort-merge of sorted runs in bounded memory: one batch of each run at a time.
 
 Rows up to the smallest last loaded key of all runs are complete: they are sorted and yielded as one
-:class:`MergeBatch`, and later rows stay buffered. Keys within one run are unique.
+:class:`MergeBatch`, and later rows are buffered. Keys within one run are unique.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -96,7 +96,7 @@ _MIN_BATCH_ROWS = 16_384  # the end of every loaded batch is the end of a merge 
 
 
 def plan_batch_rows(run_rows: Sequence[int]) -> list[int]:
-    """Return the number of rows to load per batch of each run, in proportion to the rows of the run.
+    """Return the batch size of each run, in proportion to the rows of the run.
 
     More rows of a small run would only wait in memory while the largest run is merged.
     """
@@ -113,8 +113,8 @@ def merge_runs(
 ) -> Iterator[MergeBatch]:
     """Yield the rows of all runs in key order, in batches of complete keys.
 
-    :param runs: the runs, oldest first; this order decides between rows with equal sequence numbers,
-        and between all rows of runs that were read without ``_SEQUENCE_NUMBER``
+    :param runs: the runs, oldest first; this order decides between rows with equal sequence
+        numbers, and between all rows of runs that were read without ``_SEQUENCE_NUMBER``
     :param newest: without ``_SEQUENCE_NUMBER``: yield only the newest row of each key
     """
     buffers = [_RunBuffer(run, key_names) for run in runs]
@@ -195,7 +195,7 @@ def _build_ordered_batch(
 
 
 def _group_by_key(keys: KeyColumns) -> tuple[Indices, Indices, Mask]:
-    """Return the order by key, the start of each key in it, and where the next row has the same key."""
+    """Return the order by key, the start of each key, and which rows precede the same key."""
     order, same = keys.ordered()
     return order, np.flatnonzero(np.concatenate(([True], ~same))), same
 
@@ -207,7 +207,7 @@ def _sort_by_sequence(
     rows: pa.Table,
     sequence: SequenceOrder,
 ) -> Indices:
-    """Order the rows of each key: user sequence, sequence number, then -U and -D before +I and +U."""
+    """Order the rows of each key: by sequences, then -U and -D before +I and +U."""
     numbers = rows.column(SEQUENCE_NUMBER.name).to_numpy()
     ordered = numbers[order]
     if not same.any():

@@ -20,8 +20,8 @@ _SIGN_BIT = np.uint64(1 << 63)
 def encode_order_bytes(column: pa.Array, name: str, width: int = _WORD_BYTES) -> UInt8Array:
     """Return fixed-width bytes for each value with the same order; nulls are zeros and sort first.
 
-    Text and binary values are cut to ``width`` bytes, other values have 8 bytes. Decimals are compared
-    as 64-bit floating point numbers. Raises :class:`InputError` for nested columns.
+    Text and binary values are cut to ``width`` bytes, other values have 8 bytes. Decimals are
+    compared as 64-bit floating point numbers. Raises :class:`InputError` for nested columns.
     """
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
@@ -83,8 +83,9 @@ def encode_z_order(columns: Sequence[UInt8Array]) -> UInt8Array:
 def encode_hilbert(columns: Sequence[UInt64Array], bits: int = 64) -> UInt8Array:
     """Return the positions of points on a Hilbert curve; coordinates have ``bits`` bits.
 
-    All cells of the grid have different places, and cells of neighbouring places touch. The places are bit strings,
-    left-aligned in their bytes. After J. Skilling, "Programming the Hilbert curve" (2004).
+    All cells of the grid have different positions, and cells with consecutive positions are
+    adjacent. The positions are bit strings, left-aligned in their bytes. After J. Skilling, "Programming the Hilbert curve"
+    (2004).
     """
     axes = _transpose_coordinates([column.astype(np.uint64) for column in columns], bits)
     shifted = [axis << np.uint64(64 - bits) for axis in axes]

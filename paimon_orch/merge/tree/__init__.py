@@ -1,1 +1,1 @@
-"""Levels and sorted runs of a bucket, and the choice of what to compact."""
+"""Levels and sorted runs of a bucket, and the selection of files to compact."""

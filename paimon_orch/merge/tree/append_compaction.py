@@ -1,4 +1,4 @@
-"""Selects the files of an append table that are compacted together.
+"""Selects the files of an append table to compact together.
 
 See docs/format/append-table-compaction.md.
 """
@@ -44,7 +44,7 @@ def collect_deletion_vector_refs(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendCompactStrategy:
-    """Chooses files by size and by what vectors hide; sizes are in bytes."""
+    """Selects files by size and by their deleted rows; sizes are in bytes."""
 
     target_size: int
     small_file_size: int
@@ -71,26 +71,26 @@ class AppendCompactStrategy:
     def select_bucket_unaware(
         self,
         files: Iterable[DataFileMeta],
-        marks: Mapping[str, DeletionVectorRef],
+        vector_refs: Mapping[str, DeletionVectorRef],
         *,
         full: bool = False,
     ) -> list[FileGroup]:
         """Return the groups of files to rewrite in a partition without buckets.
 
-        Files whose deletion vectors are in one index file are in one group, because the index file is
-        rewritten. ``full`` selects every small file and every file with deleted rows.
+        Files whose deletion vectors are in one index file are in one group, because the index file
+        is rewritten. ``full`` selects every small file and every file with deleted rows.
         """
         selected = [
             file
             for file in files
-            if self._should_rewrite(file, marks.get(file.file_name), full=full)
+            if self._should_rewrite(file, vector_refs.get(file.file_name), full=full)
         ]
         by_index_file: dict[str, list[DataFileMeta]] = {}
         for file in selected:
-            if file.file_name in marks:
-                by_index_file.setdefault(marks[file.file_name].index_file, []).append(file)
+            if file.file_name in vector_refs:
+                by_index_file.setdefault(vector_refs[file.file_name].index_file, []).append(file)
         index_groups = sorted(by_index_file.values(), key=_total_size)
-        plain = sorted((f for f in selected if f.file_name not in marks), key=_size_key)
+        plain = sorted((f for f in selected if f.file_name not in vector_refs), key=_size_key)
         packed, rest = self._pack_bins([[file] for file in plain])
         fewest = 1 if full and self.force_rewrite_all else 2 if full else self.min_files
         if len(rest) >= fewest:
@@ -99,14 +99,16 @@ class AppendCompactStrategy:
         return [tuple(group) for group in (*with_deleted_rows, rest, *packed) if group]
 
     def _should_rewrite(
-        self, file: DataFileMeta, mark: DeletionVectorRef | None, *, full: bool
+        self, file: DataFileMeta, vector_ref: DeletionVectorRef | None, *, full: bool
     ) -> bool:
         if file.file_size < self.small_file_size or (full and self.force_rewrite_all):
             return True
-        if mark is None:
+        if vector_ref is None:
             return False
         return (
-            full or mark.cardinality is None or self._exceeds_delete_ratio(file, mark.cardinality)
+            full
+            or vector_ref.cardinality is None
+            or self._exceeds_delete_ratio(file, vector_ref.cardinality)
         )
 
     def _exceeds_delete_ratio(self, file: DataFileMeta, cardinality: int) -> bool:
@@ -115,7 +117,7 @@ class AppendCompactStrategy:
     def _pack_bins(
         self, items: Iterable[list[DataFileMeta]]
     ) -> tuple[list[list[DataFileMeta]], list[DataFileMeta]]:
-        """Fill bins with whole items until each is large enough; return the bins and the remaining files."""
+        """Fill bins until each is large enough; return the bins and the remaining files."""
         packed, current, weight = [], list[DataFileMeta](), 0
         for item in items:
             current.extend(item)
@@ -128,17 +130,19 @@ class AppendCompactStrategy:
     def bucketed(
         self,
         files: Iterable[DataFileMeta],
-        marks: Mapping[str, DeletionVectorRef],
+        vector_refs: Mapping[str, DeletionVectorRef],
         *,
         full: bool = False,
     ) -> list[FileGroup]:
-        """Return the groups of files to rewrite in a bucket; each is contiguous, which keeps the row order.
+        """Return contiguous groups of files to rewrite in a bucket, which keep the row order.
 
-        Unlike in Java Paimon, a full compaction does not rewrite a single last file without deleted rows,
-        which it would otherwise rewrite each time.
+        Unlike in Java Paimon, a full compaction does not rewrite a single last file without deleted
+        rows each time.
         """
         ordered = sorted(files, key=lambda file: file.min_sequence_number)
-        return self._select_trailing(ordered, marks) if full else self._select_windows(ordered)
+        return (
+            self._select_trailing(ordered, vector_refs) if full else self._select_windows(ordered)
+        )
 
     def _select_windows(self, ordered: Sequence[DataFileMeta]) -> list[FileGroup]:
         groups, window = [], deque[DataFileMeta]()
@@ -152,17 +156,17 @@ class AppendCompactStrategy:
         return groups
 
     def _select_trailing(
-        self, ordered: Sequence[DataFileMeta], marks: Mapping[str, DeletionVectorRef]
+        self, ordered: Sequence[DataFileMeta], vector_refs: Mapping[str, DeletionVectorRef]
     ) -> list[FileGroup]:
         def is_compacted(file: DataFileMeta) -> bool:
             large = file.file_size >= self.small_file_size and not self.force_rewrite_all
-            return large and file.file_name not in marks
+            return large and file.file_name not in vector_refs
 
         start = next(
             (index for index, file in enumerate(ordered) if not is_compacted(file)), len(ordered)
         )
         rest = tuple(ordered[start:])
-        has_deleted_rows = any(file.file_name in marks for file in rest)
+        has_deleted_rows = any(file.file_name in vector_refs for file in rest)
         small = sum(file.file_size < self.small_file_size for file in rest)
         is_selected = len(rest) >= _FULL_MIN_FILES and small > len(rest) - small
         is_selected |= (

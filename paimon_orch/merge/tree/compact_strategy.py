@@ -1,4 +1,4 @@
-"""The choice of what to compact in a bucket: runs to merge, and files to rewrite one by one."""
+"""Plans the compaction of a bucket: runs to merge, and files to rewrite one by one."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -24,7 +24,7 @@ CompactionSelection = tuple[RunSelection, tuple[DataFileMeta, ...]]
 DeletionVectorEntries = Sequence[IndexManifestEntry]
 
 _DELETE_RATIO = 0.5
-"""The default for primary-key tables; the register has the lower default of append tables."""
+"""The default for primary-key tables; the option's default is the one of append tables."""
 
 
 def plan_full_compaction(
@@ -34,7 +34,7 @@ def plan_full_compaction(
     num_levels: int,
     now: datetime,
 ) -> CompactionSelection:
-    """Select all runs, or, if there is one run on the highest level, its files that need a rewrite.
+    """Select all runs, or the files that need a rewrite if the only run is on the highest level.
 
     See docs/format/universal-compaction.md.
     """
@@ -66,8 +66,8 @@ def plan_minor_compaction(
     """Select runs by the table's options, and files on higher levels with many deleted rows."""
     selection = select_minor_compaction(options, now.replace(tzinfo=None), num_levels, runs)
     selection = selection or RunSelection(0, num_levels - 1, CompactReason.DELETED_ROWS)
-    above = [file for run in runs[selection.count :] for file in run.files if file.level > 0]
-    return selection, find_files_above_delete_ratio(above, vectors, options)
+    rest = [file for run in runs[selection.count :] for file in run.files if file.level > 0]
+    return selection, find_files_above_delete_ratio(rest, vectors, options)
 
 
 def find_files_above_delete_ratio(
@@ -75,8 +75,8 @@ def find_files_above_delete_ratio(
 ) -> tuple[DataFileMeta, ...]:
     """Return the files whose ratio of deleted rows exceeds ``compaction.delete-ratio-threshold``.
 
-    A deletion vector without a cardinality counts as exceeding it. The default is higher than that of
-    append tables, because a later merge drops the rows as well.
+    A deletion vector without a cardinality counts as exceeding it. The default is higher than that
+    of append tables, because a later merge drops the rows as well.
     """
     ratio = options.get(COMPACTION_DELETE_RATIO_THRESHOLD, _DELETE_RATIO)
     deleted_rows = _deleted_row_counts(vectors)
@@ -89,5 +89,5 @@ def find_files_above_delete_ratio(
 
 
 def _deleted_row_counts(vectors: DeletionVectorEntries) -> dict[str, int | None]:
-    """Return the number of deleted rows by file, None where the deletion vector has no cardinality."""
+    """Return the number of deleted rows by file; None if unknown."""
     return {r.data_file: r.cardinality for entry in vectors for r in entry.ranges or ()}

@@ -47,8 +47,8 @@ def build_sorted_runs(
     """Return the runs of a bucket, newest first: each level-0 file, then one run per level."""
     files = list(files)
     runs = [SortedRun(0, (file,)) for file in sort_newest_first(f for f in files if f.level == 0)]
-    above = sorted((f for f in files if f.level > 0), key=lambda file: file.level)
-    for level, group in groupby(above, key=lambda file: file.level):
+    leveled = sorted((f for f in files if f.level > 0), key=lambda file: file.level)
+    for level, group in groupby(leveled, key=lambda file: file.level):
         ranges = sorted(
             ((*decode_key_bounds(file, key_fields), file) for file in group),
             key=lambda item: item[0],
@@ -57,7 +57,8 @@ def build_sorted_runs(
             if end >= start:
                 raise CorruptFileError(
                     next_file.file_name,
-                    f"its keys overlap those of {file.file_name} on level {level}, which must be one sorted run",
+                    f"its keys overlap those of {file.file_name} on level {level}, which must be "
+                    "one sorted run",
                 )
         runs.append(SortedRun(level, tuple(file for _, _, file in ranges)))
     return runs
@@ -66,22 +67,26 @@ def build_sorted_runs(
 def build_bucket_runs(files: Iterable[DataFileMeta], schema: TableSchema) -> list[SortedRun]:
     """Return the runs of a bucket of a table, newest first, as :func:`build_sorted_runs` does.
 
-    Files sorted by ``clustering.columns`` can overlap. Readers do not merge them, so they are one run.
+    Files sorted by ``clustering.columns`` can overlap. Readers do not merge them, so they are one
+    run.
     """
     files = list(files)
     if not schema.typed_options.is_pk_clustering_override:
         return build_sorted_runs(files, schema.key_fields)
     runs = [SortedRun(0, (file,)) for file in sort_newest_first(f for f in files if f.level == 0)]
-    above = tuple(f for f in files if f.level > 0)
-    return [*runs, SortedRun(max(f.level for f in above), above)] if above else runs
+    clustered = tuple(f for f in files if f.level > 0)
+    if not clustered:
+        return runs
+    return [*runs, SortedRun(max(f.level for f in clustered), clustered)]
 
 
 def plan_merge_sections(
     files: Iterable[DataFileMeta], schema: TableSchema
 ) -> list[list[list[DataFileMeta]]]:
-    """Return what readers of a bucket merge apart from each other, as :func:`split_into_sections` does.
+    """Return the sections of a bucket that readers merge separately.
 
-    Files that are sorted by ``clustering.columns`` may hold any key: their bucket is one section.
+    Files that are sorted by ``clustering.columns`` can contain any key: their bucket is one
+    section.
     """
     files = list(files)
     if files and schema.typed_options.is_pk_clustering_override and any(f.level > 0 for f in files):
@@ -90,12 +95,12 @@ def plan_merge_sections(
 
 
 def has_ascending_sequences(runs: Sequence[Sequence[DataFileMeta]]) -> bool:
-    """Tell whether every row of a run, oldest first, has a smaller sequence number than those of the runs behind it."""
+    """Return whether the sequence numbers of each run, oldest first, precede those of the next."""
     bounds = [
         (min(f.min_sequence_number for f in run), max(f.max_sequence_number for f in run))
         for run in runs
     ]
-    return all(one[1] < two[0] for one, two in pairwise(bounds))
+    return all(older[1] < newer[0] for older, newer in pairwise(bounds))
 
 
 def split_into_sections(
@@ -103,8 +108,9 @@ def split_into_sections(
 ) -> list[list[list[DataFileMeta]]]:
     """Split files into sections with disjoint key ranges, each into sorted runs.
 
-    Returns sections in key order; a section is a list of runs, a run a list of files in key order. A level-0 file is a
-    run by itself, and other files share a run with those of their level only: so runs are older or newer as a whole.
+    Returns sections in key order; a section is a list of runs, a run a list of files in key order.
+    Each level-0 file is a run, and other files share runs only with files of their level. Therefore
+    all rows of a run are older or newer than those of another run.
     """
     ranges = [(*decode_key_bounds(file, key_fields), file) for file in files]
     ranges.sort(key=lambda item: item[:2])
@@ -123,17 +129,18 @@ def split_into_sections(
 
 
 def sort_oldest_first(section: Iterable[Sequence[DataFileMeta]]) -> list[Sequence[DataFileMeta]]:
-    """Order the runs of a section for merging: what counts between rows that are equal in all else.
+    """Sort the runs of a section; the order decides between rows with equal sequence numbers.
 
-    Writers that started from one snapshot number their rows alike, and the format leaves open which one wins then. It
-    must not change by compaction: a file on level 0 beats those above, which were there or in the making when it was
-    committed, and on level 0 the file that was written later wins. The order of manifests does not count.
+    Writers that started from the same snapshot assign equal sequence numbers, and the format does
+    not define which row wins. A compaction must not change it: a file on level 0 is newer than
+    files of higher levels, and on level 0 the file that was written later is newer. The order in
+    manifests is not used.
     """
     return sorted(section, key=lambda run: merge_order_key(run[0]))
 
 
 def merge_order_key(file: DataFileMeta) -> tuple[int, int, int, str]:
-    """Return what orders files for merging, the oldest first (see :func:`sort_oldest_first`)."""
+    """Return the sort key of a file for merging, oldest first (see :func:`sort_oldest_first`)."""
     if file.level > 0:
         return -file.level, 0, 0, ""
     return 0, file.max_sequence_number, file.creation_time or 0, file.file_name

@@ -36,7 +36,7 @@ class RunSelection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniversalCompaction:
-    """Picks by size amplification, size ratio and number of runs."""
+    """Selects runs by size amplification, size ratio and number of runs."""
 
     trigger: int = 5
     size_ratio: int = 1
@@ -47,10 +47,10 @@ class UniversalCompaction:
 
     @classmethod
     def of(cls, options: Options, now: datetime) -> "UniversalCompaction":
-        """Read the table's options; ``now`` is local time, for the off-peak hours and the optimization interval.
+        """Read the table's options; ``now`` is local time.
 
-        ``full_before``: a full compaction is due if the newest file of the highest level is older than that, in
-        milliseconds of the local wall clock.
+        ``full_compaction_before`` is in milliseconds of the local wall clock: a full compaction is
+        due if the newest file of the highest level is older.
         """
         return cls(
             trigger=options.compaction_trigger,
@@ -62,7 +62,7 @@ class UniversalCompaction:
         )
 
     def select_runs(self, num_levels: int, runs: Sequence[SortedRun]) -> RunSelection | None:
-        """Return the first rule's pick that matches, or None. ``runs`` are newest first."""
+        """Return the selection of the first matching rule, or None; ``runs`` are newest first."""
         top = num_levels - 1
         if len(runs) > 1 and self._is_full_compaction_due(top, runs):
             return RunSelection(len(runs), top, CompactReason.OPTIMIZATION_INTERVAL)
@@ -72,9 +72,11 @@ class UniversalCompaction:
             candidate, oldest = sum(run.size for run in runs[:-1]), runs[-1].size
             if candidate * 100 > self.max_amplification * oldest:
                 return RunSelection(len(runs), top, CompactReason.SIZE_AMPLIFICATION)
-            found = self.extend(num_levels, runs, 1, force=False, reason=CompactReason.SIZE_RATIO)
-            if found is not None:
-                return found
+            selection = self.extend(
+                num_levels, runs, 1, force=False, reason=CompactReason.SIZE_RATIO
+            )
+            if selection is not None:
+                return selection
         if len(runs) > self.trigger:
             count = len(runs) - self.trigger + 1
             return self.extend(
@@ -86,8 +88,8 @@ class UniversalCompaction:
         if self.full_compaction_before is None:
             return False
         times = [file.creation_time for run in runs if run.level == top for file in run.files]
-        known = [time for time in times if time is not None]
-        return not known or max(known) < self.full_compaction_before
+        known_times = [time for time in times if time is not None]
+        return not known_times or max(known_times) < self.full_compaction_before
 
     def _is_size_threshold_reached(self, top: int, runs: Sequence[SortedRun]) -> bool:
         total = sum(run.size for run in runs)
@@ -106,7 +108,7 @@ class UniversalCompaction:
         force: bool,
         reason: CompactReason,
     ) -> RunSelection | None:
-        """Extend a prefix of ``count`` runs by the size ratio (2.3); None if nothing was triggered."""
+        """Extend a prefix of ``count`` runs by the size ratio; None if nothing was triggered."""
         size, triggered = sum(run.size for run in runs[:count]), force or count > 1
         for run in runs[count:]:
             if size * (100.0 + self.size_ratio) / 100.0 < run.size and not (
@@ -120,7 +122,7 @@ class UniversalCompaction:
 def _select_prefix(
     num_levels: int, runs: Sequence[SortedRun], count: int, reason: CompactReason
 ) -> RunSelection:
-    """Return a pick and its output level (2.4); compaction never outputs level 0."""
+    """Return the selection of ``count`` runs, extended until its output level is not 0."""
     top = num_levels - 1
     output = top if count == len(runs) else max(0, runs[count].level - 1)
     while output == 0:
@@ -136,26 +138,26 @@ def _select_prefix(
 def force_up_level0(
     universal: UniversalCompaction, num_levels: int, runs: Sequence[SortedRun]
 ) -> RunSelection | None:
-    """Pick as universal compaction does, or else move all of level 0 up (2.7, radical)."""
-    found = universal.select_runs(num_levels, runs)
+    """Select as universal compaction does, or else at least all of level 0."""
+    selection = universal.select_runs(num_levels, runs)
     level0 = sum(run.level == 0 for run in runs)
-    if found is not None or not level0:
-        return found
+    if selection is not None or not level0:
+        return selection
     return universal.extend(num_levels, runs, level0, force=True, reason=CompactReason.LEVEL_0)
 
 
 def move_up_level0_only(
     universal: UniversalCompaction, num_levels: int, runs: Sequence[SortedRun]
 ) -> RunSelection | None:
-    """Pick as universal compaction does, or else move level 0 up and nothing with it.
+    """Select as universal compaction does, or else only level 0.
 
-    For tables with deletion vectors: a vector hides the older rows at a fraction of what rewriting their files costs,
-    whatever the sizes; the rules of universal compaction still bound the number of runs.
+    For tables with deletion vectors: they replace older rows at a fraction of the cost of a
+    rewrite. The rules of universal compaction still bound the number of runs.
     """
-    found = universal.select_runs(num_levels, runs)
+    selection = universal.select_runs(num_levels, runs)
     level0 = sum(run.level == 0 for run in runs)
-    if found is not None or not level0:
-        return found
+    if selection is not None or not level0:
+        return selection
     return _select_prefix(num_levels, runs, level0, CompactReason.LEVEL_0)
 
 
@@ -164,8 +166,9 @@ def select_minor_compaction(
 ) -> RunSelection | None:
     """Select runs by the table's options; ``now`` is local time.
 
-    A table with lookup moves level 0 up each time or, if ``lookup-compact`` is ``gentle``, when level 0
-    has ``lookup-compact.max-interval`` files. Java Paimon counts its calls instead, one per flushed file.
+    A table with lookup moves level 0 up each time or, if ``lookup-compact`` is ``gentle``, when
+    level 0 has ``lookup-compact.max-interval`` files. Java Paimon counts its calls instead, one per
+    flushed file.
     """
     universal = UniversalCompaction.of(options, now)
     forced = options.needs_lookup or options.get(COMPACTION_FORCE_UP_LEVEL_0)
@@ -178,7 +181,7 @@ def select_minor_compaction(
 
 
 def _min_level0_files(options: Options) -> int:
-    """Return how many level-0 files a lookup compaction waits for."""
+    """Return the number of level-0 files that triggers a lookup compaction."""
     if options.get(LOOKUP_COMPACT) != "gentle":
         return 1
     trigger = options.compaction_trigger

@@ -82,7 +82,7 @@ class AppendCompactionUnit(CompactionUnit):
             reader=reader,
             partition=self.partition,
             bucket=self.bucket,
-            stored=self.vectors,
+            index_files=self.vectors,
             live=self.live_names,
         )
         try:

@@ -76,7 +76,7 @@ class PrimaryKeyCompactionUnit(CompactionUnit):
             ),
             index=() if outcome.index is None else (outcome.index,),
             changelog=self._build_entries(FileKind.ADD, outcome.changelog),
-            marks=outcome.marks,
+            new_deletion_vectors=outcome.new_deletion_vectors,
         ).encode()
 
     def _build_entries(
@@ -152,19 +152,19 @@ def plan_bucket_unit(
             options, runs, vectors=split.vectors, num_levels=num_levels, now=now
         )
     files = tuple(file for run in runs[: selection.count] for file in run.files)
-    above = tuple(file for run in runs[selection.count :] for file in run.files)
+    higher_level_files = tuple(file for run in runs[selection.count :] for file in run.files)
     if not files and not rewritten:
         return None
     task = CompactionTask(
         partition=split.partition,
         bucket=split.bucket,
         files=files,
-        above=above,
+        higher_level_files=higher_level_files,
         output_level=selection.output_level,
         max_level=num_levels - 1,
-        drop_delete=not above or not files or options.has_deletion_vectors,
+        drop_delete=not higher_level_files or not files or options.has_deletion_vectors,
         vectors=split.vectors,
-        alone=rewritten,
+        standalone_files=rewritten,
         now=int(now.timestamp()),
     )
     return _build_unit(reader, split, selection.reason, task)
@@ -185,12 +185,14 @@ def _plan_clustered_unit(
         partition=split.partition,
         bucket=split.bucket,
         files=tuple(file for file in split.files if file.level == 0),
-        above=tuple(file for file in split.files if file.level > 0 and file not in merged),
+        higher_level_files=tuple(
+            file for file in split.files if file.level > 0 and file not in merged
+        ),
         output_level=CLUSTERED_LEVEL,
         max_level=CLUSTERED_LEVEL,
         drop_delete=True,
         vectors=split.vectors,
-        alone=merged,
+        standalone_files=merged,
         groups=tuple(groups),
     )
     return _build_unit(reader, split, reason, task)
@@ -286,7 +288,7 @@ def _merge_messages(plan: CompactionPlan, parts: Sequence[_UnitResult]) -> Commi
         read_deletion_vectors(reader.io, reader.paths, reader.schema, task.vectors)
     )
     for _, message in parts:
-        vectors.add(message.marks)
+        vectors.add(message.new_deletion_vectors)
     for name in merged.replaced_file_names:
         vectors.drop(name)
     index = vectors.write(reader.io, reader.paths, reader.schema, task.partition, task.bucket)

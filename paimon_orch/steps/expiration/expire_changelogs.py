@@ -104,7 +104,7 @@ def _collect_files_to_delete(
 ) -> UnreferencedFiles:
     reader = ReferenceReader.of(table.io, table.paths.root)
     collector = SnapshotDeletionPlanner(
-        reader=reader, paths=table.paths, schema=table.schema, kept=kept
+        reader=reader, paths=table.paths, schema=table.schema, retained=kept
     )
     for version in expired:
         if version.changelog_list:

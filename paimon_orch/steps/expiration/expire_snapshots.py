@@ -186,7 +186,7 @@ def _select_files(table: Table, plan: SnapshotExpirationPlan) -> SnapshotExpirat
         kept += [_to_changelog(v) for v in expired]
     reader = ReferenceReader.of(table.io, table.paths.root)
     collector = SnapshotDeletionPlanner(
-        reader=reader, paths=table.paths, schema=table.schema, kept=kept
+        reader=reader, paths=table.paths, schema=table.schema, retained=kept
     )
     for version in [*expired[1:], snapshots[end]]:
         collector.add_deleted_files(version)

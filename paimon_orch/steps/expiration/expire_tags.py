@@ -100,7 +100,7 @@ def _collect_files_to_delete(
         return UnreferencedFiles()
     reader = ReferenceReader.of(table.io, table.paths.root)
     collector = SnapshotDeletionPlanner(
-        reader=reader, paths=table.paths, schema=table.schema, kept=kept
+        reader=reader, paths=table.paths, schema=table.schema, retained=kept
     )
     collector.add_live_files(versions[path])
     collector.add_changelog_files(versions[path])  # snapshot expiration retains them for the tag

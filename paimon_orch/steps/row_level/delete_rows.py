@@ -65,7 +65,7 @@ def run_delete_unit(unit: DeleteRowsUnit) -> bytes:
         reader=reader,
         partition=split.partition,
         bucket=split.bucket,
-        stored=split.vectors,
+        index_files=split.vectors,
         live=live,
     )
     writers = list[RollingFileWriter]()

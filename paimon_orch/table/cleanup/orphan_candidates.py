@@ -69,7 +69,7 @@ class ManifestUnit:
 
 @dataclass(frozen=True, slots=True)
 class _PartListing:
-    """The result of a unit for the names of one part; ``empty`` and ``read`` are in the first part."""
+    """The result of a unit for one part of the names."""
 
     old_files: dict[str, dict[str, int]] = field(default_factory=dict)
     """Sizes by directory and name."""
@@ -80,7 +80,7 @@ class _PartListing:
     """Empty directories."""
 
     read: dict[str, int] = field(default_factory=dict)
-    """The number of file names in each manifest that was read."""
+    """The number of file names in each manifest that was read; only in the first part."""
 
     def encode(self, part: int) -> bytes:
         return json.dumps(
@@ -229,7 +229,7 @@ class DataRoots:
 
     @classmethod
     def of(cls, io: FileIO, paths: TablePaths, schema: TableSchema) -> "DataRoots":
-        """Return the roots of a table; external paths are only used if the table has a strategy for them."""
+        """Return the roots of a table, with external paths if it has a strategy for them."""
         roots, refused = [paths.root], []
         strategy = schema.typed_options.get(DATA_FILE_EXTERNAL_PATHS_STRATEGY)
         for path in list_data_roots(paths, schema)[1:] if strategy != "none" else ():
@@ -253,13 +253,14 @@ def _find_reason_to_refuse(io: FileIO, root: str, path: str) -> str | None:
     if f"{path}/".startswith(f"{root}/") or f"{root}/".startswith(f"{path}/"):
         return "one of it and the table's directory contains the other"
     if name != root.rpartition("/")[2]:
-        return f"it does not end in the table's directory name, {root.rpartition('/')[2]}, so others may use it too"
+        table_name = root.rpartition("/")[2]
+        return f"it does not end in the table's directory name, {table_name}, so others may use it"
     if any(info.name == name and info.is_link for info in io.list_dir(parent)):
         return "it is a symbolic link"
     if any(info.name in ("schema", "snapshot") for info in io.list_dir(path)):
-        return "it holds another table"
+        return "it contains another table"
     other = _find_table_with_same_path(io, root, path)
-    return None if other is None else f"the table {other} may keep its files there too"
+    return None if other is None else f"the table {other} may have files there too"
 
 
 def _find_table_with_same_path(io: FileIO, root: str, path: str) -> str | None:
@@ -289,7 +290,7 @@ def find_bucket_directories(
     schema: TableSchema,
     specs: Iterable[Mapping[str, object]] | None = None,
 ) -> list[FileInfo]:
-    """Find the bucket directories below a data root, with one ``key=value`` level per partition column.
+    """Find the bucket directories below a data root.
 
     With ``specs`` only those of matching partitions. Other directories are ignored.
     """

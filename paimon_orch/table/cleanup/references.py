@@ -111,14 +111,15 @@ class RetainedSnapshotStore:
     """Receives the errors of files that cannot be decoded; by default they are raised."""
 
     def branches(self) -> list[TablePaths]:
-        """Return main and all other branches; raises :class:`NotFoundError` for one without a schema."""
+        """Return all branches; raises :class:`NotFoundError` for one without a schema."""
         names = [MAIN_BRANCH, *Branches(self.io, self.root).names()]
         branches = [TablePaths(self.root, name) for name in names]
         for paths in branches:
             if not SchemaStore(self.io, paths).ids():
                 raise NotFoundError(
                     f"{paths.branch_root} has no schema, so the files it refers to are not known. "
-                    "Nothing was deleted; remove the branch if it is a leftover, or restore its schema"
+                    "Nothing was deleted; remove the branch if it is a leftover, or restore its "
+                    "schema"
                 )
         return branches
 
@@ -149,7 +150,7 @@ class RetainedSnapshotStore:
     def read_branch(
         self, paths: TablePaths, vanished: list[str] | None = None
     ) -> Iterator[RetainedSnapshot]:
-        """Yield the versions of one branch; paths deleted during the read are added to ``vanished``."""
+        """Yield the versions of one branch; adds paths deleted meanwhile to ``vanished``."""
         deleted = [] if vanished is None else vanished
         store = SnapshotStore(self.io, paths)
         earliest, ids = store.hint(EARLIEST), store.ids()
@@ -316,7 +317,7 @@ class ReferencedFiles:
         return [meta for name, meta in metas.items() if name not in self._opened]
 
     def mark_as_read(self, manifests: Iterable[str]) -> None:
-        """Exclude manifests from :meth:`update`, because their file names are compared elsewhere."""
+        """Exclude manifests from :meth:`update`; their names are compared elsewhere."""
         self._opened.update(manifests)
 
     def update(self) -> bool:
@@ -384,5 +385,5 @@ class ReferencedFiles:
         self.names |= names
 
 
-def _has_same_snapshot(known: RetainedSnapshot | None, version: RetainedSnapshot) -> bool:
-    return known is not None and known.snapshot == version.snapshot
+def _has_same_snapshot(previous: RetainedSnapshot | None, version: RetainedSnapshot) -> bool:
+    return previous is not None and previous.snapshot == version.snapshot

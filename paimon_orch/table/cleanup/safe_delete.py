@@ -1,4 +1,4 @@
-"""Deletes single files of a table: never outside its directories, through a link, or recursively."""
+"""Deletes single files of a table, never outside its directories or through a link."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence

@@ -68,7 +68,7 @@ class SnapshotDeletionPlanner:
     reader: ReferenceReader
     paths: TablePaths
     schema: TableSchema
-    kept: Sequence[RetainedSnapshot]
+    retained: Sequence[RetainedSnapshot]
     """All other versions of the table; a file of them that cannot be read is an error."""
 
     _entries: dict[str, ManifestEntry] = field(default_factory=dict)  # by path
@@ -77,7 +77,7 @@ class SnapshotDeletionPlanner:
     _directories: dict[PartitionBucket, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for version in self.kept:
+        for version in self.retained:
             metas = [*self.reader.state(version), *self.reader.changelog(version)]
             self._shared_manifests.update(meta.file_name for meta in metas)
 
@@ -96,7 +96,7 @@ class SnapshotDeletionPlanner:
         self._record_entries(filter_live_entries(entries))
 
     def collect(self, expiring: Iterable[RetainedSnapshot]) -> UnreferencedFiles:
-        """Return the unreferenced candidates and metadata files of expiring versions, oldest first."""
+        """Return the unreferenced candidates and metadata files of expiring versions."""
         referenced = self._find_referenced_names()
         data: list[str] = []
         sizes: list[int] = []
@@ -107,7 +107,7 @@ class SnapshotDeletionPlanner:
                 sizes.append(entry.file.file_size if name == entry.file.file_name else 0)
         expiring = list(expiring)
         referenced = {
-            name for version in self.kept for name in list_metadata_names(self.reader, version)
+            name for version in self.retained for name in list_metadata_names(self.reader, version)
         }
         metadata = self._exclude_referenced(expiring, self._metadata_paths, referenced)
         lists = self._exclude_referenced(expiring, self._list_paths, referenced)
@@ -151,7 +151,7 @@ class SnapshotDeletionPlanner:
         candidates = {entry.file.file_name for entry in self._entries.values()}
         cache: dict[str, list[ManifestEntry]] = {}
         referenced: set[str] = set()
-        for version in self.kept if candidates else ():
+        for version in self.retained if candidates else ():
             state = self._read_candidate_entries(self.reader.state(version), candidates, cache)
             changelog = self._read_candidate_entries(
                 self.reader.changelog(version), candidates, cache

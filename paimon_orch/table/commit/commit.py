@@ -62,7 +62,8 @@ class CommitId:
             raise InputError("the user of a commit must not be blank")
         if not 0 <= self.identifier < BATCH_COMMIT_IDENTIFIER:
             raise InputError(
-                f"commit identifier {self.identifier} must be from 0 to {BATCH_COMMIT_IDENTIFIER - 1}"
+                f"commit identifier {self.identifier} must be from 0 to "
+                f"{BATCH_COMMIT_IDENTIFIER - 1}"
             )
 
 
@@ -106,13 +107,13 @@ class TableCommit:
     user: str
     clock: Callable[[], float] = time.time
     check: Callable[[TableSchema], None] = lambda _: None
-    """Refuses a schema whose options forbid the step; called by each attempt, as options can change."""
+    """Refuses a schema whose options forbid the step; called by each attempt."""
 
     attempts: int = field(default=0, init=False)
     """Number of attempts of the last commit."""
 
     is_duplicate: bool = field(default=False, init=False)
-    """Whether another call had committed the identifier before: the new files are not in the table."""
+    """Whether an earlier call had committed the identifier, so the new files are not used."""
 
     def commit(self, changes: CommitChanges) -> Snapshot:
         """Create one new snapshot and return it; if it is committed already, return that snapshot.
@@ -173,8 +174,8 @@ class TableCommit:
     def _build_unknown_outcome(self, snapshot_id: int, reason: object) -> CommitOutcomeUnknownError:
         return CommitOutcomeUnknownError(
             f"{self.snapshots.path(snapshot_id)}: it is not known whether the commit happened "
-            f"({reason}). No file was deleted. Before a retry, look for the commit user {self.user} "
-            "in the newest snapshots."
+            f"({reason}). No file was deleted. Before a retry, look for the commit user "
+            f"{self.user} in the newest snapshots."
         )
 
     def _find_earlier_commit(self, state: _CommitState, latest: Snapshot | None) -> Snapshot | None:

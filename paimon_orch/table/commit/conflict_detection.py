@@ -87,8 +87,8 @@ def check_conflicts(
         if entry.kind is FileKind.DELETE:
             if live.pop(entry.identity, None) is None:
                 raise CommitConflictError(
-                    f"file {entry.file.file_name} was removed by another commit since this one was planned. "
-                    "Nothing was changed; plan and run the step again."
+                    f"file {entry.file.file_name} was removed by another commit since this one was "
+                    "planned. Nothing was changed; plan and run the step again."
                 )
         elif entry.identity in live:
             raise CommitConflictError(f"file {entry.file.file_name} is already part of the table")
@@ -126,7 +126,7 @@ def find_live_entry_per_partition(
 
 
 def check_bucket_counts(base: Iterable[ManifestEntry], delta: Iterable[ManifestEntry]) -> None:
-    """Refuse files whose bucket count is not that of their partition: a key could be in two buckets."""
+    """Refuse files with another bucket count than their partition."""
     counts: dict[bytes, int] = {}
     for entry in (*base, *delta):
         if entry.total_buckets > 0:
@@ -134,8 +134,8 @@ def check_bucket_counts(base: Iterable[ManifestEntry], delta: Iterable[ManifestE
             if count != entry.total_buckets:
                 raise CommitConflictError(
                     f"a partition has {count} buckets, but a file was written for "
-                    f"{entry.total_buckets}. Set the option 'bucket' to the former, or run rescale, "
-                    "which rewrites the partition"
+                    f"{entry.total_buckets}. Set the option 'bucket' to the former, or run "
+                    "rescale, which rewrites the partition"
                 )
 
 
@@ -199,7 +199,8 @@ def _check_level_overlaps(schema: TableSchema, live: Iterable[ManifestEntry]) ->
             if end >= start:
                 raise CommitConflictError(
                     f"files {file.file_name} and {following.file_name} would overlap on level "
-                    f"{file.level}: another commit compacted the same bucket. Plan and run the step again."
+                    f"{file.level}: another commit compacted the same bucket. Plan and run the "
+                    "step again."
                 )
 
 
@@ -221,8 +222,8 @@ def check_bucket_guards(
         has_other_files = files.get(guard.bucket, set()) != guard.files
         if has_other_files or vectors.get(guard.bucket, set()) != guard.index_files:
             raise CommitConflictError(
-                f"bucket {guard.bucket.bucket} was compacted by another commit since this one was planned. "
-                "Nothing was changed; plan and run the step again."
+                f"bucket {guard.bucket.bucket} was compacted by another commit since this one was "
+                "planned. Nothing was changed; plan and run the step again."
             )
 
 
@@ -234,7 +235,7 @@ def check_hash_index_guards(
     for guard in guards:
         if names.get(guard.bucket) != guard.file_name:
             raise CommitConflictError(
-                f"dynamic bucket {guard.bucket.bucket} got new keys from another commit since these "
-                "rows were assigned to it, so a key could be in two buckets. Nothing was changed; "
-                "write the rows again."
+                f"dynamic bucket {guard.bucket.bucket} got new keys from another commit since "
+                "these rows were assigned to it, so a key could be in two buckets. Nothing was "
+                "changed; write the rows again."
             )

@@ -56,7 +56,7 @@ def _needs_row_ids(entry: ManifestEntry) -> bool:
 def assign_snapshot_sequence(
     schema: TableSchema, entries: Sequence[ManifestEntry], snapshot_id: int
 ) -> list[ManifestEntry]:
-    """Set the sequence numbers of appended files to the snapshot id (``sequence.snapshot-ordering``).
+    """Set sequence numbers to the snapshot id (``sequence.snapshot-ordering``).
 
     Compacted files, and files that the commit moves to another level, keep their numbers.
     """

@@ -91,8 +91,8 @@ def check_deletion_vectors(
     for name in sorted(deleted | new):
         if name in vectors and (name in deleted or name not in live):
             raise CommitConflictError(
-                f"rows of file {name} are marked as deleted in one commit, and the file is replaced "
-                "in another one. Nothing was changed; plan and run the step again."
+                f"rows of file {name} are marked as deleted in one commit, and the file is "
+                "replaced in another one. Nothing was changed; plan and run the step again."
             )
         if vectors[name] > 1:
             raise CommitConflictError(

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotBuilder:
-    """Builds the snapshot that follows ``latest``, the newest snapshot (None for an empty table)."""
+    """Builds the snapshot after ``latest``, the newest snapshot (None for an empty table)."""
 
     changes: CommitChanges
     latest: Snapshot | None
@@ -92,13 +92,13 @@ class SnapshotBuilder:
         )
 
     def _write_changelog(self, writer: ManifestWriter) -> tuple[str | None, int | None]:
-        """Return the name and size of the changelog manifest list; None if there is no changelog."""
+        """Return the name and size of the changelog manifest list, or None."""
         if not self.changes.changelog:
             return None, None
         return writer.manifest_list(writer.manifests(self.changes.changelog))
 
     def _build_properties(self, entries: Sequence[ManifestEntry]) -> dict[str, str]:
-        """Return the snapshot's properties; as in Java Paimon, only merged manifests inherit them."""
+        """Return the properties; as in Java Paimon, only merged manifests inherit them."""
         latest = self.latest
         inherited = latest.properties if latest is not None and self.changes.merge_manifests else {}
         sequence = build_sequence_properties(
@@ -112,7 +112,7 @@ class SnapshotBuilder:
     def _add_overwritten_entries(
         self, index: Sequence[IndexManifestEntry]
     ) -> tuple[list[ManifestEntry], list[IndexManifestEntry]]:
-        """Return the entries with the deletes of an overwrite, computed from the latest snapshot."""
+        """Return the entries with the deletes of an overwrite of the latest snapshot."""
         changes = self.changes
         if changes.overwrite is None:
             return list(changes.entries), list(changes.index)
@@ -158,7 +158,7 @@ class SnapshotBuilder:
         return self._read_live_entries(partitions) if entries is None else entries
 
     def _read_live_entries(self, partitions: set[bytes]) -> list[ManifestEntry]:
-        """Return the live entries of partitions; manifests without these partitions are not read."""
+        """Return the live entries of partitions; reads only manifests with them."""
         if self.latest is None:
             return []
         select = build_partition_manifest_selector(partitions, self.schema)
@@ -182,14 +182,14 @@ class SnapshotBuilder:
         return writer.index_manifest(apply_index_changes(before, index, bucketed=not unaware))
 
     def _resolve_statistics(self) -> str | None:
-        """Return the new statistics file, or the old one if the schema is still that of the statistics."""
+        """Return the new statistics file, or the old one if it has the current schema."""
         new, old = self.changes.statistics, None if self.latest is None else self.latest.statistics
         if new is None:
             return old if old is not None and self._matches_schema(old) else None
         if not self._matches_schema(new):
             raise CommitConflictError(
-                f"{self.snapshots.paths.root}: the schema was changed while statistics were computed. "
-                "Nothing was changed; analyze again."
+                f"{self.snapshots.paths.root}: the schema was changed while statistics were "
+                "computed. Nothing was changed; analyze again."
             )
         return new
 

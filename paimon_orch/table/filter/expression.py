@@ -19,7 +19,7 @@ def col(name: str) -> "ColumnExpression":
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnExpression:
-    """A column by name. Its tests are predicates: ``&``, ``|`` and ``~`` join them, each test in parentheses.
+    """A column by name; its methods return predicates, which ``&``, ``|`` and ``~`` combine.
 
     ``col("tags")["colour"]`` is the value of a map for a key, null if the key is missing.
     """
@@ -60,7 +60,7 @@ class ColumnExpression:
         return Leaf(self.name, Operator.IN, tuple(map(self._value, values)), self.key)
 
     def not_in(self, values: Iterable[object]) -> Predicate:
-        """Test whether the column has none of some values; false for null, as in SQL."""
+        """Test whether the value is not one of several; false for null, as in SQL."""
         return Not(self.is_in(values))
 
     def between(self, low: object, high: object) -> Predicate:

@@ -49,9 +49,9 @@ def parse_partition_specs(
 
 def _check_partition_column(name: str, schema: TableSchema) -> None:
     if name not in schema.partition_keys:
-        known = ", ".join(schema.partition_keys) or "none"
+        partition_columns = ", ".join(schema.partition_keys) or "none"
         raise NotFoundError(
-            f"{name!r} is not a partition column; the table's partition columns: {known}"
+            f"{name!r} is not a partition column; the table's partition columns: {partition_columns}"
         )
 
 
@@ -112,7 +112,8 @@ def build_directory_names(
             names |= format_partition_values([value], [field], options)
         elif text != options.default_partition_name:
             raise InputError(
-                f"{text!r} is not a value of the partition column {field.name!r}, which is {type_to_sql(field.type)}"
+                f"{text!r} is not a value of the partition column {field.name!r}, which is "
+                f"{type_to_sql(field.type)}"
             )
     return names
 

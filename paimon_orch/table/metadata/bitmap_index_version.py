@@ -21,12 +21,12 @@ _ENTRIES_PER_MANIFEST = 16
 def choose_bitmap_version(
     manifests: ManifestReader, reader: FileReader, snapshot: Snapshot | None
 ) -> int:
-    """Return the version of the newest files' bitmap indexes; Paimon's default if they have none."""
+    """Return the bitmap index version of the newest files, by default that of Paimon."""
     if snapshot is None or is_bitmap_version_configured(reader.schema):
         return LATEST_BITMAP_VERSION
     for entry in _read_newest_entries(manifests, snapshot):
-        at = BucketFile(entry.partition, entry.bucket, entry.file)
-        version = read_bitmap_version(reader.io, reader.path(at), entry.file)
+        bucket_file = BucketFile(entry.partition, entry.bucket, entry.file)
+        version = read_bitmap_version(reader.io, reader.path(bucket_file), entry.file)
         if version is not None:
             return version
     return LATEST_BITMAP_VERSION

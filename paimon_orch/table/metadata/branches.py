@@ -77,7 +77,7 @@ class Branches:
             raise
 
     def _read_initial_files(self, paths: TablePaths, tag: str | None) -> dict[str, bytes]:
-        """Return the content of a new branch by path: its schemas, its tag and the tag's snapshot."""
+        """Return the files of a new branch by path: schemas, its tag and the tag's snapshot."""
         main, branch = SnapshotStore(self.io, TablePaths(self.root)), SnapshotStore(self.io, paths)
         schemas, tagged = SchemaStore(self.io, main.paths), dict[str, bytes]()
         newest = schemas.latest().id
@@ -91,7 +91,7 @@ class Branches:
         return {copies.path(i): self.io.read_bytes(schemas.path(i)) for i in numbers} | tagged
 
     def _is_partially_created(self, paths: TablePaths, files: dict[str, bytes]) -> bool:
-        """Return whether a branch has only some of its initial files, left by an interrupted creation."""
+        """Return whether the creation of a branch was interrupted."""
         existing = set(self._list_files(paths.branch_root))
         return existing < set(files) and all(
             self.io.read_bytes(path) == files[path] for path in existing
@@ -119,12 +119,13 @@ class Branches:
         for key in _FALLBACK_OPTIONS:
             if options.get(key, "").strip() == name:
                 raise InputError(
-                    f"branch {name!r} is the table's {key!r}, which readers use; reset this option first"
+                    f"branch {name!r} is the table's {key!r}, which readers use; reset this option "
+                    "first"
                 )
         if any(info.path == paths.branch_root and info.is_link for info in self._entries()):
             raise InputError(
-                f"{paths.branch_root} is a symbolic link, which is not followed to delete files; remove "
-                "the link and its target"
+                f"{paths.branch_root} is a symbolic link, which is not followed to delete files; "
+                "remove the link and its target"
             )
         self.check()
         return paths
@@ -150,7 +151,7 @@ class Branches:
         old += [main_schemas.path(i) for i in reversed(main_schemas.ids()) if i >= first_schema]
         self.io.delete(f"{main.paths.snapshot_dir}/{LATEST}")
         for path in old:  # equal files of both are kept
-            if path not in new or not self._equal(path, new[path]):
+            if path not in new or not self._have_equal_content(path, new[path]):
                 self.io.delete(path)
         for path, source in new.items():
             self._copy_file(source, path)
@@ -170,8 +171,8 @@ class Branches:
             raise InputError(f"branch {name!r} has no snapshot, so main cannot move to it")
         return [number for number in store.ids() if number >= earliest]
 
-    def _equal(self, one: str, other: str) -> bool:
-        return self.io.read_bytes(one) == self.io.read_bytes(other)
+    def _have_equal_content(self, path: str, other_path: str) -> bool:
+        return self.io.read_bytes(path) == self.io.read_bytes(other_path)
 
     def _copy_file(self, source: str, target: str) -> None:
         data = self.io.read_bytes(source)

@@ -56,13 +56,13 @@ class ConsumerStore:
             return _parse_next_snapshot(data)
 
     def record(self, name: str, next_snapshot: int) -> None:
-        """Record the next snapshot that a consumer reads; expiration keeps it and all later ones."""
+        """Record the next snapshot of a consumer; expiration keeps it and all later ones."""
         self.io.write(self._path(name), json.dumps({"nextSnapshot": next_snapshot}).encode())
 
     def _path(self, name: str) -> str:
         if not name or "/" in name or "\\" in name:
             raise InputError(
-                f"consumer {name!r} must be a plain name, as it is part of a file name"
+                f"consumer {name!r} must be a plain name, because it is part of a file name"
             )
         return f"{self.paths.branch_root}/consumer/{_CONSUMER_PREFIX}{name}"
 

@@ -48,7 +48,7 @@ class ManifestReader:
     paths: TablePaths
 
     def _bytes(self, name: str, size: int | None = None) -> tuple[bytes, str]:
-        """Return the content and path of a file; ``size`` is the size in the file that refers to it."""
+        """Return the content and path of a file; ``size`` is the expected size."""
         path = f"{self.paths.manifest_dir}/{name}"
         try:
             data = read_metadata_file(self.io, path)
@@ -56,7 +56,7 @@ class ManifestReader:
             raise MissingFileError(path, "is missing, but a snapshot needs it") from None
         if size is not None and size != len(data):
             raise CorruptFileError(
-                path, f"has {len(data)} bytes, not the {size} that the file that names it says"
+                path, f"has {len(data)} bytes, not {size} as in the file that references it"
             )
         return data, path
 
@@ -117,7 +117,7 @@ class ManifestReader:
         return self.entries(self._read_delta_list(snapshot))
 
     def open(self, meta: ManifestFileMeta) -> Manifest:
-        """Read one manifest as columns; raises :class:`CorruptFileError` if its counts are wrong."""
+        """Read a manifest as columns; raises :class:`CorruptFileError` for wrong counts."""
         data, path = self._bytes(meta.file_name, meta.file_size)
         manifest = open_manifest(data, path)
         deleted = int(manifest.kinds.sum())
@@ -125,8 +125,8 @@ class ManifestReader:
         if (added, deleted) != (meta.num_added_files, meta.num_deleted_files):
             raise CorruptFileError(
                 path,
-                f"adds {added} and deletes {deleted} files, its manifest list says "
-                f"{meta.num_added_files} and {meta.num_deleted_files}",
+                f"adds {added} and deletes {deleted} files, not {meta.num_added_files} and "
+                f"{meta.num_deleted_files} as in its manifest list",
             )
         return manifest
 
@@ -143,7 +143,7 @@ class ManifestReader:
 
 @contextmanager
 def _gc_disabled() -> Iterator[None]:
-    """Disable cyclic garbage collection, which would scan all entries repeatedly and find no cycles."""
+    """Disable cyclic garbage collection, which would repeatedly traverse all entries."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -38,7 +38,7 @@ class ManifestMerger:
     def _try_full_compaction(
         self, manifests: Sequence[ManifestFileMeta]
     ) -> list[ManifestFileMeta] | None:
-        """Rewrite manifests with deleted or few entries once their total size reaches the threshold."""
+        """Rewrite manifests with deleted or few entries if their total size is large enough."""
         changing = {
             m.file_name for m in manifests if m.num_deleted_files or m.file_size < self._target
         }
@@ -51,8 +51,8 @@ class ManifestMerger:
             for entry in self.reader.entries(manifests, lambda m: m.num_deleted_files > 0)
             if entry.kind is FileKind.DELETE
         }
-        kept = [] if deleted else [m for m in manifests if m.file_name not in changing]
-        candidates = [m for m in manifests if m not in kept]
+        unchanged = [] if deleted else [m for m in manifests if m.file_name not in changing]
+        candidates = [m for m in manifests if m not in unchanged]
         if len(candidates) <= 1:
             return None
         surviving: list[ManifestEntry] = []
@@ -64,10 +64,10 @@ class ManifestMerger:
                 if entry.kind is FileKind.ADD and entry.identity not in deleted
             ]
             if manifest.file_name not in changing and len(live) == len(entries):
-                kept.append(manifest)
+                unchanged.append(manifest)
             else:
                 surviving += live
-        return [*kept, *self.writer.manifests(surviving)]
+        return [*unchanged, *self.writer.manifests(surviving)]
 
     def _run_minor_compaction(
         self, manifests: Sequence[ManifestFileMeta]

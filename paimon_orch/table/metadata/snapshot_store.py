@@ -23,7 +23,7 @@ _MAX_HINT_READS = 3
 
 
 def list_numbered_files(io: FileIO, directory: str, prefix: str) -> list[int]:
-    """Return the sorted numbers of the files ``<prefix><number>`` in a directory; ignore other files."""
+    """Return the sorted numbers of the files ``<prefix><number>`` in a directory."""
     suffixes = (
         info.name.removeprefix(prefix)
         for info in list_metadata_directory(io, directory)
@@ -119,7 +119,7 @@ class SnapshotStore:
             ) from None
         snapshot = Snapshot.from_json(data, path)
         if snapshot.id != snapshot_id:
-            raise CorruptFileError(path, f"says that it is snapshot {snapshot.id}")
+            raise CorruptFileError(path, f"contains snapshot {snapshot.id}")
         return snapshot
 
     def latest(self) -> Snapshot | None:

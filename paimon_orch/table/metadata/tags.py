@@ -1,6 +1,7 @@
 """Tags, and rollback to an older snapshot.
 
-See docs/format/tags-branches-consumers.md#overview-of-the-files and docs/format/rollback.md#rollback-in-the-format.
+See docs/format/tags-branches-consumers.md#overview-of-the-files and
+docs/format/rollback.md#rollback-in-the-format.
 """
 
 import json
@@ -45,7 +46,7 @@ class Tags:
         return self.snapshots.tag(name)
 
     def path(self, name: str) -> str:
-        """Return the path of a tag; raises :class:`InputError` for a name that cannot be a file name."""
+        """Return the path of a tag; raises :class:`InputError` for an invalid name."""
         if not _TAG_NAME.fullmatch(name):
             raise InputError(f"tag name {name!r} must not be blank and hold no slash")
         return f"{self.snapshots.paths.tag_dir}/tag-{name}"
@@ -184,12 +185,12 @@ def _encode_local_time(moment: datetime) -> list[int]:
 def extract_snapshot(data: bytes, path: str) -> bytes:
     """Return the snapshot file from which a tag file was created."""
     value = _parse_json_object(data, path)
-    kept = {
+    snapshot_fields = {
         key: item
         for key, item in value.items()
         if key not in (_CREATE_TIME_KEY, _TIME_RETAINED_KEY)
     }
-    return _encode_tag(kept)
+    return _encode_tag(snapshot_fields)
 
 
 def _encode_tag(value: Mapping[str, Any]) -> bytes:

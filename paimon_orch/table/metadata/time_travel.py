@@ -36,7 +36,7 @@ class SnapshotSelector:
         return [name for name in self.__slots__ if getattr(self, name) is not None]
 
     def find(self, snapshots: SnapshotStore) -> Snapshot | None:
-        """Read the snapshot; None for the newest of an empty table. Raises :class:`NotFoundError`."""
+        """Read the snapshot, None for the newest of an empty table; or :class:`NotFoundError`."""
         if self.snapshot_id is not None:
             return snapshots.get(self.snapshot_id)
         if self.tag is not None:
@@ -62,6 +62,7 @@ def _find_at_watermark(snapshots: SnapshotStore, watermark: int) -> Snapshot:
     if reached is None:
         existing = "no snapshot has one" if newest is None else f"the newest is {newest}"
         raise NotFoundError(
-            f"{snapshots.paths.root} has no snapshot with a watermark of {watermark} or more; {existing}"
+            f"{snapshots.paths.root} has no snapshot with a watermark of {watermark} or more; "
+            f"{existing}"
         )
     return reached

@@ -33,7 +33,7 @@ class BaseScan(ABC):
 
     @property
     def rows_not_visible(self) -> int:
-        """Count the records that batch reads leave out until they are compacted; 0 if not a table."""
+        """Count the records that batch reads leave out until a compaction; 0 if not a table."""
         return 0
 
     def to_reader(self) -> pa.RecordBatchReader:

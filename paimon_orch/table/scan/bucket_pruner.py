@@ -119,10 +119,7 @@ def _has_stable_hash(data_type: DataType) -> bool:
 def find_equality_values(
     predicate: Predicate, column: str
 ) -> "list[pa.Scalar[pa.DataType]] | None":
-    """Return all values of a column for which the predicate may hold.
-
-    None if they are not listed.
-    """
+    """Return all values that a column may have where the predicate holds, or None."""
     match predicate:
         case Leaf(column=name, op=Operator.EQUAL | Operator.IN, values=values, key=None) if (
             name == column

@@ -119,8 +119,8 @@ class BucketReader:
         """
         if has_data_evolution(self._reader.schema) and any(f.write_cols for f in self._split.files):
             raise UnsupportedError(
-                "changes of rows whose columns are in several files ('data-evolution.enabled' = true) are "
-                "not supported; read the two snapshots"
+                "changes of rows whose columns are in several files ('data-evolution.enabled' = "
+                "true) are not supported; read the two snapshots"
             )
         for file in self._split.files:
             if self._reader.schema.primary_keys:
@@ -190,8 +190,8 @@ class BucketReader:
         schema, split = self._reader.schema, self._split
         if schema.typed_options.is_pk_clustering_override:
             raise UnsupportedError(
-                "'postpone.merge-on-read' = true with 'pk-clustering-override' = true is not supported; "
-                "compact the table, and read it without 'postpone.merge-on-read'"
+                "'postpone.merge-on-read' = true with 'pk-clustering-override' = true is not "
+                "supported; compact the table, and read it without 'postpone.merge-on-read'"
             )
         keys = schema.trimmed_primary_keys
         ordered = sort_oldest_first(

@@ -1,6 +1,6 @@
 """Reads rows whose columns are in several files: data evolution.
 
-An update of some columns adds files with those columns alone. Files of the same rows have the same
+An update of some columns adds files with only these columns. Files of the same rows have the same
 row ids; of each column the newest file that holds it counts. A deletion vector belongs to the
 oldest file and hides rows in all.
 
@@ -37,7 +37,7 @@ def group_files_by_rows(files: Iterable[DataFileMeta]) -> list[RowIdGroup]:
 
     Raises :class:`UnsupportedError` if the rows of two groups overlap.
     """
-    alone = [(file,) for file in files if file.first_row_id is None]
+    single_files = [(file,) for file in files if file.first_row_id is None]
     numbered = [file for file in files if file.first_row_id is not None]
     numbered.sort(key=lambda f: (f.first_row_id, f.row_count, -f.max_sequence_number, f.file_name))
     groups = [
@@ -52,7 +52,7 @@ def group_files_by_rows(files: Iterable[DataFileMeta]) -> list[RowIdGroup]:
                 f"the files {names} hold some rows of other files and more: not supported yet"
             )
         end = first + group[0].row_count
-    return [*alone, *groups]
+    return [*single_files, *groups]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +70,15 @@ class DataEvolutionReader:
         """Yield the rows that are not deleted, each column from the newest file that holds it."""
         oldest = min(self.files, key=lambda file: (file.max_sequence_number, file.file_name))
         deletions = vectors.get(oldest.file_name)
-        chosen = [next((f for f in self.files if self._holds_column(f, x)), oldest) for x in fields]
+        holders = [
+            next((f for f in self.files if self._holds_column(f, x)), oldest) for x in fields
+        ]
         sources = []
         for file in self.files:
-            wanted = [x for x, holder in zip(fields, chosen, strict=True) if holder is file]
-            if wanted:
-                at = BucketFile(self.partition, self.bucket, file)
-                sources.append(self.reader.read(at, wanted, deletions))
+            held_fields = [x for x, holder in zip(fields, holders, strict=True) if holder is file]
+            if held_fields:
+                bucket_file = BucketFile(self.partition, self.bucket, file)
+                sources.append(self.reader.read(bucket_file, held_fields, deletions))
         names = [field.name for field in fields]
         for parts in _align_batches(sources, oldest.file_name):
             columns = {name: part.column(name) for part in parts for name in part.schema.names}
@@ -85,8 +87,8 @@ class DataEvolutionReader:
     def _holds_column(self, file: DataFileMeta, field: Field) -> bool:
         if field in ROW_TRACKING_FIELDS:
             return True  # a row is as new as the newest of its columns
-        stored = find_source_field(field, self.reader.schemas[file.schema_id].fields)
-        return stored is not None and (file.write_cols is None or stored.name in file.write_cols)
+        source = find_source_field(field, self.reader.schemas[file.schema_id].fields)
+        return source is not None and (file.write_cols is None or source.name in file.write_cols)
 
 
 def _align_batches(
@@ -98,9 +100,13 @@ def _align_batches(
         parts = [part for part in pending if part is not None]
         if len(parts) < len(pending):
             if parts:
-                raise CorruptFileError(name, "and files of its rows do not have equally many")
+                raise CorruptFileError(
+                    name, "and the other files of its rows have different row counts"
+                )
             return
         rows = min(part.num_rows for part in parts)
         yield [part.slice(0, rows) for part in parts]
-        for at, part in enumerate(parts):
-            pending[at] = part.slice(rows) if part.num_rows > rows else next(sources[at], None)
+        for index, part in enumerate(parts):
+            pending[index] = (
+                part.slice(rows) if part.num_rows > rows else next(sources[index], None)
+            )

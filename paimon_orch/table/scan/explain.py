@@ -53,7 +53,7 @@ class ScanReport:
     indexes: dict[str, IndexUsage] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, object]:
-        """Return the report for people and machines."""
+        """Return the report as JSON values."""
         return asdict(self)
 
 
@@ -64,21 +64,28 @@ def explain_scan(
     predicate: Predicate | None,
     first: TopRowsOrLimit | None = None,
 ) -> ScanReport:
-    """Report the effect of indexes: ``splits`` are planned without, ``planned`` with those in manifests.
+    """Report the effect of indexes: ``splits`` are planned without, ``planned`` with them.
 
-    Without a predicate all but the ``first`` rows may be left out, and ``planned`` may have fewer
-    files for their sake.
+    Without a predicate only the ``first`` rows are needed, and ``planned`` may have only the files
+    with these rows.
     """
     report = ScanReport()
-    kept = {file.file_name for split in planned for file in split.files}
+    planned_names = {file.file_name for split in planned for file in split.files}
     for split in splits:
-        for file, judged in _pair_files_with_predicates(split.files, reader.schema, predicate):
-            at = BucketFile(split.partition, split.bucket, file)
+        for file, applicable in _pair_files_with_predicates(split.files, reader.schema, predicate):
+            bucket_file = BucketFile(split.partition, split.bucket, file)
             report.files += 1
             report.rows += file.row_count
             report.bytes += file.file_size
-            if file.file_name in kept:
-                _add_read_file(report, reader, at=at, predicate=judged, split=split, first=first)
+            if file.file_name in planned_names:
+                _add_read_file(
+                    report,
+                    reader,
+                    bucket_file=bucket_file,
+                    predicate=applicable,
+                    split=split,
+                    first=first,
+                )
             elif first is not None:
                 report.files_skipped_by_limit += 1
                 report.bytes_not_read += file.file_size
@@ -86,8 +93,8 @@ def explain_scan(
                 report.files_skipped_in_planning += 1
                 report.bytes_not_read += file.file_size
                 if predicate is not None:
-                    found = _evaluate_indexes(reader, at, predicate, embedded=True)
-                    _count_index_usage(report.indexes, found, skipped=True)
+                    result = _evaluate_indexes(reader, bucket_file, predicate, embedded=True)
+                    _count_index_usage(report.indexes, result, skipped=True)
     return report
 
 
@@ -101,59 +108,69 @@ def _pair_files_with_predicates(
     keys = {*schema.primary_keys, *schema.partition_keys}
     on_keys = None if predicate is None else restrict_to_columns(predicate, keys)
     for section in plan_merge_sections(files, schema):
-        judged = predicate if len(section) == 1 else on_keys
-        yield from ((file, judged) for run in section for file in run)
+        applicable = predicate if len(section) == 1 else on_keys
+        yield from ((file, applicable) for run in section for file in run)
 
 
 def _evaluate_indexes(
-    reader: FileReader, at: BucketFile, predicate: Predicate, *, embedded: bool = False
+    reader: FileReader, bucket_file: BucketFile, predicate: Predicate, *, embedded: bool = False
 ) -> IndexEvaluation:
     indexed = FileIndexEvaluator(reader.schema, reader.schemas.__getitem__, predicate)
-    return indexed.evaluate(at.file, reader.path(at), None if embedded else reader.io)
+    return indexed.evaluate(
+        bucket_file.file, reader.path(bucket_file), None if embedded else reader.io
+    )
 
 
 def _add_read_file(
     report: ScanReport,
     reader: FileReader,
-    at: BucketFile,
+    bucket_file: BucketFile,
     predicate: Predicate | None,
     split: BucketSplit,
     first: TopRowsOrLimit | None,
 ) -> None:
-    found = IndexEvaluation(None)
+    result = IndexEvaluation(None)
     if predicate is not None:
-        found = _evaluate_indexes(reader, at, predicate)
-    elif first is not None and is_file_raw_convertible(split.files, at.file, reader.schema):
+        result = _evaluate_indexes(reader, bucket_file, predicate)
+    elif first is not None and is_file_raw_convertible(
+        split.files, bucket_file.file, reader.schema
+    ):
         vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, split.vectors)
-        vector = vectors.get(at.file.file_name)
-        hidden = None if vector is None else vector.bitmaps.get(0)
+        vector = vectors.get(bucket_file.file.file_name)
+        deleted_rows = None if vector is None else vector.bitmaps.get(0)
         indexed = FileIndexEvaluator(reader.schema, reader.schemas.__getitem__, None)
-        found = indexed.first(first, at.file, path=reader.path(at), io=reader.io, deleted=hidden)
-    rows = found.rows
+        result = indexed.first(
+            first,
+            bucket_file.file,
+            path=reader.path(bucket_file),
+            io=reader.io,
+            deleted=deleted_rows,
+        )
+    rows = result.rows
     if rows is None:
-        report.rows_selected += at.file.row_count
+        report.rows_selected += bucket_file.file.row_count
         return
     report.rows_selected += len(rows)
-    _count_index_usage(report.indexes, found, skipped=not rows)
+    _count_index_usage(report.indexes, result, skipped=not rows)
     if rows:
-        report.bytes_not_read += _count_unread_bytes(reader, at, to_positions(rows))
+        report.bytes_not_read += _count_unread_bytes(reader, bucket_file, to_positions(rows))
     else:
         report.files_skipped_in_reading += 1
-        report.bytes_not_read += at.file.file_size
+        report.bytes_not_read += bucket_file.file.file_size
 
 
 def _count_index_usage(
-    indexes: dict[str, IndexUsage], found: IndexEvaluation, *, skipped: bool
+    indexes: dict[str, IndexUsage], result: IndexEvaluation, *, skipped: bool
 ) -> None:
-    for name in found.used:
+    for name in result.used:
         use = indexes.setdefault(name, IndexUsage())
         use.files_asked += 1
         use.files_skipped += skipped
-        use.rows_selected += len(found.rows or ())
+        use.rows_selected += len(result.rows or ())
 
 
-def _count_unread_bytes(reader: FileReader, at: BucketFile, chosen: Positions) -> int:
-    path = reader.path(at)
+def _count_unread_bytes(reader: FileReader, bucket_file: BucketFile, rows: Positions) -> int:
+    path = reader.path(bucket_file)
     with wrap_decode_errors(path), reader.io.open_input(path) as source:
         opened = open_reader(source, path, reader.schema.fields, remote=reader.io.remote)
-        return count_unread_bytes(opened, path, chosen)
+        return count_unread_bytes(opened, path, rows)

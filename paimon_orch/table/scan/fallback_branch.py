@@ -40,13 +40,13 @@ class FallbackBranch:
         moment: SnapshotSelector,
         snapshot: Snapshot | None,
     ) -> "FallbackBranch | None":
-        """Return the branch at the time of ``snapshot``; None, with a warning, if it does not exist.
+        """Return the branch at the time of ``snapshot``, or None with a warning.
 
         Raises :class:`InputError` if its columns differ from the table's, and
         :class:`NotFoundError` if the tag to read does not exist in the branch.
         """
-        there = TablePaths(paths.root, branch)
-        schemas = SchemaStore(io, there)
+        branch_paths = TablePaths(paths.root, branch)
+        schemas = SchemaStore(io, branch_paths)
         if not schemas.ids():
             logger.warning(
                 "%s: the branch %r of option %r does not exist; only the table itself is read",
@@ -55,11 +55,11 @@ class FallbackBranch:
                 SCAN_FALLBACK_BRANCH.key,
             )
             return None
-        newest = _find_branch_snapshot(SnapshotStore(io, there), moment, snapshot)
+        newest = _find_branch_snapshot(SnapshotStore(io, branch_paths), moment, snapshot)
         past = moment and newest is not None
         read = schemas.get(newest.schema_id) if past and newest is not None else schemas.latest()
         _check_same_columns(schema, read, branch)
-        return cls(paths=there, schemas=schemas, schema=read, snapshot=newest)
+        return cls(paths=branch_paths, schemas=schemas, schema=read, snapshot=newest)
 
     def with_level_0(self, requested: bool | None) -> "FallbackBranch":  # noqa: FBT001 - the option's value
         """Return the state with level 0 read or not; None uses the options of the branch."""
@@ -92,8 +92,9 @@ def _check_same_columns(schema: TableSchema, other: TableSchema, branch: str) ->
 
     if columns(schema) != columns(other) or schema.partition_keys != other.partition_keys:
         raise InputError(
-            f"option {SCAN_FALLBACK_BRANCH.key!r} = {branch!r}: the branch has the columns {_format_columns(other)}, the table has {_format_columns(schema)}; "
-            "both must have the same columns and partition columns to be read together"
+            f"option {SCAN_FALLBACK_BRANCH.key!r} = {branch!r}: the branch has the columns "
+            f"{_format_columns(other)}, the table has {_format_columns(schema)}; both must have "
+            "the same columns and partition columns to be read together"
         )
 
 

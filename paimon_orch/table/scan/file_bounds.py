@@ -56,7 +56,7 @@ def find_partition_bounds(partitions: Sequence[bytes], stats: FileStats) -> Boun
 def group_by_layout(
     files: FileFields, partitions: Sequence[bytes], stats: FileStats
 ) -> Iterator[tuple[Indices, "FileBounds"]]:
-    """Yield the rows and bounds of files with the same schema and columns of statistics."""
+    """Group files by schema and columns with statistics; yield their rows and bounds."""
     dense_columns = (
         written if listed is None else listed
         for listed, written in zip(
@@ -67,13 +67,13 @@ def group_by_layout(
     for row, layout in enumerate(zip(files.get("_SCHEMA_ID"), dense_columns, strict=True)):
         groups.setdefault(layout, []).append(row)
     for layout, rows in groups.items():
-        taken = np.array(rows)
+        indices = np.array(rows)
         yield (
-            taken,
+            indices,
             FileBounds(
                 stats,
                 stats.find_stats_sources(*layout),
-                files=files.take(taken),
+                files=files.take(indices),
                 partitions=[partitions[row] for row in rows],
             ),
         )

@@ -1,8 +1,8 @@
-"""Selects what a scan reads for a filter, by statistics, buckets and embedded indexes.
+"""Selects the manifests, partitions and files to read by statistics, buckets and indexes.
 
-A file is left out only if none of its rows can match; the rows of the others are filtered when they
-are read. Where rows of a key are merged, a file is left out by its keys, or together with all files
-that may have the same keys.
+A file is skipped only if no row of it can match; rows of other files are filtered when they are
+read. If rows of a key are merged, a file is skipped by its keys, or together with all files that
+may have the same keys.
 
 See docs/format/statistics.md#use-on-read and docs/format/scan.md.
 """
@@ -51,7 +51,7 @@ def is_raw_convertible(files: Sequence[DataFileMeta], schema: TableSchema) -> bo
 def is_file_raw_convertible(
     files: Sequence[DataFileMeta], file: DataFileMeta, schema: TableSchema
 ) -> bool:
-    """Return whether the rows of a file that are not deleted are rows of the table."""
+    """Return whether the file's rows, except deleted ones, are rows of the table."""
     if schema.typed_options.get(DATA_EVOLUTION_ENABLED):
         return False
     return not schema.primary_keys or (
@@ -61,7 +61,7 @@ def is_file_raw_convertible(
 
 @dataclass(frozen=True)
 class FilePruner:
-    """Selects manifests, partitions and files that may have rows for a bound predicate."""
+    """Selects what may have rows of one table that match a bound predicate."""
 
     schema: TableSchema
     predicate: Predicate
@@ -107,10 +107,7 @@ class FilePruner:
     def select_files(
         self, buckets: Sequence[tuple[bytes, Sequence[DataFileMeta]]]
     ) -> list[tuple[DataFileMeta, ...]]:
-        """Return the files to read of each bucket.
-
-        A bucket is given by its partition and all files that a scan merges.
-        """
+        """Return the files to read of each bucket: (partition, all files of a scan)."""
         files = [file for _, bucket in buckets for file in bucket]
         partitions = [partition for partition, bucket in buckets for _ in bucket]
         matches = iter(self._match(ObjectFileFields(files), partitions).tolist())
@@ -119,10 +116,7 @@ class FilePruner:
     def _select_bucket_files(
         self, files: Sequence[DataFileMeta], matches: Iterator[bool]
     ) -> Iterable[DataFileMeta]:
-        """Return the files of a bucket to read.
-
-        ``matches`` yields for each whether it may match.
-        """
+        """Return the files of a bucket to read; ``matches`` yields one value per file."""
         matching = [file for file in files if next(matches)]
         if not self.schema.primary_keys or is_raw_convertible(files, self.schema):
             return matching
@@ -133,8 +127,8 @@ class FilePruner:
     ) -> Iterator[DataFileMeta]:
         """Yield the files to merge: of a section with one run the matching ones, else all or none.
 
-        An engine that combines rows of a key may produce values that none of its files has: all
-        files are merged.
+        An engine that combines rows of a key may produce values that are in no file: all files are
+        merged.
         """
         combines = self.schema.typed_options.merge_engine not in ("deduplicate", "first-row")
         for section in plan_merge_sections(files, self.schema):
@@ -171,10 +165,7 @@ class FilePruner:
 
     @cached_property
     def _key_predicate(self) -> Predicate | None:
-        """The part of the predicate that every version of a key satisfies or none.
-
-        None if there is none.
-        """
+        """The part of the predicate that only depends on keys; None if there is none."""
         if not self.schema.primary_keys:
             return None
         keys = {*self.schema.primary_keys, *self.schema.partition_keys}

@@ -28,7 +28,7 @@ StatsOf = Callable[[str], ColumnStats]
 def decode_column_stats(
     stats: SimpleStats, index: int, arity: int, data_type: DataType, path: str
 ) -> ColumnStats:
-    """Decode the statistics of one column; those of an unexpected arity are unknown."""
+    """Decode the statistics of one column; unknown if the rows have another arity."""
     try:
         if read_row_arity(stats.min_values) != arity or read_row_arity(stats.max_values) != arity:
             return UNKNOWN_STATS
@@ -39,13 +39,13 @@ def decode_column_stats(
     counts = stats.null_counts
     nulls = counts[index] if counts is not None and index < len(counts) else None
     is_char = isinstance(data_type, AtomicType) and data_type.name == TypeRoot.CHAR
-    is_orc = is_char and parse_file_format(path) == "orc"  # parsed only for CHAR
+    is_orc = is_char and parse_file_format(path) == "orc"  # only CHAR depends on it
     return drop_untrusted_bounds(ColumnStats(low, high, nulls), is_orc=is_orc, data_type=data_type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsSource:
-    """The position of the statistics of a read column among the statistics of a file."""
+    """Where the statistics of a read column are in those of a file."""
 
     index: int
     arity: int
@@ -113,15 +113,15 @@ class FileStats:
     def find_stats_sources(
         self, schema_id: int, dense: tuple[str, ...] | None
     ) -> Mapping[str, StatsSource | None]:
-        """Return the sources by column in files of a schema with statistics of ``dense`` columns.
+        """Return the source of each column; ``dense`` names the columns with statistics.
 
-        None stands for a column that the file's schema does not have; a column without statistics
-        is left out.
+        The source is None for a column that the file's schema lacks. Columns without statistics are
+        left out.
         """
-        key = schema_id, dense
-        if key not in self._sources:
-            self._sources[key] = self._map_columns(*key)
-        return self._sources[key]
+        layout = schema_id, dense
+        if layout not in self._sources:
+            self._sources[layout] = self._map_columns(*layout)
+        return self._sources[layout]
 
     @property
     def partition_keys(self) -> Sequence[str]:
@@ -131,13 +131,13 @@ class FileStats:
     def _map_columns(
         self, schema_id: int, dense: tuple[str, ...] | None
     ) -> dict[str, StatsSource | None]:
-        """Find the source of each read column by field id; see :meth:`find_stats_sources`."""
-        stored = self._schema_of(schema_id)
-        covered = stored.names if dense is None else list(dense)
-        keys = stored.trimmed_primary_keys
+        """Find each read column by its id."""
+        file_schema = self._schema_of(schema_id)
+        covered = file_schema.names if dense is None else list(dense)
+        keys = file_schema.trimmed_primary_keys
         sources: dict[str, StatsSource | None] = {}
         for field in self._schema.fields:
-            source = find_source_field(field, stored.fields)
+            source = find_source_field(field, file_schema.fields)
             if source is None:
                 sources[field.name] = None
             elif source.name in keys or source.name in covered:

@@ -52,7 +52,7 @@ class SnapshotRange:
     def of(
         cls, store: SnapshotStore, start: int | str, end: int | str, mode: str, schema: TableSchema
     ) -> "SnapshotRange":
-        """Resolve two ids or two tags; raises :class:`InputError` for other values and wrong order."""
+        """Resolve two ids or two tags; raises :class:`InputError` if they are invalid."""
         if mode not in INCREMENTAL_MODES:
             raise InputError(
                 f"incremental mode {mode!r} must be one of {', '.join(INCREMENTAL_MODES)}"

@@ -66,10 +66,7 @@ def build_partition_manifest_selector(
 def _build_manifest_selector(
     partitions: Sequence[Mapping[str, object]], schema: TableSchema
 ) -> ManifestSelector:
-    """Return a selector by the values of partitions.
-
-    None and text that is not UTF-8 match any value.
-    """
+    """Return a selector; None and text that is not UTF-8 match any value."""
     names = [field.name for field in schema.partition_fields]
     rows = {name: [_as_tested(values.get(name)) for values in partitions] for name in names}
     untested = [all(column[i] is None for column in rows.values()) for i in range(len(partitions))]

@@ -38,7 +38,7 @@ def read_postponed_rows(
                 split.total_buckets,
             )
             parts.append(batch.filter(pa.array(numbers == split.bucket)))
-    found = pa.Table.from_batches(parts) if parts else to_arrow_schema(columns).empty_table()
-    rows = engine.accepted(found)
+    stored = pa.Table.from_batches(parts) if parts else to_arrow_schema(columns).empty_table()
+    rows = engine.accepted(stored)
     order = np.arange(_FIRST_POSTPONED_SEQUENCE, _FIRST_POSTPONED_SEQUENCE + rows.num_rows)
     return rows.add_column(0, SEQUENCE_NUMBER.name, pa.array(order, pa.int64()))

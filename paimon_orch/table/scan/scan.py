@@ -88,8 +88,8 @@ class Scan(BaseScan):
         if self.fallback is None:
             return rows
         own = self._find_own_partitions()
-        others = self._build_fallback_scan(self.fallback)
-        return rows + others.count_rows_not_visible(lambda partition: partition not in own)
+        fallback_scan = self._build_fallback_scan(self.fallback)
+        return rows + fallback_scan.count_rows_not_visible(lambda partition: partition not in own)
 
     def count_rows_not_visible(self, partitions: Callable[[bytes], bool]) -> int:
         """Count the records left out in some partitions of the snapshot itself."""
@@ -112,9 +112,9 @@ class Scan(BaseScan):
         splits = self._plan_own_splits(self._restrict_to_columns(), asks_indexes=asks_indexes)
         if self.fallback is None:
             return splits
-        others = self._build_fallback_scan(self.fallback).plan(asks_indexes=asks_indexes)
+        fallback_splits = self._build_fallback_scan(self.fallback).plan(asks_indexes=asks_indexes)
         own = self._find_own_partitions()
-        missing = (split for split in others if split.partition not in own)
+        missing = (split for split in fallback_splits if split.partition not in own)
         return [*splits, *(replace(split, is_fallback=True) for split in missing)]
 
     def _find_own_partitions(self) -> set[bytes]:
@@ -130,7 +130,6 @@ class Scan(BaseScan):
         return self._build_fallback_scan(self.fallback)
 
     def _build_fallback_scan(self, fallback: FallbackBranch) -> "Scan":
-        """Return the same scan of the fallback branch."""
         branch_fields = {field.name: field for field in fallback.schema.fields}
         return replace(
             self,
@@ -178,8 +177,8 @@ class Scan(BaseScan):
             return splits
         if self.predicate is not None:
             partitions = [split.partition for split in splits]
-            wanted = filter_partitions(partitions, self.schema, self.predicate)
-            splits = [split for split in splits if split.partition in wanted]
+            matching = filter_partitions(partitions, self.schema, self.predicate)
+            splits = [split for split in splits if split.partition in matching]
         if self.order:
             stats = FileStats(self.schema, self.schemas.get)
             return select_top_n_splits(
@@ -248,7 +247,7 @@ class Scan(BaseScan):
         return (batch.select(self.arrow_schema.names) for batch in rows)
 
     def read_split(self, split: BucketSplit) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one bucket that match the filter, with a limit only as many as needed."""
+        """Yield the rows of one bucket that match the filter; a limit may reduce the rows."""
         if split.is_fallback:
             target = self.arrow_schema  # nullability may differ
             for batch in self.find_scan_of(split).read_split(replace(split, is_fallback=False)):

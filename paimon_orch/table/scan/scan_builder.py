@@ -137,7 +137,8 @@ def _check_incremental_support(identifier: str, schema: TableSchema) -> None:
     if branch.strip():
         raise UnsupportedError(
             f"{identifier}: incremental reads do not support the fallback branch of option "
-            f"{SCAN_FALLBACK_BRANCH.key!r} = {branch!r}; scan the two snapshots, or remove the option"
+            f"{SCAN_FALLBACK_BRANCH.key!r} = {branch!r}; scan the two snapshots, or remove the "
+            "option"
         )
     if should_merge_postponed(schema):
         raise UnsupportedError(

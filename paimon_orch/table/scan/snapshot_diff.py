@@ -48,8 +48,8 @@ def _check_bucket_counts(old: Iterable[BucketSplit], new: Iterable[BucketSplit])
         count = counts.get(split.partition, split.total_buckets)
         if count != split.total_buckets:
             raise InputError(
-                f"a partition went from {count} to {split.total_buckets} buckets between the snapshots; "
-                "they cannot be compared"
+                f"a partition went from {count} to {split.total_buckets} buckets between the "
+                "snapshots; they cannot be compared"
             )
 
 
@@ -117,14 +117,14 @@ def _compare_rows(rows: pa.Table, first: Indices, last: Indices) -> Mask:
     return same
 
 
-def _compare_values(left: pa.Array, right: pa.Array) -> Mask:
-    if pa.types.is_nested(left.type):
-        codes = build_value_codes(left.type)
-        same_codes: Mask = codes.learn(left) == codes.encode(right)
+def _compare_values(old: pa.Array, new: pa.Array) -> Mask:
+    if pa.types.is_nested(old.type):
+        codes = build_value_codes(old.type)
+        same_codes: Mask = codes.learn(old) == codes.encode(new)
         return same_codes
-    equal = pc.fill_null(pc.equal(left, right), False)
-    both = pc.and_(left.is_null(nan_is_null=True), right.is_null(nan_is_null=True))
-    both = pc.and_(both, pc.equal(left.is_null(), right.is_null()))
+    equal = pc.fill_null(pc.equal(old, new), False)
+    both = pc.and_(old.is_null(nan_is_null=True), new.is_null(nan_is_null=True))
+    both = pc.and_(both, pc.equal(old.is_null(), new.is_null()))
     same: Mask = pc.or_(equal, both).to_numpy(zero_copy_only=False)
     return same
 
@@ -184,8 +184,8 @@ def _to_structs(rows: pa.Table) -> pa.StructArray:
 def _take_counts(codes: Int32Array, counts: Int64Array) -> Mask:
     """Return a mask of the first ``counts[code]`` rows of each code, and subtract them."""
     taken = np.zeros(len(codes), bool)
-    known = np.flatnonzero(codes != UNKNOWN_CODE)
-    order = known[np.argsort(codes[known], kind="stable")]
+    counted = np.flatnonzero(codes != UNKNOWN_CODE)
+    order = counted[np.argsort(codes[counted], kind="stable")]
     in_order = codes[order]
     starts = np.flatnonzero(np.diff(in_order, prepend=UNKNOWN_CODE))
     ranks = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))

@@ -27,15 +27,15 @@ def select_top_n_splits(
     data_type = schema.field(key.column).type
     if not isinstance(data_type, AtomicType) or data_type.name in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
         return list(splits)  # bounds ignore NaN, which is first or last
-    found = {
+    stats_by_file = {
         file.file_name: stats.of(split.partition, file)(key.column)
         for split in splits
         for file in split.files
     }
-    bound = _find_bound(splits, schema, found=found, key=key, limit=limit)
+    bound = _find_bound(splits, schema, stats_by_file=stats_by_file, key=key, limit=limit)
 
     def is_needed(split: BucketSplit, file: DataFileMeta) -> bool:
-        column = found[file.file_name]
+        column = stats_by_file[file.file_name]
         best = column.max if key.descending else column.min
         if bound is None or best is None or not is_file_raw_convertible(split.files, file, schema):
             return True
@@ -43,23 +43,23 @@ def select_top_n_splits(
             return True
         return bool(best >= bound if key.descending else best <= bound)
 
-    chosen = (
+    selected = (
         replace(split, files=tuple(file for file in split.files if is_needed(split, file)))
         for split in splits
     )
-    return [split for split in chosen if split.files]
+    return [split for split in selected if split.files]
 
 
 def _find_bound(
     splits: Sequence[BucketSplit],
     schema: TableSchema,
-    found: dict[str, ColumnStats],
+    stats_by_file: dict[str, ColumnStats],
     key: SortKey,
     limit: int,
 ) -> Any:
     """Return a value that at least ``limit`` rows do not follow; None if it is not known."""
     worst = sorted(
-        _list_worst_values(splits, schema, found, key),
+        _list_worst_values(splits, schema, stats_by_file, key),
         key=lambda item: item[0],
         reverse=key.descending,
     )
@@ -74,13 +74,13 @@ def _find_bound(
 def _list_worst_values(
     splits: Sequence[BucketSplit],
     schema: TableSchema,
-    found: dict[str, ColumnStats],
+    stats_by_file: dict[str, ColumnStats],
     key: SortKey,
 ) -> Iterator[tuple[Any, int]]:
     """Yield the last value that a file may have, and the number of its rows with a value."""
     for split in splits:
         for file in split.files:
-            column = found[file.file_name]
+            column = stats_by_file[file.file_name]
             worst = column.min if key.descending else column.max
             rows = count_visible_rows(replace(split, files=(file,)), schema)
             if worst is None or rows is None or column.null_count is None:

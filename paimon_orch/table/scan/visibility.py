@@ -116,15 +116,15 @@ def format_compact_command(identifier: str, paths: TablePaths) -> str:
 def describe_unseen_rows_after_write(identifier: str, paths: TablePaths, rows: int) -> str:
     """Return the warning after a write whose rows readers do not see yet."""
     return (
-        f"{rows:,} of the records written to {identifier} are not visible to batch readers before a "
-        f"compaction; run `{format_compact_command(identifier, paths)}`"
+        f"{rows:,} of the records written to {identifier} are not visible to batch readers before "
+        f"a compaction; run `{format_compact_command(identifier, paths)}`"
     )
 
 
 def describe_unseen_rows_in_scan(
     identifier: str, paths: TablePaths, rows: int, merge: str | None = None
 ) -> str:
-    """Return the warning of a read that leaves records out; ``merge`` is the option to read them."""
+    """Return the warning of a read; ``merge`` is the option that includes the records."""
     return (
         f"{rows:,} records of {identifier} are not compacted yet and are left out; run "
         f"`{format_compact_command(identifier, paths)}`"

@@ -207,8 +207,8 @@ def _add_column(schema: TableSchema, change: AddColumn) -> TableSchema:
     data_type = parse_type(change.type) if isinstance(change.type, str) else change.type
     if not data_type.nullable:
         raise InputError(
-            f"column {_format_path(path)!r} is added as NOT NULL, but existing rows have no value for "
-            "it; add it without NOT NULL"
+            f"column {_format_path(path)!r} is added as NOT NULL, but existing rows have no value "
+            "for it; add it without NOT NULL"
         )
     if change.first and change.after:
         raise InputError(
@@ -297,16 +297,16 @@ def _rename_column(schema: TableSchema, column: ColumnPath, to: str) -> TableSch
 
 def _move_column(schema: TableSchema, change: MoveColumn) -> TableSchema:
     moved = schema.field(change.column)
-    others = [field for field in schema.fields if field is not moved]
+    other_fields = [field for field in schema.fields if field is not moved]
     if change.where in ("first", "last"):
-        position = 0 if change.where == "first" else len(others)
+        position = 0 if change.where == "first" else len(other_fields)
     elif change.to is None or change.to == change.column:
         raise InputError(
             f"column {change.column!r} is to be moved {change.where} another column: name it"
         )
     else:
-        position = others.index(schema.field(change.to)) + (change.where == "after")
-    return replace(schema, fields=(*others[:position], moved, *others[position:]))
+        position = other_fields.index(schema.field(change.to)) + (change.where == "after")
+    return replace(schema, fields=(*other_fields[:position], moved, *other_fields[position:]))
 
 
 def _update_field(
@@ -339,8 +339,8 @@ def _change_nullability(
     forbidden = schema.typed_options.get(ALTER_COLUMN_NULL_TO_NOT_NULL_DISABLED)
     if old.nullable and not nullable and forbidden:
         raise InputError(
-            f"column {_format_path(path)!r} may hold null values and cannot become NOT NULL while the "
-            "option 'alter-column-null-to-not-null.disabled' is true, its default"
+            f"column {_format_path(path)!r} may hold null values and cannot become NOT NULL while "
+            "the option 'alter-column-null-to-not-null.disabled' is true, its default"
         )
     return old.with_nullable(nullable)
 
@@ -358,7 +358,8 @@ def _change_type(
         if isinstance(old, AtomicType) and can_cast(old, target):
             hint = " while the option 'disable-explicit-type-casting' is true"
         raise InputError(
-            f"column {_format_path(path)!r} cannot change from {type_to_sql(old)} to {type_to_sql(target)}{hint}"
+            f"column {_format_path(path)!r} cannot change from {type_to_sql(old)} to "
+            f"{type_to_sql(target)}{hint}"
         )
     if len(path) == 1:
         _check_bucket_hash_unchanged(schema, path[0], target)

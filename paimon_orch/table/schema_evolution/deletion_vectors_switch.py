@@ -34,7 +34,7 @@ def check_deletion_vectors_change(table: Table, changes: Iterable[SchemaChange])
         if merges or any(entry.ranges for entry in split.vectors):
             where = format_partition(split.partition, table.schema) or table.identifier
             raise InputError(
-                f"option {_DELETION_VECTORS_OPTION!r} can change only after a full compaction of everything, as with "
-                f"compact(table, executor, strategy='full'): bucket {split.bucket} of {where} has rows to merge or "
-                "deletion vectors"
+                f"option {_DELETION_VECTORS_OPTION!r} can change only after a full compaction of "
+                "everything, as with compact(table, executor, strategy='full'): bucket "
+                f"{split.bucket} of {where} has rows to merge or deletion vectors"
             )

@@ -76,7 +76,7 @@ class UpdateDefault:
 
 @dataclass(frozen=True, slots=True)
 class MoveColumn:
-    """Move a column: to the ``first`` or ``last`` place, or ``before`` or ``after`` the column ``to``."""
+    """Move a column ``first``, ``last``, or ``before`` or ``after`` column ``to``."""
 
     column: str
     where: Literal["first", "last", "before", "after"]

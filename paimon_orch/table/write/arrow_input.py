@@ -8,7 +8,7 @@ from paimon_orch.errors import InputError
 
 
 class ArrowStreamExportable(Protocol):
-    """An object with the Arrow C stream interface: pyarrow tables, pandas and Polars data frames."""
+    """An object with the Arrow C stream interface, such as pyarrow, pandas or Polars data."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return a capsule with a stream of record batches."""
@@ -35,12 +35,12 @@ def to_arrow_table(rows: Any) -> pa.Table:
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         reason = "; ".join(str(argument) for argument in error.args)
         raise InputError(
-            f"rows of {kind} cannot be converted to Arrow: {reason}. Convert the column first; nothing "
-            "was written"
+            f"rows of {kind} cannot be converted to Arrow: {reason}. Convert the column first; "
+            "nothing was written"
         ) from error
     raise InputError(
-        f"rows must be a pyarrow.Table, or a data frame of pandas or Polars, not {kind}; nothing was "
-        "written. Build one, for example pyarrow.Table.from_pylist(rows)"
+        f"rows must be a pyarrow.Table, or a data frame of pandas or Polars, not {kind}; nothing "
+        "was written. Build one, for example pyarrow.Table.from_pylist(rows)"
     )
 
 

@@ -30,7 +30,7 @@ class CommitMessage:
     index: tuple[IndexManifestEntry, ...] = ()
     changelog: tuple[ManifestEntry, ...] = ()
 
-    marks: Mapping[str, DeletionVector] = field(default_factory=dict)
+    new_deletion_vectors: Mapping[str, DeletionVector] = field(default_factory=dict)
     """New deletion vectors by data file, which the committer writes to an index file."""
 
     refusal: str | None = None
@@ -45,12 +45,13 @@ class CommitMessage:
             parts = self._encode_entries()
         except UnsupportedError as error:
             return self._without_additional_fields(str(error)).encode()
-        text = {key: b64encode(part).decode() for key, part in parts.items()}
-        marks = {
+        message = {key: b64encode(part).decode() for key, part in parts.items()}
+        deletion_vectors = {
             name: b64encode(vector.encode_payload(bitmap64=True)).decode()
-            for name, vector in self.marks.items()
+            for name, vector in self.new_deletion_vectors.items()
         }
-        return json.dumps(text | {"marks": marks, "refusal": self.refusal}).encode()
+        fields = {"new_deletion_vectors": deletion_vectors, "refusal": self.refusal}
+        return json.dumps(message | fields).encode()
 
     def _encode_entries(self) -> dict[str, bytes]:
         return {
@@ -66,22 +67,27 @@ class CommitMessage:
         index = tuple(replace(item, ranges=None, additional=None) for item in self.index)
         entries, changelog = tuple(map(plain, self.entries)), tuple(map(plain, self.changelog))
         return CommitMessage(
-            entries=entries, index=index, changelog=changelog, marks=self.marks, refusal=refusal
+            entries=entries,
+            index=index,
+            changelog=changelog,
+            new_deletion_vectors=self.new_deletion_vectors,
+            refusal=refusal,
         )
 
     @classmethod
     def decode(cls, data: bytes) -> "CommitMessage":
         """Decode the result of :meth:`encode`."""
         message, name = json.loads(data), "a task's result"
-        marks, refusal = message.pop("marks"), message.pop("refusal")
+        deletion_vectors = message.pop("new_deletion_vectors")
+        refusal = message.pop("refusal")
         parts = {key: b64decode(part) for key, part in message.items()}
         return cls(
             entries=tuple(open_manifest(parts["entries"], name).entries()),
             index=tuple(decode_index_manifest(parts["index"], name)),
             changelog=tuple(open_manifest(parts["changelog"], name).entries()),
-            marks={
+            new_deletion_vectors={
                 file: decode_deletion_vector_payload(b64decode(vector), name)
-                for file, vector in marks.items()
+                for file, vector in deletion_vectors.items()
             },
             refusal=refusal,
         )

@@ -34,13 +34,13 @@ MAX_BUCKETS = 32767
 
 
 def has_dynamic_buckets(schema: TableSchema) -> bool:
-    """Return whether buckets are dynamic; raises :class:`UnsupportedError` for cross-partition keys."""
+    """Return whether buckets are dynamic; :class:`UnsupportedError` for cross-partition keys."""
     if not schema.primary_keys or schema.typed_options.bucket != -1:
         return False
     if schema.cross_partition:
         raise UnsupportedError(
-            "writing tables with dynamic buckets ('bucket' = -1) whose primary key lacks a partition column is not "
-            "supported: a key could be in any partition"
+            "writing tables with dynamic buckets ('bucket' = -1) whose primary key lacks a "
+            "partition column is not supported: a key could be in any partition"
         )
     return True
 
@@ -61,18 +61,21 @@ class BucketAssigner:
     new hashes are spread by value, so that a repeated task assigns the same buckets.
     """
 
-    def __init__(self, known: Mapping[int, Int32Array], target: int, most: int = -1) -> None:
+    def __init__(
+        self, hashes_by_bucket: Mapping[int, Int32Array], target: int, most: int = -1
+    ) -> None:
         if target < 1:
             raise InputError(
                 f"option 'dynamic-bucket.target-row-num' = {target} must be at least 1"
             )
         self._target, self._most = target, MAX_BUCKETS if most < 0 else most
-        self._counts = {bucket: len(hashes) for bucket, hashes in known.items()}
-        hashes = np.concatenate([np.empty(0, np.int32), *known.values()])
+        self._counts = {bucket: len(hashes) for bucket, hashes in hashes_by_bucket.items()}
+        hashes = np.concatenate([np.empty(0, np.int32), *hashes_by_bucket.values()])
         order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[order]
         self._buckets = np.repeat(
-            np.array([*known], np.int16), [len(part) for part in known.values()]
+            np.array([*hashes_by_bucket], np.int16),
+            [len(part) for part in hashes_by_bucket.values()],
         )[order]
         self._changed: set[int] = set()
 
@@ -85,11 +88,11 @@ class BucketAssigner:
         """Return the bucket of each row, and record new hashes."""
         distinct, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
         positions = np.searchsorted(self._hashes, distinct)
-        known = positions < len(self._hashes)
-        known[known] = self._hashes[positions[known]] == distinct[known]
+        exists = positions < len(self._hashes)
+        exists[exists] = self._hashes[positions[exists]] == distinct[exists]
         buckets = np.empty(len(distinct), np.int16)
-        buckets[known] = self._buckets[positions[known]]
-        new = np.flatnonzero(~known)
+        buckets[exists] = self._buckets[positions[exists]]
+        new = np.flatnonzero(~exists)
         if len(new):
             in_order = new[np.argsort(first[new])]
             buckets[in_order] = self._place(distinct[in_order])
@@ -119,8 +122,8 @@ class BucketAssigner:
         used = np.array(sorted(self._counts), np.int16)
         if self._most == MAX_BUCKETS or not len(used):
             raise InputError(
-                f"a partition has {len(used)} buckets of {self._target} keys and can have no more; raise "
-                "the option 'dynamic-bucket.target-row-num'"
+                f"a partition has {len(used)} buckets of {self._target} keys and can have no more; "
+                "raise the option 'dynamic-bucket.target-row-num'"
             )
         result: Int16Array = used[np.mod(hashes.astype(np.int64), len(used))]
         for bucket, count in zip(*np.unique(result, return_counts=True), strict=True):
@@ -153,8 +156,8 @@ class HashIndex:
         """
         grown = {item.partition for item in index}
         written = dict.fromkeys(entry.partition_bucket for entry in entries)
-        known = (*self.files, *self.unindexed_files)
-        written |= {bucket: None for bucket in known if bucket.partition in grown}
+        buckets = (*self.files, *self.unindexed_files)
+        written |= {bucket: None for bucket in buckets if bucket.partition in grown}
         names = {bucket: entry.file_name for bucket, entry in self.files.items()}
         return tuple(HashIndexGuard(bucket, names.get(bucket)) for bucket in written)
 

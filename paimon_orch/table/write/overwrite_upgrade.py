@@ -1,4 +1,4 @@
-"""``overwrite-upgrade``: new files of an overwrite without overlapping keys go to the highest level.
+"""``overwrite-upgrade``: move new files without overlapping keys to the highest level.
 
 The buckets have no other files, so the files are already sorted and merged. Readers that skip level
 0 then see their rows without a compaction.

@@ -78,7 +78,7 @@ class PostponeBuckets:
 
     @classmethod
     def of(cls, schema: TableSchema, splits: Iterable[BucketSplit]) -> "PostponeBuckets":
-        """Return the bucket counts of the live files; rows after postponed files are postponed too."""
+        """Return the bucket counts of partitions; -2 if a partition has postponed files."""
         check_postpone_options(schema)
         options = schema.typed_options
         if not options.get(POSTPONE_BATCH_WRITE_FIXED_BUCKET):
@@ -118,14 +118,14 @@ def check_postpone_options(schema: TableSchema) -> None:
     options = schema.typed_options
     if options.changelog_producer == "input":
         raise UnsupportedError(
-            "'bucket' = -2 with 'changelog-producer' = input is not supported: postponed rows have no "
-            "changelog yet"
+            "'bucket' = -2 with 'changelog-producer' = input is not supported: postponed rows "
+            "have no changelog yet"
         )
     function = options.get(BUCKET_FUNCTION_TYPE)
     if function != "default":
         raise UnsupportedError(
-            f"'bucket' = -2 with 'bucket-function.type' = {function} is not supported: engines assign "
-            "such rows by the default function"
+            f"'bucket' = -2 with 'bucket-function.type' = {function} is not supported: engines "
+            "assign these rows by the default function"
         )
 
 

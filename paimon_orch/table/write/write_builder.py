@@ -142,7 +142,7 @@ class WriteBuilder:
         try:
             snapshot = self.commit(written, planned.hashes)
         except (CommitConflictError, InputError, UnsupportedError):
-            # only these errors say that the files were not committed
+            # only with these errors the files were certainly not committed
             discard_written_files(self.stores.reader(), [written])
             raise
         self._warn_of_unseen_rows(written.entries)
@@ -208,7 +208,7 @@ class WriteBuilder:
         )
 
     def count_unseen_rows(self, entries: Sequence[ManifestEntry]) -> int:
-        """Return the records in newly written files that batch readers see only after a compaction."""
+        """Return the new records that batch readers see only after a compaction."""
         schema = self.stores.schema
         added = upgrade_after_overwrite(entries, schema) if self.is_overwrite else entries
         return Visibility(schema).count(added)
@@ -222,7 +222,7 @@ class WriteBuilder:
             )
 
     def _warn_of_replaced_unseen_rows(self, replaced: PartitionFilter) -> None:
-        """Log that an overwrite replaces records that the scan behind its rows may have left out."""
+        """Log that an overwrite replaces records that a scan of the table may have left out."""
         latest, visibility = self.stores.snapshots.latest(), Visibility(self.stores.schema)
         rows = visibility.rows_not_visible(self.stores.manifests, latest, partitions=replaced)
         if latest is not None and rows:

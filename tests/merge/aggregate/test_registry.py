@@ -377,5 +377,5 @@ def test_merged_sketches_equal_those_of_java_byte_for_byte(
 @pytest.mark.parametrize("function", ["rbm32", "rbm64", "theta_sketch", "hll_sketch"])
 @pytest.mark.parametrize("junk", [b"", b"x", b"no sketch and no bitmap"])
 def test_bytes_that_are_not_a_serialized_set_are_refused(function: str, junk: bytes) -> None:
-    with pytest.raises(InputError, match="is no serialized"):
+    with pytest.raises(InputError, match="is not a serialized"):
         folded("BYTES", function, junk, junk)

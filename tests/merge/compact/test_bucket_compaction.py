@@ -250,7 +250,9 @@ class Driver:
         if levels:  # and not only files that are rewritten as they are
             output = tasks[0].output_level
             assert output > 0
-            assert all(file.level > output for task in tasks for file in task.above), "a prefix"
+            assert all(file.level > output for task in tasks for file in task.higher_level_files), (
+                "a prefix"
+            )
             changes = self.model.compact(levels, output)
         if result.snapshot_id is not None:
             told = self.changes_of(result.snapshot_id)

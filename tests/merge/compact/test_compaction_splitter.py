@@ -56,7 +56,7 @@ def task_of(new: list[tuple[int, int, int]], cuts: list[int]) -> CompactionTask:
         partition=b"",
         bucket=0,
         files=(*files, *level),
-        above=(),
+        higher_level_files=(),
         output_level=5,
         max_level=5,
         drop_delete=True,
@@ -115,5 +115,5 @@ def test_small_compactions_and_upgrades_of_whole_files_are_not_split() -> None:
     task = task_of([(0, 59, 100)], [0, 20, 40])
 
     assert split_task(task, KEY, 1000, starts) == [task]
-    alone = replace(task, alone=task.files[:1])
-    assert split_task(alone, KEY, 1, starts) == [alone]
+    with_standalone_file = replace(task, standalone_files=task.files[:1])
+    assert split_task(with_standalone_file, KEY, 1, starts) == [with_standalone_file]

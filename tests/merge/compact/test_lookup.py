@@ -169,7 +169,7 @@ def test_lookup_finds_the_nearest_older_row_of_every_key(
 
     lookup, rows = stored.lookup(vectors, [*KEY, VALUE]), []
     for start in range(0, len(wanted), window):
-        rows += lookup.mark(keys_of(*wanted[start : start + window]))
+        rows += lookup.mark_replaced_rows(keys_of(*wanted[start : start + window]))
 
     assert found(lookup) == expected
     values = sorted(row["v"] for _, batch in rows for row in batch.to_pylist())
@@ -192,7 +192,7 @@ def test_files_outside_the_key_range_are_not_opened() -> None:
     stored = Stored({5: [[0, 9], [10, 19], [20, 29]]})
 
     lookup = stored.lookup()
-    lookup.mark(keys_of(10, 15))
+    lookup.mark_replaced_rows(keys_of(10, 15))
 
     assert found(lookup) == {"L5-1": [0]}
     assert stored.opened == {"L5-1"}
@@ -203,7 +203,7 @@ def test_a_file_is_read_once_in_order() -> None:
 
     lookup = stored.lookup()
     for key in (0, 1, 14, 15, 29):
-        lookup.mark(keys_of(key))
+        lookup.mark_replaced_rows(keys_of(key))
 
     assert found(lookup) == {"L5-0": [0, 1, 14, 15, 29]}
     assert stored.keys_read == {"L5-0": [0, 1, 2]}
@@ -214,8 +214,8 @@ def test_keys_are_read_from_matching_row_groups_and_values_only_for_found_keys()
     stored = Stored({5: [keys]}, group_rows=5)  # 0-8, 10-18, 20-32, 34-42, 44-52, 54-58
 
     lookup = stored.lookup(values=[*KEY, VALUE])
-    lookup.mark(keys_of(4, 9, 24))
-    (found_row,) = lookup.mark(keys_of(33, 50, 70))
+    lookup.mark_replaced_rows(keys_of(4, 9, 24))
+    (found_row,) = lookup.mark_replaced_rows(keys_of(33, 50, 70))
 
     assert stored.keys_read == {"L5-0": [0, 2, 4]}
     assert stored.values_read == {"L5-0": [0, 4]}
@@ -226,7 +226,7 @@ def test_the_search_for_a_key_ends_at_the_first_match() -> None:
     stored = Stored({2: [[1, 2]], 5: [[1, 2, 3]]})
 
     lookup = stored.lookup()
-    lookup.mark(keys_of(1, 3))
+    lookup.mark_replaced_rows(keys_of(1, 3))
 
     assert found(lookup) == {"L2-0": [0], "L5-0": [2]}
 
@@ -234,7 +234,7 @@ def test_the_search_for_a_key_ends_at_the_first_match() -> None:
 def test_without_keys_or_files_nothing_is_found() -> None:
     assert found(Stored({}).lookup()) == {}
     lookup = Stored({5: [[1]]}).lookup()
-    lookup.mark(keys_of())
+    lookup.mark_replaced_rows(keys_of())
     assert found(lookup) == {}
 
 

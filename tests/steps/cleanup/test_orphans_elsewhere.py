@@ -140,7 +140,7 @@ def test_external_paths_are_cleaned_only_in_the_folder_of_the_table(
         ("w/db.db/t/ext/t", "contains the other"),
         ("x/../t", "is not in the table's store"),
         ("link/t", "is a symbolic link"),
-        ("other/t", "holds another table"),
+        ("other/t", "contains another table"),
     ],
 )
 def test_external_paths_that_others_may_use_are_skipped_and_reported(
@@ -200,5 +200,5 @@ def test_an_external_path_of_two_databases_is_skipped(table: Table, tmp_path: Pa
     planned = step.plan(table, step.RemoveOrphanFilesRequest())
 
     assert not planned
-    assert planned.skipped_external_paths == (f"{folder}: the table {warehouse}/prod.db/t may keep its files there too",)  # fmt: skip
+    assert planned.skipped_external_paths == (f"{folder}: the table {warehouse}/prod.db/t may have files there too",)  # fmt: skip
     assert orphan.exists()

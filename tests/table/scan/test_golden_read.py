@@ -26,8 +26,8 @@ from paimon_orch.errors import UnsupportedError
 Entry = dict[str, Any]
 Warehouses = Callable[[Path], Path]
 
-# Java 0.9 takes a null row for a row of nulls, and the other way round: see `tests/data/README.md`. It keeps null
-# rows in nested tables too, which Java Paimon leaves out from 1.0 on, and so do we.
+# Java 0.9 takes a null row for a row of nulls, and the other way round: see `tests/data/README.md`.
+# It keeps null rows in nested tables too, which Java Paimon leaves out from 1.0 on, and so do we.
 ROWS_OF_NULLS_MISREAD = {"pk_aggregation_complex"}
 
 

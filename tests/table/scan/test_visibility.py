@@ -189,7 +189,10 @@ def test_a_write_that_readers_do_not_see_yet_is_logged_with_the_command_to_run(
 
     command = f"paimon-orch compact '{tmp_path}/a warehouse' db.t"
     assert caplog.messages == [
-        f"2 of the records written to db.t are not visible to batch readers before a compaction; run `{command}`"
+        (
+            "2 of the records written to db.t are not visible to batch readers before a compaction; "
+            f"run `{command}`"
+        )
     ]
 
 
