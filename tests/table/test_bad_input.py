@@ -124,7 +124,7 @@ def test_a_directory_in_place_of_a_file_is_named(warehouse: Path, kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_flipped_bit_never_ends_in_another_error(warehouse: Path, kind: str) -> None:
+def test_a_flipped_bit_raises_only_documented_errors(warehouse: Path, kind: str) -> None:
     path = used(warehouse, kind)[0]
     data = path.read_bytes()
     before = stored_files_below(warehouse)
@@ -188,13 +188,13 @@ def test_a_schema_with_a_value_of_another_type_is_refused_or_read(
     assert stored_files_below(warehouse) == before
 
 
-def test_a_snapshot_that_names_a_schema_that_is_gone(warehouse: Path) -> None:
+def test_a_snapshot_with_a_missing_schema_is_refused(warehouse: Path) -> None:
     path = used(warehouse, "snapshot")[0]
     path.write_text(json.dumps(json.loads(path.read_bytes()) | {"schemaId": 9}))
     assert_refused(warehouse, path.parents[1] / "schema" / "schema-9")
 
 
-def test_a_table_without_schema(warehouse: Path) -> None:
+def test_a_table_without_a_schema_is_refused(warehouse: Path) -> None:
     used(warehouse, "schema")[0].unlink()
     with pytest.raises(NotFoundError, match="db"):
         read(warehouse)
@@ -204,14 +204,16 @@ def test_a_table_without_schema(warehouse: Path) -> None:
 @pytest.mark.parametrize(
     "key", ["baseManifestList", "deltaManifestList", "indexManifest", "changelogManifestList"]
 )
-def test_a_snapshot_that_names_a_file_outside(warehouse: Path, key: str, name: str) -> None:
+def test_a_snapshot_that_names_a_file_outside_is_refused(
+    warehouse: Path, key: str, name: str
+) -> None:
     path = used(warehouse, "snapshot")[0]
     path.write_text(json.dumps(json.loads(path.read_bytes()) | {key: name}))
     assert_refused(warehouse, path)
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_a_manifest_list_that_names_a_file_outside(warehouse: Path, name: str) -> None:
+def test_a_manifest_list_that_names_a_file_outside_is_refused(warehouse: Path, name: str) -> None:
     def change(metas: list[Any]) -> list[Any]:
         return [replace(meta, file_name=name) for meta in metas]
 
@@ -234,7 +236,9 @@ def forget_sizes(warehouse: Path) -> None:
 
 @pytest.mark.parametrize("name", OUTSIDE)
 @pytest.mark.parametrize("field", ["file_name", "extra_files", "external_path"])
-def test_a_manifest_that_names_a_file_outside(warehouse: Path, field: str, name: str) -> None:
+def test_a_manifest_that_names_a_file_outside_is_refused(
+    warehouse: Path, field: str, name: str
+) -> None:
     value: Any = (name,) if field == "extra_files" else name
     path = rewrite_manifest(warehouse, lambda file: replace(file, **{field: value}))
     if field == "external_path":
@@ -246,7 +250,9 @@ def test_a_manifest_that_names_a_file_outside(warehouse: Path, field: str, name:
 
 @pytest.mark.parametrize("row", [b"", b"\0\0\0", b"\xff" * 12, b"\0\0\0\1" + bytes(8)])
 @pytest.mark.parametrize("filter", [None, "p = 'a'"])
-def test_a_partition_that_is_no_row(tmp_path: Path, row: bytes, filter: str | None) -> None:
+def test_a_partition_that_is_not_a_row_is_refused(
+    tmp_path: Path, row: bytes, filter: str | None
+) -> None:
     table = new_table(tmp_path, "k BIGINT, p STRING", key=["k", "p"], partition_by=["p"])
     table.upsert(table_of("k p", [(1, "a")]))
     rewrite_manifest(tmp_path, partition=row)
@@ -274,7 +280,7 @@ def rewrite_manifest(
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_an_index_manifest_that_names_a_file_outside(warehouse: Path, name: str) -> None:
+def test_an_index_manifest_that_names_a_file_outside_is_refused(warehouse: Path, name: str) -> None:
     path = used(warehouse, "index manifest")[0]
     entries = decode_index_manifest(path.read_bytes(), "")
     path.write_bytes(encode_index_manifest([replace(entry, file_name=name) for entry in entries]))
@@ -282,9 +288,7 @@ def test_an_index_manifest_that_names_a_file_outside(warehouse: Path, name: str)
 
 
 @pytest.mark.parametrize("key", ["baseManifestListSize", "deltaManifestListSize"])
-def test_a_manifest_list_that_is_not_as_long_as_the_snapshot_says(
-    warehouse: Path, key: str
-) -> None:
+def test_a_manifest_list_with_another_size_is_refused(warehouse: Path, key: str) -> None:
     path = used(warehouse, "snapshot")[0]
     snapshot = json.loads(path.read_bytes())
     path.write_text(json.dumps(snapshot | {key: snapshot[key] + 1}))
@@ -293,7 +297,7 @@ def test_a_manifest_list_that_is_not_as_long_as_the_snapshot_says(
 
 
 @pytest.mark.parametrize("field", ["file_size", "num_added_files", "num_deleted_files"])
-def test_a_manifest_that_is_not_as_its_list_says(warehouse: Path, field: str) -> None:
+def test_a_manifest_that_contradicts_its_list_is_refused(warehouse: Path, field: str) -> None:
     path = used(warehouse, "manifest list")[1]
     metas = decode_manifest_list(path.read_bytes(), "")
     changed = [replace(meta, **{field: getattr(meta, field) + 1}) for meta in metas]
@@ -303,7 +307,7 @@ def test_a_manifest_that_is_not_as_its_list_says(warehouse: Path, field: str) ->
 
 
 @pytest.mark.parametrize("field", ["row_count", "file_size"])
-def test_a_data_file_that_is_not_as_its_manifest_says(warehouse: Path, field: str) -> None:
+def test_a_data_file_that_contradicts_its_manifest_is_refused(warehouse: Path, field: str) -> None:
     rewrite_manifest(warehouse, lambda file: replace(file, **{field: getattr(file, field) + 1}))
     with pytest.raises(PaimonError, match="data-"):
         read(warehouse)
@@ -311,7 +315,7 @@ def test_a_data_file_that_is_not_as_its_manifest_says(warehouse: Path, field: st
 
 @pytest.mark.parametrize("field", ["offset", "length", "cardinality"])
 @pytest.mark.parametrize("value", [-1, 2**31 - 1, 0, 3])
-def test_a_vector_that_is_not_where_the_index_manifest_says(
+def test_a_deletion_vector_at_another_position_is_refused(
     warehouse: Path, field: str, value: int
 ) -> None:
     path = used(warehouse, "index manifest")[0]
@@ -326,7 +330,7 @@ def test_a_vector_that_is_not_where_the_index_manifest_says(
     assert_refused(warehouse, vectors)
 
 
-def test_a_write_to_a_damaged_table_leaves_it_as_it_is(warehouse: Path) -> None:
+def test_a_write_to_a_damaged_table_changes_nothing(warehouse: Path) -> None:
     path = used(warehouse, "manifest")[0]
     path.write_bytes(path.read_bytes()[:-9])
     table = Catalog(str(warehouse)).table("db.t")
@@ -340,7 +344,7 @@ def test_a_write_to_a_damaged_table_leaves_it_as_it_is(warehouse: Path) -> None:
     "row", [b"", b"\0\0\0", b"\xff" * 12, b"\0\0\0\1" + bytes(8), b"\0\0\0\2" + b"\xff" * 40]
 )
 @pytest.mark.parametrize("filter", [None, "k = 7", "v < 'value 3'"])
-def test_rows_in_a_manifest_that_are_no_rows(
+def test_invalid_rows_in_a_manifest_are_refused(
     warehouse: Path, row: bytes, filter: str | None
 ) -> None:
     stats = SimpleStats(row, row, None)

@@ -34,7 +34,7 @@ def test_a_warehouse_may_be_a_uri(tmp_path: Path) -> None:
     assert Catalog(str(tmp_path / "with space")).tables("db") == ["t"]
 
 
-def test_other_directories_are_no_tables(catalog: Catalog) -> None:
+def test_other_directories_are_not_tables(catalog: Catalog) -> None:
     catalog.create_table("a.one", "id INT")
     (Path(catalog.root) / "a.db" / "scratch").mkdir()
     (Path(catalog.root) / "logs").mkdir()
@@ -44,7 +44,7 @@ def test_other_directories_are_no_tables(catalog: Catalog) -> None:
     assert catalog.databases() == ["a"]
 
 
-def test_a_missing_table_is_named_with_those_that_are_there(catalog: Catalog) -> None:
+def test_the_error_for_a_missing_table_lists_existing_tables(catalog: Catalog) -> None:
     with pytest.raises(NotFoundError, match=r"no table a\.b .*no database 'a' \(databases: none\)"):
         catalog.table("a.b")
     catalog.create_table("a.one", "id INT")
@@ -59,7 +59,7 @@ def test_a_missing_table_is_named_with_those_that_are_there(catalog: Catalog) ->
 @pytest.mark.parametrize(
     "name", ["t", "a.b.c", "", ".", "a.", ".t", "a/b.t", "../x.t", "a.t$x", "a\0.t", "a.b\\c"]
 )
-def test_names_that_are_no_tables_are_refused(catalog: Catalog, name: str) -> None:
+def test_invalid_table_names_are_refused(catalog: Catalog, name: str) -> None:
     with pytest.raises(InputError, match=r"must be 'database\.table'"):
         catalog.create_table(name, "id INT")
     with pytest.raises(PaimonError):
@@ -67,7 +67,7 @@ def test_names_that_are_no_tables_are_refused(catalog: Catalog, name: str) -> No
     assert not Path(catalog.root).exists()
 
 
-def test_a_table_is_created_once(catalog: Catalog) -> None:
+def test_creating_an_existing_table_is_refused(catalog: Catalog) -> None:
     catalog.create_table("a.t", "id INT")
 
     with pytest.raises(InputError, match=r"table a\.t exists already"):
@@ -76,7 +76,7 @@ def test_a_table_is_created_once(catalog: Catalog) -> None:
     assert again.schema.names == ["id"]
 
 
-def test_a_table_takes_its_columns_from_arrow(catalog: Catalog) -> None:
+def test_a_table_is_created_from_an_arrow_schema(catalog: Catalog) -> None:
     schema = pa.schema(
         [
             pa.field("id", pa.int64(), nullable=False),
@@ -143,7 +143,7 @@ def test_schemes_that_are_not_supported_are_named(uri: str) -> None:
         Catalog(uri)
 
 
-def test_a_dropped_table_is_gone_with_all_its_files(tmp_path: Path) -> None:
+def test_dropping_a_table_deletes_all_its_files(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     table.upsert(table_of("k v", [(1, "a")]))
     other = Catalog(str(tmp_path)).create_table("db.other", "id INT")

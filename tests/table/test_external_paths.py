@@ -59,7 +59,7 @@ def fill(table: Table) -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("producer", ["none", "lookup"])
-def test_every_data_file_is_outside_and_is_deleted_when_it_expires(
+def test_external_data_files_are_deleted_when_they_expire(
     tmp_path: Path, strategy: str, producer: str
 ) -> None:
     table = with_external_paths(tmp_path, strategy, changelog_producer=producer)
@@ -105,7 +105,7 @@ def test_index_files_follow_the_data_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bucket", ["1", "-1"])
-def test_index_files_are_below_their_own_external_path(tmp_path: Path, bucket: str) -> None:
+def test_index_files_are_below_the_external_path_for_indexes(tmp_path: Path, bucket: str) -> None:
     table = new_table(
         tmp_path / "w",
         bucket=bucket,
@@ -125,7 +125,7 @@ def test_index_files_are_below_their_own_external_path(tmp_path: Path, bucket: s
     assert (1, "new") in rows_of(table)
 
 
-def test_what_a_lost_compaction_wrote_is_removed_outside(tmp_path: Path) -> None:
+def test_external_files_of_a_failed_compaction_are_deleted(tmp_path: Path) -> None:
     table = with_external_paths(tmp_path, changelog_producer="lookup")
     fill(table)
     before = files_outside(tmp_path)
@@ -136,7 +136,7 @@ def test_what_a_lost_compaction_wrote_is_removed_outside(tmp_path: Path) -> None
     assert files_outside(tmp_path) == before
 
 
-def test_only_orphans_are_removed_from_external_paths(tmp_path: Path) -> None:
+def test_only_orphans_are_deleted_from_external_paths(tmp_path: Path) -> None:
     table = with_external_paths(
         tmp_path, deletion_vectors__enabled="true", index_file_in_data_file_dir="true"
     )
@@ -154,7 +154,7 @@ def test_only_orphans_are_removed_from_external_paths(tmp_path: Path) -> None:
     assert check(table, deep=True).findings == ()
 
 
-def test_files_in_a_path_that_the_options_no_longer_name_expire_too(tmp_path: Path) -> None:
+def test_files_in_a_former_external_path_expire(tmp_path: Path) -> None:
     table = with_external_paths(tmp_path)
     fill(table)
     Catalog(str(tmp_path / "w")).alter_table(

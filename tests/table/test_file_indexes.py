@@ -64,7 +64,7 @@ def indexes_of(table: Table, file: DataFileMeta) -> dict[str, list[str]]:
         return {} if found is None else {name: list(kinds) for name, kinds in found.items()}
 
 
-def test_a_small_index_is_in_the_manifest_and_a_large_one_beside_the_file(tmp_path: Path) -> None:
+def test_small_indexes_are_embedded_and_large_ones_are_files(tmp_path: Path) -> None:
     small = append_table(tmp_path / "a", file_index__bitmap__columns="status")
     small.append(orders(range(40)))
     large = append_table(
@@ -84,7 +84,7 @@ def test_a_small_index_is_in_the_manifest_and_a_large_one_beside_the_file(tmp_pa
     assert indexes_of(large, file) == {"status": ["bitmap"]}
 
 
-def test_several_indexes_of_one_column_and_of_a_key_of_a_map(tmp_path: Path) -> None:
+def test_a_column_and_a_map_key_can_have_several_indexes(tmp_path: Path) -> None:
     table = append_table(
         tmp_path, "k INT, m MAP<STRING, INT>",
         file_index__bitmap__columns="k, m[a]", file_index__bsi__columns="k",
@@ -114,14 +114,14 @@ def test_several_indexes_of_one_column_and_of_a_key_of_a_map(tmp_path: Path) -> 
         ("file_index__bitmap__k__version", "1", "does not name"),
     ],
 )
-def test_a_table_does_not_take_indexes_that_cannot_be(
+def test_unsupported_indexes_are_refused(
     tmp_path: Path, option: str, value: str, words: str
 ) -> None:
     with pytest.raises(InputError, match=words):
         append_table(tmp_path, **{option: value})
 
 
-def test_an_embedded_index_skips_a_file_that_is_not_even_there(tmp_path: Path) -> None:
+def test_an_embedded_index_skips_a_missing_file(tmp_path: Path) -> None:
     table = append_table(tmp_path, file_index__bitmap__columns="k")
     table.append(table_of("k status price", [(1, "a", 1.0), (9, "a", 1.0)]))
     table.append(table_of("k status price", [(2, "b", 1.0), (8, "b", 1.0)]))
@@ -130,7 +130,7 @@ def test_an_embedded_index_skips_a_file_that_is_not_even_there(tmp_path: Path) -
     assert rows_of(table, filter="k = 8") == [(8, "b", 1.0)]
 
 
-def test_an_index_beside_the_file_skips_it_unopened(tmp_path: Path) -> None:
+def test_an_index_file_skips_its_data_file_without_opening_it(tmp_path: Path) -> None:
     table = append_table(
         tmp_path, file_index__bloom_filter__columns="status", file_index__bloom_filter__status__items="100",
         file_index__in_manifest_threshold="0 b",
@@ -141,7 +141,7 @@ def test_an_index_beside_the_file_skips_it_unopened(tmp_path: Path) -> None:
     assert rows_of(table, filter="status = 'm'") == []
 
 
-def test_a_selection_of_rows_keeps_the_positions_right(
+def test_a_row_selection_keeps_row_positions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "ROW_GROUP_ROWS", 4)
@@ -158,7 +158,7 @@ def test_a_selection_of_rows_keeps_the_positions_right(
 
 
 @pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
-def test_rows_that_vectors_hide_stay_hidden(tmp_path: Path, kind: str) -> None:
+def test_deleted_rows_remain_deleted_with_indexes(tmp_path: Path, kind: str) -> None:
     table = new_table(
         tmp_path, "k BIGINT, status STRING, price DOUBLE", deletion_vectors__enabled="true",
         file_index__bitmap__columns="status", file__format=kind,
@@ -173,7 +173,7 @@ def test_rows_that_vectors_hide_stay_hidden(tmp_path: Path, kind: str) -> None:
     assert all(file.embedded_index for file in files_of(table))
 
 
-def test_files_that_are_merged_are_not_judged_one_by_one(tmp_path: Path) -> None:
+def test_files_to_merge_are_not_skipped_separately(tmp_path: Path) -> None:
     table = new_table(
         tmp_path, "k BIGINT, status STRING, price DOUBLE", file_index__bitmap__columns="k,status"
     )
@@ -185,7 +185,7 @@ def test_files_that_are_merged_are_not_judged_one_by_one(tmp_path: Path) -> None
     assert list(table.scan(filter="k = 5").explain().indexes) == ["bitmap(k)"]
 
 
-def test_an_index_of_a_key_is_not_asked_where_deletes_may_leave_it_blank(tmp_path: Path) -> None:
+def test_key_indexes_are_not_used_if_deletes_can_leave_them_empty(tmp_path: Path) -> None:
     table = new_table(
         tmp_path, "k BIGINT, status STRING", bucket="1", merge_engine="partial-update",
         file_index__bitmap__columns="k, status",
@@ -223,7 +223,7 @@ def test_changelog_files_have_no_index(tmp_path: Path) -> None:
     assert [name.split("-")[0] for name in names] == ["data"]
 
 
-def test_a_write_that_fails_leaves_no_index_behind(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_no_index(tmp_path: Path) -> None:
     table = append_table(
         tmp_path, file_index__bsi__columns="k", file_index__bitmap__columns="status",
         file_index__in_manifest_threshold="0 b", target_file_size="1 kb",
@@ -239,7 +239,7 @@ def test_a_write_that_fails_leaves_no_index_behind(tmp_path: Path) -> None:
     assert left == []
 
 
-def test_indexes_are_not_asked_when_reading_them_is_switched_off(tmp_path: Path) -> None:
+def test_indexes_are_not_used_if_reading_is_disabled(tmp_path: Path) -> None:
     table = append_table(
         tmp_path, file_index__bitmap__columns="k", file_index__read__enabled="false"
     )
@@ -268,7 +268,7 @@ def damaged(root: Path, data: bytes | None, **options: str) -> Table:
 @pytest.mark.parametrize(
     "data", [b"", b"garbage that is long enough for a head", None], ids=["cut", "other", "gone"]
 )
-def test_a_damaged_index_is_named_once_and_not_believed(
+def test_a_damaged_index_is_reported_once_and_ignored(
     tmp_path: Path, data: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = damaged(tmp_path, data)
@@ -289,7 +289,7 @@ def test_a_strict_table_refuses_a_damaged_index(tmp_path: Path, data: bytes | No
         rows_of(table, filter="status = 'PAID'")
 
 
-def test_an_index_follows_its_column_through_a_rename(tmp_path: Path) -> None:
+def test_an_index_is_used_after_its_column_is_renamed(tmp_path: Path) -> None:
     table = append_table(tmp_path, file_index__bitmap__columns="k,status")
     table.append(orders(range(8)))
     table = alter(tmp_path, RenameColumn("status", "state"))
@@ -314,7 +314,7 @@ FILTERS = [
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_rows_are_the_same_with_indexes_and_without(
+def test_indexes_do_not_change_the_rows(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     kinds = data.draw(
@@ -376,7 +376,7 @@ KEY_TESTS: dict[str, Callable[[dict[str, Any]], bool]] = {
 
 @settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(files=st.lists(MAPS, min_size=1, max_size=3), threshold=st.sampled_from(["0 b", "10 kb"]))
-def test_keys_of_maps_are_filtered_with_indexes_as_without(
+def test_indexes_do_not_change_filters_on_map_keys(
     files: list[list[dict[str, int | None] | None]], threshold: str
 ) -> None:
     with tempfile.TemporaryDirectory() as root:
@@ -402,7 +402,7 @@ def test_keys_of_maps_are_filtered_with_indexes_as_without(
             ]
 
 
-def test_a_key_of_a_map_is_asked_of_its_index(tmp_path: Path) -> None:
+def test_the_index_of_a_map_key_is_used(tmp_path: Path) -> None:
     table = append_table(
         tmp_path, "k INT, m MAP<STRING, STRING>", file_index__bitmap__columns="m[a]"
     )

@@ -112,7 +112,7 @@ def test_every_change_runs_when_stale_iceberg_metadata_is_allowed(
 
 
 @pytest.mark.parametrize("name", sorted(set(CHANGES) - {"drop"}))
-def test_every_change_is_refused_while_an_option_may_be_of_a_newer_release(
+def test_every_change_is_refused_with_an_option_of_a_newer_release(
     name: str, tmp_path: Path
 ) -> None:
     table = _table(tmp_path, **{"merge-engin": "aggregation"})
@@ -128,7 +128,7 @@ def test_unknown_options_can_be_allowed_for_one_run(tmp_path: Path) -> None:
     assert compact.compact(allowed, InProcessExecutor(), strategy="full").snapshot_id == 3
 
 
-def test_a_property_of_the_users_own_stops_nothing(tmp_path: Path) -> None:
+def test_a_custom_property_does_not_block_steps(tmp_path: Path) -> None:
     table = _table(tmp_path, owner="alice", **{"my-team.cost-centre": "17"})
     assert compact.compact(table, InProcessExecutor(), strategy="full").snapshot_id == 3
 
@@ -180,7 +180,7 @@ def test_a_stored_time_travel_is_refused_unless_the_caller_names_a_snapshot(tmp_
         ("commit.callbacks", ""),
     ],
 )
-def test_a_default_value_stops_nothing_however_it_is_written(
+def test_a_default_value_in_any_spelling_does_not_block_steps(
     key: str, value: str, tmp_path: Path
 ) -> None:
     table = _table(tmp_path, **{key: value})
@@ -200,7 +200,7 @@ def test_a_commit_is_refused_when_the_option_is_set_after_planning(tmp_path: Pat
     assert commit.attempts == 0
 
 
-def test_the_option_that_stops_a_table_can_be_removed_by_alter(tmp_path: Path) -> None:
+def test_an_option_that_blocks_steps_can_be_removed_by_alter(tmp_path: Path) -> None:
     from paimon_orch.table.schema_evolution.schema_changes import ResetOption
 
     table = _table(tmp_path, **dict([ICEBERG]))
@@ -208,7 +208,7 @@ def test_the_option_that_stops_a_table_can_be_removed_by_alter(tmp_path: Path) -
     assert compact.compact(table, InProcessExecutor(), strategy="full").snapshot_id == 3
 
 
-def test_create_warns_of_options_that_stop_steps_and_of_misspelt_ones(
+def test_create_warns_of_options_that_block_steps_and_of_misspelled_options(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -236,7 +236,7 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_a_command_refuses_and_names_the_switch_that_allows_it(tmp_path: Path) -> None:
+def test_the_error_of_a_command_names_the_flag_that_allows_it(tmp_path: Path) -> None:
     _table(tmp_path, **dict([ICEBERG]))
     refused = _run("compact-manifests", str(tmp_path), "db.t")
     assert refused.returncode == 1
@@ -250,7 +250,7 @@ def test_a_command_refuses_and_names_the_switch_that_allows_it(tmp_path: Path) -
     assert tag.returncode == 0
 
 
-def test_create_on_the_command_line_warns_of_a_misspelt_option(tmp_path: Path) -> None:
+def test_the_create_command_warns_of_a_misspelled_option(tmp_path: Path) -> None:
     option = ("--option", "deletion-vector.enabled=true")
     created = _run("create", str(tmp_path), "db.t", "--columns", "id BIGINT", *option)
     assert created.returncode == 0
@@ -276,7 +276,7 @@ def test_the_tables_of_a_dropped_database_are_checked_like_a_dropped_table(tmp_p
     assert allowed.databases() == []
 
 
-def test_a_branch_is_not_deleted_while_an_option_may_be_of_a_newer_release(tmp_path: Path) -> None:
+def test_a_branch_is_not_deleted_with_an_option_of_a_newer_release(tmp_path: Path) -> None:
     table = _table(tmp_path)
     table.branches.create("dev")
     _store_options(table, {"scan.branch-of-tomorrow": "dev"})
@@ -311,7 +311,7 @@ def test_blob_descriptors_are_refused_under_their_older_key(tmp_path: Path) -> N
         compact.plan(table, compact.CompactRequest())
 
 
-def test_rows_are_not_written_past_a_log_system(tmp_path: Path) -> None:
+def test_writes_are_refused_if_the_table_has_a_log_system(tmp_path: Path) -> None:
     table = _table(tmp_path, **{"log.system": "kafka", "kafka.topic": "orders"})
     before = _digest(table)
     with pytest.raises(UnsupportedError, match=r"log\.system.*allow-stale-external"):
@@ -328,7 +328,7 @@ def test_rows_are_not_written_past_a_log_system(tmp_path: Path) -> None:
         "metadata.iceberg.table-properties.owner",
     ],
 )
-def test_keys_of_known_releases_are_not_taken_for_newer_ones(key: str, tmp_path: Path) -> None:
+def test_options_of_known_releases_are_not_treated_as_newer(key: str, tmp_path: Path) -> None:
     table = _table(tmp_path, **{key: "50"})
     assert compact.compact(table, InProcessExecutor(), strategy="full").snapshot_id == 3
 
@@ -361,7 +361,7 @@ def test_changes_between_snapshots_are_refused_like_a_scan(tmp_path: Path) -> No
         {"merge-engine": "of-tomorrow", "changelog-producer": "sometimes"},
     ],
 )
-def test_metadata_of_a_table_that_is_not_read_is_shown_and_checked(
+def test_metadata_of_a_table_that_cannot_be_read_is_shown_and_checked(
     options: dict[str, str], tmp_path: Path
 ) -> None:
     table = _table(tmp_path, **options)

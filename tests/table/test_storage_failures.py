@@ -59,7 +59,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
 
 
 @pytest.mark.parametrize("kind", ["snapshot-", "schema-", "manifest-list-", "manifest-"])
-def test_metadata_that_cannot_be_read_is_no_damage(
+def test_unreadable_metadata_is_not_reported_as_corrupt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, failure: Callable[[], Exception]
 ) -> None:
     table, original = new_table(tmp_path), LocalFileIO.read_bytes
@@ -77,7 +77,7 @@ def test_metadata_that_cannot_be_read_is_no_damage(
     assert kind in str(caught.value) or "the store is busy" in str(caught.value)
 
 
-def test_data_that_cannot_be_read_is_no_damage(
+def test_unreadable_data_is_not_reported_as_corrupt(
     table: Table, monkeypatch: pytest.MonkeyPatch, failure: Callable[[], Exception]
 ) -> None:
     original = LocalFileIO.open_input
@@ -107,7 +107,7 @@ def test_a_directory_that_cannot_be_listed_is_named(
         rows_of(table)
 
 
-def test_a_hint_that_cannot_be_read_is_none(
+def test_an_unreadable_hint_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Callable[[], Exception]
 ) -> None:
     table, original = new_table(tmp_path), LocalFileIO.read_bytes
@@ -122,7 +122,7 @@ def test_a_hint_that_cannot_be_read_is_none(
     assert rows_of(table) == [(1, "a")]
 
 
-def test_a_data_file_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_a_missing_data_file_is_reported_by_name(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     table.upsert(table_of("k v", [(1, "a")]))
     [path] = (Path(table.paths.root) / "bucket-0").iterdir()
@@ -132,7 +132,7 @@ def test_a_data_file_that_is_gone_is_named(tmp_path: Path) -> None:
         rows_of(table)
 
 
-def test_what_a_decoder_raises_is_damage() -> None:
+def test_decode_errors_are_reported_as_corrupt_files() -> None:
     for error in (
         OSError("Couldn't deserialize thrift"),
         ValueError("x"),

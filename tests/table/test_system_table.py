@@ -64,7 +64,9 @@ def _rows(table: Table, name: str, **scan: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_columns_are_those_of_the_format(table: Table, name: str, tmp_path: Path) -> None:
+def test_system_tables_have_the_columns_of_the_format(
+    table: Table, name: str, tmp_path: Path
+) -> None:
     assert table.system(name).scan().arrow_schema.names == COLUMNS[name].split()
     empty = Catalog(str(tmp_path)).create_table("db.empty", "k BIGINT").system(name).scan()
     assert empty.to_arrow().schema == table.system(name).scan().to_arrow().schema
@@ -83,7 +85,7 @@ def test_snapshots_are_listed_from_the_oldest(table: Table) -> None:
     )
 
 
-def test_schemas_options_and_tags_are_what_the_files_say(table: Table) -> None:
+def test_schemas_options_and_tags_equal_the_files(table: Table) -> None:
     (schema,) = _rows(table, "schemas")
     assert json.loads(schema["fields"])[1] == {"id": 1, "name": "k", "type": "BIGINT NOT NULL"}
     assert json.loads(schema["primary_keys"]) == ["p", "k"]
@@ -111,7 +113,7 @@ def test_files_add_up_to_the_table(table: Table) -> None:
     )
 
 
-def test_files_tell_of_a_column_that_came_later_that_all_is_null(tmp_path: Path) -> None:
+def test_files_count_nulls_of_a_later_column(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT")
     table.upsert(table_of("k", [(1,), (2,)]))
     Catalog(str(tmp_path)).alter_table("db.t", [AddColumn(column="late", type="INT")])
@@ -119,7 +121,7 @@ def test_files_tell_of_a_column_that_came_later_that_all_is_null(tmp_path: Path)
     assert row["null_value_counts"] == "{k=0, late=2}"
 
 
-def test_partitions_and_buckets_sum_up_the_files(table: Table) -> None:
+def test_partitions_and_buckets_aggregate_the_files(table: Table) -> None:
     files = _rows(table, "files")
     first, second = _rows(table, "partitions")
     assert [first["partition"], second["partition"]] == ["p=a", "p=b=/"]
@@ -133,7 +135,7 @@ def test_partitions_and_buckets_sum_up_the_files(table: Table) -> None:
     assert [(row["partition"], row["bucket"]) for row in buckets[:2]] == [("p=a", 0), ("p=a", 1)]
 
 
-def test_manifests_tell_their_partitions(table: Table) -> None:
+def test_manifests_have_the_bounds_of_their_partitions(table: Table) -> None:
     found = _rows(table, "manifests")
     assert [(row["min_partition_stats"], row["max_partition_stats"]) for row in found] == [
         ("{a}", "{b=/}"),
@@ -142,12 +144,12 @@ def test_manifests_tell_their_partitions(table: Table) -> None:
     assert sum(row["num_added_files"] for row in found) == len(_rows(table, "files"))
 
 
-def test_system_tables_are_of_the_moment_asked_for(table: Table) -> None:
+def test_system_tables_support_time_travel(table: Table) -> None:
     assert sum(row["record_count"] for row in _rows(table, "files", tag="first")) == 9
     assert len(_rows(table, "manifests", snapshot_id=1)) == 1
 
 
-def test_system_tables_take_columns_filter_and_limit(table: Table) -> None:
+def test_system_tables_support_columns_filter_and_limit(table: Table) -> None:
     asked = {"columns": ["bucket"], "filter": "partition = '{a}' and level < 1", "limit": 1}
     assert _rows(table, "files", **asked) in ([{"bucket": 0}], [{"bucket": 1}])
     with pytest.raises(NotFoundError):
@@ -168,7 +170,7 @@ def test_audit_log_of_append_tables_has_inserts(tmp_path: Path) -> None:
     assert _rows(table, "audit_log") == [{"rowkind": "+I", "k": 1, "v": "a"}]
 
 
-def test_ro_shows_what_the_last_full_compaction_left(tmp_path: Path) -> None:
+def test_ro_has_the_rows_of_the_last_full_compaction(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     table.upsert(table_of("k v", [(1, "old"), (2, "old")]))
     assert _rows(table, "ro") == []
@@ -178,7 +180,7 @@ def test_ro_shows_what_the_last_full_compaction_left(tmp_path: Path) -> None:
     assert _rows(table, "ro", filter="v = 'new'") == []
 
 
-def test_names_are_opened_through_the_catalog(table: Table, tmp_path: Path) -> None:
+def test_the_catalog_opens_system_tables_by_name(table: Table, tmp_path: Path) -> None:
     catalog = Catalog(str(tmp_path))
     assert catalog.open("db.t$snapshots").scan(["snapshot_id"]).to_arrow().num_rows == 2
     assert catalog.open("db.t").scan(["k"]).to_arrow().num_rows == 8
@@ -204,19 +206,19 @@ def test_every_system_table_of_golden_tables_is_read(name: str) -> None:
                 assert found.to_arrow().schema == found.arrow_schema
 
 
-def test_polars_takes_a_scan(table: Table) -> None:
+def test_polars_reads_a_scan(table: Table) -> None:
     frame = pl.DataFrame(pl.from_arrow(table.scan().to_reader()))
     assert frame.height == 8
     assert frame.filter(pl.col("k") > 5).height == 2
 
 
-def test_duckdb_takes_a_scan(table: Table) -> None:
+def test_duckdb_reads_a_scan(table: Table) -> None:
     rows = table.scan().to_reader()
     found = duckdb.from_arrow(rows).aggregate("count(*), max(k)").fetchall()
     assert found == [(8, 7)]
 
 
-def test_pandas_takes_a_system_table(table: Table) -> None:
+def test_pandas_reads_a_system_table(table: Table) -> None:
     frame = table.system("partitions").scan().to_pandas()
     assert list(frame["partition"]) == ["p=a", "p=b=/"]
     assert isinstance(table.system("files").scan().to_reader(), pa.RecordBatchReader)

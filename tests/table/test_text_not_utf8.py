@@ -47,7 +47,7 @@ def table(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     return made
 
 
-def test_it_is_merged_compacted_and_filtered_by_its_bytes(table: Table) -> None:
+def test_invalid_text_is_merged_compacted_and_filtered_by_its_bytes(table: Table) -> None:
     assert bytes_of(table, "s") == sorted(TEXTS)
 
     compact(table, InProcessExecutor(), strategy="full")
@@ -56,7 +56,7 @@ def test_it_is_merged_compacted_and_filtered_by_its_bytes(table: Table) -> None:
     assert bytes_of(table, "v", filter="s = 'ok'") == [TEXTS[::-1][3]]
 
 
-def test_a_deep_check_names_the_file_and_analyze_counts_it(table: Table) -> None:
+def test_a_deep_check_names_the_file_and_analyze_counts_invalid_text(table: Table) -> None:
     compact(table, InProcessExecutor(), strategy="full")
 
     found = check(table, deep=True).findings
@@ -70,13 +70,15 @@ def test_a_deep_check_names_the_file_and_analyze_counts_it(table: Table) -> None
 
 
 @pytest.mark.parametrize("form", ["table", "jsonl", "csv"])
-def test_it_is_shown_with_replacement_characters(table: Table, tmp_path: Path, form: str) -> None:
+def test_invalid_text_is_shown_with_replacement_characters(
+    table: Table, tmp_path: Path, form: str
+) -> None:
     shown = run_command("read", str(tmp_path), "db.t", "--format", form)
 
     assert "\ufffd\ufffda" in shown
 
 
-def test_it_is_ordered_by_its_bytes() -> None:
+def test_invalid_text_is_ordered_by_its_bytes() -> None:
     texts = [decode_text(data) for data in TEXTS]
 
     assert [encode_text(text) for text in sorted(texts)] == sorted(TEXTS)
@@ -85,7 +87,7 @@ def test_it_is_ordered_by_its_bytes() -> None:
 
 
 @pytest.mark.parametrize("data", [b"\xff\xe9a", b"ab\xff", b"\xff" * 9, b"a" * 9 + b"\xfe"])
-def test_rows_keep_it_and_bounds_enclose_it(data: bytes) -> None:
+def test_rows_and_bounds_keep_invalid_text(data: bytes) -> None:
     types = [AtomicType(name=TypeRoot.VARCHAR, params=(100,))]
 
     (text,) = deserialize_row(serialize_row([decode_text(data)], types), types)
@@ -98,7 +100,7 @@ def test_rows_keep_it_and_bounds_enclose_it(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("key", [(), ("p", "k")])
-def test_partitions_of_it_keep_their_bytes(
+def test_partitions_of_invalid_text_keep_their_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(conform_rows, "_check_utf8", lambda *_: None)
@@ -134,7 +136,7 @@ def test_partitions_of_it_keep_their_bytes(
         (b"\xc3\xa9", "\u00e9"),
     ],
 )
-def test_it_is_named_as_java_names_it(data: bytes, shown: str) -> None:
+def test_partition_directories_of_invalid_text_are_named_like_java(data: bytes, shown: str) -> None:
     """The texts are those of Java 17."""
     assert decode_readable_text(data) == shown
 

@@ -92,7 +92,7 @@ def replace_create(monkeypatch: pytest.MonkeyPatch, create: Callable[[Create], C
     monkeypatch.setattr(LocalFileIO, "create", replaced)
 
 
-def test_a_commit_that_loses_the_race_takes_the_next_id(
+def test_a_commit_that_loses_a_race_uses_the_next_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, raced = new_table(tmp_path), list[str]()
@@ -116,7 +116,7 @@ def test_a_commit_that_loses_the_race_takes_the_next_id(
     assert_no_stray_manifests(table)
 
 
-def test_a_commit_that_always_loses_gives_up_and_removes_its_files(
+def test_a_commit_that_always_loses_gives_up_and_deletes_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = new_table(tmp_path, commit__max_retries="2", commit__min_retry_wait="1 ms")
@@ -145,7 +145,9 @@ def test_a_commit_that_always_loses_gives_up_and_removes_its_files(
     assert stored_files(table) == before
 
 
-def test_a_commit_gives_up_after_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_gives_up_after_its_timeout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = new_table(tmp_path, commit__timeout="0 ms")
     Path(table.paths.snapshot_dir).mkdir()
     replace_create(
@@ -157,7 +159,7 @@ def test_a_commit_gives_up_after_its_time(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("forced", ["true", "false"])
-def test_without_rows_a_snapshot_is_made_only_if_it_is_asked_for(
+def test_a_commit_without_rows_creates_a_snapshot_only_on_request(
     tmp_path: Path, forced: str
 ) -> None:
     table = new_table(tmp_path, commit__force_create_snapshot=forced)
@@ -168,7 +170,7 @@ def test_without_rows_a_snapshot_is_made_only_if_it_is_asked_for(
     assert table.stores.snapshots.ids() == ([] if snapshot is None else [1])
 
 
-def test_an_error_after_the_snapshot_was_written_is_no_failure(
+def test_an_error_after_the_snapshot_was_written_does_not_fail_the_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = new_table(tmp_path)
@@ -189,7 +191,7 @@ def test_an_error_after_the_snapshot_was_written_is_no_failure(
     assert table.stores.snapshots.hint("LATEST") == 1
 
 
-def test_a_create_that_says_no_to_its_own_snapshot_is_no_failure(
+def test_a_retried_create_that_finds_its_own_snapshot_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that sends a request again finds what its first try wrote."""
@@ -209,7 +211,7 @@ def test_a_create_that_says_no_to_its_own_snapshot_is_no_failure(
     assert rows_of(table) == [(1, "a")]
 
 
-def test_a_commit_whose_outcome_is_unknown_is_found_by_the_next_attempt(
+def test_the_next_attempt_finds_a_commit_with_unknown_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The snapshot appears after the answer was lost: it is not committed a second time."""
@@ -273,7 +275,7 @@ def test_a_commit_id_is_committed_once(tmp_path: Path, key: tuple[str, ...]) -> 
     assert [row[0] for row in rows_of(table)] == [1, 2, 3, 4]
 
 
-def test_of_two_calls_with_one_commit_id_at_the_same_time_one_commits(
+def test_two_simultaneous_calls_with_one_commit_id_commit_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both find nothing, both write; the later one finds the earlier one's snapshot and removes its own files."""
@@ -311,7 +313,7 @@ def append_once(root: str) -> None:
     Catalog(root).table("db.t").append(table_of("k v", [(1, "a")]), commit_id=CommitId("load", 7))
 
 
-def test_of_many_processes_with_one_commit_id_one_commits(tmp_path: Path) -> None:
+def test_many_processes_with_one_commit_id_commit_once(tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="-1", commit__max_retries="100")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["paimon_orch"])
@@ -335,7 +337,7 @@ OUTCOMES = ["done", "lost", "answer lost", "late", "raced"]
 
 @settings(max_examples=60)
 @given(plans=st.lists(st.lists(st.sampled_from(OUTCOMES), max_size=4), min_size=1, max_size=3))
-def test_whatever_is_lost_on_the_way_each_load_is_there_once(plans: list[list[str]]) -> None:
+def test_each_load_is_committed_once_although_requests_are_lost(plans: list[list[str]]) -> None:
     """A caller that repeats each load until it is told that it is done, over a store that loses requests and answers."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         table = new_table(Path(folder), key=(), bucket="-1", commit__min_retry_wait="0 ms")
@@ -376,7 +378,7 @@ def test_whatever_is_lost_on_the_way_each_load_is_there_once(plans: list[list[st
 
 
 @pytest.mark.parametrize(("user", "identifier"), [(" ", 1), ("a", -1), ("a", 2**63 - 1)])
-def test_a_commit_id_that_could_not_be_recognised_is_refused(user: str, identifier: int) -> None:
+def test_an_invalid_commit_id_is_refused(user: str, identifier: int) -> None:
     with pytest.raises(InputError, match="commit"):
         CommitId(user, identifier)
 
@@ -413,7 +415,7 @@ def test_an_unknown_outcome_is_raised_and_no_file_is_deleted(
 
 
 @pytest.mark.parametrize("is_created", [True, False])
-def test_an_unknown_outcome_without_attempts_left_is_no_conflict(
+def test_an_unknown_outcome_of_the_last_attempt_is_not_a_conflict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_created: bool
 ) -> None:
     """A conflict would delete the data files, which the snapshot may refer to."""
@@ -453,7 +455,7 @@ def test_an_ingest_with_an_unknown_outcome_keeps_its_data_files(
     assert [path for path in stored_files(table) if "/bucket-0/" in path]
 
 
-def test_a_failure_before_the_snapshot_leaves_no_manifest_behind(
+def test_a_failure_before_the_snapshot_leaves_no_manifest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = new_table(tmp_path)
@@ -491,7 +493,7 @@ def test_a_hint_that_cannot_be_written_does_not_undo_the_commit(
     assert rows_of(table) == [(1, "a"), (2, "b")]
 
 
-def test_a_snapshot_tells_who_what_and_how_much(tmp_path: Path) -> None:
+def test_a_snapshot_has_the_commit_user_kind_and_record_counts(tmp_path: Path) -> None:
     table = new_table(tmp_path, commit__user_prefix="nightly")
 
     table.upsert(table_of("k v", [(1, "a"), (2, "b")]))
@@ -508,7 +510,7 @@ def test_a_snapshot_tells_who_what_and_how_much(tmp_path: Path) -> None:
     assert (second.delta_record_count, second.total_record_count) == (1, 3)
 
 
-def test_time_never_runs_backwards_between_snapshots(tmp_path: Path) -> None:
+def test_snapshot_times_never_decrease(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     first = table.upsert(table_of("k v", [(1, "a")]))
     assert first is not None
@@ -518,7 +520,7 @@ def test_time_never_runs_backwards_between_snapshots(tmp_path: Path) -> None:
     assert commit.commit(CommitChanges(kind=CommitKind.APPEND)).time_millis == first.time_millis
 
 
-def test_rows_outside_of_the_partition_to_overwrite_are_refused_and_removed(tmp_path: Path) -> None:
+def test_rows_outside_the_overwritten_partition_are_refused_and_deleted(tmp_path: Path) -> None:
     table = new_table(tmp_path, "p INT, k INT", key=("p", "k"), partition_by=["p"])
     table.upsert(table_of("p k", [(1, 1)]))
     before = stored_files(table)

@@ -50,7 +50,7 @@ def upsert(table: Table, partition: object) -> None:
 
 
 @pytest.mark.parametrize("kind", PARTITIONS)
-def test_of_the_partitions_it_writes(
+def test_a_write_reads_only_manifests_of_its_partitions(
     tmp_path: Path, kind: str, opened: Callable[[Callable[[], object]], int]
 ) -> None:
     there, new = PARTITIONS[kind]
@@ -65,7 +65,7 @@ def test_of_the_partitions_it_writes(
     assert len(rows_of(table)) == 3 * (len(there) + 1)
 
 
-def test_of_the_partitions_it_compacts(
+def test_a_compaction_reads_only_manifests_of_its_partitions(
     tmp_path: Path, opened: Callable[[Callable[[], object]], int]
 ) -> None:
     rows = [(1, "x", 1), (1, None, 1), (2, "x", 1), (1, "x", 2), (3, None, 1)]

@@ -52,11 +52,11 @@ def check(
     check_conflicts(schema, kind, base, delta)
 
 
-def test_files_may_come_and_go() -> None:
+def test_files_can_be_added_and_deleted() -> None:
     check([entry("a"), entry("b")], [entry("a").deleted(), entry("c", level=5)])
 
 
-def test_a_file_that_is_gone_cannot_be_deleted() -> None:
+def test_a_deleted_file_cannot_be_deleted_again() -> None:
     with pytest.raises(CommitConflictError, match="file a was removed by another commit"):
         check([entry("b")], [entry("a").deleted()])
 
@@ -123,12 +123,12 @@ GUARD = BucketGuard.of(
 )
 
 
-def test_a_bucket_as_it_was_passes() -> None:
+def test_an_unchanged_bucket_passes() -> None:
     base = [entry("top", level=5), entry("new")]
     check_bucket_guards([GUARD], base, [vectors("index-1")])
 
 
-def test_what_came_to_level_0_and_to_other_buckets_is_no_matter() -> None:
+def test_new_files_on_level_0_and_in_other_buckets_pass() -> None:
     base = [entry("top", level=5), entry("newer"), entry("x", level=5, bucket=1)]
     index = [
         vectors("index-1"),
@@ -149,7 +149,7 @@ def test_what_came_to_level_0_and_to_other_buckets_is_no_matter() -> None:
     ],
     ids=["another file", "a further file", "no file", "other vectors", "no vectors"],
 )
-def test_a_bucket_that_changed_above_level_0_does_not(
+def test_a_bucket_that_changed_above_level_0_is_refused(
     base: list[ManifestEntry], index: list[IndexManifestEntry]
 ) -> None:
     with pytest.raises(CommitConflictError, match="bucket 0 was compacted by another commit"):

@@ -75,7 +75,7 @@ def rewrite(table: Table, *, changed: bool = False) -> CommitChanges:
     return CommitChanges(kind=CommitKind.COMPACT, entries=tuple(entries))
 
 
-def test_a_commit_numbers_rows_files_and_manifests(table: Table) -> None:
+def test_a_commit_assigns_row_ids_to_rows_files_and_manifests(table: Table) -> None:
     snapshot = table.snapshot()
     assert snapshot is not None
 
@@ -90,7 +90,7 @@ def test_a_commit_numbers_rows_files_and_manifests(table: Table) -> None:
     assert [(m.min_row_id, m.max_row_id) for m in manifests] == [(0, 1), (2, 2)]
 
 
-def test_ids_and_sequence_numbers_are_read_where_they_are_named(table: Table) -> None:
+def test_row_ids_and_sequence_numbers_are_read_if_they_are_selected(table: Table) -> None:
     assert rows_of(table, columns=COLUMNS) == [(1, 0, 1), (2, 1, 1), (3, 2, 2)]
     assert rows_of(table) == [(1, "a"), (2, "b"), (3, "c")]
     assert rows_of(table, columns=["_ROW_ID"], snapshot_id=1) == [(0,), (1,)]
@@ -113,7 +113,7 @@ def test_ids_and_sequence_numbers_are_read_where_they_are_named(table: Table) ->
         ("NOT _ROW_ID = 1", [1, 3]),
     ],
 )
-def test_filters_on_ids_are_those_of_a_full_scan(
+def test_filters_on_row_ids_return_the_rows_of_a_full_scan(
     table: Table, condition: str, keys: list[int]
 ) -> None:
     assert [row[0] for row in rows_of(table, columns=["k"], filter=condition)] == keys
@@ -139,7 +139,7 @@ def test_a_rewrite_keeps_ids_and_sequence_numbers(tmp_path: Path, kind: str) -> 
     assert rows_of(table) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
 
 
-def test_ids_are_those_of_physical_rows_whatever_is_skipped(
+def test_row_ids_are_correct_although_rows_are_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "ROW_GROUP_ROWS", 10)
@@ -174,13 +174,13 @@ def test_compaction_keeps_ids(table: Table) -> None:
     assert rows_of(table, columns=COLUMNS) == before
 
 
-def test_changed_rows_get_the_number_of_the_snapshot_that_changes_them(table: Table) -> None:
+def test_changed_rows_get_the_sequence_number_of_their_snapshot(table: Table) -> None:
     table.stores.new_commit(StepKind.WRITE_ROWS).commit(rewrite(table, changed=True))
 
     assert rows_of(table, columns=COLUMNS) == [(1, 0, 3), (2, 1, 3), (3, 2, 3)]
 
 
-def test_ids_are_not_given_again_after_an_overwrite(table: Table) -> None:
+def test_row_ids_are_not_reused_after_an_overwrite(table: Table) -> None:
     table.overwrite(table_of("k v", [(9, "z")]))
     assert rows_of(table, columns=COLUMNS) == [(9, 3, 3)]
     table.truncate()
@@ -191,7 +191,7 @@ def test_ids_are_not_given_again_after_an_overwrite(table: Table) -> None:
     assert rows_of(table, columns=COLUMNS) == [(1, 4, 5)]
 
 
-def test_ids_that_are_taken_or_were_never_given_are_refused(table: Table) -> None:
+def test_row_ids_that_are_used_or_were_never_assigned_are_refused(table: Table) -> None:
     [split] = table.files()
     file = split.files[0]
 
@@ -209,7 +209,7 @@ def test_ids_that_are_taken_or_were_never_given_are_refused(table: Table) -> Non
     assert table.stores.snapshots.latest_id() == 2
 
 
-def test_the_golden_table_has_the_ids_that_its_writer_gave() -> None:
+def test_the_golden_table_has_the_row_ids_of_its_writer() -> None:
     warehouse = GOLDEN / "pypaimon-2.1" / "row_tracking" / "warehouse"
     table = Catalog(str(warehouse)).table("db.t_plain")
 
@@ -218,7 +218,7 @@ def test_the_golden_table_has_the_ids_that_its_writer_gave() -> None:
     assert [tuple(row.values()) for row in found] == [(n, 1 + n // 20) for n in range(40)]
 
 
-def test_tables_without_tracking_have_no_ids(tmp_path: Path) -> None:
+def test_tables_without_row_tracking_have_no_row_ids(tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="-1")
     snapshot = table.append(table_of("k v", [(1, "a")]))
 
@@ -232,7 +232,7 @@ def test_tables_without_tracking_have_no_ids(tmp_path: Path) -> None:
         table.system("row_tracking").scan()
 
 
-def test_rows_that_lost_their_ids_have_none(table: Table) -> None:
+def test_rows_of_files_without_row_ids_have_null_ids(table: Table) -> None:
     [split] = table.files()
     lost = BucketFile(split.partition, 0, replace(split.files[0], first_row_id=None))
 
@@ -241,7 +241,7 @@ def test_rows_that_lost_their_ids_have_none(table: Table) -> None:
     assert batch.to_pydict() == {"_ROW_ID": [None, None], "_SEQUENCE_NUMBER": [1, 1]}
 
 
-def test_files_are_skipped_by_the_statistics_of_the_columns_that_they_hold(table: Table) -> None:
+def test_files_are_skipped_by_the_statistics_of_their_columns(table: Table) -> None:
     """Java's compaction names the columns of a file, the ids among them; its statistics are of these."""
     [split] = table.files()
     wider = replace(split.files[0], write_cols=("v", "k", "_ROW_ID"), value_stats_cols=("v", "k"))
@@ -255,7 +255,9 @@ def test_files_are_skipped_by_the_statistics_of_the_columns_that_they_hold(table
 @pytest.mark.parametrize(
     "options", [{"bucket": "2", "bucket-key": "k"}, {"bucket": "-1", "key": "k"}]
 )
-def test_what_row_tracking_excludes_is_refused(tmp_path: Path, options: dict[str, str]) -> None:
+def test_options_that_row_tracking_excludes_are_refused(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
     key = [options.pop("key")] if "key" in options else []
     with pytest.raises(InputError, match="needs a table without primary key"):
         Catalog(str(tmp_path)).create_table(

@@ -133,7 +133,9 @@ conditions = st.recursive(
 
 @settings(max_examples=40)
 @given(condition=conditions)
-def test_text_expression_and_full_scan_agree(table: Table, condition: Condition) -> None:
+def test_text_and_expression_filters_return_the_rows_of_a_full_scan(
+    table: Table, condition: Condition
+) -> None:
     text, expression, holds = condition
     everything = table.scan().to_arrow().to_pylist()
     wanted = sorted((row["p"], row["k"]) for row in everything if holds(row))
@@ -162,7 +164,7 @@ def test_text_expression_and_full_scan_agree(table: Table, condition: Condition)
         ("STRING", pa.scalar("x"), "'x'"),
     ],
 )
-def test_constants_take_the_type_of_the_column(
+def test_constants_are_converted_to_the_column_type(
     tmp_path: Path, column: str, value: object, text: str
 ) -> None:
     schema = new_table(tmp_path, f"k INT, c {column}").schema
@@ -190,7 +192,7 @@ def test_constants_that_the_column_cannot_hold_are_refused(tmp_path: Path, value
         ("TIME(3)", "01:02:03.0005"),
     ],
 )
-def test_constants_are_not_rounded_to_what_the_column_can_hold(
+def test_constants_are_not_rounded_to_the_column_type(
     tmp_path: Path, column: str, value: object
 ) -> None:
     """``c < noon`` would lose the rows of the day, ``c = 1.199`` find those of 1.20."""
@@ -198,7 +200,7 @@ def test_constants_are_not_rounded_to_what_the_column_can_hold(
         new_table(tmp_path, f"k INT, c {column}").scan(filter=col("c") < value)
 
 
-def test_columns_are_checked_as_in_text(tmp_path: Path) -> None:
+def test_columns_are_checked_like_in_text_filters(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k INT, r ROW<x INT>")
 
     for condition in ("r IS NULL", col("r").is_null()):
@@ -214,7 +216,7 @@ def test_columns_are_checked_as_in_text(tmp_path: Path) -> None:
         table.scan(filter=col("k"))  # type: ignore[arg-type]
 
 
-def test_what_python_would_misread_is_refused() -> None:
+def test_expressions_that_python_would_misinterpret_are_refused() -> None:
     one, two = col("a") == 1, col("b") == 2
     with pytest.raises(InputError, match="combine tests with & "):
         bool(one and two)

@@ -46,7 +46,7 @@ DAY = schema_of("day DATE")
 
 
 @pytest.mark.parametrize("text", ["dt=a/n=1", "dt=a,n=1", "/dt=a/n=1/", "n=1/dt=a", " dt=a/ n=1"])
-def test_a_spec_is_read_in_any_order(text: str) -> None:
+def test_a_spec_is_parsed_in_any_order(text: str) -> None:
     matches = build_partition_matcher(parse_partition_spec(text, TWO), TWO)
 
     assert matches(partition(TWO, "a", 1))
@@ -55,7 +55,7 @@ def test_a_spec_is_read_in_any_order(text: str) -> None:
     assert not matches(partition(TWO, None, 1))
 
 
-def test_a_part_of_a_spec_matches_all_that_have_it() -> None:
+def test_a_partial_spec_matches_all_partitions_with_its_values() -> None:
     matches = build_partition_matcher({"n": 1}, TWO)
 
     assert matches(partition(TWO, "a", 1))
@@ -73,12 +73,12 @@ def test_a_part_of_a_spec_matches_all_that_have_it() -> None:
         ("=a", NotFoundError),
     ],
 )
-def test_specs_that_are_none_are_refused(text: str, error: type[InputError]) -> None:
+def test_invalid_specs_are_refused(text: str, error: type[InputError]) -> None:
     with pytest.raises(error):
         parse_partition_spec(text, TWO)
 
 
-def test_a_column_that_is_no_partition_column_is_named() -> None:
+def test_the_error_names_a_column_that_is_not_a_partition_column() -> None:
     with pytest.raises(NotFoundError, match=r"'k' is not a partition column.* dt, n"):
         build_partition_matcher({"k": 1}, TWO)
 
@@ -95,13 +95,13 @@ def test_a_column_that_is_no_partition_column_is_named() -> None:
         (object(), False),
     ],
 )
-def test_days_are_known_by_date_text_and_number(value: object, expected: bool) -> None:
+def test_days_are_matched_by_date_text_and_number(value: object, expected: bool) -> None:
     assert (
         build_partition_matcher({"day": value}, DAY)(partition(DAY, date(2024, 5, 14))) is expected
     )
 
 
-def test_null_and_empty_text_are_told_apart() -> None:
+def test_null_and_empty_text_are_different() -> None:
     null, empty = partition(TWO, None, 1), partition(TWO, "", 1)
     assert [build_partition_matcher({"dt": None}, TWO)(p) for p in (null, empty)] == [True, False]
     assert [build_partition_matcher({"dt": ""}, TWO)(p) for p in (null, empty)] == [False, True]
@@ -115,7 +115,7 @@ def test_any_of_no_spec_matches_nothing() -> None:
 
 
 @given(st.text(min_size=1, max_size=6), st.none() | st.integers(-5, 5))
-def test_the_text_of_a_partition_is_a_spec_that_matches_it(name: str, number: int | None) -> None:
+def test_a_formatted_partition_is_a_spec_that_matches_it(name: str, number: int | None) -> None:
     if any(0xD800 <= ord(char) < 0xE000 for char in name):
         return
     data = partition(TWO, name, number)
@@ -137,7 +137,7 @@ def test_the_text_of_a_partition_is_a_spec_that_matches_it(name: str, number: in
         ("BIGINT", -7, "-7", "-7"),
     ],
 )
-def test_directories_are_named_as_the_format_says(
+def test_directories_are_named_by_the_format(
     tmp_path: Path, kind: str, values: Any, legacy: str, modern: str
 ) -> None:
     for text, expected in (("true", legacy), ("false", modern)):

@@ -112,7 +112,7 @@ conditions = st.recursive(leaves(), combined, max_leaves=5)
 
 
 @given(rows, conditions)
-def test_filters_keep_the_rows_that_pandas_keeps(
+def test_filters_return_the_same_rows_as_pandas(
     data: list[dict[str, Any]], condition: Condition
 ) -> None:
     text, keep = condition
@@ -161,7 +161,7 @@ def kept(text: str, column: str, values: list[Any]) -> list[Any]:
         ("s not like 'a%'", "s", ["ab", "b", None], ["b"]),
     ],
 )  # fmt: skip
-def test_literals_take_the_type_of_their_column(
+def test_literals_are_converted_to_the_column_type(
     text: str, column: str, values: list[Any], expected: list[Any]
 ) -> None:
     assert kept(text, column, values) == expected
@@ -170,7 +170,7 @@ def test_literals_take_the_type_of_their_column(
 @pytest.mark.parametrize(
     "text", ["moment = '2026-01-01 02:00:00'", "moment = '2026-01-01T03:00:00+01:00'"]
 )
-def test_moments_without_a_zone_are_utc(text: str) -> None:
+def test_timestamps_without_a_time_zone_are_utc(text: str) -> None:
     moments = [pd.Timestamp(f"2026-01-01 0{hour}:00", tz="UTC") for hour in (1, 2, 3)]
     assert kept(text, "moment", moments) == [moments[1]]
 
@@ -209,12 +209,12 @@ def test_moments_without_a_zone_are_utc(text: str) -> None:
         ("DROP TABLE t", "is not supported"),
     ],
 )
-def test_what_a_filter_does_not_take_is_told(text: str, message: str) -> None:
+def test_unsupported_filters_are_refused_with_a_message(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         parse_filter(text, SCHEMA)
 
 
-def test_a_long_filter_is_taken_or_refused() -> None:
+def test_a_long_filter_is_parsed_or_refused() -> None:
     """Whole key lists end up in filters; a bare RecursionError helps nobody."""
     text = " OR ".join(f"i = {number}" for number in range(3000))
     try:
@@ -225,7 +225,7 @@ def test_a_long_filter_is_taken_or_refused() -> None:
     assert table.filter(to_arrow_expression(predicate))["i"].to_pylist() == [5]
 
 
-def test_a_filter_knows_its_columns_and_what_some_of_them_decide_alone() -> None:
+def test_a_filter_can_be_restricted_to_some_columns() -> None:
     predicate = parse_filter("i = 1 AND (s = 'a' OR l = 2) AND NOT b", SCHEMA)
 
     assert collect_columns(predicate) == {"i", "s", "l", "b"}

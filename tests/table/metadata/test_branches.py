@@ -35,7 +35,7 @@ def value(table: Table, **scan: Any) -> list[Any]:
     return [row[1] for row in rows_of(table, **scan)]
 
 
-def test_a_branch_begins_at_its_tag_and_goes_its_own_way(table: Table) -> None:
+def test_a_branch_starts_at_its_tag_and_is_independent_of_main(table: Table) -> None:
     table.branches.create("dev", "base")
     dev = branch(table, "dev")
     assert value(dev) == ["2"]
@@ -71,7 +71,7 @@ def test_an_empty_branch_has_no_rows(table: Table) -> None:
     assert value(table) == ["3"]
 
 
-def test_main_moves_to_a_branch(table: Table, tmp_path: Path) -> None:
+def test_main_fast_forwards_to_a_branch(table: Table, tmp_path: Path) -> None:
     table.branches.create("dev", "base")
     dev = branch(table, "dev")
     Catalog(str(tmp_path)).alter_table("db.t$branch_dev", [AddColumn(column="n", type="INT")])
@@ -97,7 +97,7 @@ def test_main_moves_to_a_branch(table: Table, tmp_path: Path) -> None:
     assert_healthy(table)
 
 
-def test_main_does_not_move_to_a_branch_without_snapshots(table: Table) -> None:
+def test_main_does_not_fast_forward_to_a_branch_without_snapshots(table: Table) -> None:
     table.branches.create("dev")
 
     with pytest.raises(InputError, match="no snapshot"):
@@ -106,7 +106,7 @@ def test_main_does_not_move_to_a_branch_without_snapshots(table: Table) -> None:
     assert value(table) == ["3"]
 
 
-def test_a_deleted_branch_is_gone_and_main_is_not(table: Table) -> None:
+def test_deleting_a_branch_does_not_change_main(table: Table) -> None:
     table.branches.create("dev", "base")
 
     table.branches.delete("dev")
@@ -119,9 +119,7 @@ def test_a_deleted_branch_is_gone_and_main_is_not(table: Table) -> None:
 
 
 @pytest.mark.parametrize("kind", ["fallback", "primary", "fallback-snapshot", "fallback-delta"])
-def test_a_branch_that_readers_take_rows_from_is_not_deleted(
-    table: Table, tmp_path: Path, kind: str
-) -> None:
+def test_a_branch_that_readers_use_is_not_deleted(table: Table, tmp_path: Path, kind: str) -> None:
     table.branches.create("dev", "base")
     Catalog(str(tmp_path)).alter_table("db.t", [SetOption(f"scan.{kind}-branch", "dev")])
 
@@ -130,14 +128,14 @@ def test_a_branch_that_readers_take_rows_from_is_not_deleted(
 
 
 @pytest.mark.parametrize("name", ["", " ", "main", "123", "a/b", "../x", "a$b"])
-def test_names_that_the_format_does_not_have_are_refused(table: Table, name: str) -> None:
+def test_invalid_branch_names_are_refused(table: Table, name: str) -> None:
     for act in (table.branches.create, table.branches.delete, table.branches.fast_forward):
         with pytest.raises(InputError, match="branch"):
             act(name)
     assert value(table) == ["3"]
 
 
-def test_what_is_not_there_or_there_already_is_named(table: Table) -> None:
+def test_missing_and_existing_branches_are_named(table: Table) -> None:
     table.branches.create("dev")
 
     with pytest.raises(InputError, match="has a branch 'dev' already"):
@@ -150,7 +148,7 @@ def test_what_is_not_there_or_there_already_is_named(table: Table) -> None:
     assert table.branches.names() == ["dev"]
 
 
-def test_main_moves_to_a_branch_of_java(tmp_path: Path) -> None:
+def test_main_fast_forwards_to_a_branch_written_by_java(tmp_path: Path) -> None:
     folder = GOLDEN / "java-0.9" / "branches"
     table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table("db.t")
     assert table.branches.names() == ["dev", "empty"]
@@ -179,7 +177,7 @@ def test_a_fast_forward_to_before_the_earliest_snapshot_moves_the_hint(tmp_path:
     assert check(table, deep=True)
 
 
-def test_what_a_linked_branch_refers_to_is_kept(table: Table, tmp_path: Path) -> None:
+def test_files_of_a_symbolically_linked_branch_are_kept(table: Table, tmp_path: Path) -> None:
     """Somebody moved its folder to another place, and readers still find it."""
     table.branches.create("dev", "base")
     folder = Path(table.paths.root) / "branch" / "branch-dev"
@@ -196,7 +194,7 @@ def test_what_a_linked_branch_refers_to_is_kept(table: Table, tmp_path: Path) ->
     assert value(branch(table, "dev")) == ["2"]
 
 
-def test_main_does_not_move_to_what_a_branch_was_expiring(table: Table) -> None:
+def test_main_does_not_fast_forward_to_snapshots_that_are_being_expired(table: Table) -> None:
     """The expiration was killed: the hint had moved, and some files may be gone."""
     table.branches.create("dev", "base")
     dev = branch(table, "dev")

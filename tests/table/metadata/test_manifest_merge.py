@@ -101,7 +101,7 @@ def test_merged_manifests_have_the_same_live_files(options: dict[str, str]) -> N
     check()
 
 
-def test_a_table_of_many_commits_keeps_few_manifests(tmp_path: Path) -> None:
+def test_a_table_with_many_commits_has_few_manifests(tmp_path: Path) -> None:
     table = new_table(tmp_path, manifest__merge_min_count="5")
     for number in range(23):
         table.upsert(table_of("k v", [(number, "x")]))
@@ -126,7 +126,7 @@ def test_a_manifest_of_another_size_is_not_merged(tmp_path: Path, name: str) -> 
         ManifestMerger(table.stores.manifests, writer, Options(OPTIONS[name])).run(manifests)
 
 
-def test_many_entries_become_manifests_of_about_the_target_size(tmp_path: Path) -> None:
+def test_many_entries_are_split_into_manifests_of_the_target_size(tmp_path: Path) -> None:
     table = new_table(tmp_path, manifest__target_file_size="50 kb")
     writer = ManifestWriter(table.io, table.paths, table.schema)
     entries = [entry_of(f"data-{uuid5(NAMESPACE_OID, str(at))}") for at in range(9_000)]

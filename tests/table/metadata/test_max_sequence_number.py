@@ -45,7 +45,7 @@ def test_a_write_stores_the_number_of_its_newest_row(golden: Table) -> None:
     assert _property(golden) == str(newest)
 
 
-def test_the_number_is_computed_once_from_the_files_of_a_snapshot_without_it(
+def test_a_missing_number_is_computed_once_from_the_files(
     tmp_path: Path,
 ) -> None:
     table = Catalog(str(tmp_path)).create_table(
@@ -61,7 +61,7 @@ def test_the_number_is_computed_once_from_the_files_of_a_snapshot_without_it(
     assert _property(table) == "2"
 
 
-def test_other_tables_have_no_such_property(tmp_path: Path) -> None:
+def test_other_tables_do_not_have_the_property(tmp_path: Path) -> None:
     table = Catalog(str(tmp_path)).create_table("db.t", "id BIGINT")
     table.append(pa.table({"id": [1]}))
     assert _property(table) is None

@@ -44,7 +44,7 @@ def test_the_newest_snapshot_is_found_if_the_hint_is_stale_or_damaged(
 
 
 @pytest.mark.parametrize("hint", ["4", "99"])
-def test_a_lost_newest_snapshot_is_neither_read_past_nor_committed_on(
+def test_a_missing_newest_snapshot_is_an_error_for_readers_and_writers(
     table: Table, hint: str
 ) -> None:
     snapshot_file(table, "LATEST").write_text(hint)
@@ -82,7 +82,7 @@ def test_without_hints_the_directory_is_listed(table: Table) -> None:
     assert table.stores.snapshots.earliest_id() == 1
 
 
-def test_a_hint_may_be_a_directory(table: Table) -> None:
+def test_a_hint_that_is_a_directory_is_ignored(table: Table) -> None:
     snapshot_file(table, "LATEST").unlink()
     snapshot_file(table, "LATEST").mkdir()
 
@@ -90,7 +90,7 @@ def test_a_hint_may_be_a_directory(table: Table) -> None:
 
 
 @pytest.mark.parametrize("text", ["1", "7", "", "x"])
-def test_the_oldest_snapshot_is_one_that_exists(table: Table, text: str) -> None:
+def test_the_oldest_snapshot_exists(table: Table, text: str) -> None:
     snapshot_file(table, "EARLIEST").write_text(text)
 
     assert table.stores.snapshots.earliest_id() == 1
@@ -98,7 +98,7 @@ def test_the_oldest_snapshot_is_one_that_exists(table: Table, text: str) -> None
     assert table.stores.snapshots.earliest_id() == 2
 
 
-def test_other_files_are_no_snapshots(table: Table) -> None:
+def test_other_files_are_not_snapshots(table: Table) -> None:
     for name in (
         ".snapshot-9.f2a3.tmp",
         "snapshot-9.tmp",
@@ -113,7 +113,7 @@ def test_other_files_are_no_snapshots(table: Table) -> None:
     assert table.stores.snapshots.ids() == [1, 2, 3]
 
 
-def test_a_gap_is_stepped_over(table: Table) -> None:
+def test_gaps_between_snapshots_are_skipped(table: Table) -> None:
     snapshot_file(table, "snapshot-2").unlink()
 
     assert [snapshot.id for snapshot in table.stores.snapshots.walk_back()] == [3, 1]
@@ -133,7 +133,7 @@ def test_an_empty_table_has_no_snapshot(tmp_path: Path) -> None:
         table.snapshot(1)
 
 
-def test_a_snapshot_that_does_not_exist_is_named_with_those_that_do(table: Table) -> None:
+def test_the_error_for_a_missing_snapshot_lists_existing_snapshots(table: Table) -> None:
     with pytest.raises(NotFoundError, match="has no snapshot 7; it has 1 to 3"):
         table.snapshot(7)
 
@@ -174,7 +174,7 @@ def test_a_snapshot_of_a_newer_version_is_refused(table: Table) -> None:
         ("version", 0),
     ],
 )
-def test_numbers_that_cannot_be_are_refused(table: Table, key: str, value: object) -> None:
+def test_invalid_snapshot_numbers_are_refused(table: Table, key: str, value: object) -> None:
     path = snapshot_file(table, "snapshot-3")
     path.write_text(json.dumps(json.loads(path.read_bytes()) | {key: value}))
 
@@ -182,7 +182,7 @@ def test_numbers_that_cannot_be_are_refused(table: Table, key: str, value: objec
         table.snapshot()
 
 
-def test_a_snapshot_cannot_name_files_elsewhere(table: Table) -> None:
+def test_a_snapshot_cannot_reference_files_outside_the_table(table: Table) -> None:
     path, snapshot = snapshot_file(table, "snapshot-3"), table.snapshot()
     assert snapshot is not None
     path.write_text(path.read_text().replace(snapshot.base_manifest_list, "../../x"))
@@ -190,7 +190,7 @@ def test_a_snapshot_cannot_name_files_elsewhere(table: Table) -> None:
         table.snapshot()
 
 
-def test_the_snapshot_of_a_time_is_the_newest_not_after_it(table: Table) -> None:
+def test_a_timestamp_selects_the_newest_snapshot_not_after_it(table: Table) -> None:
     times = []
     for number in (1, 2, 3):
         path = snapshot_file(table, f"snapshot-{number}")

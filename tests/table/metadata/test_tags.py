@@ -56,7 +56,7 @@ def test_a_tag_is_a_copy_of_its_snapshot(table: Table) -> None:
         (datetime(2026, 1, 2, 3, 4, 0, 6), [2026, 1, 2, 3, 4, 0, 6000]),
     ],
 )
-def test_a_tag_with_a_time_says_when_it_was_made_as_java_does(
+def test_a_tag_with_a_retention_time_stores_its_creation_time_like_java(
     table: Table, moment: datetime, parts: list[int]
 ) -> None:
     Tags(table.stores.snapshots, lambda: moment).create("t", time_retained=timedelta(hours=1.5))
@@ -68,7 +68,7 @@ def test_a_tag_with_a_time_says_when_it_was_made_as_java_does(
     assert rows_of(table, tag="t") == [(1, "3")]
 
 
-def test_a_tag_without_a_time_has_no_such_keys(table: Table) -> None:
+def test_a_tag_without_a_retention_time_has_no_time_fields(table: Table) -> None:
     table.tags.create("t")
 
     assert not {"tagCreateTime", "tagTimeRetained"} & stored(table, "t").keys()
@@ -107,7 +107,7 @@ def test_a_tag_name_is_a_file_name(table: Table, name: str) -> None:
             act(name)
 
 
-def test_what_is_not_there_is_named(table: Table, tmp_path: Path) -> None:
+def test_missing_tags_and_snapshots_are_named(table: Table, tmp_path: Path) -> None:
     for act in (table.tags.delete, table.tags.replace, table.tags.get):
         with pytest.raises(NotFoundError, match="no tag 'nope'; it has none"):
             act("nope")
@@ -144,7 +144,7 @@ def test_an_expired_snapshot_is_tagged_from_another_tag(table: Table) -> None:
     assert rows_of(table, tag="newest") == [(1, "1")]
 
 
-def test_a_tag_keeps_its_name_if_it_is_to_have_the_same(table: Table) -> None:
+def test_a_tag_can_be_renamed_to_its_own_name(table: Table) -> None:
     table.tags.create("one", 1)
 
     with pytest.raises(InputError, match="already"):
@@ -164,9 +164,7 @@ def test_a_tag_does_not_take_the_name_of_another_snapshot(table: Table) -> None:
 
 
 @pytest.mark.parametrize("way", ["id", "tag", "timestamp"])
-def test_a_rollback_shows_the_rows_of_its_snapshot_and_goes_on_from_there(
-    table: Table, way: str
-) -> None:
+def test_a_rollback_restores_the_rows_of_its_snapshot(table: Table, way: str) -> None:
     for tag, snapshot_id in (("one", 1), ("two", 2), ("three", 3)):
         table.tags.create(tag, snapshot_id)
     when = table.stores.snapshots.get(2).time_millis
@@ -209,7 +207,7 @@ def test_a_rollback_keeps_newer_schemas(table: Table, tmp_path: Path) -> None:
     assert rows_of(table) == [(1, "1", None)]
 
 
-def test_an_expired_snapshot_comes_back_from_its_tag(table: Table) -> None:
+def test_a_rollback_restores_an_expired_snapshot_from_its_tag(table: Table) -> None:
     original = Path(table.stores.snapshots.path(1)).read_bytes()
     table.tags.create("kept", 1, time_retained=timedelta(days=1))
     for snapshot_id in (1, 2):  # as an expiration does
@@ -223,7 +221,7 @@ def test_an_expired_snapshot_comes_back_from_its_tag(table: Table) -> None:
     assert rows_of(table) == [(1, "1")]
 
 
-def test_changelogs_after_the_snapshot_go_too(table: Table) -> None:
+def test_a_rollback_deletes_later_changelogs(table: Table) -> None:
     directory = Path(table.paths.root) / "changelog"
     directory.mkdir()
     for name in ("changelog-1", "changelog-3", "LATEST", "EARLIEST"):
@@ -234,7 +232,7 @@ def test_changelogs_after_the_snapshot_go_too(table: Table) -> None:
     assert files(str(directory)) == {"changelog-1"}
 
 
-def test_a_rollback_to_what_is_not_there_changes_nothing(table: Table) -> None:
+def test_a_rollback_to_a_missing_snapshot_changes_nothing(table: Table) -> None:
     before = files(table.paths.snapshot_dir)
 
     for arguments in ({"snapshot_id": 9}, {"tag": "nope"}, {"timestamp": 1}):
@@ -248,7 +246,7 @@ def test_a_rollback_to_what_is_not_there_changes_nothing(table: Table) -> None:
     assert files(table.paths.snapshot_dir) == before
 
 
-def test_tags_of_java_are_understood_and_kept(tmp_path: Path) -> None:
+def test_tags_written_by_java_are_read_and_kept(tmp_path: Path) -> None:
     folder = GOLDEN / "java-0.9" / "tags"
     table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table("db.t")
     before = str(rows_of(table, tag="ttl"))  # as text, for NaN equals nothing
@@ -259,7 +257,7 @@ def test_tags_of_java_are_understood_and_kept(tmp_path: Path) -> None:
     assert str(rows_of(table)) == str(rows_of(table, tag="other")) == before
 
 
-def test_a_snapshot_that_is_being_expired_is_not_gone_back_to(table: Table) -> None:
+def test_a_rollback_to_a_snapshot_that_is_being_expired_is_refused(table: Table) -> None:
     """Its expiration was killed: the hint has moved, and some of its files may be gone."""
     table.stores.snapshots.write_hint("EARLIEST", 3)
     before = files(table.paths.snapshot_dir)
@@ -283,7 +281,7 @@ def test_a_tagged_snapshot_that_is_being_expired_is_the_oldest_after_a_rollback(
     assert (table.stores.snapshots.earliest_id(), table.stores.snapshots.latest_id()) == (2, 2)
 
 
-def test_the_folder_of_success_files_is_no_tag(table: Table) -> None:
+def test_the_directory_of_success_files_is_not_a_tag(table: Table) -> None:
     """The option 'tag.create-success-file' of other engines makes it."""
     table.tags.create("kept", 1)
     folder = Path(table.paths.tag_dir) / "tag-success-file"

@@ -46,7 +46,7 @@ def table(tmp_path: Path) -> Table:
         ({"watermark": 300}, 6),
     ],
 )
-def test_scan_reads_the_snapshot_of_the_moment(
+def test_a_scan_reads_the_selected_snapshot(
     table: Table, moment: dict[str, Any], number: int
 ) -> None:
     assert rows_of(table, **moment) == [(k,) for k in range(1, number + 1)]
@@ -62,11 +62,11 @@ def test_scan_reads_the_snapshot_of_the_moment(
         {"watermark": 301},
     ],
 )
-def test_moment_that_never_was_is_an_error(table: Table, moment: dict[str, Any]) -> None:
+def test_a_selector_without_a_snapshot_is_an_error(table: Table, moment: dict[str, Any]) -> None:
     with pytest.raises(NotFoundError):
         table.scan(**moment)
 
 
-def test_two_moments_exclude_each_other(table: Table) -> None:
+def test_two_selectors_exclude_each_other(table: Table) -> None:
     with pytest.raises(InputError, match="tag and watermark exclude each other"):
         table.scan(tag="two", watermark=5)

@@ -65,7 +65,7 @@ updates = st.lists(
 
 @settings(max_examples=40)
 @given(updates=updates, size=st.integers(1, 40), hidden=st.sets(st.integers(0, 39), max_size=5))
-def test_of_each_column_the_newest_file_counts(
+def test_each_column_is_read_from_its_newest_file(
     updates: list[tuple[set[str], int]], size: int, hidden: set[int]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
@@ -114,7 +114,7 @@ def test_whole_rows_are_appended_and_replaced(tmp_path: Path) -> None:
     assert rows_of(table, columns=["a", "_ROW_ID"]) == [(7, 2)]
 
 
-def test_files_that_hold_other_rows_too_are_refused_by_name(tmp_path: Path) -> None:
+def test_partially_overlapping_files_are_refused_by_name(tmp_path: Path) -> None:
     table = evolving_table(tmp_path)
     add(table, table_of("a b c", [(n, n, n) for n in range(5)]))
     add(table, table_of("a b c", [(n, n, n) for n in range(5)]))
@@ -124,7 +124,7 @@ def test_files_that_hold_other_rows_too_are_refused_by_name(tmp_path: Path) -> N
         rows_of(table)
 
 
-def test_files_of_the_same_rows_have_equally_many(tmp_path: Path) -> None:
+def test_files_of_the_same_rows_must_have_equal_row_counts(tmp_path: Path) -> None:
     table = evolving_table(tmp_path)
     add(table, table_of("a b c", [(n, n, n) for n in range(5)]))
     add(table, table_of("b", [(n,) for n in range(5)]), first_row_id=0)
@@ -140,7 +140,7 @@ def test_files_of_the_same_rows_have_equally_many(tmp_path: Path) -> None:
         list(lying.batches(table.schema.fields, {}))
 
 
-def test_what_changed_in_such_rows_is_not_told(tmp_path: Path) -> None:
+def test_incremental_reads_of_evolved_rows_are_refused(tmp_path: Path) -> None:
     table = evolving_table(tmp_path)
     add(table, table_of("a b c", [(1, 2, 3)]))
     add(table, table_of("b", [(9,)]), first_row_id=0)

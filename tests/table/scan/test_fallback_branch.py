@@ -50,7 +50,7 @@ def pair(tmp_path: Path) -> tuple[Table, Table]:
     return table, branch
 
 
-def test_partitions_that_the_table_lacks_come_from_the_branch(pair: tuple[Table, Table]) -> None:
+def test_missing_partitions_are_read_from_the_branch(pair: tuple[Table, Table]) -> None:
     table, branch = pair
     assert rows_of(table) == TOGETHER
     assert rows_of(branch) == STREAM
@@ -67,7 +67,7 @@ def test_partitions_that_the_table_lacks_come_from_the_branch(pair: tuple[Table,
         ({"order_by": "k desc", "limit": 2}, STREAM[1:]),
     ],
 )
-def test_filters_and_orders_are_those_of_both(
+def test_filters_and_orders_apply_to_both(
     pair: tuple[Table, Table], scan: dict[str, Any], expected: list[Row]
 ) -> None:
     assert rows_of(pair[0], **scan) == expected
@@ -89,7 +89,7 @@ def test_selected_columns_are_read_from_both(pair: tuple[Table, Table]) -> None:
     assert rows_of(pair[0], columns=["k"]) == [(1,), (2,), (4,), (5,)]
 
 
-def test_the_branch_is_read_as_it_was_at_the_time_of_the_snapshot(tmp_path: Path) -> None:
+def test_the_branch_is_read_at_the_time_of_the_snapshot(tmp_path: Path) -> None:
     table, branch = table_and_branch(tmp_path)
     branch.upsert(rows([("c", 1, "early")]))
     table.upsert(rows(MAIN))
@@ -109,7 +109,7 @@ def test_the_branch_follows_its_own_options(tmp_path: Path) -> None:
     assert rows_of(table, merge_level_0=False) == []
 
 
-def test_records_of_the_branch_that_are_not_visible_are_counted_where_it_is_read(
+def test_records_of_the_branch_that_are_not_visible_are_counted(
     tmp_path: Path,
 ) -> None:
     table, branch = table_and_branch(tmp_path, deletion_vectors__enabled="true")
@@ -138,13 +138,15 @@ def test_steps_of_the_table_do_not_change_the_branch(pair: tuple[Table, Table]) 
     assert check(branch, deep=True).findings == ()
 
 
-def test_statistics_are_those_of_the_table_itself(pair: tuple[Table, Table]) -> None:
+def test_statistics_describe_the_table_only(pair: tuple[Table, Table]) -> None:
     result = analyze(pair[0], InProcessExecutor())
     assert result.statistics is not None
     assert result.statistics.row_count == len(MAIN)
 
 
-def test_an_overwrite_from_a_read_stays_in_the_table(pair: tuple[Table, Table]) -> None:
+def test_an_overwrite_with_rows_of_a_read_does_not_change_the_branch(
+    pair: tuple[Table, Table],
+) -> None:
     table, branch = pair
     table.overwrite(table.scan().to_arrow())
     assert rows_of(table) == TOGETHER
@@ -165,9 +167,7 @@ def test_a_branch_with_other_columns_is_refused(pair: tuple[Table, Table]) -> No
         table.scan()
 
 
-def test_without_the_branch_only_the_table_is_read(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_missing_branch_is_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     table = new_table(tmp_path, scan__fallback_branch="gone")
     table.upsert(table_of("k v", [(1, "a")]))
     assert rows_of(table) == [(1, "a")]

@@ -197,7 +197,7 @@ def _text(found: pa.Table) -> list[str]:
 @pytest.mark.parametrize("kind", TABLES)
 @settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 @given(writes=writes, asked=st.lists(predicates, min_size=8, max_size=16))
-def test_filter_keeps_what_a_full_scan_would(
+def test_a_filter_returns_the_rows_of_a_filtered_full_scan(
     kind: str, writes: list[tuple[list[Row], Strategy | None]], asked: list[Predicate]
 ) -> None:
     with tempfile.TemporaryDirectory() as root, _small_groups(3):
@@ -318,7 +318,7 @@ def test_row_groups_are_skipped_by_their_footer(
     assert groups == ([2, 3, 4] if kind == "BOOLEAN" else [4])
 
 
-def test_deleted_rows_stay_deleted_behind_skipped_row_groups(tmp_path: Path) -> None:
+def test_deleted_rows_remain_deleted_after_skipped_row_groups(tmp_path: Path) -> None:
     with _small_groups(2):
         table = new_table(tmp_path, "k BIGINT, v BIGINT", deletion_vectors__enabled="true")
         table.upsert(table_of("k v", [(k, k) for k in range(20)]))
@@ -336,7 +336,7 @@ def test_files_to_merge_are_skipped_by_key(tmp_path: Path, monkeypatch: pytest.M
     assert _files_opened(table, "k = 142", monkeypatch) == (0, 0)
 
 
-def test_files_whose_keys_overlap_are_skipped_by_value_together_only(
+def test_files_with_overlapping_keys_are_skipped_by_value_only_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = _ten_files(tmp_path)
@@ -348,7 +348,7 @@ def test_files_whose_keys_overlap_are_skipped_by_value_together_only(
     assert _files_opened(table, "n = 52", monkeypatch) == (1, 1)  # no other file has keys 50 to 59
 
 
-def test_engines_that_mix_rows_skip_no_overlapping_file_by_value(
+def test_engines_that_combine_rows_do_not_skip_overlapping_files_by_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = new_table(tmp_path, "k BIGINT, n BIGINT, s STRING", merge_engine="partial-update")
@@ -371,7 +371,7 @@ def test_equality_of_the_bucket_key_opens_one_bucket(
     assert _files_opened(table, "k = 500", monkeypatch) == (1, 1)
 
 
-def test_bucket_is_hashed_by_the_count_that_the_file_was_written_with(tmp_path: Path) -> None:
+def test_the_bucket_is_hashed_by_the_bucket_count_of_the_file(tmp_path: Path) -> None:
     table = new_table(
         tmp_path, "p STRING, k BIGINT", key=("p", "k"), partition_by=("p",), bucket="4"
     )
@@ -384,7 +384,7 @@ def test_bucket_is_hashed_by_the_count_that_the_file_was_written_with(tmp_path: 
         assert len(table.scan(filter=f"k = {k}").plan()) == 2
 
 
-def test_rows_of_a_bucket_key_that_had_another_type_are_found_where_they_are(
+def test_rows_are_found_after_the_bucket_key_changed_its_type(
     tmp_path: Path,
 ) -> None:
     """Other engines let a bucket key change its type, and a compaction puts rows of both into one file."""
@@ -423,7 +423,7 @@ def test_manifests_of_other_partitions_are_not_opened(
     assert counts == {"files": 0, "manifests": 0}
 
 
-def test_deleted_rows_stay_deleted_when_their_manifest_is_skipped(tmp_path: Path) -> None:
+def test_deleted_rows_remain_deleted_if_their_manifest_is_skipped(tmp_path: Path) -> None:
     table = new_table(tmp_path, "p STRING, k BIGINT", key=("p", "k"), partition_by=("p",))
     table.upsert(table_of("p k", [("a", 1), ("b", 1)]))
     table.overwrite(table_of("p k", [("a", 2)]), {"p": "a"})
@@ -439,7 +439,7 @@ def test_every_statistics_mode_gives_the_same_rows(tmp_path: Path, mode: str) ->
     assert table.scan(filter="n is null").to_arrow().num_rows == 0
 
 
-def test_nothing_is_skipped_that_a_column_of_another_type_once_held(tmp_path: Path) -> None:
+def test_files_with_a_dropped_column_of_the_same_name_are_not_skipped(tmp_path: Path) -> None:
     from dataclasses import replace
 
     from paimon_orch.format.types.data_types import AtomicType

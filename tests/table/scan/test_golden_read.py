@@ -112,7 +112,7 @@ def _assert_reads(folder: Path, found: Any, expected: Entry) -> None:
 
 
 @pytest.mark.parametrize(("name", "folder", "entry", "snapshot"), list(_snapshot_cases()))
-def test_snapshot_reads_as_its_writer_did(
+def test_a_snapshot_has_the_rows_that_its_writer_read(
     warehouse_of: Warehouses, name: str, folder: Path, entry: Entry, snapshot: Entry
 ) -> None:
     table = _open(warehouse_of(folder), entry)
@@ -121,7 +121,7 @@ def test_snapshot_reads_as_its_writer_did(
 
 
 @pytest.mark.parametrize(("name", "folder", "entry", "tag"), list(_tag_cases()))
-def test_tag_reads_as_its_writer_did(
+def test_a_tag_has_the_rows_that_its_writer_read(
     warehouse_of: Warehouses, name: str, folder: Path, entry: Entry, tag: Entry
 ) -> None:
     table = _open(warehouse_of(folder), entry)
@@ -130,7 +130,7 @@ def test_tag_reads_as_its_writer_did(
 
 
 @pytest.mark.parametrize(("name", "folder", "entry"), list(_latest_cases()))
-def test_scan_reads_the_latest_snapshot(
+def test_a_scan_reads_the_latest_snapshot(
     warehouse_of: Warehouses, name: str, folder: Path, entry: Entry
 ) -> None:
     if "combined_rows" in entry:
@@ -151,7 +151,7 @@ def test_scan_reads_the_latest_snapshot(
 
 
 @pytest.mark.parametrize(("name", "folder", "entry"), list(_cases_with("combined_rows")))
-def test_a_plain_read_combines_the_branches_as_its_writer_did(
+def test_a_read_combines_the_branches_like_the_writer(
     warehouse_of: Warehouses, name: str, folder: Path, entry: Entry
 ) -> None:
     table = _open(warehouse_of(folder), entry)
@@ -161,7 +161,7 @@ def test_a_plain_read_combines_the_branches_as_its_writer_did(
 
 
 @pytest.mark.parametrize(("name", "folder", "entry"), list(_cases_with("row_tracking")))
-def test_row_ids_and_sequence_numbers_read_as_their_writer_gave_them(
+def test_row_ids_and_sequence_numbers_equal_those_of_the_writer(
     warehouse_of: Warehouses, name: str, folder: Path, entry: Entry
 ) -> None:
     table = _open(warehouse_of(folder), entry)

@@ -32,7 +32,7 @@ CHANGELOGS = list(_changelog_cases())
 
 
 @pytest.mark.parametrize(("folder", "entry", "changelog"), CHANGELOGS)
-def test_changelog_reads_as_its_writer_wrote_it(
+def test_a_changelog_has_the_rows_of_its_writer(
     folder: Path, entry: dict[str, Any], changelog: dict[str, Any]
 ) -> None:
     table = Catalog(str(folder / "warehouse")).table(table_name(entry))
@@ -78,7 +78,7 @@ def _compact(table: Table) -> None:
     step.compact(table, EXECUTOR, strategy="full")
 
 
-def test_diff_tells_what_came_went_and_changed(keyed: Table) -> None:
+def test_a_diff_returns_inserts_deletes_and_updates(keyed: Table) -> None:
     assert _changes(keyed, "t1", "t2") == [("+I", 4, "d", None), ("+U", 3, "C", 3)]
     assert _changes(keyed, "t2", "t3") == [("-D", 1, "a", 1)]
     whole = [("+I", 4, "d", None), ("+U", 3, "C", 3), ("-D", 1, "a", 1)]
@@ -87,13 +87,13 @@ def test_diff_tells_what_came_went_and_changed(keyed: Table) -> None:
     assert _changes(keyed, first, last, "diff") == whole
 
 
-def test_diff_takes_columns_and_a_filter(keyed: Table) -> None:
+def test_a_diff_applies_columns_and_a_filter(keyed: Table) -> None:
     assert _changes(keyed, "t1", "t3", columns=["v"], filter="k > 3") == [("+I", "d")]
     assert _changes(keyed, "t1", "t3", columns=["k"], filter="v = 'C'") == [("+U", 3)]
     assert _changes(keyed, "t1", "t3", filter="k = 77") == []
 
 
-def test_delta_tells_what_was_appended(keyed: Table) -> None:
+def test_a_delta_returns_appended_rows(keyed: Table) -> None:
     first, last = keyed.stores.snapshots.tag("t1").id, keyed.stores.snapshots.tag("t3").id
     appended = [
         ("+I", 2, "b", None),
@@ -124,7 +124,7 @@ def test_nothing_changes_between_a_snapshot_and_itself(keyed: Table) -> None:
         ("t1", "t9", "auto", NotFoundError),
     ],
 )
-def test_what_is_no_span_is_refused(
+def test_an_invalid_range_is_refused(
     keyed: Table, start: Any, end: Any, mode: str, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -140,7 +140,7 @@ def test_delta_and_diff_of_append_tables(tmp_path: Path) -> None:
     assert _changes(table, 0, 2, filter="k > 1") == [("+I", 2, "b")]
 
 
-def test_rows_that_were_only_moved_are_no_difference(tmp_path: Path) -> None:
+def test_moved_rows_are_not_differences(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT, v STRING", key=(), bucket="-1")
     table.append(table_of("k v", [(1, "a"), (1, "a"), (2, "b")]))
     table.overwrite(table_of("k v", [(3, "c"), (2, "b"), (1, "a")]), {})
@@ -148,7 +148,7 @@ def test_rows_that_were_only_moved_are_no_difference(tmp_path: Path) -> None:
     assert _changes(table, 1, 2, "delta") == []  # an OVERWRITE is no append
 
 
-def test_changelog_of_an_expired_snapshot_is_read_from_where_it_was_kept(tmp_path: Path) -> None:
+def test_the_changelog_of_an_expired_snapshot_is_read_if_retained(tmp_path: Path) -> None:
     table = new_table(tmp_path, changelog_producer="none")
     for k in (1, 2):
         table.upsert(table_of("k v", [(k, "x")]))
@@ -158,7 +158,7 @@ def test_changelog_of_an_expired_snapshot_is_read_from_where_it_was_kept(tmp_pat
     assert _changes(table, 0, 2, columns=["k"]) == [("+I", 1), ("+I", 2)]
 
 
-def test_rows_come_as_a_reader_too(keyed: Table) -> None:
+def test_rows_are_returned_as_a_batch_reader(keyed: Table) -> None:
     found = keyed.incremental("t1", "t2")
     reader = found.to_reader()
     assert reader.schema == found.arrow_schema
@@ -190,20 +190,20 @@ def _three_appends(tmp_path: Path, **options: str) -> Table:
     return table
 
 
-def test_the_tables_own_mode_counts_between_ids_where_none_is_named(tmp_path: Path) -> None:
+def test_the_option_sets_the_default_mode_between_ids(tmp_path: Path) -> None:
     table = _three_appends(tmp_path, incremental_between_scan_mode="DIFF")
     assert _changes(table, 1, 3) == [("+U", 1, "z")]
     assert _changes(table, 1, 3, "delta") == [("+I", 1, "y"), ("+I", 1, "z")]
     assert _changes(table, "a", "b") == [("+U", 1, "z")]
 
 
-def test_tags_stand_for_their_snapshots_where_the_table_says_so(tmp_path: Path) -> None:
+def test_tags_are_resolved_to_snapshots_if_the_option_is_set(tmp_path: Path) -> None:
     table = _three_appends(tmp_path, incremental_between_tag_to_snapshot="true")
     assert _changes(table, "a", "b") == [("+I", 1, "y"), ("+I", 1, "z")]
     assert _changes(table, "a", "b", "diff") == [("+U", 1, "z")]
 
 
-def test_an_unknown_mode_of_the_table_is_refused_by_its_option(tmp_path: Path) -> None:
+def test_the_error_for_an_unknown_mode_names_the_option(tmp_path: Path) -> None:
     table = _three_appends(tmp_path)
     path = Path(table.stores.schemas.path(0))
     schema = json.loads(path.read_text())

@@ -106,7 +106,9 @@ def test_the_first_rows_are_those_of_a_sorted_scan(
             assert not Counter(map(repr, any_rows)) - Counter(map(repr, known))
 
 
-def test_an_order_needs_no_limit_and_no_column_that_is_read(tmp_path: Path) -> None:
+def test_an_order_works_without_a_limit_and_on_columns_that_are_not_selected(
+    tmp_path: Path,
+) -> None:
     table = new_table(tmp_path, COLUMNS, key=(), bucket="-1")
     table.append(
         table_of("p k f s", [("a", 2, None, "x"), ("a", 1, 1.0, "y"), ("a", 3, 0.5, None)])
@@ -118,7 +120,7 @@ def test_an_order_needs_no_limit_and_no_column_that_is_read(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("order", ["", "nowhere", "k + 1", "k limit 3", "m"])
-def test_an_order_that_cannot_be_is_refused(tmp_path: Path, order: str) -> None:
+def test_an_invalid_order_is_refused(tmp_path: Path, order: str) -> None:
     table = new_table(tmp_path, "k BIGINT, m MAP<STRING, INT>", key=(), bucket="-1")
 
     with pytest.raises((InputError, LookupError), match=r"order|nowhere"):
@@ -133,7 +135,7 @@ def ten_files(root: Path, **options: str) -> Table:
     return table
 
 
-def test_a_limit_plans_no_more_files_than_it_needs(
+def test_a_limit_plans_only_the_files_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, opened = ten_files(tmp_path), list[str]()
@@ -167,7 +169,7 @@ def test_an_index_selects_the_first_rows_of_every_file(tmp_path: Path) -> None:
     assert (filtered.files_skipped_by_limit, filtered.rows_selected) == (0, 1_000)
 
 
-def test_system_tables_are_sorted_too(tmp_path: Path) -> None:
+def test_system_tables_are_sorted(tmp_path: Path) -> None:
     table = ten_files(tmp_path)
 
     found = (

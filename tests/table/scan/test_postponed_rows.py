@@ -72,7 +72,7 @@ READS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("read", READS, ids=str)
-def test_a_read_finds_the_rows_that_a_compaction_leaves(table: Table, read: dict[str, Any]) -> None:
+def test_a_read_returns_the_rows_of_a_compaction(table: Table, read: dict[str, Any]) -> None:
     merged, not_visible = rows_of(table, **read), table.scan(**read).rows_not_visible
     compact(table, EXECUTOR, strategy="full")
     assert merged == rows_of(table, **read)
@@ -84,7 +84,7 @@ def test_a_limit_counts_merged_rows(table: Table, limit: int) -> None:
     assert len(rows_of(table, limit=limit)) == min(limit, len(rows_of(table)))
 
 
-def test_parts_that_tasks_read_hold_every_row_once(table: Table) -> None:
+def test_task_parts_contain_every_row_once(table: Table) -> None:
     scan = table.scan()
     parts = divide_splits(scan.plan(), scan)
     found = [row for part in parts for batch in scan.read_split(part) for row in batch.to_pylist()]
@@ -92,7 +92,7 @@ def test_parts_that_tasks_read_hold_every_row_once(table: Table) -> None:
     assert sorted(keys) == [(p, k) for p, k, *_ in rows_of(table)]
 
 
-def test_waiting_deletes_are_applied(tmp_path: Path) -> None:
+def test_postponed_deletes_are_applied(tmp_path: Path) -> None:
     table = waiting_table(tmp_path)
     write(table, 0, range(4))
     compact(table, EXECUTOR, strategy="full")
@@ -101,7 +101,7 @@ def test_waiting_deletes_are_applied(tmp_path: Path) -> None:
     assert rows_of(table, columns=["k", "v"]) == [(0, "v0"), (2, "v1"), (3, "v0")]
 
 
-def test_an_older_snapshot_is_read_with_what_waited_then(tmp_path: Path) -> None:
+def test_an_older_snapshot_is_read_with_its_postponed_rows(tmp_path: Path) -> None:
     table = waiting_table(tmp_path)
     write(table, 0, range(2))
     write(table, 1, range(1))
@@ -109,7 +109,7 @@ def test_an_older_snapshot_is_read_with_what_waited_then(tmp_path: Path) -> None
     assert rows_of(table, columns=["v"], snapshot_id=2) == [("v0",), ("v1",)]
 
 
-def test_without_the_option_rows_that_wait_are_counted_and_not_read(tmp_path: Path) -> None:
+def test_without_the_option_postponed_rows_are_counted_and_not_read(tmp_path: Path) -> None:
     table = waiting_table(tmp_path, postpone__merge_on_read="false")
     write(table, 0, range(4))
     assert rows_of(table) == []
@@ -124,7 +124,7 @@ def test_changes_between_snapshots_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["postpone", "postpone_merge_on_read"])
-def test_rows_that_java_left_waiting_are_merged(folder: str, tmp_path: Path) -> None:
+def test_postponed_rows_written_by_java_are_merged(folder: str, tmp_path: Path) -> None:
     warehouse = copy_warehouse(GOLDEN / "java-2.0" / folder, tmp_path / "w")
     catalog = Catalog(str(warehouse))
     for name in catalog.tables("db"):

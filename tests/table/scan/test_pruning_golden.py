@@ -43,7 +43,7 @@ def test_statistics_enclose_the_values(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ASKED, ids=lambda f: f"{f.parent.name}/{f.name}")
-def test_filters_keep_what_a_full_scan_would(folder: Path) -> None:
+def test_filters_return_the_rows_of_a_filtered_full_scan(folder: Path) -> None:
     for _, of, entry in READ:
         if of == folder:
             table = Catalog(str(folder / "warehouse")).table(table_name(entry))

@@ -25,21 +25,21 @@ def table(tmp_path: Path) -> Table:
     return made
 
 
-def test_columns_come_in_the_order_asked_for(table: Table) -> None:
+def test_columns_are_in_the_requested_order(table: Table) -> None:
     found = table.scan(["v", "p"]).to_arrow()
 
     assert found.column_names == ["v", "p"]
     assert found.num_rows == 10
 
 
-def test_a_filter_may_look_at_columns_that_are_not_shown(table: Table) -> None:
+def test_a_filter_can_use_columns_that_are_not_selected(table: Table) -> None:
     found = table.scan(["k"], "v = 'new' AND p = 0").to_arrow()
 
     assert sorted(found["k"].to_pylist()) == [0, 6]
     assert found.column_names == ["k"]
 
 
-def test_a_filter_sees_merged_rows_alone(table: Table) -> None:
+def test_a_filter_is_applied_to_merged_rows_only(table: Table) -> None:
     assert rows_of(table, filter="k = 2 AND v = 'old'") == []
 
 
@@ -53,7 +53,7 @@ def test_a_filter_on_partitions_opens_no_other_files(table: Table) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 1, 7, 10, 99])
-def test_a_limit_is_kept(table: Table, limit: int) -> None:
+def test_a_limit_bounds_the_number_of_rows(table: Table, limit: int) -> None:
     found = rows_of(table, limit=limit)
 
     assert len(found) == min(limit, 10)
@@ -64,19 +64,19 @@ def test_a_limit_counts_rows_that_the_filter_keeps(table: Table) -> None:
     assert len(rows_of(table, filter="v = 'new'", limit=3)) == 3
 
 
-def test_a_limit_goes_by_partitions_of_any_name(tmp_path: Path) -> None:
+def test_a_limit_works_with_any_partition_name(tmp_path: Path) -> None:
     table = new_table(tmp_path, "_at INT, k INT", key=(), partition_by=["_at"], bucket="-1")
     table.append(table_of("_at k", [(1, 1), (2, 2), (3, 3)]))
 
     assert rows_of(table, filter="_at > 1", limit=5) == [(2, 2), (3, 3)]
 
 
-def test_an_old_snapshot_is_read_as_it_was(table: Table) -> None:
+def test_an_old_snapshot_returns_its_rows(table: Table) -> None:
     assert {row[2] for row in rows_of(table, snapshot_id=1)} == {"old"}
     assert rows_of(table, snapshot_id=2) == rows_of(table)
 
 
-def test_an_old_snapshot_is_read_as_it_was_after_a_compaction(table: Table) -> None:
+def test_an_old_snapshot_returns_its_rows_after_a_compaction(table: Table) -> None:
     before = rows_of(table, snapshot_id=1), rows_of(table, snapshot_id=2)
 
     compact(table, InProcessExecutor(), strategy="full")
@@ -86,12 +86,12 @@ def test_an_old_snapshot_is_read_as_it_was_after_a_compaction(table: Table) -> N
 
 
 @pytest.mark.parametrize("missing", [0, 3, -1])
-def test_a_snapshot_that_does_not_exist_is_told(table: Table, missing: int) -> None:
+def test_a_missing_snapshot_is_reported(table: Table, missing: int) -> None:
     with pytest.raises(NotFoundError, match=f"has no snapshot {missing}; it has 1 to 2"):
         table.scan(snapshot_id=missing)
 
 
-def test_a_time_before_the_first_snapshot_is_told(table: Table) -> None:
+def test_a_time_before_the_first_snapshot_is_reported(table: Table) -> None:
     with pytest.raises(NotFoundError, match="no snapshot at or before 0 ms"):
         table.scan(timestamp=0)
 
@@ -103,7 +103,7 @@ def test_ways_to_travel_in_time_exclude_each_other(table: Table) -> None:
         table.scan(snapshot_id=0, timestamp=0)
 
 
-def test_a_column_that_does_not_exist_is_told(table: Table) -> None:
+def test_a_missing_column_is_reported(table: Table) -> None:
     with pytest.raises(NotFoundError, match="no column 'x'; the columns are p, k, v"):
         table.scan(["k", "x"])
 
@@ -115,19 +115,19 @@ def test_an_empty_result_has_the_columns(table: Table, tmp_path: Path) -> None:
     assert empty.scan().to_pandas().empty
 
 
-def test_rows_come_as_batches_for_other_libraries(table: Table) -> None:
+def test_rows_are_exported_as_batches_to_other_libraries(table: Table) -> None:
     reader = table.scan(["k"]).to_reader()
 
     assert isinstance(reader, pa.RecordBatchReader)
     assert sorted(reader.read_all()["k"].to_pylist()) == list(range(10))
 
 
-def test_no_columns_at_all_are_refused(table: Table) -> None:
+def test_an_empty_column_list_is_refused(table: Table) -> None:
     with pytest.raises(InputError, match="needs at least one column"):
         table.scan([])
 
 
-def test_level_0_waits_for_compaction_where_there_are_deletion_vectors(tmp_path: Path) -> None:
+def test_level_0_is_not_read_before_a_compaction_with_deletion_vectors(tmp_path: Path) -> None:
     table = new_table(tmp_path / "dv", deletion_vectors__enabled="true")
     table.upsert(table_of("k v", [(1, "a")]))
     assert rows_of(table) == []
@@ -141,7 +141,7 @@ def test_level_0_waits_for_compaction_where_there_are_deletion_vectors(tmp_path:
     assert rows_of(merging) == [(1, "a")]
 
 
-def test_a_missing_data_file_is_told_by_name(table: Table) -> None:
+def test_a_missing_data_file_is_named(table: Table) -> None:
     (victim, *_) = Path(table.paths.root).rglob("data-*.parquet")
     victim.unlink()
     with pytest.raises((CorruptFileError, NotFoundError), match=victim.name):
@@ -149,14 +149,14 @@ def test_a_missing_data_file_is_told_by_name(table: Table) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"PAR1", b"x" * 300])
-def test_a_damaged_data_file_is_told_by_name(table: Table, damage: bytes) -> None:
+def test_a_damaged_data_file_is_named(table: Table, damage: bytes) -> None:
     (victim, *_) = Path(table.paths.root).rglob("data-*.parquet")
     victim.write_bytes(damage)
     with pytest.raises(CorruptFileError, match=victim.name):
         rows_of(table)
 
 
-def test_a_missing_manifest_is_told_by_name(table: Table) -> None:
+def test_a_missing_manifest_is_named(table: Table) -> None:
     snapshot = table.snapshot()
     assert snapshot is not None
     (Path(table.paths.manifest_dir) / snapshot.base_manifest_list).unlink()

@@ -35,7 +35,7 @@ AFTER = [(1, "a"), (2, "new"), (4, "d")]
 BEFORE = [(1, "a"), (2, "b"), (3, "c")]
 
 
-def test_records_on_level_0_are_counted_where_readers_leave_them_out(tmp_path: Path) -> None:
+def test_records_on_level_0_are_counted_if_readers_leave_them_out(tmp_path: Path) -> None:
     table = compacted(tmp_path)
 
     assert rows_of(table) == BEFORE
@@ -45,7 +45,7 @@ def test_records_on_level_0_are_counted_where_readers_leave_them_out(tmp_path: P
     assert table.scan().rows_not_visible == 0
 
 
-def test_rows_of_other_tables_are_visible_at_once(tmp_path: Path) -> None:
+def test_rows_of_other_tables_are_visible_immediately(tmp_path: Path) -> None:
     keyed = new_table(tmp_path / "keyed")
     keyed.upsert(table_of("k v", [(1, "a")]))
     append = new_table(tmp_path / "append", key=(), bucket="-1", deletion_vectors__enabled="true")
@@ -75,7 +75,7 @@ def test_the_option_of_the_table_merges_level_0_and_a_scan_overrides_it(tmp_path
     assert table.scan(merge_level_0=False).rows_not_visible == 3
 
 
-def test_first_rows_wait_for_compaction_too_whatever_the_option_of_vectors_says(
+def test_first_row_tables_need_a_compaction_despite_merge_on_read(
     tmp_path: Path,
 ) -> None:
     table = new_table(tmp_path, merge_engine="first-row", deletion_vectors__merge_on_read="true")
@@ -112,7 +112,7 @@ def test_rows_in_postpone_buckets_are_counted(tmp_path: Path) -> None:
     assert table.scan().rows_not_visible == 2
 
 
-def test_time_travel_counts_what_was_not_compacted_then(tmp_path: Path) -> None:
+def test_time_travel_counts_the_records_that_were_not_compacted(tmp_path: Path) -> None:
     table = compacted(tmp_path)
     table.tags.create("before")
     compact(table, InProcessExecutor())
@@ -137,7 +137,7 @@ def test_the_audit_log_merges_level_0_on_request(tmp_path: Path) -> None:
     ]
 
 
-def test_counting_opens_only_manifests_that_name_files_of_level_0(
+def test_counting_opens_only_manifests_with_level_0_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = compacted(tmp_path)
@@ -156,7 +156,7 @@ def test_counting_opens_only_manifests_that_name_files_of_level_0(
     assert all(meta.min_level == 0 for meta in opened)
 
 
-def test_read_says_how_many_records_it_leaves_out(tmp_path: Path) -> None:
+def test_a_read_reports_the_number_of_records_it_leaves_out(tmp_path: Path) -> None:
     compacted(tmp_path)
     read = "read", str(tmp_path), "db.t", "--format", "csv"
 
@@ -180,7 +180,7 @@ def test_inspect_shows_the_records_that_are_not_visible(tmp_path: Path) -> None:
     assert "3 records are not visible" in run_command("inspect", str(tmp_path), "db.t")
 
 
-def test_a_write_that_readers_do_not_see_yet_is_logged_with_the_command_to_run(
+def test_a_write_that_is_not_visible_is_logged_with_the_command_to_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = new_table(tmp_path / "a warehouse", deletion_vectors__enabled="true")
@@ -196,9 +196,7 @@ def test_a_write_that_readers_do_not_see_yet_is_logged_with_the_command_to_run(
     ]
 
 
-def test_a_write_that_readers_see_logs_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_visible_write_logs_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     new_table(tmp_path / "plain").upsert(table_of("k v", [(1, "a")]))
     merged = new_table(
         tmp_path / "merged",
@@ -211,7 +209,7 @@ def test_a_write_that_readers_see_logs_nothing(
     assert rows_of(merged) == [(1, "a")]
 
 
-def test_a_row_level_delete_reports_how_many_records_readers_do_not_see(tmp_path: Path) -> None:
+def test_a_row_level_delete_reports_the_records_that_are_not_visible(tmp_path: Path) -> None:
     table = compacted(tmp_path)
 
     done = row_level.delete(table, InProcessExecutor(), "k in (1, 2)")
@@ -220,7 +218,7 @@ def test_a_row_level_delete_reports_how_many_records_readers_do_not_see(tmp_path
     assert rows_of(table, merge_level_0=True) == [(4, "d")]
 
 
-def test_the_partitions_of_a_commit_are_compacted_and_no_others(tmp_path: Path) -> None:
+def test_only_the_partitions_of_a_commit_are_compacted(tmp_path: Path) -> None:
     table = new_table(
         tmp_path,
         "p STRING, k BIGINT",
@@ -239,7 +237,7 @@ def test_the_partitions_of_a_commit_are_compacted_and_no_others(tmp_path: Path) 
     assert table.scan().rows_not_visible == 1
 
 
-def test_a_diff_compares_what_scans_of_both_ends_read(tmp_path: Path) -> None:
+def test_a_diff_compares_scans_of_both_ends(tmp_path: Path) -> None:
     table = compacted(tmp_path)
     last = table.stores.snapshots.latest_id()
     assert last == 4
@@ -255,7 +253,7 @@ def test_a_diff_compares_what_scans_of_both_ends_read(tmp_path: Path) -> None:
     assert [(row["rowkind"], row["k"]) for row in delta] == [("+I", 2), ("-D", 3), ("+I", 4)]
 
 
-def test_an_overwrite_of_records_that_no_reader_saw_is_logged(
+def test_an_overwrite_of_records_that_are_not_visible_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = new_table(
@@ -278,7 +276,7 @@ def test_an_overwrite_of_records_that_no_reader_saw_is_logged(
     assert rows_of(table, merge_level_0=True) == [("a", 1), ("b", 1), ("c", 1)]
 
 
-def test_the_option_counts_as_it_is_now_whatever_it_was_at_the_tag(tmp_path: Path) -> None:
+def test_a_scan_of_a_tag_uses_the_current_option(tmp_path: Path) -> None:
     table = compacted(tmp_path)
     table.tags.create("before")
     option = SetOption("deletion-vectors.merge-on-read", "true")

@@ -63,7 +63,7 @@ def table(tmp_path: Path) -> Table:
     return table
 
 
-def test_rows_written_before_a_column_came_have_no_value_in_it(table: Table) -> None:
+def test_rows_older_than_a_column_are_null_in_it(table: Table) -> None:
     changed = alter(
         table,
         AddColumn(column="first", type="DOUBLE", first=True),
@@ -76,7 +76,7 @@ def test_rows_written_before_a_column_came_have_no_value_in_it(table: Table) -> 
 
 
 @pytest.mark.parametrize(("before", "names"), [("true", "id v w dt"), ("false", "id v dt w")])
-def test_a_new_column_stands_before_the_partition_columns_if_the_option_says_so(
+def test_a_new_column_precedes_the_partition_columns_if_the_option_is_set(
     before: str, names: str
 ) -> None:
     schema = schema_of(
@@ -85,7 +85,7 @@ def test_a_new_column_stands_before_the_partition_columns_if_the_option_says_so(
     assert after(schema, AddColumn(column="w", type="INT")).names == names.split()
 
 
-def test_a_column_that_is_dropped_and_added_again_does_not_show_its_old_values(
+def test_a_dropped_and_readded_column_does_not_return_old_values(
     table: Table,
 ) -> None:
     changed = alter(alter(table, DropColumn("v")), AddColumn(column="v", type="STRING"))
@@ -102,20 +102,20 @@ def test_a_renamed_column_keeps_its_values(table: Table) -> None:
     assert rows_of(changed, columns=["key", "title"]) == [(1, "a"), (2, "z")]
 
 
-def test_a_retyped_column_shows_old_values_in_the_new_type(table: Table) -> None:
+def test_old_values_are_read_in_the_new_type_of_a_column(table: Table) -> None:
     changed = alter(table, UpdateType("n", "DECIMAL(12, 2)"))
 
     assert [str(row[2]) for row in rows_of(changed)] == ["10.00", "None"]
 
 
-def test_moving_columns_changes_their_order_alone(table: Table) -> None:
+def test_moving_columns_changes_only_their_order(table: Table) -> None:
     changed = alter(table, MoveColumn("n", "first"), MoveColumn("v", "before", "k"))
     assert rows_of(changed) == [(None, "b", 2), (10, "a", 1)]
     again = alter(changed, MoveColumn("n", "last"), MoveColumn("v", "after", "k"))
     assert rows_of(again) == [(1, "a", 10), (2, "b", None)]
 
 
-def test_a_version_is_written_once_for_all_changes(table: Table) -> None:
+def test_all_changes_are_written_as_one_schema_version(table: Table) -> None:
     changed = alter(
         table, UpdateComment("c"), UpdateColumnComment("v", "words"), SetOption("my.own", "1")
     )
@@ -127,14 +127,14 @@ def test_a_version_is_written_once_for_all_changes(table: Table) -> None:
     assert alter(changed, ResetOption("not.there")).stores.schemas.ids() == [0, 1]
 
 
-def test_a_time_travel_read_has_the_columns_of_its_time(table: Table) -> None:
+def test_time_travel_reads_the_columns_of_the_snapshot(table: Table) -> None:
     changed = alter(table, DropColumn("v"))
     changed.upsert(table_of("k n", [(3, 3)]))
 
     assert rows_of(changed, snapshot_id=1) == [(1, "a", 10), (2, "b", None)]
 
 
-def test_a_writer_that_was_faster_is_not_overwritten(tmp_path: Path) -> None:
+def test_a_concurrent_schema_change_is_not_overwritten(tmp_path: Path) -> None:
     class Rival(LocalFileIO):
         """Adds a column just before the first schema version of the other one is created."""
 
@@ -157,7 +157,7 @@ def test_a_writer_that_was_faster_is_not_overwritten(tmp_path: Path) -> None:
     assert schema == Catalog(str(tmp_path)).table("db.t").schema
 
 
-def test_new_columns_take_ids_that_no_column_ever_had() -> None:
+def test_new_columns_get_unused_ids() -> None:
     schema = schema_of("a INT, r ROW<x INT, y ROW<z INT>>")
     changed = after(
         after(schema, DropColumn(("r", "y"))),
@@ -193,7 +193,7 @@ def test_fields_of_nested_rows_change_like_columns() -> None:
     ]
 
 
-def test_nested_rows_in_old_files_are_read_in_their_new_shape(tmp_path: Path) -> None:
+def test_nested_rows_of_old_files_are_read_with_the_new_schema(tmp_path: Path) -> None:
     table = new_table(tmp_path, "r ROW<x INT, y STRING>", key=(), bucket="-1")
     table.append(pa.table({"r": [{"x": 1, "y": "a"}, None]}))
 
@@ -210,7 +210,7 @@ def test_nested_rows_in_old_files_are_read_in_their_new_shape(tmp_path: Path) ->
     ]
 
 
-def test_a_bucket_key_is_hashed_as_it_was() -> None:
+def test_the_type_of_a_bucket_key_cannot_change_its_hash() -> None:
     schema = schema_of("k INT, s VARCHAR(3), v INT", bucket="4", bucket_key="k,s")
 
     with pytest.raises(InputError, match="belongs to the bucket key"):
@@ -295,7 +295,7 @@ COLUMNS = "k INT, dt STRING, v INT, t TIMESTAMP(3), r ROW<x INT>, s INT"
     ],
     ids=str,
 )
-def test_what_breaks_a_rule_is_refused_by_its_name(change: SchemaChange, rule: str) -> None:
+def test_the_error_of_an_invalid_change_names_the_rule(change: SchemaChange, rule: str) -> None:
     schema = schema_of(COLUMNS, "k dt", "dt", sequence__field="s")
 
     with pytest.raises(InputError, match=rule):
@@ -316,7 +316,7 @@ def test_what_breaks_a_rule_is_refused_by_its_name(change: SchemaChange, rule: s
     ],
     ids=str,
 )
-def test_what_breaks_no_rule_is_done(change: SchemaChange) -> None:
+def test_valid_changes_are_applied(change: SchemaChange) -> None:
     if change == SetOption("merge-engine", "deduplicate"):
         schema = schema_of(COLUMNS, "k dt", "dt", merge_engine="deduplicate")
     else:
@@ -325,7 +325,7 @@ def test_what_breaks_no_rule_is_done(change: SchemaChange) -> None:
     assert after(schema, change).id == 1
 
 
-def test_options_of_a_table_without_snapshots_are_free() -> None:
+def test_all_options_of_a_table_without_snapshots_can_change() -> None:
     schema = schema_of(COLUMNS, "k dt", "dt")
 
     changed = after(
@@ -338,13 +338,13 @@ def test_options_of_a_table_without_snapshots_are_free() -> None:
     assert changed.typed_options.bucket == -1
 
 
-def test_null_becomes_forbidden_where_the_option_allows_it() -> None:
+def test_a_column_becomes_not_null_if_the_option_allows_it() -> None:
     schema = schema_of("v INT", alter_column_null_to_not_null__disabled="false")
 
     assert not after(schema, UpdateNullability("v", False)).field("v").type.nullable
 
 
-def test_casts_that_lose_values_can_be_switched_off() -> None:
+def test_lossy_casts_can_be_disabled() -> None:
     schema = schema_of("v INT", disable_explicit_type_casting="true")
 
     assert after(schema, UpdateType("v", "BIGINT")).id == 1
@@ -352,14 +352,14 @@ def test_casts_that_lose_values_can_be_switched_off() -> None:
         after(schema, UpdateType("v", "STRING"))
 
 
-def test_a_refused_change_leaves_the_table_as_it_is(table: Table) -> None:
+def test_a_refused_change_does_not_change_the_table(table: Table) -> None:
     with pytest.raises(InputError):
         alter(table, AddColumn(column="fine", type="INT"), DropColumn("k"))
 
     assert table.stores.schemas.ids() == [0]
 
 
-def test_a_table_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_table_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"db\.nope"):
         Catalog(str(tmp_path)).alter_table("db.nope", [DropColumn("v")])
 
@@ -388,7 +388,7 @@ def test_writers_store_a_default_in_place_of_null(table: Table) -> None:
     ],
     ids=["text", "nested"],
 )
-def test_a_default_that_is_no_value_of_its_column_is_refused(
+def test_a_default_that_does_not_fit_its_column_is_refused(
     table: Table, change: SchemaChange, words: str
 ) -> None:
     with pytest.raises(PaimonError, match=words):

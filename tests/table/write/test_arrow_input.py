@@ -45,7 +45,7 @@ def test_rows_of_other_libraries_are_written(table: Table, rows: Any) -> None:
     assert rows_of(table) == []
 
 
-def test_readers_of_batches_are_written(table: Table) -> None:
+def test_record_batch_readers_are_written(table: Table) -> None:
     table.upsert(pa.table(ROWS).to_reader())
 
     assert rows_of(table) == STORED

@@ -41,7 +41,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
 
 
 @pytest.mark.parametrize("partition", ["a", "c"])
-def test_a_partition_keeps_its_number(table: Table, tmp_path: Path, partition: str) -> None:
+def test_a_partition_keeps_its_bucket_count(table: Table, tmp_path: Path, partition: str) -> None:
     before, changed = rows_of(table), rescaled(tmp_path, "4")
 
     with pytest.raises(CommitConflictError, match="has 2 buckets, but a file was written for 4"):
@@ -50,7 +50,7 @@ def test_a_partition_keeps_its_number(table: Table, tmp_path: Path, partition: s
     assert rows_of(changed) == before
 
 
-def test_a_new_partition_has_the_number_of_the_option(table: Table, tmp_path: Path) -> None:
+def test_a_new_partition_has_the_bucket_count_of_the_option(table: Table, tmp_path: Path) -> None:
     upsert(rescaled(tmp_path, "4"), "d")
 
     with pytest.raises(CommitConflictError, match="has 4 buckets, but a file was written for 2"):
@@ -59,7 +59,7 @@ def test_a_new_partition_has_the_number_of_the_option(table: Table, tmp_path: Pa
 
 
 @pytest.mark.parametrize("merges", [False, True])
-def test_a_partition_that_was_dropped_comes_again_with_any_number(
+def test_a_dropped_partition_can_have_a_new_bucket_count(
     table: Table, tmp_path: Path, merges: bool
 ) -> None:
     table.drop_partitions(["p=a"])
@@ -73,7 +73,7 @@ def test_a_partition_that_was_dropped_comes_again_with_any_number(
         upsert(rescaled(tmp_path, "2"), "a")
 
 
-def test_an_overwrite_may_change_the_number(table: Table, tmp_path: Path) -> None:
+def test_an_overwrite_can_change_the_bucket_count(table: Table, tmp_path: Path) -> None:
     changed = rescaled(tmp_path, "4")
     changed.overwrite(table_of("p k", [("b", 1)]))
     upsert(changed, "b")
@@ -83,7 +83,7 @@ def test_an_overwrite_may_change_the_number(table: Table, tmp_path: Path) -> Non
         upsert(changed, "c")
 
 
-def test_the_number_is_known_where_the_newest_commit_only_deletes(tmp_path: Path) -> None:
+def test_the_bucket_count_is_found_although_the_newest_commit_only_deletes(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k INT", bucket="2")
     table.upsert(table_of("k", [(k,) for k in range(9)]))
     compact(table, InProcessExecutor(), strategy="full")

@@ -53,7 +53,7 @@ class Model:
     st.integers(1, 8),
     st.integers(1, 6),
 )
-def test_batches_are_assigned_as_their_rows_one_after_the_other(
+def test_a_batch_is_assigned_like_its_rows_in_sequence(
     batches: Sequence[Sequence[int]], target: int, most: int
 ) -> None:
     assigner, model = BucketAssigner({}, target, most), Model(target, most)
@@ -125,7 +125,7 @@ def assert_index_is_right(table: Table) -> None:
     assert_healthy(table)
 
 
-def test_keys_fill_one_bucket_after_the_other(table: Table) -> None:
+def test_keys_fill_buckets_in_sequence(table: Table) -> None:
     assert {bucket: entry.row_count for (_, bucket), entry in indexes(table).items()} == {
         0: 10,
         1: 10,
@@ -135,7 +135,7 @@ def test_keys_fill_one_bucket_after_the_other(table: Table) -> None:
     assert_index_is_right(table)
 
 
-def test_known_keys_go_to_their_bucket_again(table: Table) -> None:
+def test_known_keys_are_written_to_their_bucket(table: Table) -> None:
     before = indexes(table)
 
     snapshot = table.upsert(numbered(0, 25, "b"))
@@ -147,7 +147,7 @@ def test_known_keys_go_to_their_bucket_again(table: Table) -> None:
     assert_index_is_right(table)
 
 
-def test_new_keys_change_the_index_of_their_bucket_alone(table: Table) -> None:
+def test_new_keys_change_only_the_index_of_their_bucket(table: Table) -> None:
     before = indexes(table)
 
     table.upsert(numbered(20, 28, "c"))
@@ -163,7 +163,7 @@ def test_new_keys_change_the_index_of_their_bucket_alone(table: Table) -> None:
     assert_index_is_right(table)
 
 
-def test_deleted_keys_keep_their_place(table: Table) -> None:
+def test_deleted_keys_remain_in_the_index(table: Table) -> None:
     table.delete(table_of("k", [(3,)]))
     table.upsert(table_of("k v", [(3, "back")]))
 
@@ -171,7 +171,7 @@ def test_deleted_keys_keep_their_place(table: Table) -> None:
     assert_index_is_right(table)
 
 
-def test_partitions_have_buckets_of_their_own(tmp_path: Path) -> None:
+def test_partitions_have_separate_buckets(tmp_path: Path) -> None:
     table = new_table(
         tmp_path,
         "dt STRING, k BIGINT, v STRING",
@@ -189,21 +189,21 @@ def test_partitions_have_buckets_of_their_own(tmp_path: Path) -> None:
     assert_index_is_right(table)
 
 
-def test_an_overwrite_starts_its_buckets_anew(table: Table) -> None:
+def test_an_overwrite_resets_the_index(table: Table) -> None:
     table.overwrite(numbered(100, 103))
 
     assert {b: e.row_count for (_, b), e in indexes(table).items()} == {0: 3}
     assert_index_is_right(table)
 
 
-def test_truncate_forgets_the_index(table: Table) -> None:
+def test_truncate_resets_the_index(table: Table) -> None:
     table.truncate()
     assert indexes(table) == {}
     table.upsert(numbered(20, 22))
     assert_index_is_right(table)
 
 
-def test_a_bucket_whose_index_was_lost_is_learned_from_its_files(table: Table) -> None:
+def test_a_missing_index_is_rebuilt_from_the_files_of_its_bucket(table: Table) -> None:
     planned = WriteBuilder(table.stores).load_hash_index()
     assert planned is not None
     files = {s.partition_bucket: s.files for s in table.files()}
@@ -218,7 +218,7 @@ def test_a_bucket_whose_index_was_lost_is_learned_from_its_files(table: Table) -
 
 
 @pytest.mark.parametrize("second", [(10, 30), (27, 28)])
-def test_of_two_writers_of_new_keys_to_one_bucket_the_later_one_is_refused(
+def test_the_second_writer_of_new_keys_to_a_bucket_is_refused(
     table: Table, second: tuple[int, int]
 ) -> None:
     planned = ingest.plan(table, ["k", "v"])
@@ -234,7 +234,7 @@ def test_of_two_writers_of_new_keys_to_one_bucket_the_later_one_is_refused(
     assert_index_is_right(table)
 
 
-def test_a_writer_of_known_keys_does_not_collide_with_one_of_new_keys_elsewhere(
+def test_a_writer_of_known_keys_does_not_conflict_with_new_keys_in_other_buckets(
     table: Table,
 ) -> None:
     planned = ingest.plan(table, ["k", "v"])
@@ -258,7 +258,7 @@ def test_a_writer_whose_bucket_was_overwritten_meanwhile_is_refused(table: Table
     assert rows_of(table) == [(k, "new") for k in range(3)]
 
 
-def test_a_writer_of_new_keys_that_an_overwrite_brought_meanwhile_is_refused(table: Table) -> None:
+def test_a_writer_is_refused_if_a_concurrent_overwrite_added_its_keys(table: Table) -> None:
     """They went to a bucket that neither the old rows nor the new ones have."""
     table.upsert(numbered(25, 30))
     planned = ingest.plan(table, ["k", "v"])
@@ -271,7 +271,7 @@ def test_a_writer_of_new_keys_that_an_overwrite_brought_meanwhile_is_refused(tab
     assert rows_of(table) == [(k, "new") for k in range(30, 33)]
 
 
-def test_two_first_writers_of_a_table_do_not_both_win(tmp_path: Path) -> None:
+def test_two_concurrent_first_writers_do_not_both_commit(tmp_path: Path) -> None:
     table = new_table(tmp_path, bucket="-1")
     planned = ingest.plan(table, ["k", "v"])
     result = planned.write(planned.prepare(numbered(0, 5).to_batches()))
@@ -297,7 +297,7 @@ def test_two_tasks_that_assigned_one_partition_are_refused(table: Table) -> None
     assert stored_files(table) == files
 
 
-def test_a_task_that_is_run_again_assigns_the_same(table: Table) -> None:
+def test_a_retried_task_assigns_the_same_buckets(table: Table) -> None:
     planned = WriteBuilder(table.stores).load_hash_index()
     assert planned is not None
     rows = numbered(5, 60)
@@ -328,7 +328,7 @@ def test_a_damaged_index_stops_the_writer(table: Table) -> None:
     assert stored_files(table) == files
 
 
-def test_keys_that_may_change_partition_are_refused_by_name(tmp_path: Path) -> None:
+def test_cross_partition_keys_are_refused_by_name(tmp_path: Path) -> None:
     table = new_table(
         tmp_path, "dt STRING, k BIGINT", key=("k",), partition_by=("dt",), bucket="-1"
     )
@@ -345,7 +345,9 @@ DYNAMIC = [
 
 
 @pytest.mark.parametrize(("folder", "name"), DYNAMIC)
-def test_tables_of_other_engines_are_continued(folder: Path, name: str, tmp_path: Path) -> None:
+def test_indexes_written_by_other_engines_are_continued(
+    folder: Path, name: str, tmp_path: Path
+) -> None:
     table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table(name)
     rows = table.scan().to_arrow()
     before = {at: entry.row_count for at, entry in indexes(table).items()}

@@ -58,11 +58,11 @@ def test_rows_with_null_keys_are_deleted(tmp_path: Path) -> None:
     assert_healthy(table)
 
 
-def test_key_columns_are_nullable_whatever_their_definition_says(tmp_path: Path) -> None:
+def test_key_columns_are_nullable_although_defined_not_null(tmp_path: Path) -> None:
     assert [field.type.nullable for field in keyed(tmp_path).schema.fields] == [True, True, True]
 
 
-def test_the_option_needs_a_key_and_is_not_changed(tmp_path: Path) -> None:
+def test_the_option_needs_a_primary_key_and_cannot_change(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="needs a table with a primary key"):
         new_table(tmp_path / "append", key=(), primary_key__nullable="true")
     new_table(tmp_path).upsert(table_of("k v", [(1, "a")]))

@@ -32,7 +32,7 @@ def left(table: Table) -> set[tuple[Any, ...]]:
     return set(rows_of(table))
 
 
-def test_truncate_removes_all_rows_and_older_snapshots_keep_them(table: Table) -> None:
+def test_truncate_deletes_all_rows_and_older_snapshots_keep_them(table: Table) -> None:
     files = stored_files(table)
 
     snapshot = table.truncate()
@@ -72,7 +72,7 @@ def test_dropped_partitions_lose_their_rows_and_others_keep_them(
     assert_healthy(table)
 
 
-def test_a_partial_spec_drops_every_partition_that_agrees(tmp_path: Path) -> None:
+def test_a_partial_spec_drops_every_matching_partition(tmp_path: Path) -> None:
     table = new_table(
         tmp_path, "a INT, b STRING, v INT", key=(), partition_by=("a", "b"), bucket="-1"
     )
@@ -83,13 +83,13 @@ def test_a_partial_spec_drops_every_partition_that_agrees(tmp_path: Path) -> Non
     assert left(table) == {(2, "x", 3)}
 
 
-def test_dropping_partitions_that_are_not_there_commits_nothing(table: Table) -> None:
+def test_dropping_missing_partitions_commits_nothing(table: Table) -> None:
     assert table.drop_partitions(["dt=nope"]) is None
     assert table.drop_partitions([]) is None
     assert table.stores.snapshots.latest_id() == 1
 
 
-def test_dropping_by_a_column_that_is_no_partition_is_refused(table: Table) -> None:
+def test_dropping_by_a_column_other_than_partition_columns_is_refused(table: Table) -> None:
     with pytest.raises(NotFoundError, match="dt"):
         table.drop_partitions([{"k": 1}])
     with pytest.raises(InputError, match="truncate"):
@@ -97,7 +97,7 @@ def test_dropping_by_a_column_that_is_no_partition_is_refused(table: Table) -> N
 
 
 @pytest.mark.parametrize("spec", [{"dt": None}, {"dt": NULL}])
-def test_the_partition_of_null_is_overwritten_alone(table: Table, spec: dict[str, Any]) -> None:
+def test_only_the_null_partition_is_overwritten(table: Table, spec: dict[str, Any]) -> None:
     table.overwrite(table_of("dt k v", [(None, 9, "new")]), spec)
 
     assert left(table) == {*ROWS[:3], (None, 9, "new")}
@@ -150,6 +150,6 @@ def test_a_database_with_tables_is_dropped_only_on_request(table: Table, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "../x"])
-def test_a_database_name_never_leaves_the_warehouse(tmp_path: Path, name: str) -> None:
+def test_a_database_name_cannot_leave_the_warehouse(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="database name"):
         Catalog(str(tmp_path)).drop_database(name, cascade=True, if_exists=True)

@@ -26,7 +26,7 @@ def written(root: Path, **options: str) -> Table:
 @pytest.mark.parametrize(
     "options", [{"deletion_vectors__enabled": "true"}, {"merge_engine": "first-row"}]
 )
-def test_rows_of_an_overwrite_are_visible_at_once(
+def test_rows_of_an_overwrite_are_visible_immediately(
     tmp_path: Path, options: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     table = written(tmp_path, **options)
@@ -65,7 +65,7 @@ def test_deletes_in_an_overwrite_write_no_rows(tmp_path: Path) -> None:
     assert rows_of(table) == [(1, "new")]
 
 
-def test_files_whose_keys_overlap_stay_on_level_0_of_their_bucket(tmp_path: Path) -> None:
+def test_files_with_overlapping_keys_remain_on_level_0(tmp_path: Path) -> None:
     table = new_table(
         tmp_path,
         "p STRING, k BIGINT, v STRING",
@@ -98,7 +98,7 @@ def test_files_whose_keys_overlap_stay_on_level_0_of_their_bucket(tmp_path: Path
         {"bucket": "-2", "postpone__batch_write_fixed_bucket": "false"},
     ],
 )
-def test_files_stay_where_they_were_written(tmp_path: Path, options: dict[str, str]) -> None:
+def test_files_are_not_rewritten_or_moved(tmp_path: Path, options: dict[str, str]) -> None:
     table = new_table(tmp_path, deletion_vectors__enabled="true", **options)
 
     table.overwrite(table_of("k v", NEW))
@@ -107,7 +107,7 @@ def test_files_stay_where_they_were_written(tmp_path: Path, options: dict[str, s
     assert rows_of(table) == []
 
 
-def test_the_highest_level_is_that_of_the_options(tmp_path: Path) -> None:
+def test_the_highest_level_follows_the_options(tmp_path: Path) -> None:
     table = new_table(tmp_path, num_levels="3")
 
     table.overwrite(table_of("k v", NEW))

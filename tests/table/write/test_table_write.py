@@ -58,7 +58,7 @@ def assert_refused(table: Table, rows: pa.Table, message: str, row_kind: str | N
         (pa.table([[1], ["a"], [2]], names=["k", "v", "k"]), "more than one k"),
     ],
 )
-def test_rows_that_do_not_fit_are_refused_and_nothing_is_written(
+def test_rows_that_do_not_fit_the_schema_are_refused_and_not_written(
     tmp_path: Path, rows: pa.Table, message: str
 ) -> None:
     assert_refused(new_table(tmp_path), rows, message)
@@ -72,16 +72,16 @@ def test_rows_that_do_not_fit_are_refused_and_nothing_is_written(
         (pa.array([0, 3]), "the row kind column is int64; it must be text"),
     ],
 )
-def test_row_kinds_that_are_none_are_refused(tmp_path: Path, kinds: pa.Array, message: str) -> None:
+def test_invalid_row_kinds_are_refused(tmp_path: Path, kinds: pa.Array, message: str) -> None:
     rows = table_of("k v", [(1, "a"), (2, "b")])
     assert_refused(new_table(tmp_path), rows.append_column("kind", kinds), message, row_kind="kind")
 
 
-def test_a_column_of_row_kinds_must_be_there(tmp_path: Path) -> None:
+def test_a_missing_row_kind_column_is_refused(tmp_path: Path) -> None:
     assert_refused(new_table(tmp_path), table_of("k v", [(1, "a")]), "missing op", row_kind="op")
 
 
-def test_no_rows_are_no_snapshot(tmp_path: Path) -> None:
+def test_writing_no_rows_creates_no_snapshot(tmp_path: Path) -> None:
     table = new_table(tmp_path)
 
     assert (
@@ -112,7 +112,7 @@ def test_row_kinds_insert_update_and_delete(tmp_path: Path) -> None:
     assert_healthy(table)
 
 
-def test_the_table_may_name_its_column_of_row_kinds(tmp_path: Path) -> None:
+def test_row_kinds_are_read_from_the_column_of_rowkind_field(tmp_path: Path) -> None:
     table = new_table(tmp_path, rowkind__field="op")
 
     table.upsert(table_of("k v op", [(1, "a", "+I"), (1, "a", "-D"), (2, "b", "+I")]))
@@ -120,7 +120,7 @@ def test_the_table_may_name_its_column_of_row_kinds(tmp_path: Path) -> None:
     assert rows_of(table) == [(2, "b")]
 
 
-def test_a_delete_needs_the_key_alone(tmp_path: Path) -> None:
+def test_a_delete_needs_only_the_key(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     table.upsert(table_of("k v", [(1, "a"), (2, "b")]))
 
@@ -129,7 +129,7 @@ def test_a_delete_needs_the_key_alone(tmp_path: Path) -> None:
     assert rows_of(table) == [(2, "b")]
 
 
-def test_a_delete_that_could_not_win_is_refused(tmp_path: Path) -> None:
+def test_a_delete_without_the_sequence_field_is_refused(tmp_path: Path) -> None:
     table = new_table(tmp_path / "order", "k INT, s INT", sequence__field="s")
     table.upsert(table_of("k s", [(1, 5)]))
     with pytest.raises(InputError, match="need the columns k, s"):
@@ -142,7 +142,7 @@ def test_a_delete_that_could_not_win_is_refused(tmp_path: Path) -> None:
         table.delete(table_of("k", [(1,)]))
 
 
-def test_a_delete_is_one_whatever_the_column_of_kinds_says(tmp_path: Path) -> None:
+def test_a_delete_ignores_the_row_kind_column(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k INT, kind STRING", rowkind__field="kind")
     table.upsert(table_of("k kind", [(1, "+I"), (2, "+I"), (3, "+I")]))
 
@@ -152,7 +152,7 @@ def test_a_delete_is_one_whatever_the_column_of_kinds_says(tmp_path: Path) -> No
     assert rows_of(table) == [(3, "+I")]
 
 
-def test_tables_without_key_keep_every_row_in_order(tmp_path: Path) -> None:
+def test_append_tables_keep_every_row_in_order(tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="-1")
     table.append(table_of("k v", [(1, "a"), (1, "a")]))
     table.append(table_of("k v", [(None, None)]))
@@ -164,7 +164,7 @@ def test_tables_without_key_keep_every_row_in_order(tmp_path: Path) -> None:
             refused(table_of("k v", [(1, "a")]))
 
 
-def test_sequence_numbers_go_on_where_the_bucket_ends(tmp_path: Path) -> None:
+def test_sequence_numbers_continue_after_the_last_of_the_bucket(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     for _ in range(3):
         table.upsert(table_of("k v", [(1, "a"), (2, "b"), (3, "c")]))
@@ -186,7 +186,7 @@ def test_sequence_numbers_go_on_where_the_bucket_ends(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_values_that_fit_take_the_type_of_the_table(
+def test_values_that_fit_are_converted_to_the_column_type(
     tmp_path: Path, given_type: pa.DataType, values: list[Any]
 ) -> None:
     table = new_table(tmp_path)
@@ -225,7 +225,7 @@ NESTED = pa.struct([("y", pa.int64()), ("x", pa.struct([("a", pa.int64())]))])
         (pa.list_(pa.int64()), [1], "cannot be stored"),
     ],
 )
-def test_nested_values_are_checked_as_columns_are(
+def test_nested_values_are_checked_like_columns(
     tmp_path: Path, given_type: pa.DataType, value: object, message: str
 ) -> None:
     table = new_table(tmp_path, "k BIGINT, c ARRAY<ROW<x ROW<a INT NOT NULL> NOT NULL, y INT>>")
@@ -235,7 +235,7 @@ def test_nested_values_are_checked_as_columns_are(
     assert_refused(table, rows, message)
 
 
-def test_maps_are_no_lists(tmp_path: Path) -> None:
+def test_maps_are_not_accepted_for_lists(tmp_path: Path) -> None:
     entries = pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int32()))
 
     assert_refused(
@@ -245,7 +245,7 @@ def test_maps_are_no_lists(tmp_path: Path) -> None:
     )
 
 
-def test_null_rows_may_hold_nulls(tmp_path: Path) -> None:
+def test_null_rows_may_contain_nulls(tmp_path: Path) -> None:
     """As Parquet has them: what is inside a null row does not matter."""
     table = new_table(tmp_path, "k BIGINT, c ARRAY<ROW<x ROW<a INT NOT NULL> NOT NULL, y INT>>")
     lists = [[{"x": {"a": 1}, "y": 2}, None], None, []]
@@ -291,7 +291,7 @@ def test_every_type_is_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3, 7])
-def test_rows_go_to_the_bucket_that_the_format_says(tmp_path: Path, count: int) -> None:
+def test_rows_are_written_to_the_bucket_of_the_format(tmp_path: Path, count: int) -> None:
     table = new_table(tmp_path, bucket=str(count))
     rows = conform_rows(table_of("k v", [(k, "x") for k in range(200)]), table.schema)
 
@@ -305,7 +305,7 @@ def test_rows_go_to_the_bucket_that_the_format_says(tmp_path: Path, count: int) 
     assert found == {b: [k for k in range(200) if expected[k] == b] for b in np.unique(expected)}
 
 
-def test_rows_of_a_fixed_bucket_are_numbered_on(tmp_path: Path) -> None:
+def test_sequence_numbers_continue_in_a_fixed_bucket(tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="1", bucket_key="k")
 
     for count in (3, 2):
@@ -330,7 +330,7 @@ def test_a_full_buffer_is_flushed_as_further_files(tmp_path: Path) -> None:
     assert_healthy(table)
 
 
-def test_an_aborted_writer_removes_its_files(tmp_path: Path) -> None:
+def test_an_aborted_writer_deletes_its_files(tmp_path: Path) -> None:
     table = new_table(tmp_path, write_buffer_size="1 b")
     before = stored_files(table)
     writer = TableWriter(factory=table.stores.build_writer_factory(), first_sequence={})
@@ -350,7 +350,7 @@ NAMES = [
 ]  # fmt: skip
 
 
-def test_partition_values_of_every_spelling_are_read_back(tmp_path: Path) -> None:
+def test_partition_values_with_special_characters_are_read_back(tmp_path: Path) -> None:
     table = new_table(tmp_path, "p STRING, k INT", key=(), partition_by=["p"], bucket="-1")
     rows = [(name, at) for at, name in enumerate(NAMES)]
 
@@ -372,7 +372,7 @@ def test_partition_values_of_every_spelling_are_read_back(tmp_path: Path) -> Non
         st.tuples(st.none() | st.integers(-9, 9), st.none() | st.dates()), max_size=12, unique=True
     )
 )
-def test_partitions_of_several_columns_are_kept_apart(
+def test_partitions_of_several_columns_are_separate(
     tmp_path_factory: pytest.TempPathFactory, values: list[tuple[int | None, date | None]]
 ) -> None:
     with small_batches(5):
@@ -416,7 +416,7 @@ def test_overwriting_replaces_the_partitions_that_receive_rows(tmp_path: Path) -
     assert table.overwrite(table_of("p k v", []).cast(table.scan().arrow_schema)) is None
 
 
-def test_overwriting_a_spec_replaces_what_matches_it(tmp_path: Path) -> None:
+def test_overwriting_a_spec_replaces_the_matching_partitions(tmp_path: Path) -> None:
     table = partitioned(tmp_path)
 
     table.overwrite(table_of("p k v", [("a", 7, "new")]), {"p": "a"})
@@ -426,7 +426,7 @@ def test_overwriting_a_spec_replaces_what_matches_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["option", "spec"])
-def test_overwriting_the_whole_table(tmp_path: Path, way: str) -> None:
+def test_overwriting_with_an_empty_spec_replaces_the_whole_table(tmp_path: Path, way: str) -> None:
     options = {"dynamic_partition_overwrite": "false"} if way == "option" else {}
     table = partitioned(tmp_path, **options)
 
@@ -437,7 +437,7 @@ def test_overwriting_the_whole_table(tmp_path: Path, way: str) -> None:
     assert_healthy(table)
 
 
-def test_an_overwrite_drops_the_vectors_of_what_it_replaces(tmp_path: Path) -> None:
+def test_an_overwrite_drops_the_deletion_vectors_of_replaced_files(tmp_path: Path) -> None:
     from paimon_orch.steps.common.executor import InProcessExecutor
     from paimon_orch.steps.compaction import compact
 
@@ -457,7 +457,7 @@ def test_an_overwrite_drops_the_vectors_of_what_it_replaces(tmp_path: Path) -> N
     ]
 
 
-def test_rows_are_deleted_by_key_alone_even_where_other_columns_are_not_null(
+def test_rows_are_deleted_by_key_although_other_columns_are_not_nullable(
     tmp_path: Path,
 ) -> None:
     columns = "k INT, s STRING NOT NULL, b BOOLEAN NOT NULL, t TIMESTAMP(3) NOT NULL, n INT"
@@ -470,7 +470,7 @@ def test_rows_are_deleted_by_key_alone_even_where_other_columns_are_not_null(
     assert table.scan(["k"]).to_arrow().to_pydict() == {"k": [2]}
 
 
-def test_rows_go_to_the_changelog_as_they_came_where_the_table_asks_for_it(tmp_path: Path) -> None:
+def test_the_input_changelog_producer_writes_rows_unchanged(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k INT, v INT", changelog_producer="input")
     rows = {"k": [1, 1, 2, 2], "v": [10, 11, 20, 20], "kind": ["+I", "+U", "+I", "-D"]}
     snapshot = table.upsert(pa.table(rows), row_kind="kind")
@@ -499,7 +499,7 @@ def test_files_end_at_the_target_number_of_rows(tmp_path: Path) -> None:
     assert compacted.row_count == 8, "compaction has no such limit"
 
 
-def test_a_target_of_no_rows_is_refused(tmp_path: Path) -> None:
+def test_a_target_row_count_of_zero_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="'target-file-row-num' = 0 must be at least 1"):
         new_table(tmp_path, target_file_row_num="0")
 
@@ -507,7 +507,7 @@ def test_a_target_of_no_rows_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("codec", "suffix"), [("zstd", ".zst.parquet"), ("gzip", ".gz.parquet"), ("none", ".parquet")]
 )
-def test_names_of_files_hold_the_codec_where_the_table_asks_for_it(
+def test_file_names_contain_the_codec_if_the_option_is_set(
     tmp_path: Path, codec: str, suffix: str
 ) -> None:
     table = new_table(tmp_path, file__compression=codec, file__suffix__include__compression="true")
