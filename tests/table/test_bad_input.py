@@ -1,4 +1,4 @@
-"""Damaged tables: a PaimonError that names the file, in bounded time and memory, and nothing is written."""
+"""Damaged tables raise a PaimonError that names the file, in bounded time and memory."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ OUTSIDE = ["../../x", "/etc/passwd", "..", "a/b", "a\\b", "", "a\0b"]
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table of three snapshots with a deletion vector."""
+    """Return a table with three snapshots and a deletion vector."""
     root = tmp_path_factory.mktemp("healthy")
     table = new_table(root, deletion_vectors__enabled="true")
     rows = [(n, f"value {n}") for n in range(500)]
@@ -66,7 +66,7 @@ def used(warehouse: Path, kind: str) -> list[Path]:
             return [root / "schema" / "schema-0"]
         case "manifest list":
             return lists
-        case "manifest":  # the compacted files' first: level 0 is not read
+        case "manifest":  # compacted files first, because level 0 is not read
             return [root / "manifest" / name for name in reversed(manifests)]
         case "index manifest":
             return [index]
@@ -87,7 +87,7 @@ def read(warehouse: Path) -> list[tuple[Any, ...]]:
 
 
 def assert_refused(warehouse: Path, path: Path) -> None:
-    """A read fails with an error that names the file, and writes nothing."""
+    """Assert that a read fails with an error that names the file, and writes nothing."""
     before = stored_files_below(warehouse)
     with pytest.raises(PaimonError) as caught:
         read(warehouse)
@@ -129,8 +129,10 @@ def test_a_flipped_bit_raises_only_documented_errors(warehouse: Path, kind: str)
     data = path.read_bytes()
     before = stored_files_below(warehouse)
     step = max(1, len(data) // 40)
-    for number, at in enumerate(range(0, len(data), step)):
-        path.write_bytes(data[:at] + bytes([data[at] ^ 1 << number % 8]) + data[at + 1 :])
+    for number, position in enumerate(range(0, len(data), step)):
+        path.write_bytes(
+            data[:position] + bytes([data[position] ^ 1 << number % 8]) + data[position + 1 :]
+        )
         with suppress(PaimonError):
             read(warehouse)
     assert stored_files_below(warehouse) == before
@@ -221,7 +223,7 @@ def test_a_manifest_list_that_names_a_file_outside_is_refused(warehouse: Path, n
 
 
 def rewrite_list(warehouse: Path, change: Callable[[list[Any]], list[Any]]) -> None:
-    """Change the delta list of the newest snapshot, and expect it to be refused."""
+    """Rewrite the delta list of the newest snapshot, and assert that it is refused."""
     path = used(warehouse, "manifest list")[1]
     forget_sizes(warehouse)
     path.write_bytes(encode_manifest_list(change(decode_manifest_list(path.read_bytes(), ""))))
@@ -263,7 +265,7 @@ def test_a_partition_that_is_not_a_row_is_refused(
 def rewrite_manifest(
     warehouse: Path, change: Callable[[Any], Any] = lambda file: file, **entry_changes: Any
 ) -> Path:
-    """Change the files that the newest snapshot's manifest adds; sizes are kept right."""
+    """Rewrite the files that the newest snapshot's manifest adds, with the correct sizes."""
     path = used(warehouse, "manifest")[0]
     entries = [
         replace(entry, file=change(entry.file), **entry_changes)
@@ -321,11 +323,11 @@ def test_a_deletion_vector_at_another_position_is_refused(
     path = used(warehouse, "index manifest")[0]
     vectors = used(warehouse, "deletion vectors")[0]
     [entry] = decode_index_manifest(path.read_bytes(), "")
-    [found] = entry.ranges or ()
-    if getattr(found, field) == value:
+    [vector_range] = entry.ranges or ()
+    if getattr(vector_range, field) == value:
         return
     change: dict[str, Any] = {field: value}
-    changed = replace(entry, ranges=(replace(found, **change),))
+    changed = replace(entry, ranges=(replace(vector_range, **change),))
     path.write_bytes(encode_index_manifest([changed]))
     assert_refused(warehouse, vectors)
 

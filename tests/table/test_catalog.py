@@ -1,4 +1,4 @@
-"""Warehouses: creating, finding, listing and dropping tables; every refusal says what to do."""
+"""Warehouses: create, find, list and drop tables; errors name the fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables whose data or index files are outside the table's directory: every step finds, writes and deletes them there."""
+"""All steps find, write and delete data and index files outside the table's directory."""
 
 from __future__ import annotations
 

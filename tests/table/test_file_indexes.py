@@ -1,4 +1,4 @@
-"""File indexes in a table's life: written with the files, asked by scans, and never believed when damaged."""
+"""File indexes: written with data files, used by scans, and ignored if they are damaged."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def files_of(table: Table) -> list[DataFileMeta]:
 
 
 def path_of(table: Table, name: str) -> Path:
-    (found,) = Path(table.paths.root).rglob(name)
-    return found
+    (path,) = Path(table.paths.root).rglob(name)
+    return path
 
 
 def indexes_of(table: Table, file: DataFileMeta) -> dict[str, list[str]]:
-    with open_indexes(table.io, str(path_of(table, file.file_name)), file) as found:
-        return {} if found is None else {name: list(kinds) for name, kinds in found.items()}
+    with open_indexes(table.io, str(path_of(table, file.file_name)), file) as indexes:
+        return {} if indexes is None else {name: list(kinds) for name, kinds in indexes.items()}
 
 
 def test_small_indexes_are_embedded_and_large_ones_are_files(tmp_path: Path) -> None:
@@ -235,8 +235,8 @@ def test_a_failed_write_leaves_no_index(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="'k' cannot be indexed"):
         table.append(rows)
 
-    left = list(Path(table.paths.root).rglob("data-*"))
-    assert left == []
+    remaining = list(Path(table.paths.root).rglob("data-*"))
+    assert remaining == []
 
 
 def test_indexes_are_not_used_if_reading_is_disabled(tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_indexes_do_not_change_the_rows(
 
 
 def plain(table: Table, text: str) -> list[str]:
-    """What the filter finds in all rows."""
+    """Return the rows that match the filter, without indexes."""
     predicate = bind_filter(text, table.schema)
     assert predicate is not None
     found = table.scan().to_arrow().filter(to_arrow_expression(predicate))
@@ -396,8 +396,8 @@ def test_indexes_do_not_change_filters_on_map_keys(
             )  # fmt: skip
             rows = rows_left + numbered
         for text, holds in KEY_TESTS.items():
-            found = table.scan(["k"], filter=text).to_arrow().column("k").to_pylist()
-            assert sorted(found) == [
+            keys = table.scan(["k"], filter=text).to_arrow().column("k").to_pylist()
+            assert sorted(keys) == [
                 k for k, m in sorted(rows, key=lambda row: row[0]) if holds(m or {})
             ]
 

@@ -1,4 +1,4 @@
-"""Options that are not implemented stop every step that they would make wrong, and the table is unchanged."""
+"""Options that are not implemented block every affected step; the table is unchanged."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ ICEBERG = ("metadata.iceberg.storage", "table-location")
 
 
 def _table(tmp_path: Path, **options: str) -> Table:
-    """A table with two commits, whose options are set as another writer would have stored them."""
+    """Return a table with two commits and options that another writer stored."""
     table = Catalog(str(tmp_path)).create_table(
         "db.t", "id BIGINT NOT NULL, v STRING", primary_key=["id"], options={"bucket": "1"}
     )
@@ -104,7 +104,7 @@ def test_every_change_runs_when_stale_iceberg_metadata_is_allowed(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = _table(tmp_path, **dict([ICEBERG])).allow(stale_external=True)
-    table = Table(f"db.{name}", table.io, table.paths, table.allowances)  # a warning of its own
+    table = Table(f"db.{name}", table.io, table.paths, table.allowances)  # a separate warning
     with caplog.at_level(logging.WARNING):
         CHANGES[name](table)
     assert "stale after this run: option 'metadata.iceberg.storage'" in caplog.text

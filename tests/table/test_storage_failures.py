@@ -1,4 +1,4 @@
-"""Storage that fails while a table is read: said as such, with the file, and never taken for damage."""
+"""Storage failures during reads are reported with the file, not as corrupt files."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class Failing(io.BytesIO):
 
 @pytest.fixture(params=FAILURES, ids=["errno", "permission", "connection", "timeout", "ours"])
 def failure(request: pytest.FixtureRequest) -> Callable[[], Exception]:
-    made: Callable[[], Exception] = request.param
-    return made
+    create_error: Callable[[], Exception] = request.param
+    return create_error
 
 
 @pytest.fixture(params=["parquet", "orc", "avro"])
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
-    made = new_table(tmp_path, file__format=request.param)
-    made.upsert(table_of("k v", [(n, "x" * 50) for n in range(100)]))
-    return made
+    created = new_table(tmp_path, file__format=request.param)
+    created.upsert(table_of("k v", [(n, "x" * 50) for n in range(100)]))
+    return created
 
 
 @pytest.mark.parametrize("kind", ["snapshot-", "schema-", "manifest-list-", "manifest-"])

@@ -1,4 +1,4 @@
-"""System tables: columns as Paimon's own have, rows that agree with the table."""
+"""System tables have the columns of Paimon's, and rows that agree with the table."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ COLUMNS = {
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """Two snapshots, two partitions, one tag."""
+    """Return a table with two snapshots, two partitions and one tag."""
     table = new_table(
         tmp_path, "p STRING, k BIGINT, v STRING", key=("p", "k"), partition_by=("p",), bucket="2"
     )
     table.upsert(table_of("p k v", [("a", k, "x") for k in range(8)] + [("b=/", 1, None)]))
     snapshot = table.snapshot()
     assert snapshot is not None
-    stored = json.loads(snapshot.to_json())
-    stored |= {"tagCreateTime": [2026, 1, 31, 12, 30], "tagTimeRetained": 86400.0}
-    table.io.create(f"{table.paths.tag_dir}/tag-first", json.dumps(stored).encode())
+    values = json.loads(snapshot.to_json())
+    values |= {"tagCreateTime": [2026, 1, 31, 12, 30], "tagTimeRetained": 86400.0}
+    table.io.create(f"{table.paths.tag_dir}/tag-first", json.dumps(values).encode())
     table.delete(table_of("p k", [("a", 3)]))
     return table
 
 
 def _rows(table: Table, name: str, **scan: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = table.system(name).scan(**scan).to_arrow().to_pylist()
-    return found
+    rows: list[dict[str, Any]] = table.system(name).scan(**scan).to_arrow().to_pylist()
+    return rows
 
 
 @pytest.mark.parametrize("name", COLUMNS)
@@ -73,14 +73,14 @@ def test_system_tables_have_the_columns_of_the_format(
 
 
 def test_snapshots_are_listed_from_the_oldest(table: Table) -> None:
-    found = _rows(table, "snapshots")
-    assert [(row["snapshot_id"], row["commit_kind"]) for row in found] == [
+    rows = _rows(table, "snapshots")
+    assert [(row["snapshot_id"], row["commit_kind"]) for row in rows] == [
         (1, "APPEND"),
         (2, "APPEND"),
     ]
-    assert [row["total_record_count"] for row in found] == [9, 10]
+    assert [row["total_record_count"] for row in rows] == [9, 10]
     times = [table.stores.snapshots.get(number).time_millis for number in (1, 2)]
-    assert [row["commit_time"].astimezone().timestamp() * 1000 for row in found] == pytest.approx(
+    assert [row["commit_time"].astimezone().timestamp() * 1000 for row in rows] == pytest.approx(
         times
     )
 
@@ -102,11 +102,11 @@ def test_files_add_up_to_the_table(table: Table) -> None:
     assert {row["partition"] for row in found} == {"{a}", "{b=/}"}
     assert sum(row["record_count"] for row in found) == 10
     assert {row["level"] for row in found} == {0}
-    (one,) = [row for row in found if row["partition"] == "{b=/}"]
-    assert (one["min_key"], one["max_key"]) == ("[1]", "[1]")
-    assert one["null_value_counts"] == "{k=0, p=0, v=1}"
-    assert one["min_value_stats"] == "{k=1, p=b=/, v=null}"
-    assert (one["file_format"], one["file_source"], one["deleteRowCount"]) == (
+    (file,) = [row for row in found if row["partition"] == "{b=/}"]
+    assert (file["min_key"], file["max_key"]) == ("[1]", "[1]")
+    assert file["null_value_counts"] == "{k=0, p=0, v=1}"
+    assert file["min_value_stats"] == "{k=1, p=b=/, v=null}"
+    assert (file["file_format"], file["file_source"], file["deleteRowCount"]) == (
         "parquet",
         "APPEND",
         0,
@@ -136,12 +136,12 @@ def test_partitions_and_buckets_aggregate_the_files(table: Table) -> None:
 
 
 def test_manifests_have_the_bounds_of_their_partitions(table: Table) -> None:
-    found = _rows(table, "manifests")
-    assert [(row["min_partition_stats"], row["max_partition_stats"]) for row in found] == [
+    rows = _rows(table, "manifests")
+    assert [(row["min_partition_stats"], row["max_partition_stats"]) for row in rows] == [
         ("{a}", "{b=/}"),
         ("{a}", "{a}"),
     ]
-    assert sum(row["num_added_files"] for row in found) == len(_rows(table, "files"))
+    assert sum(row["num_added_files"] for row in rows) == len(_rows(table, "files"))
 
 
 def test_system_tables_support_time_travel(table: Table) -> None:
@@ -150,16 +150,16 @@ def test_system_tables_support_time_travel(table: Table) -> None:
 
 
 def test_system_tables_support_columns_filter_and_limit(table: Table) -> None:
-    asked = {"columns": ["bucket"], "filter": "partition = '{a}' and level < 1", "limit": 1}
-    assert _rows(table, "files", **asked) in ([{"bucket": 0}], [{"bucket": 1}])
+    request = {"columns": ["bucket"], "filter": "partition = '{a}' and level < 1", "limit": 1}
+    assert _rows(table, "files", **request) in ([{"bucket": 0}], [{"bucket": 1}])
     with pytest.raises(NotFoundError):
         table.system("files").scan(["nothing"])
 
 
 def test_audit_log_keeps_the_last_change_of_deleted_keys(table: Table) -> None:
-    found = _rows(table, "audit_log", filter="k >= 2 and k < 5")
-    assert sorted((row["rowkind"], row["k"]) for row in found) == [("+I", 2), ("+I", 4), ("-D", 3)]
-    assert list(found[0]) == ["rowkind", "p", "k", "v"]
+    rows = _rows(table, "audit_log", filter="k >= 2 and k < 5")
+    assert sorted((row["rowkind"], row["k"]) for row in rows) == [("+I", 2), ("+I", 4), ("-D", 3)]
+    assert list(rows[0]) == ["rowkind", "p", "k", "v"]
     deleted = _rows(table, "audit_log", columns=["k"], filter="rowkind = '-D'")
     assert deleted == [{"k": 3}]
 
@@ -201,9 +201,9 @@ def test_every_system_table_of_golden_tables_is_read(name: str) -> None:
             assert isinstance(table, Table)
             for system in set(SYSTEM_TABLE_NAMES) - {
                 "row_tracking"
-            }:  # which needs the table's option
-                found = table.system(system).scan()
-                assert found.to_arrow().schema == found.arrow_schema
+            }:  # needs an option of the table
+                scan = table.system(system).scan()
+                assert scan.to_arrow().schema == scan.arrow_schema
 
 
 def test_polars_reads_a_scan(table: Table) -> None:
@@ -214,8 +214,8 @@ def test_polars_reads_a_scan(table: Table) -> None:
 
 def test_duckdb_reads_a_scan(table: Table) -> None:
     rows = table.scan().to_reader()
-    found = duckdb.from_arrow(rows).aggregate("count(*), max(k)").fetchall()
-    assert found == [(8, 7)]
+    result = duckdb.from_arrow(rows).aggregate("count(*), max(k)").fetchall()
+    assert result == [(8, 7)]
 
 
 def test_pandas_reads_a_system_table(table: Table) -> None:

@@ -1,4 +1,4 @@
-"""Text that is not UTF-8, as writers of Java and C++ store it: it is merged, compacted and filtered by its bytes."""
+"""Text that is not UTF-8, as Java and C++ writers store it, is processed by its bytes."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def bytes_of(table: Table, name: str, **scan: Any) -> list[bytes]:
 
 @pytest.fixture(params=["parquet", "orc", "avro"])
 def table(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Table:
-    """Keys and values are not UTF-8; our writer, which would refuse them, does not look."""
+    """Return a table with keys and values that are not UTF-8; checks of our writer are disabled."""
     monkeypatch.setattr(conform_rows, "_check_utf8", lambda *_: None)
-    made = new_table(
+    created = new_table(
         tmp_path, "s STRING, v STRING", key=("s",), file__format=request.param, metadata__stats_mode="full",
     )  # fmt: skip
     for values in (TEXTS, TEXTS[::-1]):
-        made.upsert(pa.table({"s": text_of(TEXTS), "v": text_of(values)}))
-    return made
+        created.upsert(pa.table({"s": text_of(TEXTS), "v": text_of(values)}))
+    return created
 
 
 def test_invalid_text_is_merged_compacted_and_filtered_by_its_bytes(table: Table) -> None:
@@ -59,12 +59,12 @@ def test_invalid_text_is_merged_compacted_and_filtered_by_its_bytes(table: Table
 def test_a_deep_check_names_the_file_and_analyze_counts_invalid_text(table: Table) -> None:
     compact(table, InProcessExecutor(), strategy="full")
 
-    found = check(table, deep=True).findings
+    findings = check(table, deep=True).findings
     planned = analyze.plan(table, analyze.AnalyzeRequest(columns=["v"]))
     statistics = commit_plan(analyze.ANALYZE, table, planned).statistics
 
-    assert {finding.rule for finding in found} == {"text"}
-    assert "has text that is not UTF-8" in found[0].text
+    assert {finding.rule for finding in findings} == {"text"}
+    assert "has text that is not UTF-8" in findings[0].text
     assert statistics is not None
     assert statistics.columns["v"].distinct_count == len(TEXTS)
 
@@ -112,12 +112,12 @@ def test_partitions_of_invalid_text_keep_their_bytes(
     rows = pa.table({"p": text_of(values), "k": pa.array([1, 2, 3], pa.int32())})
     for _ in range(3):
         table.upsert(rows) if key else table.append(rows)
-    stored = sorted(values * (1 if key else 3))
+    expected = sorted(values * (1 if key else 3))
 
     compact(table, InProcessExecutor(), strategy="full")
     rescale.rescale(table, 2)
 
-    assert bytes_of(table, "p") == stored
+    assert bytes_of(table, "p") == expected
     assert {path.name for path in Path(table.paths.root).glob("p=*")} == {"p=ok", "p=\ufffd\ufffda"}
     assert "p=\ufffd\ufffda" in run_command("inspect", str(tmp_path), "db.t")
     assert "\ufffd\ufffda" in run_command(
@@ -137,7 +137,7 @@ def test_partitions_of_invalid_text_keep_their_bytes(
     ],
 )
 def test_partition_directories_of_invalid_text_are_named_like_java(data: bytes, shown: str) -> None:
-    """The texts are those of Java 17."""
+    """The expected names were created with Java 17."""
     assert decode_readable_text(data) == shown
 
 

@@ -154,7 +154,7 @@ def _check_merge_result(
             step,
             expected=expected,
             row=row,
-            reason="the row would exist although it is to be deleted, or the reverse",
+            reason=f"the row would {'not ' if deleted[row] else ''}be deleted",
         )
     for name in schema.names:
         actual, requested = contiguous_column(merged, name), contiguous_column(expected, name)

@@ -1,4 +1,4 @@
-"""Commits: one snapshot or none, whoever else commits and whatever fails."""
+"""Commits are atomic, also with concurrent committers and failures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Create = Callable[[LocalFileIO, str, bytes], bool]
 
 
 def append_rows(root: str, process: int) -> None:
-    """Commit several snapshots; runs in a process of its own."""
+    """Commit several snapshots; runs in a separate process."""
     table = Catalog(root).table("db.t")
     for number in range(COMMITS):
         table.append(table_of("k v", [(process * 100 + number, f"process {process}")]))
@@ -71,23 +71,23 @@ def test_concurrent_committers_lose_no_row_and_skip_no_snapshot(
 
 
 def assert_no_stray_manifests(table: Table) -> None:
-    """Every manifest and list on disk belongs to a snapshot."""
-    known = set()
+    """Assert that a snapshot references every manifest and manifest list on disk."""
+    referenced = set()
     for snapshot_id in table.stores.snapshots.ids():
         snapshot = table.stores.snapshots.get(snapshot_id)
         lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list]
-        known |= {*lists, snapshot.index_manifest, snapshot.changelog_manifest_list}
-        known |= {meta.file_name for meta in table.stores.manifests.manifests(snapshot)}
-    assert {path.name for path in Path(table.paths.manifest_dir).iterdir()} <= known
+        referenced |= {*lists, snapshot.index_manifest, snapshot.changelog_manifest_list}
+        referenced |= {meta.file_name for meta in table.stores.manifests.manifests(snapshot)}
+    assert {path.name for path in Path(table.paths.manifest_dir).iterdir()} <= referenced
 
 
 def replace_create(monkeypatch: pytest.MonkeyPatch, create: Callable[[Create], Create]) -> None:
-    """Replace the creation of snapshots; schemas are created as ever."""
+    """Replace the creation of snapshots, but not of schemas."""
     original = LocalFileIO.create
 
     def replaced(self: LocalFileIO, path: str, data: bytes) -> bool:
-        chosen = create(original) if "/snapshot-" in path else original
-        return chosen(self, path, data)
+        function = create(original) if "/snapshot-" in path else original
+        return function(self, path, data)
 
     monkeypatch.setattr(LocalFileIO, "create", replaced)
 
@@ -133,7 +133,7 @@ def test_a_commit_that_always_loses_gives_up_and_deletes_its_files(
         return create
 
     replace_create(monkeypatch, losing)
-    # the others' snapshots are never finished here, so that each attempt meets the same id
+    # the other snapshots are never completed, so each attempt uses the same id
     monkeypatch.setattr(
         "paimon_orch.table.metadata.snapshot_store.SnapshotStore.latest_id", lambda _: 1
     )
@@ -194,7 +194,7 @@ def test_an_error_after_the_snapshot_was_written_does_not_fail_the_commit(
 def test_a_retried_create_that_finds_its_own_snapshot_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that sends a request again finds what its first try wrote."""
+    """A client that repeats a request finds the file that its first request created."""
     table = new_table(tmp_path)
 
     def sent_twice(original: Create) -> Create:
@@ -214,7 +214,7 @@ def test_a_retried_create_that_finds_its_own_snapshot_succeeds(
 def test_the_next_attempt_finds_a_commit_with_unknown_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The snapshot appears after the answer was lost: it is not committed a second time."""
+    """The snapshot appears after the response was lost; it is not committed a second time."""
     table, late = new_table(tmp_path, commit__min_retry_wait="1 ms"), list[tuple[str, bytes]]()
 
     def delayed(original: Create) -> Create:
@@ -278,7 +278,7 @@ def test_a_commit_id_is_committed_once(tmp_path: Path, key: tuple[str, ...]) -> 
 def test_two_simultaneous_calls_with_one_commit_id_commit_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both find nothing, both write; the later one finds the earlier one's snapshot and removes its own files."""
+    """Both calls write files; the later one finds the other's snapshot and deletes its files."""
     table, twice = new_table(tmp_path, key=(), bucket="-1"), CommitId("load", 1)
 
     def racing(original: Create) -> Create:
@@ -301,15 +301,15 @@ def test_an_ingest_with_a_commit_id_is_committed_once(tmp_path: Path) -> None:
     table, once = new_table(tmp_path), CommitId("load", 1)
     for _ in range(2):
         planned = ingest.plan(table, ["k", "v"], commit_id=once)
-        done = planned.write(planned.prepare(table_of("k v", [(1, "a")]).to_batches()))
-        assert ingest.commit(table, planned, [done], 0.0).snapshot_id == 1
+        written = planned.write(planned.prepare(table_of("k v", [(1, "a")]).to_batches()))
+        assert ingest.commit(table, planned, [written], 0.0).snapshot_id == 1
 
     assert table.stores.snapshots.ids() == [1]
     assert len([path for path in stored_files(table) if "/bucket-0/" in path]) == 1
 
 
 def append_once(root: str) -> None:
-    """Commit what other processes commit as well; runs in a process of its own."""
+    """Commit the same commit ids as other processes; runs in a separate process."""
     Catalog(root).table("db.t").append(table_of("k v", [(1, "a")]), commit_id=CommitId("load", 7))
 
 
@@ -338,14 +338,14 @@ OUTCOMES = ["done", "lost", "answer lost", "late", "raced"]
 @settings(max_examples=60)
 @given(plans=st.lists(st.lists(st.sampled_from(OUTCOMES), max_size=4), min_size=1, max_size=3))
 def test_each_load_is_committed_once_although_requests_are_lost(plans: list[list[str]]) -> None:
-    """A caller that repeats each load until it is told that it is done, over a store that loses requests and answers."""
+    """A caller repeats each load until it succeeds; the store loses requests and responses."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         table = new_table(Path(folder), key=(), bucket="-1", commit__min_retry_wait="0 ms")
-        outcomes, late, others = list[str](), list[tuple[str, bytes]](), list[int]()
+        outcomes, late, other_ids = list[str](), list[tuple[str, bytes]](), list[int]()
 
         def unreliable(original: Create) -> Create:
             def create(self: LocalFileIO, path: str, data: bytes) -> bool:
-                for request in late:  # what was on its way arrives first
+                for request in late:  # delayed requests arrive first
                     original(self, *request)
                 late.clear()
                 match outcomes.pop(0) if outcomes else "done":
@@ -358,8 +358,8 @@ def test_each_load_is_committed_once_although_requests_are_lost(plans: list[list
                         late.append((path, data))
                         raise StorageError("no answer yet")
                     case "raced":
-                        others.append(-len(others) - 1)
-                        table.append(table_of("k v", [(others[-1], "other")]))
+                        other_ids.append(-len(other_ids) - 1)
+                        table.append(table_of("k v", [(other_ids[-1], "other")]))
                 return original(self, path, data)
 
             return create
@@ -373,7 +373,7 @@ def test_each_load_is_committed_once_although_requests_are_lost(plans: list[list
                     table.append(table_of("k v", [(number, "load")]), commit_id=once)
                     break
 
-        assert sorted(row[0] for row in rows_of(table)) == [*sorted(others), *range(len(plans))]
+        assert sorted(row[0] for row in rows_of(table)) == [*sorted(other_ids), *range(len(plans))]
         assert_healthy(table)
 
 
@@ -396,7 +396,7 @@ def failing_create(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unknown_outcome_is_raised_and_no_file_is_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The request may still be on its way: the files that its snapshot names have to stay."""
+    """The request may still be in progress, so the files of its snapshot must remain."""
     table = new_table(tmp_path)
     table.upsert(table_of("k v", [(1, "a")]))
     before = stored_files(table)
@@ -418,7 +418,7 @@ def test_an_unknown_outcome_is_raised_and_no_file_is_deleted(
 def test_an_unknown_outcome_of_the_last_attempt_is_not_a_conflict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_created: bool
 ) -> None:
-    """A conflict would delete the data files, which the snapshot may refer to."""
+    """A conflict would delete the data files, which the snapshot may reference."""
     table = new_table(tmp_path, commit__max_retries="0")
 
     def lose_answer(original: Create) -> Create:
@@ -446,11 +446,11 @@ def test_an_ingest_with_an_unknown_outcome_keeps_its_data_files(
 ) -> None:
     table = new_table(tmp_path)
     planned = ingest.plan(table, ["k", "v"])
-    done = planned.write(planned.prepare(table_of("k v", [(1, "a")]).to_batches()))
+    written = planned.write(planned.prepare(table_of("k v", [(1, "a")]).to_batches()))
     failing_create(monkeypatch)
 
     with pytest.raises(CommitOutcomeUnknownError, match="not known"):
-        ingest.commit(table, planned, [done], 0.0)
+        ingest.commit(table, planned, [written], 0.0)
 
     assert [path for path in stored_files(table) if "/bucket-0/" in path]
 

@@ -1,4 +1,4 @@
-"""A commit reads the manifests that may name its partitions, and no others."""
+"""A commit reads only the manifests that may have entries of its partitions."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PARTITIONS: dict[str, Values] = {
     "STRING": (["a", "b", "c"], "d"),
     "INT": ([-7, 0, 3], 4),
     "DATE": ([date(2026, 1, day) for day in (1, 2, 3)], date(2026, 1, 4)),
-    "BOOLEAN": ([False], True),  # is not judged
+    "BOOLEAN": ([False], True),  # not counted
 }
 
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], int]:
-    """Count the manifests that are read for a piece of work."""
+    """Count the manifests that are read."""
     read, count = ManifestReader.open, 0
 
     def counting(self: ManifestReader, meta: ManifestFileMeta) -> Manifest:
@@ -53,16 +53,16 @@ def upsert(table: Table, partition: object) -> None:
 def test_a_write_reads_only_manifests_of_its_partitions(
     tmp_path: Path, kind: str, opened: Callable[[Callable[[], object]], int]
 ) -> None:
-    there, new = PARTITIONS[kind]
+    existing, new = PARTITIONS[kind]
     table = new_table(tmp_path, f"p {kind}, k INT", key=("p", "k"), partition_by=["p"], bucket="2")
-    for partition in there:
+    for partition in existing:
         upsert(table, partition)
 
-    # a write reads all to number its rows, before it commits
-    before, judged = len(there), kind != "BOOLEAN"
+    # before it commits, a write reads all manifests to assign sequence numbers
+    before, judged = len(existing), kind != "BOOLEAN"
     assert opened(lambda: upsert(table, new)) == before + (0 if judged else before)
-    assert opened(lambda: upsert(table, there[0])) == before + 1 + (1 if judged else before + 1)
-    assert len(rows_of(table)) == 3 * (len(there) + 1)
+    assert opened(lambda: upsert(table, existing[0])) == before + 1 + (1 if judged else before + 1)
+    assert len(rows_of(table)) == 3 * (len(existing) + 1)
 
 
 def test_a_compaction_reads_only_manifests_of_its_partitions(
@@ -76,5 +76,7 @@ def test_a_compaction_reads_only_manifests_of_its_partitions(
     def work(partition: str) -> None:
         compact(table, InProcessExecutor(), partitions=[partition], strategy="full")
 
-    assert opened(lambda: work("p=1/q=x")) == 2 * 2  # to plan and to check
+    assert (
+        opened(lambda: work("p=1/q=x")) == 2 * 2
+    )  # once for the plan and once for the conflict check
     assert sorted(rows_of(table), key=str) == sorted(rows, key=str)

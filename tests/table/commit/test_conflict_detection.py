@@ -1,4 +1,4 @@
-"""What makes a commit collide, case by case."""
+"""Changes that conflict with a commit, and changes that do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row tracking: ids are given once, stay through rewrites, and are never given twice."""
+"""Row tracking: row ids are assigned once, kept by rewrites and never reused."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ COLUMNS = ["k", "_ROW_ID", "_SEQUENCE_NUMBER"]
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """Three rows in two files of two snapshots."""
-    made = new_table(tmp_path, key=(), bucket="-1", row_tracking__enabled="true")
-    made.append(table_of("k v", [(1, "a"), (2, "b")]))
-    made.append(table_of("k v", [(3, "c")]))
-    return made
+    """Return a table with three rows in two files of two snapshots."""
+    created = new_table(tmp_path, key=(), bucket="-1", row_tracking__enabled="true")
+    created.append(table_of("k v", [(1, "a"), (2, "b")]))
+    created.append(table_of("k v", [(3, "c")]))
+    return created
 
 
 def files_of(table: Table) -> list[DataFileMeta]:
@@ -52,7 +52,10 @@ def files_of(table: Table) -> list[DataFileMeta]:
 
 
 def rewrite(table: Table, *, changed: bool = False) -> CommitChanges:
-    """Put all rows into one new file, as a compaction does; ``changed`` leaves their sequence numbers pending."""
+    """Rewrite all rows to one file, as a compaction does.
+
+    ``changed`` leaves their sequence numbers unassigned.
+    """
     [split] = table.files()
     schema, reader = table.schema, table.stores.reader()
     fields = [*schema.fields, *row_tracking_fields(schema)]
@@ -154,14 +157,14 @@ def test_row_ids_are_correct_although_rows_are_skipped(
         table.append(table_of("k v", [(1000 + n, "x") for n in range(100)]))
     [split] = table.files()
     reader, vector = table.stores.reader(), DeletionVector.of([3, 57])
-    at = BucketFile(split.partition, 0, split.files[0])
+    bucket_file = BucketFile(split.partition, 0, split.files[0])
     predicate = bind_filter("k IN (1056, 1057, 1058)", table.schema)
     fields = [*table.schema.fields, ROW_ID]
 
-    found = pa.Table.from_batches(reader.read(at, fields, vector, predicate=predicate))
+    result = pa.Table.from_batches(reader.read(bucket_file, fields, vector, predicate=predicate))
 
-    assert found.num_rows == 9
-    assert all(row["_ROW_ID"] == row["k"] - 1000 for row in found.to_pylist())
+    assert result.num_rows == 9
+    assert all(row["_ROW_ID"] == row["k"] - 1000 for row in result.to_pylist())
 
 
 def test_compaction_keeps_ids(table: Table) -> None:
@@ -213,9 +216,9 @@ def test_the_golden_table_has_the_row_ids_of_its_writer() -> None:
     warehouse = GOLDEN / "pypaimon-2.1" / "row_tracking" / "warehouse"
     table = Catalog(str(warehouse)).table("db.t_plain")
 
-    found = table.scan(columns=["_ROW_ID", "_SEQUENCE_NUMBER"]).to_arrow().to_pylist()
+    rows = table.scan(columns=["_ROW_ID", "_SEQUENCE_NUMBER"]).to_arrow().to_pylist()
 
-    assert [tuple(row.values()) for row in found] == [(n, 1 + n // 20) for n in range(40)]
+    assert [tuple(row.values()) for row in rows] == [(n, 1 + n // 20) for n in range(40)]
 
 
 def test_tables_without_row_tracking_have_no_row_ids(tmp_path: Path) -> None:
@@ -242,7 +245,10 @@ def test_rows_of_files_without_row_ids_have_null_ids(table: Table) -> None:
 
 
 def test_files_are_skipped_by_the_statistics_of_their_columns(table: Table) -> None:
-    """Java's compaction names the columns of a file, the ids among them; its statistics are of these."""
+    """Java's compaction stores the columns of a file, including the row ids.
+
+    The statistics are of these columns.
+    """
     [split] = table.files()
     wider = replace(split.files[0], write_cols=("v", "k", "_ROW_ID"), value_stats_cols=("v", "k"))
     part = replace(split.files[0], write_cols=("k", "v"), value_stats_cols=None)

@@ -1,4 +1,4 @@
-"""Filters made by ``col``: they mean what the same text means, and what a look at every row says."""
+"""Filters built with ``col`` select the same rows as text filters and as a full scan."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
-    """Rows of every combination, in several files, buckets and partitions."""
-    made = new_table(
+    """Return a table with all combinations of values, in several files, buckets and partitions."""
+    created = new_table(
         tmp_path_factory.mktemp("table"),
         "p INT, k INT, s STRING",
         key=("p", "k"),
@@ -47,9 +47,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     texts = [None, "", "a", "ab", "b", "it's", "ü%"]
     for p in (0, 1, 2):
         rows = [(p, k, texts[(k + p) % len(texts)]) for k in range(9)]
-        made.upsert(table_of("p k s", rows))
-        made.upsert(table_of("p k s", [(p, 3, "new"), (p, 20, None)]))
-    return made
+        created.upsert(table_of("p k s", rows))
+        created.upsert(table_of("p k s", [(p, 3, "new"), (p, 20, None)]))
+    return created
 
 
 def literal(value: object) -> str:
@@ -74,11 +74,11 @@ def leaves(draw: st.DrawFn) -> Condition:
                 known(lambda found: test(found, value), name),
             )
         case "in" | "not in" as op:
-            chosen = draw(st.lists(values, min_size=1, max_size=3))
+            options = draw(st.lists(values, min_size=1, max_size=3))
             column = col(name)
-            made = column.is_in(chosen) if op == "in" else column.not_in(chosen)
-            text = f"{name} {op.upper()} ({', '.join(map(literal, chosen))})"
-            return text, made, known(lambda found: (found in chosen) == (op == "in"), name)
+            made = column.is_in(options) if op == "in" else column.not_in(options)
+            text = f"{name} {op.upper()} ({', '.join(map(literal, options))})"
+            return text, made, known(lambda found: (found in options) == (op == "in"), name)
         case "between":
             low, high = draw(values), draw(values)
             text = f"{name} BETWEEN {literal(low)} AND {literal(high)}"
@@ -98,28 +98,28 @@ def leaves(draw: st.DrawFn) -> Condition:
     return f"{name} IS NOT NULL", col(name).is_not_null(), lambda row: row[name] is not None
 
 
-def both(one: Condition, two: Condition) -> Condition:
+def both(left: Condition, right: Condition) -> Condition:
     def holds(row: dict[str, Any]) -> bool | None:
-        parts = one[2](row), two[2](row)
+        parts = left[2](row), right[2](row)
         return False if False in parts else None if None in parts else True
 
-    return f"({one[0]}) AND ({two[0]})", one[1] & two[1], holds
+    return f"({left[0]}) AND ({right[0]})", left[1] & right[1], holds
 
 
-def either(one: Condition, two: Condition) -> Condition:
+def either(left: Condition, right: Condition) -> Condition:
     def holds(row: dict[str, Any]) -> bool | None:
-        parts = one[2](row), two[2](row)
+        parts = left[2](row), right[2](row)
         return True if True in parts else None if None in parts else False
 
-    return f"({one[0]}) OR ({two[0]})", one[1] | two[1], holds
+    return f"({left[0]}) OR ({right[0]})", left[1] | right[1], holds
 
 
-def negated(one: Condition) -> Condition:
+def negated(condition: Condition) -> Condition:
     def holds(row: dict[str, Any]) -> bool | None:
-        found = one[2](row)
-        return None if found is None else not found
+        result = condition[2](row)
+        return None if result is None else not result
 
-    return f"NOT ({one[0]})", ~one[1], holds
+    return f"NOT ({condition[0]})", ~condition[1], holds
 
 
 conditions = st.recursive(
@@ -138,10 +138,10 @@ def test_text_and_expression_filters_return_the_rows_of_a_full_scan(
 ) -> None:
     text, expression, holds = condition
     everything = table.scan().to_arrow().to_pylist()
-    wanted = sorted((row["p"], row["k"]) for row in everything if holds(row))
+    expected = sorted((row["p"], row["k"]) for row in everything if holds(row))
 
-    assert [row[:2] for row in rows_of(table, filter=expression)] == wanted
-    assert [row[:2] for row in rows_of(table, filter=text)] == wanted
+    assert [row[:2] for row in rows_of(table, filter=expression)] == expected
+    assert [row[:2] for row in rows_of(table, filter=text)] == expected
     assert bind_filter(expression, table.schema) == bind_filter(text, table.schema) or "AND" in text
 
 
@@ -195,7 +195,7 @@ def test_constants_that_the_column_cannot_hold_are_refused(tmp_path: Path, value
 def test_constants_are_not_rounded_to_the_column_type(
     tmp_path: Path, column: str, value: object
 ) -> None:
-    """``c < noon`` would lose the rows of the day, ``c = 1.199`` find those of 1.20."""
+    """Rounded, ``c < noon`` would miss rows of the day, and ``c = 1.199`` would match 1.20."""
     with pytest.raises(InputError, match="is not a value of column 'c'"):
         new_table(tmp_path, f"k INT, c {column}").scan(filter=col("c") < value)
 
@@ -217,15 +217,15 @@ def test_columns_are_checked_like_in_text_filters(tmp_path: Path) -> None:
 
 
 def test_expressions_that_python_would_misinterpret_are_refused() -> None:
-    one, two = col("a") == 1, col("b") == 2
+    first, second = col("a") == 1, col("b") == 2
     with pytest.raises(InputError, match="combine tests with & "):
-        bool(one and two)
+        bool(first and second)
     with pytest.raises(InputError, match="combine tests with & "):
         bool(1 < col("a") < 5)
     with pytest.raises(InputError, match="in parentheses"):
         _ = 1 & col("b").is_in([2])
     with pytest.raises(InputError, match="in parentheses"):
-        _ = one & 1  # type: ignore[operator]
+        _ = first & 1  # type: ignore[operator]
     with pytest.raises(InputError, match="is_null"):
         _ = col("a") == None  # noqa: E711
     with pytest.raises(InputError, match="not one text"):
@@ -233,7 +233,11 @@ def test_expressions_that_python_would_misinterpret_are_refused() -> None:
 
 
 def test_expressions_are_predicates() -> None:
-    one, two = col("a") == 1, col("b").is_null()
+    first, second = col("a") == 1, col("b").is_null()
 
-    assert isinstance(one, Leaf)
-    assert (one & two, one | two, ~one) == (And((one, two)), Or((one, two)), Not(one))
+    assert isinstance(first, Leaf)
+    assert (first & second, first | second, ~first) == (
+        And((first, second)),
+        Or((first, second)),
+        Not(first),
+    )

@@ -1,4 +1,4 @@
-"""Partitions as people name them: by text or by value, whole or in part."""
+"""Partition specs: by text or by value, complete or partial."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_null_and_empty_text_are_different() -> None:
     null, empty = partition(TWO, None, 1), partition(TWO, "", 1)
     assert [build_partition_matcher({"dt": None}, TWO)(p) for p in (null, empty)] == [True, False]
     assert [build_partition_matcher({"dt": ""}, TWO)(p) for p in (null, empty)] == [False, True]
-    default = {"dt": "__DEFAULT_PARTITION__"}  # the directory of both
+    default = {"dt": "__DEFAULT_PARTITION__"}  # both have this directory
     assert [build_partition_matcher(default, TWO)(p) for p in (null, empty)] == [True, True]
 
 

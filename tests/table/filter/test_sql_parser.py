@@ -1,4 +1,4 @@
-"""Filters as text: they keep the rows that pandas keeps, and say what they do not understand."""
+"""Text filters return the same rows as pandas, or explain what is not supported."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def leaves(draw: st.DrawFn) -> Condition:
             items, negated = draw(st.lists(integers, min_size=1, max_size=3)), draw(st.booleans())
 
             def among(frame: pd.DataFrame) -> Any:
-                found = frame.i.isin(items).astype("boolean").mask(frame.i.isna(), pd.NA)
-                return ~found if negated else found
+                matches = frame.i.isin(items).astype("boolean").mask(frame.i.isna(), pd.NA)
+                return ~matches if negated else matches
 
             listed = ", ".join(map(str, items))
             return f"i {'NOT ' if negated else ''}IN ({listed})", among
@@ -92,8 +92,8 @@ def leaves(draw: st.DrawFn) -> Condition:
             start, no = draw(st.sampled_from(["a", "b", ""])), draw(st.booleans())
 
             def starts(frame: pd.DataFrame) -> Any:
-                found = frame.s.str.startswith(start)
-                return ~found if no else found
+                matches = frame.s.str.startswith(start)
+                return ~matches if no else matches
 
             return f"s {'NOT ' if no else ''}LIKE '{start}%'", starts
     return "b", lambda frame: frame.b
@@ -215,7 +215,7 @@ def test_unsupported_filters_are_refused_with_a_message(text: str, message: str)
 
 
 def test_a_long_filter_is_parsed_or_refused() -> None:
-    """Whole key lists end up in filters; a bare RecursionError helps nobody."""
+    """Users build filters from long key lists; a RecursionError would not explain the limit."""
     text = " OR ".join(f"i = {number}" for number in range(3000))
     try:
         predicate = parse_filter(text, SCHEMA)

@@ -1,4 +1,4 @@
-"""Branches: own schemas and snapshots over the same data; main can move to one."""
+"""Branches: separate schemas and snapshots over the same data files, and fast-forward."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from paimon_orch.table.table import Table
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """Three snapshots, the second one tagged ``base``; the value of key 1 is the id of the snapshot."""
+    """Return a table with three snapshots.
+
+    The second one is tagged ``base``; the value of key 1 is the snapshot id.
+    """
     table = new_table(tmp_path)
     for text in ("1", "2", "3"):
         table.upsert(table_of("k v", [(1, text)]))
@@ -83,7 +86,7 @@ def test_main_fast_forwards_to_a_branch(table: Table, tmp_path: Path) -> None:
     table.upsert(table_of("k v other", [(1, "lost", 1)]))
     table.tags.create("lost")
 
-    for _ in range(2):  # done again it changes nothing
+    for _ in range(2):  # a second call changes nothing
         table.branches.fast_forward("dev")
 
         assert rows_of(table) == rows_of(dev) == [(1, "dev", 5)]
@@ -152,15 +155,15 @@ def test_main_fast_forwards_to_a_branch_written_by_java(tmp_path: Path) -> None:
     folder = GOLDEN / "java-0.9" / "branches"
     table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table("db.t")
     assert table.branches.names() == ["dev", "empty"]
-    wanted = str(rows_of(branch(table, "dev")))  # as text, for NaN equals nothing
+    expected = str(rows_of(branch(table, "dev")))  # as text, because NaN does not equal NaN
 
     table.branches.fast_forward("dev")
 
-    assert str(rows_of(table)) == wanted
+    assert str(rows_of(table)) == expected
 
 
 def test_a_fast_forward_to_before_the_earliest_snapshot_moves_the_hint(tmp_path: Path) -> None:
-    """Below the hint EARLIEST snapshots count as expired; those that came from the branch do not."""
+    """Snapshots below the EARLIEST hint count as expired, except those copied from the branch."""
     table = new_table(tmp_path)
     table.upsert(table_of("k v", [(1, "a")]))
     table.tags.create("base")
@@ -178,7 +181,7 @@ def test_a_fast_forward_to_before_the_earliest_snapshot_moves_the_hint(tmp_path:
 
 
 def test_files_of_a_symbolically_linked_branch_are_kept(table: Table, tmp_path: Path) -> None:
-    """Somebody moved its folder to another place, and readers still find it."""
+    """The directory of the branch was moved and replaced by a link, which readers follow."""
     table.branches.create("dev", "base")
     folder = Path(table.paths.root) / "branch" / "branch-dev"
     folder.rename(tmp_path / "moved")
@@ -195,7 +198,7 @@ def test_files_of_a_symbolically_linked_branch_are_kept(table: Table, tmp_path: 
 
 
 def test_main_does_not_fast_forward_to_snapshots_that_are_being_expired(table: Table) -> None:
-    """The expiration was killed: the hint had moved, and some files may be gone."""
+    """The expiration was killed after it moved the hint; some files may be deleted."""
     table.branches.create("dev", "base")
     dev = branch(table, "dev")
     for text in ("x", "y"):

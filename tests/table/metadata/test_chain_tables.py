@@ -1,4 +1,4 @@
-"""Chain tables of Java Paimon 2.0: nothing reads or changes one of their branches as if it were a table of its own."""
+"""Chain tables of Java Paimon 2.0: no step reads or changes one of their branches separately."""
 
 from __future__ import annotations
 

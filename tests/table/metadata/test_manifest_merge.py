@@ -1,4 +1,4 @@
-"""Merging manifests changes how many there are, and nothing that they say."""
+"""Merging manifests changes their number, but not their content."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWrite
 from paimon_orch.table.metadata.manifest_merge import ManifestMerger
 from paimon_orch.table.table import Table
 
-# each commit: how many files it adds, and how many of those that are there it deletes
+# of each commit: the number of files to add, and of existing files to delete
 commits = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=12)
 
 
 @dataclass
 class History:
-    """Manifests of some commits, and the files that are live after them."""
+    """The manifests of some commits, and the files that are live after them."""
 
     table: Table
     writer: ManifestWriter
@@ -42,8 +42,8 @@ class History:
         number, manifests = 0, list[ManifestFileMeta]()
         for adds, deletes in steps:
             entries: list[ManifestEntry] = []
-            gone = [self.live.pop(0) for _ in range(min(deletes, len(self.live)))]
-            entries += [entry_of(name).deleted() for name in gone]
+            deleted = [self.live.pop(0) for _ in range(min(deletes, len(self.live)))]
+            entries += [entry_of(name).deleted() for name in deleted]
             for _ in range(adds):
                 number += 1
                 self.live.append(f"data-{number}")
@@ -129,11 +129,11 @@ def test_a_manifest_of_another_size_is_not_merged(tmp_path: Path, name: str) -> 
 def test_many_entries_are_split_into_manifests_of_the_target_size(tmp_path: Path) -> None:
     table = new_table(tmp_path, manifest__target_file_size="50 kb")
     writer = ManifestWriter(table.io, table.paths, table.schema)
-    entries = [entry_of(f"data-{uuid5(NAMESPACE_OID, str(at))}") for at in range(9_000)]
+    entries = [entry_of(f"data-{uuid5(NAMESPACE_OID, str(number))}") for number in range(9_000)]
 
     manifests = writer.manifests(entries)
 
-    assert all(25 << 10 < one.file_size < 75 << 10 for one in manifests[:-1])
+    assert all(25 << 10 < manifest.file_size < 75 << 10 for manifest in manifests[:-1])
     assert len(manifests) > 2
-    found = table.stores.manifests.entries(manifests)
-    assert [entry.file.file_name for entry in found] == [entry.file.file_name for entry in entries]
+    read = table.stores.manifests.entries(manifests)
+    assert [entry.file.file_name for entry in read] == [entry.file.file_name for entry in entries]

@@ -1,4 +1,4 @@
-"""Snapshots carry the greatest sequence number where writers number their rows from it."""
+"""Snapshots store the greatest sequence number if writers continue from it."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Finding snapshots: hints help, and never decide."""
+"""Snapshots are found with correct, stale, damaged and missing hints."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from paimon_orch.table.table import Table
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """Three snapshots, a row each."""
-    made = new_table(tmp_path)
+    """Return a table with three snapshots of one row each."""
+    created = new_table(tmp_path)
     for number in (1, 2, 3):
-        made.upsert(table_of("k v", [(number, "x")]))
-    return made
+        created.upsert(table_of("k v", [(number, "x")]))
+    return created
 
 
 def snapshot_file(table: Table, name: str) -> Path:
@@ -194,8 +194,8 @@ def test_a_timestamp_selects_the_newest_snapshot_not_after_it(table: Table) -> N
     times = []
     for number in (1, 2, 3):
         path = snapshot_file(table, f"snapshot-{number}")
-        found = table.stores.snapshots.get(number).time_millis
-        path.write_text(path.read_text().replace(str(found), str(1000 * number)))
+        timestamp = table.stores.snapshots.get(number).time_millis
+        path.write_text(path.read_text().replace(str(timestamp), str(1000 * number)))
         times.append(1000 * number)
 
     assert [

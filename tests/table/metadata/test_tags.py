@@ -1,4 +1,4 @@
-"""Tags keep snapshots under a name; a rollback makes an older snapshot the newest."""
+"""Tags keep snapshots by name; a rollback makes an older snapshot the newest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from paimon_orch.table.table import Table
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """Three snapshots; the value of key 1 is the id of the snapshot."""
+    """Return a table with three snapshots; the value of key 1 is the snapshot id."""
     table = new_table(tmp_path)
     for text in ("1", "2", "3"):
         table.upsert(table_of("k v", [(1, text)]))
@@ -176,7 +176,7 @@ def test_a_rollback_restores_the_rows_of_its_snapshot(table: Table, way: str) ->
 
     snapshot = table.rollback(**arguments[way])
 
-    # two snapshots may have one time: the newest of them counts
+    # of snapshots with the same time the newest is selected
     assert snapshot.id == 2 or (way == "timestamp" and snapshot.time_millis == when)
     if snapshot.id == 2:
         assert rows_of(table) == [(1, "2")]
@@ -249,7 +249,7 @@ def test_a_rollback_to_a_missing_snapshot_changes_nothing(table: Table) -> None:
 def test_tags_written_by_java_are_read_and_kept(tmp_path: Path) -> None:
     folder = GOLDEN / "java-0.9" / "tags"
     table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table("db.t")
-    before = str(rows_of(table, tag="ttl"))  # as text, for NaN equals nothing
+    before = str(rows_of(table, tag="ttl"))  # as text, because NaN does not equal NaN
 
     table.tags.rename("ttl", "other")
     table.rollback(tag="other")
@@ -258,7 +258,7 @@ def test_tags_written_by_java_are_read_and_kept(tmp_path: Path) -> None:
 
 
 def test_a_rollback_to_a_snapshot_that_is_being_expired_is_refused(table: Table) -> None:
-    """Its expiration was killed: the hint has moved, and some of its files may be gone."""
+    """The expiration was killed after it moved the hint; some files may be deleted."""
     table.stores.snapshots.write_hint("EARLIEST", 3)
     before = files(table.paths.snapshot_dir)
 
@@ -282,7 +282,7 @@ def test_a_tagged_snapshot_that_is_being_expired_is_the_oldest_after_a_rollback(
 
 
 def test_the_directory_of_success_files_is_not_a_tag(table: Table) -> None:
-    """The option 'tag.create-success-file' of other engines makes it."""
+    """Other engines create it for the option 'tag.create-success-file'."""
     table.tags.create("kept", 1)
     folder = Path(table.paths.tag_dir) / "tag-success-file"
     folder.mkdir()

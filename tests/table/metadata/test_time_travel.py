@@ -1,4 +1,4 @@
-"""Which snapshot a reader gets: by id, tag, time or watermark."""
+"""Time travel by snapshot id, tag, time or watermark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WATERMARKS = [None, 100, None, 200, NO_WATERMARK, 300]
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """Snapshot ``n`` has the rows 1 to ``n``, was committed at ``1000 * n`` and has the watermark above."""
+    """Return a table: snapshot ``n`` has rows 1 to ``n``, time ``1000 * n`` and a watermark."""
     table = new_table(tmp_path, "k BIGINT")
     for number, watermark in enumerate(WATERMARKS, start=1):
         table.upsert(table_of("k", [(number,)]))

@@ -1,4 +1,4 @@
-"""Data evolution: of each column the newest file counts, whatever the files are cut into."""
+"""Data evolution: each column is read from its newest file, in batches of any size."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def evolving_table(root: Path) -> Table:
 
 
 def add(table: Table, rows: pa.Table, first_row_id: int | None = None) -> DataFileMeta:
-    """Commit a file with some columns; with an id it belongs to rows that are there."""
+    """Commit a file with some columns; with a row id it belongs to existing rows."""
     schema = table.schema
     fields = tuple(field for field in schema.fields if field.name in rows.column_names)
     factory = FileWriterFactory(table.io, table.paths, replace(schema, fields=fields))
-    made = factory.writer(EMPTY_ROW, 0)
-    made.write(rows)
-    [file] = made.close()
+    writer = factory.writer(EMPTY_ROW, 0)
+    writer.write(rows)
+    [file] = writer.close()
     if first_row_id is not None:
         names = tuple(field.name for field in fields)
         file = replace(file, first_row_id=first_row_id, write_cols=names, max_sequence_number=0)
@@ -80,13 +80,13 @@ def test_each_column_is_read_from_its_newest_file(
                 model[name] = [1000 * number + n for n in range(size)]
             add(table, pa.table({name: model[name] for name in names}), first_row_id=3)
 
-        found = sorted(table.scan(["c", "a", "b", "_ROW_ID"]).to_arrow().to_pylist(), key=str)
+        result = sorted(table.scan(["c", "a", "b", "_ROW_ID"]).to_arrow().to_pylist(), key=str)
         rows = [
             {name: model[name][n] for name in ("c", "a", "b")} | {"_ROW_ID": n + 3}
             for n in range(size)
         ]
         before = [{"c": -1, "a": -1, "b": -1, "_ROW_ID": n} for n in range(3)]
-        assert found == sorted([*rows, *before], key=str)
+        assert result == sorted([*rows, *before], key=str)
         assert rows_of(table, columns=["b"], filter="b > 5 AND a >= 0") == sorted(
             (row["b"],) for row in rows if row["b"] > 5
         )
@@ -99,8 +99,8 @@ def test_each_column_is_read_from_its_newest_file(
         schemas = table.stores.reader()
         evolved = DataEvolutionReader(schemas, EMPTY_ROW, 0, group_of)
         batches = evolved.batches(table.schema.fields, {group_of[-1].file_name: vector})
-        left = [row for batch in batches for row in batch.column("a").to_pylist()]
-        assert left == [model["a"][n] for n in range(size) if n not in hidden]
+        remaining = [row for batch in batches for row in batch.column("a").to_pylist()]
+        assert remaining == [model["a"][n] for n in range(size) if n not in hidden]
 
 
 def test_whole_rows_are_appended_and_replaced(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_files_of_the_same_rows_must_have_equal_row_counts(tmp_path: Path) -> No
     add(table, table_of("b", [(n,) for n in range(4)]), first_row_id=5)
     short = table.files()[0].files[-1]
     lying = DataEvolutionReader(table.stores.reader(), EMPTY_ROW, 0, (short, old))
-    with pytest.raises(CorruptFileError, match="equally many"):
+    with pytest.raises(CorruptFileError, match="different row counts"):
         list(lying.batches(table.schema.fields, {}))
 
 

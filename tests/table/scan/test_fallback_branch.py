@@ -1,4 +1,4 @@
-"""Partitions that a table lacks are read from the branch that ``scan.fallback-branch`` names; nothing is written there."""
+"""Missing partitions are read from ``scan.fallback-branch``, which no step changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rows(given: list[Row]) -> pa.Table:
 
 
 def table_and_branch(root: Path, **options: Any) -> tuple[Table, Table]:
-    """Return a table, and its branch that is created with it and has other options."""
+    """Return a table, and its branch, which was created with it and has other options."""
     table = new_table(root, "p STRING, k INT, v STRING", key=("p", "k"), partition_by=["p"])
     table.branches.create("stream")
     catalog = Catalog(str(root))
@@ -61,7 +61,10 @@ def test_missing_partitions_are_read_from_the_branch(pair: tuple[Table, Table]) 
     [
         ({"filter": "p = 'c'"}, STREAM[1:2]),
         ({"filter": "p = 'b'"}, MAIN[1:]),
-        ({"filter": "p = 'b' AND k = 3"}, []),  # the table has the partition, without such a row
+        (
+            {"filter": "p = 'b' AND k = 3"},
+            [],
+        ),  # the partition is in the table and has no matching row
         ({"filter": "k > 3"}, STREAM[1:]),
         ({"filter": "v = 'main'"}, MAIN),
         ({"order_by": "k desc", "limit": 2}, STREAM[1:]),

@@ -1,4 +1,4 @@
-"""A filter never changes the answer, only the work: against a full scan filtered in Python, and by the files opened."""
+"""Filters return the rows of a full scan filtered in Python, and skip files."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _known(name: str) -> st.SearchStrategy[Any]:
 
 
 def _leaves(name: str) -> st.SearchStrategy[Predicate]:
-    found = [
+    leaves = [
         st.builds(
             lambda op, v: _leaf(name, op, [v]),
             st.sampled_from(
@@ -119,10 +119,10 @@ def _leaves(name: str) -> st.SearchStrategy[Predicate]:
     ]
     if name in ("p", "s"):
         patterns = ["a%", "%", "a", "_b", "b\\%", LONG + "%", "?%", "%b"]
-        found.append(
+        leaves.append(
             st.builds(lambda v: _leaf(name, Operator.LIKE, [v]), st.sampled_from(patterns))
         )
-    return st.one_of(found)
+    return st.one_of(leaves)
 
 
 predicates: st.SearchStrategy[Predicate] = st.recursive(
@@ -137,11 +137,11 @@ predicates: st.SearchStrategy[Predicate] = st.recursive(
 
 
 def _holds(predicate: Predicate, row: dict[str, Any]) -> bool | None:
-    """SQL's three values, in plain Python."""
+    """Evaluate a condition with the three-valued logic of SQL, in plain Python."""
     match predicate:
         case Not(child=child):
-            found = _holds(child, row)
-            return None if found is None else not found
+            result = _holds(child, row)
+            return None if result is None else not result
         case And(children=children):
             all_found = [_holds(child, row) for child in children]
             return False if False in all_found else None if None in all_found else True
@@ -149,17 +149,17 @@ def _holds(predicate: Predicate, row: dict[str, Any]) -> bool | None:
             any_found = [_holds(child, row) for child in children]
             return True if True in any_found else None if None in any_found else False
     assert isinstance(predicate, Leaf)
-    value, wanted = row[predicate.column], [item.as_py() for item in predicate.values]
+    value, constants = row[predicate.column], [item.as_py() for item in predicate.values]
     if predicate.op == Operator.IS_NULL:
         return value is None
     if value is None:
         return None
     match predicate.op:
         case Operator.IN:
-            return any(value == item for item in wanted)
+            return any(value == item for item in constants)
         case Operator.LIKE:
-            return _like(value, wanted[0])
-    (other,) = wanted
+            return _like(value, constants[0])
+    (other,) = constants
     comparison = {
         Operator.EQUAL: operator.eq,
         Operator.NOT_EQUAL: operator.ne,
@@ -175,7 +175,7 @@ def _like(value: str, pattern: str) -> bool:
     if not pattern:
         return not value
     if pattern[0] == "%":
-        return any(_like(value[at:], pattern[1:]) for at in range(len(value) + 1))
+        return any(_like(value[start:], pattern[1:]) for start in range(len(value) + 1))
     escaped = pattern[0] == "\\"
     first = pattern[1] if escaped else pattern[0]
     matches = bool(value) and (value[0] == first or (first == "_" and not escaped))
@@ -184,14 +184,14 @@ def _like(value: str, pattern: str) -> bool:
 
 @contextmanager
 def _small_groups(rows: int) -> Iterator[None]:
-    """Cut files into row groups of so few rows, wherever the writer would make larger ones."""
+    """Write row groups of few rows."""
     with small_batches(rows), pytest.MonkeyPatch.context() as patch:
         patch.setattr(writer, "ROW_GROUP_ROWS", rows)
         yield
 
 
-def _text(found: pa.Table) -> list[str]:
-    return sorted(map(repr, found.to_pylist()))
+def _text(rows: pa.Table) -> list[str]:
+    return sorted(map(repr, rows.to_pylist()))
 
 
 @pytest.mark.parametrize("kind", TABLES)
@@ -208,11 +208,11 @@ def test_a_filter_returns_the_rows_of_a_filtered_full_scan(
                 step.compact(table, EXECUTOR, strategy=strategy)
         everything = table.scan().to_arrow().to_pylist()
         for predicate in asked:
-            wanted = sorted(repr(row) for row in everything if _holds(predicate, row))
-            assert _text(table.scan(filter=predicate).to_arrow()) == wanted, predicate
+            expected = sorted(repr(row) for row in everything if _holds(predicate, row))
+            assert _text(table.scan(filter=predicate).to_arrow()) == expected, predicate
 
 
-# --- what is left out
+# --- skipped files
 
 
 @contextmanager
@@ -237,14 +237,17 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
 
 
 def _files_opened(table: Table, condition: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
-    """The number of rows found and of data files opened."""
+    """Return the number of rows and of opened data files."""
     with _counted(monkeypatch) as counts:
         rows = table.scan(filter=condition).to_arrow().num_rows
     return rows, counts["files"]
 
 
 def _ten_files(root: Path, **options: Any) -> Table:
-    """Ten files of ten numbers each: 0-9, 10-19 and so on, in ``k`` and, as text, in ``s``."""
+    """Return a table with ten files of ten numbers: 0-9, 10-19, ...
+
+    in ``k`` and as text in ``s``.
+    """
     table = new_table(root, "k BIGINT, n BIGINT, f DOUBLE, s STRING", **options)
     for start in range(0, 100, 10):
         rows = [(n, n, float(n), f"{n:03}") for n in range(start, start + 10)]
@@ -265,7 +268,7 @@ def _ten_files(root: Path, **options: Any) -> Table:
         ("n is null", 0, 0),
         ("n is not null and n > 1000", 0, 0),
         ("f = 42.0", 1, 1),
-        ("not (f < 90)", 10, 10),  # NaN, of which the bounds tell nothing, is not < 90
+        ("not (f < 90)", 10, 10),  # the bounds exclude NaN, which is not < 90
         ("s like '04%'", 10, 1),
         ("s like '%42'", 1, 10),
         ("s not like '0%'", 0, 0),
@@ -307,14 +310,14 @@ def test_row_groups_are_skipped_by_their_footer(
     groups: list[int] = []
     batches = ParquetFileReader.batches
 
-    def counted(self: Any, columns: Any, size: int, chosen: Any = None) -> Any:
-        groups.extend(range(self.num_row_groups) if chosen is None else chosen)
-        return batches(self, columns, size, chosen)
+    def counted(self: Any, columns: Any, size: int, selection: Any = None) -> Any:
+        groups.extend(range(self.num_row_groups) if selection is None else selection)
+        return batches(self, columns, size, selection)
 
     monkeypatch.setattr(ParquetFileReader, "batches", counted)
     last = Leaf("v", Operator.EQUAL, (pa.scalar(values[-1], schema.field("v").type),))
-    found = table.scan(["k"], last).to_arrow().column("k").to_pylist()
-    assert found == [k for k in range(10) if values[k] == values[-1]]
+    keys = table.scan(["k"], last).to_arrow().column("k").to_pylist()
+    assert keys == [k for k in range(10) if values[k] == values[-1]]
     assert groups == ([2, 3, 4] if kind == "BOOLEAN" else [4])
 
 
@@ -325,8 +328,8 @@ def test_deleted_rows_remain_deleted_after_skipped_row_groups(tmp_path: Path) ->
         step.compact(table, EXECUTOR, strategy="full")
         table.delete(table_of("k", [(13,), (15,)]))
         step.compact(table, EXECUTOR, strategy="minor")
-    found = table.scan(["k"], "v > 11").to_arrow().column("k").to_pylist()
-    assert sorted(found) == [12, 14, 16, 17, 18, 19]
+    keys = table.scan(["k"], "v > 11").to_arrow().column("k").to_pylist()
+    assert sorted(keys) == [12, 14, 16, 17, 18, 19]
 
 
 def test_files_to_merge_are_skipped_by_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,7 +347,7 @@ def test_files_with_overlapping_keys_are_skipped_by_value_only_together(
     assert _files_opened(table, "n = 42", monkeypatch) == (
         0,
         2,
-    )  # the file with 42 alone would find it
+    )  # the file with 42 would match separately
     assert _files_opened(table, "n = 52", monkeypatch) == (1, 1)  # no other file has keys 50 to 59
 
 
@@ -379,15 +382,15 @@ def test_the_bucket_is_hashed_by_the_bucket_count_of_the_file(tmp_path: Path) ->
     _set_option(table, "bucket", "7")
     table.overwrite(table_of("p k", [("new", k) for k in range(50)]), {"p": "new"})
     for k in range(50):
-        found = table.scan(filter=f"k = {k}").to_arrow().to_pylist()
-        assert sorted(row["p"] for row in found) == ["new", "old"]
+        rows = table.scan(filter=f"k = {k}").to_arrow().to_pylist()
+        assert sorted(row["p"] for row in rows) == ["new", "old"]
         assert len(table.scan(filter=f"k = {k}").plan()) == 2
 
 
 def test_rows_are_found_after_the_bucket_key_changed_its_type(
     tmp_path: Path,
 ) -> None:
-    """Other engines let a bucket key change its type, and a compaction puts rows of both into one file."""
+    """Other engines allow a new type of a bucket key; compactions mix both in one file."""
     table = new_table(tmp_path, "k INT", key=(), bucket="4", bucket_key="k")
     for _ in range(3):
         table.append(table_of("k", [(k,) for k in range(-9, 9)]))
@@ -457,5 +460,5 @@ def test_files_with_a_dropped_column_of_the_same_name_are_not_skipped(tmp_path: 
     table.stores.schemas.create(replace(schema, id=2, fields=(k, wide, added), highest_field_id=2))
     assert table.scan(["k"], "m > 9").to_arrow().to_pylist() == [{"k": 1}]
     assert table.scan(filter="m > 10").plan() == []
-    assert table.scan(filter="n = 9").plan() == []  # a new column under an old name
+    assert table.scan(filter="n = 9").plan() == []  # a new column with the name of a dropped one
     assert table.scan(["k"], "n is null").to_arrow().num_rows == 2

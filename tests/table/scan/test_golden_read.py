@@ -1,4 +1,4 @@
-"""Every golden table reads back as its reference reader did: every snapshot, tag and branch."""
+"""Every snapshot, tag and branch of the golden tables has the rows that its writer read."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from paimon_orch.errors import UnsupportedError
 Entry = dict[str, Any]
 Warehouses = Callable[[Path], Path]
 
-# Java 0.9 takes a null row for a row of nulls, and the other way round: see `tests/data/README.md`.
-# It keeps null rows in nested tables too, which Java Paimon leaves out from 1.0 on, and so do we.
+# Java 0.9 confuses null rows with rows of nulls: see `tests/data/README.md`.
+# It also keeps null rows in nested tables, which Java Paimon drops since 1.0, as we do.
 ROWS_OF_NULLS_MISREAD = {"pk_aggregation_complex"}
 
 
@@ -37,13 +37,13 @@ def _case(name: str, *values: Any, of: str = "") -> Any:
 
 def _without_rows_of_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        kept = {key: _without_rows_of_nulls(item) for key, item in value.items()}
-        return kept if any(item is not None for item in kept.values()) else None
+        fields = {key: _without_rows_of_nulls(item) for key, item in value.items()}
+        return fields if any(item is not None for item in fields.values()) else None
     return [_without_rows_of_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _without_null_rows(row: list[Any], types: list[str]) -> list[Any]:
-    """Return a row whose arrays of rows have no null rows."""
+    """Return a row without null rows in its arrays of rows."""
     return [
         [item for item in value if item is not None]
         if isinstance(value, list) and kind.startswith("list<") and "struct<" in kind
@@ -77,7 +77,7 @@ def _cases_with(key: str) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def warehouse_of(tmp_path_factory: pytest.TempPathFactory) -> Warehouses:
-    """Gives the copy of a golden folder's warehouse, made once a session: the original is read-only."""
+    """Return the copy of a golden warehouse, one per session; the original is read-only."""
     root = tmp_path_factory.mktemp("golden")
     return cache(lambda folder: copy_warehouse(folder, root / folder.parent.name / folder.name))
 
@@ -96,19 +96,21 @@ def _refused_as_listed(name: str) -> Iterator[None]:
         yield
 
 
-def _scan(table: Any, name: str, **at: Any) -> Any:
-    """Return the rows that the reference reader shows."""
-    scan = table.scan(**at)
+def _scan(table: Any, name: str, **time_travel: Any) -> Any:
+    """Return the rows that the recorded reader returned."""
+    scan = table.scan(**time_travel)
     return (replace(scan, merge_postponed=False) if name in MERGED_BY_ENGINES else scan).to_arrow()
 
 
-def _assert_reads(folder: Path, found: Any, expected: Entry) -> None:
-    assert found.column_names == expected["columns"]
-    types = [str(field.type) for field in found.schema]
-    rows, wanted = canonical_rows(found), expected_rows(expected)
+def _assert_reads(folder: Path, result: Any, expected: Entry) -> None:
+    assert result.column_names == expected["columns"]
+    types = [str(field.type) for field in result.schema]
+    rows, expected_result = canonical_rows(result), expected_rows(expected)
     if folder.name in ROWS_OF_NULLS_MISREAD:
-        rows, wanted = ([_without_null_rows(row, types) for row in side] for side in (rows, wanted))
-    assert_rows_equal(wanted, rows, types)
+        rows, expected_result = (
+            [_without_null_rows(row, types) for row in side] for side in (rows, expected_result)
+        )
+    assert_rows_equal(expected_result, rows, types)
 
 
 @pytest.mark.parametrize(("name", "folder", "entry", "snapshot"), list(_snapshot_cases()))
@@ -134,20 +136,20 @@ def test_a_scan_reads_the_latest_snapshot(
     warehouse_of: Warehouses, name: str, folder: Path, entry: Entry
 ) -> None:
     if "combined_rows" in entry:
-        pytest.skip("a plain read of a table of several branches has a test of its own")
+        pytest.skip("plain reads of tables with several branches have a separate test")
     table = _open(warehouse_of(folder), entry)
     with _refused_as_listed(name):
-        found = _scan(table, name)
+        result = _scan(table, name)
         latest = table.stores.snapshots.latest()
         if entry["latest_snapshot"] is None:
             assert latest is None
             names = [field["name"] for field in entry["fields"]]
-            _assert_reads(folder, found, {"columns": names, "rows": []})
+            _assert_reads(folder, result, {"columns": names, "rows": []})
             return
         assert latest.id == entry["latest_snapshot"]
-        assert found.column_names == [field["name"] for field in entry["fields"]]
+        assert result.column_names == [field["name"] for field in entry["fields"]]
         [expected] = [s for s in entry["snapshots"] if s["id"] == entry["latest_snapshot"]]
-        _assert_reads(folder, found, expected)
+        _assert_reads(folder, result, expected)
 
 
 @pytest.mark.parametrize(("name", "folder", "entry"), list(_cases_with("combined_rows")))

@@ -1,4 +1,4 @@
-"""What changed between two snapshots: delta, changelog and diff."""
+"""Changes between two snapshots: delta, changelog and diff."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def test_a_changelog_has_the_rows_of_its_writer(
 ) -> None:
     table = Catalog(str(folder / "warehouse")).table(table_name(entry))
     number = changelog["snapshot"]
-    found = table.incremental(number - 1, number, "changelog").to_arrow()
-    types = [str(field.type) for field in found.schema]
-    assert_rows_equal(changelog["rows"], canonical_rows(found), types)
+    changes = table.incremental(number - 1, number, "changelog").to_arrow()
+    types = [str(field.type) for field in changes.schema]
+    assert_rows_equal(changelog["rows"], canonical_rows(changes), types)
     auto = table.incremental(number - 1, number).to_arrow()
-    assert canonical_rows(auto) == canonical_rows(found)
+    assert canonical_rows(auto) == canonical_rows(changes)
 
 
 def _changes(table: Table, *args: Any, **kwargs: Any) -> list[Row]:
-    found = table.incremental(*args, **kwargs).to_arrow()
-    return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True))
+    changes = table.incremental(*args, **kwargs).to_arrow()
+    return sorted(zip(*(column.to_pylist() for column in changes.columns), strict=True))
 
 
 def _tag(table: Table, name: str) -> None:
@@ -57,7 +57,7 @@ def _tag(table: Table, name: str) -> None:
 
 @pytest.fixture(params=["", "deletion-vectors"])
 def keyed(tmp_path: Path, request: pytest.FixtureRequest) -> Table:
-    """Snapshots 1 to 3 of a table with a primary key, compacted after each write."""
+    """Return a primary-key table with snapshots 1 to 3, compacted after each write."""
     options = {"deletion_vectors__enabled": "true"} if request.param else {}
     table = new_table(tmp_path, "k BIGINT, v STRING, n INT", bucket="2", **options)
     writes = (
@@ -81,10 +81,10 @@ def _compact(table: Table) -> None:
 def test_a_diff_returns_inserts_deletes_and_updates(keyed: Table) -> None:
     assert _changes(keyed, "t1", "t2") == [("+I", 4, "d", None), ("+U", 3, "C", 3)]
     assert _changes(keyed, "t2", "t3") == [("-D", 1, "a", 1)]
-    whole = [("+I", 4, "d", None), ("+U", 3, "C", 3), ("-D", 1, "a", 1)]
-    assert _changes(keyed, "t1", "t3") == whole
+    expected = [("+I", 4, "d", None), ("+U", 3, "C", 3), ("-D", 1, "a", 1)]
+    assert _changes(keyed, "t1", "t3") == expected
     first, last = keyed.stores.snapshots.tag("t1").id, keyed.stores.snapshots.tag("t3").id
-    assert _changes(keyed, first, last, "diff") == whole
+    assert _changes(keyed, first, last, "diff") == expected
 
 
 def test_a_diff_applies_columns_and_a_filter(keyed: Table) -> None:
@@ -101,8 +101,8 @@ def test_a_delta_returns_appended_rows(keyed: Table) -> None:
         ("+I", 4, "d", None),
         ("-D", 1, None, None),
     ]
-    found = _changes(keyed, first, last)
-    assert sorted(found, key=repr) == sorted(appended, key=repr)
+    changes = _changes(keyed, first, last)
+    assert sorted(changes, key=repr) == sorted(appended, key=repr)
     assert _changes(keyed, first, last, filter="k = 1", columns=["k"]) == [("-D", 1)]
     assert _changes(keyed, "t1", "t3", "delta", columns=["k"], filter="v = 'C'") == [("+I", 3)]
 
@@ -145,23 +145,23 @@ def test_moved_rows_are_not_differences(tmp_path: Path) -> None:
     table.append(table_of("k v", [(1, "a"), (1, "a"), (2, "b")]))
     table.overwrite(table_of("k v", [(3, "c"), (2, "b"), (1, "a")]), {})
     assert _changes(table, 1, 2, "diff") == [("+I", 3, "c"), ("-D", 1, "a")]
-    assert _changes(table, 1, 2, "delta") == []  # an OVERWRITE is no append
+    assert _changes(table, 1, 2, "delta") == []  # an OVERWRITE is not an append
 
 
 def test_the_changelog_of_an_expired_snapshot_is_read_if_retained(tmp_path: Path) -> None:
     table = new_table(tmp_path, changelog_producer="none")
     for k in (1, 2):
         table.upsert(table_of("k v", [(k, "x")]))
-    kept = tmp_path / "db.db" / "t" / "changelog"
-    kept.mkdir()
-    (tmp_path / "db.db" / "t" / "snapshot" / "snapshot-1").rename(kept / "changelog-1")
+    retained = tmp_path / "db.db" / "t" / "changelog"
+    retained.mkdir()
+    (tmp_path / "db.db" / "t" / "snapshot" / "snapshot-1").rename(retained / "changelog-1")
     assert _changes(table, 0, 2, columns=["k"]) == [("+I", 1), ("+I", 2)]
 
 
 def test_rows_are_returned_as_a_batch_reader(keyed: Table) -> None:
-    found = keyed.incremental("t1", "t2")
-    reader = found.to_reader()
-    assert reader.schema == found.arrow_schema
+    changes = keyed.incremental("t1", "t2")
+    reader = changes.to_reader()
+    assert reader.schema == changes.arrow_schema
     assert reader.schema.names == ["rowkind", "k", "v", "n"]
     assert reader.schema.field("rowkind").type == pa.string()
     assert reader.read_all().num_rows == 2
@@ -171,17 +171,17 @@ def test_a_changelog_of_another_size_is_refused(tmp_path: Path) -> None:
     table = new_table(tmp_path, changelog_producer="input")
     table.upsert(table_of("k v", [(1, "a")]))
     path = Path(table.stores.snapshots.path(1))
-    stored = json.loads(path.read_bytes())
-    path.write_text(json.dumps(stored | {"changelogManifestListSize": 7}))
+    snapshot = json.loads(path.read_bytes())
+    path.write_text(json.dumps(snapshot | {"changelogManifestListSize": 7}))
 
     with pytest.raises(
-        CorruptFileError, match=rf"{stored['changelogManifestList']}: has .* not the 7"
+        CorruptFileError, match=rf"{snapshot['changelogManifestList']}: has .* not 7"
     ):
         _changes(table, 0, 1)
 
 
 def _three_appends(tmp_path: Path, **options: str) -> Table:
-    """Snapshots 1 to 3 and tags a (1) and b (3); key 1 is written in each."""
+    """Return a table with snapshots 1 to 3 and tags a (1) and b (3); each writes key 1."""
     table = new_table(tmp_path, "k BIGINT, v STRING", **options)
     for number, text in enumerate("xyz", 1):
         table.upsert(table_of("k v", [(1, text)]))

@@ -1,4 +1,4 @@
-"""The first rows of an order, and any so many: whatever indexes, statistics and vectors save, they are rows of it."""
+"""Scans with an order or a limit return the same rows with indexes and statistics."""
 
 from __future__ import annotations
 
@@ -52,27 +52,26 @@ orders = st.lists(
 
 
 def read_rows(table: Table, **scan: Any) -> list[tuple[Any, ...]]:
-    """Rows as they come."""
-    found = table.scan(**scan).to_arrow()
-    return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+    rows = table.scan(**scan).to_arrow()
+    return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
 
 def place(row: Sequence[Any], order: Sequence[tuple[str, str, str]]) -> list[Any]:
-    """What a row is sorted by, in plain Python: NaN is the largest number."""
-    found: list[Any] = []
+    """Return the sort key of a row in plain Python; NaN is the largest number."""
+    ranks: list[Any] = []
     for name, direction, nulls in order:
         value, descending = row["pkfs".index(name)], "desc" in direction
         first = "first" in nulls if nulls else not descending
         if value is None:
-            found += [(0 if first else 2, 0)]
+            ranks += [(0 if first else 2, 0)]
         elif isinstance(value, str):
             codes = [-ord(c) for c in value] + [1] if descending else [ord(c) for c in value]
-            found += [(1, codes)]
+            ranks += [(1, codes)]
         else:
             number = math.inf if math.isnan(value) else value
             rank = (math.isnan(value), number)
-            found += [(1, (-rank[0], -rank[1]) if descending else rank)]
-    return found
+            ranks += [(1, (-rank[0], -rank[1]) if descending else rank)]
+    return ranks
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -96,14 +95,14 @@ def test_the_first_rows_are_those_of_a_sorted_scan(
         everything = read_rows(table)
         for order, limit, filtered in asked:
             condition, text = ("p = 'a'" if filtered else None), ", ".join(map("".join, order))
-            known = [row for row in everything if not filtered or row[0] == "a"]
-            found = read_rows(table, filter=condition, order_by=text, limit=limit)
-            places = [place(row, order) for row in found]
-            assert places == sorted(place(row, order) for row in known)[:limit], text
-            assert not Counter(map(repr, found)) - Counter(map(repr, known))
+            expected = [row for row in everything if not filtered or row[0] == "a"]
+            rows = read_rows(table, filter=condition, order_by=text, limit=limit)
+            places = [place(row, order) for row in rows]
+            assert places == sorted(place(row, order) for row in expected)[:limit], text
+            assert not Counter(map(repr, rows)) - Counter(map(repr, expected))
             any_rows = read_rows(table, filter=condition, limit=limit)
-            assert len(any_rows) == min(limit, len(known))
-            assert not Counter(map(repr, any_rows)) - Counter(map(repr, known))
+            assert len(any_rows) == min(limit, len(expected))
+            assert not Counter(map(repr, any_rows)) - Counter(map(repr, expected))
 
 
 def test_an_order_works_without_a_limit_and_on_columns_that_are_not_selected(
@@ -114,9 +113,9 @@ def test_an_order_works_without_a_limit_and_on_columns_that_are_not_selected(
         table_of("p k f s", [("a", 2, None, "x"), ("a", 1, 1.0, "y"), ("a", 3, 0.5, None)])
     )
 
-    found = table.scan(["s"], order_by=["k desc"]).to_arrow()
+    rows = table.scan(["s"], order_by=["k desc"]).to_arrow()
 
-    assert found.to_pydict() == {"s": [None, "x", "y"]}
+    assert rows.to_pydict() == {"s": [None, "x", "y"]}
 
 
 @pytest.mark.parametrize("order", ["", "nowhere", "k + 1", "k limit 3", "m"])
@@ -141,9 +140,9 @@ def test_a_limit_plans_only_the_files_it_needs(
     table, opened = ten_files(tmp_path), list[str]()
     read = FileReader.read
 
-    def counted(self: FileReader, at: Any, *args: Any, **kwargs: Any) -> Any:
-        opened.append(at.file.file_name)
-        return read(self, at, *args, **kwargs)
+    def counted(self: FileReader, bucket_file: Any, *args: Any, **kwargs: Any) -> Any:
+        opened.append(bucket_file.file.file_name)
+        return read(self, bucket_file, *args, **kwargs)
 
     monkeypatch.setattr(FileReader, "read", counted)
     assert len(read_rows(table, limit=150)) == 150
@@ -172,10 +171,10 @@ def test_an_index_selects_the_first_rows_of_every_file(tmp_path: Path) -> None:
 def test_system_tables_are_sorted(tmp_path: Path) -> None:
     table = ten_files(tmp_path)
 
-    found = (
+    rows = (
         table.system("files").scan(["file_path", "level"], order_by="file_path", limit=4).to_arrow()
     )
 
-    paths = found.column("file_path").to_pylist()
+    paths = rows.column("file_path").to_pylist()
     assert len(paths) == 4
     assert paths == sorted(paths)

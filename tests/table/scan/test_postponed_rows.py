@@ -1,6 +1,6 @@
-"""Rows that wait in postpone buckets, merged by batch readers (``postpone.merge-on-read``).
+"""Postponed rows that batch readers merge (``postpone.merge-on-read``).
 
-Every read must give the rows that readers find once the waiting rows are moved and compacted.
+Every read must return the rows that readers find after the postponed rows are compacted.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ def write(table: Table, round_: int, keys: range, partition: str = "a") -> None:
 
 @pytest.fixture(params=list(ENGINES))
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
-    """A table with rows in buckets, newer ones that wait, and a partition where all rows wait."""
-    found = waiting_table(tmp_path, **ENGINES[request.param])
-    write(found, 0, range(20))
-    compact(found, EXECUTOR, strategy="full")
-    write(found, 1, range(5, 12))
-    write(found, 2, range(9, 25))
-    write(found, 3, range(4), "b")
-    write(found, 4, range(2), "b")
-    return found
+    """Return a table with rows in buckets, newer postponed rows, and a postponed partition."""
+    created = waiting_table(tmp_path, **ENGINES[request.param])
+    write(created, 0, range(20))
+    compact(created, EXECUTOR, strategy="full")
+    write(created, 1, range(5, 12))
+    write(created, 2, range(9, 25))
+    write(created, 3, range(4), "b")
+    write(created, 4, range(2), "b")
+    return created
 
 
 READS: list[dict[str, Any]] = [
@@ -87,8 +87,8 @@ def test_a_limit_counts_merged_rows(table: Table, limit: int) -> None:
 def test_task_parts_contain_every_row_once(table: Table) -> None:
     scan = table.scan()
     parts = divide_splits(scan.plan(), scan)
-    found = [row for part in parts for batch in scan.read_split(part) for row in batch.to_pylist()]
-    keys = [(row["p"], row["k"]) for row in found]
+    rows = [row for part in parts for batch in scan.read_split(part) for row in batch.to_pylist()]
+    keys = [(row["p"], row["k"]) for row in rows]
     assert sorted(keys) == [(p, k) for p, k, *_ in rows_of(table)]
 
 
@@ -132,7 +132,7 @@ def test_postponed_rows_written_by_java_are_merged(folder: str, tmp_path: Path) 
         table = catalog.table(f"db.{name}")
         merged = table.scan().to_arrow()
         compact(table, EXECUTOR, strategy="full")
-        found = table.scan().to_arrow()
+        rows = table.scan().to_arrow()
         assert merged.num_rows > 0
-        types = [str(column.type) for column in found.schema]
-        assert_rows_equal(canonical_rows(found), canonical_rows(merged), types)
+        types = [str(column.type) for column in rows.schema]
+        assert_rows_equal(canonical_rows(rows), canonical_rows(merged), types)

@@ -1,4 +1,4 @@
-"""The statistics that other writers stored enclose the values of their files, as far as we go by them."""
+"""Statistics of other writers enclose the values of their files, if they are trusted."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ def test_filters_return_the_rows_of_a_filtered_full_scan(folder: Path) -> None:
             for field in table.schema.fields:
                 if isinstance(field.type, AtomicType):
                     columns = sorted({table.schema.names[0], field.name})
-                    for asked in _questions(everything.column(field.name), field.name):
-                        wanted = everything.filter(to_arrow_expression(asked)).select(columns)
-                        found = table.scan(columns, asked).to_arrow()
-                        assert _texts(found) == _texts(wanted), (table.identifier, asked)
+                    for condition in _questions(everything.column(field.name), field.name):
+                        expected = everything.filter(to_arrow_expression(condition)).select(columns)
+                        result = table.scan(columns, condition).to_arrow()
+                        assert _texts(result) == _texts(expected), (table.identifier, condition)
 
 
 def _questions(column: pa.ChunkedArray, name: str) -> Iterator[Predicate]:
     yield Leaf(name, Operator.IS_NULL)
     yield Not(Leaf(name, Operator.IS_NULL))
-    known = column.drop_null()
-    if len(known):
-        value = (known[len(known) // 2],)
+    values = column.drop_null()
+    if len(values):
+        value = (values[len(values) // 2],)
         for op in (
             (Operator.EQUAL, Operator.LESS, Operator.GREATER)
             if not pa.types.is_boolean(column.type)
@@ -87,8 +87,8 @@ def _check_table(table: Any) -> None:
                 if file.file_name in seen:
                     continue
                 seen.add(file.file_name)
-                found = reader.read(BucketFile(split.partition, split.bucket, file), fields)
-                rows = pa.Table.from_batches(found)
+                batches = reader.read(BucketFile(split.partition, split.bucket, file), fields)
+                rows = pa.Table.from_batches(batches)
                 stats_of = stats.of(split.partition, file)
                 for field in fields:
                     where = (table.identifier, file.file_name, field.name)
@@ -96,13 +96,13 @@ def _check_table(table: Any) -> None:
 
 
 def _check_column(column: pa.ChunkedArray, stats: ColumnStats, where: tuple[str, ...]) -> None:
-    nulls = stats.null_count  # of a partition column more than there are rows, if all are null
+    nulls = stats.null_count  # null counts of partition columns can exceed the row count
     assert nulls is None or min(nulls, len(column)) == column.null_count, where
     if pa.types.is_floating(column.type):
         column = column.filter(pc.invert(pc.is_nan(column)))
     if column.null_count == len(column):
         return
-    found = pc.min_max(column)
-    low, high = to_internal_value(found["min"]), to_internal_value(found["max"])
+    extremes = pc.min_max(column)
+    low, high = to_internal_value(extremes["min"]), to_internal_value(extremes["max"])
     assert stats.min is None or stats.min <= low, (where, stats.min, low)
     assert stats.max is None or stats.max >= high, (where, stats.max, high)

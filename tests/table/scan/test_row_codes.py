@@ -1,4 +1,4 @@
-"""Codes of rows: equal where the values are, as their `repr` says."""
+"""Row codes are equal if the values have the same `repr`."""
 
 from typing import Any
 
@@ -37,15 +37,17 @@ def test_codes_are_equal_where_values_are(
     data_type: pa.DataType, values: st.SearchStrategy[Any], data: st.DataObject
 ) -> None:
     learned = pa.array([None, *data.draw(st.lists(values, max_size=8))], data_type).slice(1)
-    others = pa.array([None, None, *data.draw(st.lists(values, max_size=8))], data_type).slice(2)
+    other_rows = pa.array([None, None, *data.draw(st.lists(values, max_size=8))], data_type).slice(
+        2
+    )
     codes = build_value_codes(data_type)
 
-    learned_codes, other_codes = codes.learn(learned), codes.encode(others)
+    learned_codes, other_codes = codes.learn(learned), codes.encode(other_rows)
 
     numbers = {
         repr(value): code for value, code in zip(learned.to_pylist(), learned_codes, strict=True)
     }
     assert [numbers[repr(value)] for value in learned.to_pylist()] == learned_codes.tolist()
     assert len(set(learned_codes)) == len(numbers)
-    expected = [numbers.get(repr(value), UNKNOWN_CODE) for value in others.to_pylist()]
+    expected = [numbers.get(repr(value), UNKNOWN_CODE) for value in other_rows.to_pylist()]
     assert other_codes.tolist() == expected

@@ -16,27 +16,27 @@ from paimon_orch.table.table import Table
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """Two snapshots: keys 0 to 9, then the even ones again."""
-    made = new_table(
+    """Return a table with two snapshots: keys 0 to 9, then the even keys again."""
+    created = new_table(
         tmp_path, "p INT, k INT, v STRING", key=("p", "k"), partition_by=["p"], bucket="2"
     )
-    made.upsert(table_of("p k v", [(k % 3, k, "old") for k in range(10)]))
-    made.upsert(table_of("p k v", [(k % 3, k, "new") for k in range(0, 10, 2)]))
-    return made
+    created.upsert(table_of("p k v", [(k % 3, k, "old") for k in range(10)]))
+    created.upsert(table_of("p k v", [(k % 3, k, "new") for k in range(0, 10, 2)]))
+    return created
 
 
 def test_columns_are_in_the_requested_order(table: Table) -> None:
-    found = table.scan(["v", "p"]).to_arrow()
+    rows = table.scan(["v", "p"]).to_arrow()
 
-    assert found.column_names == ["v", "p"]
-    assert found.num_rows == 10
+    assert rows.column_names == ["v", "p"]
+    assert rows.num_rows == 10
 
 
 def test_a_filter_can_use_columns_that_are_not_selected(table: Table) -> None:
-    found = table.scan(["k"], "v = 'new' AND p = 0").to_arrow()
+    rows = table.scan(["k"], "v = 'new' AND p = 0").to_arrow()
 
-    assert sorted(found["k"].to_pylist()) == [0, 6]
-    assert found.column_names == ["k"]
+    assert sorted(rows["k"].to_pylist()) == [0, 6]
+    assert rows.column_names == ["k"]
 
 
 def test_a_filter_is_applied_to_merged_rows_only(table: Table) -> None:
@@ -54,10 +54,10 @@ def test_a_filter_on_partitions_opens_no_other_files(table: Table) -> None:
 
 @pytest.mark.parametrize("limit", [0, 1, 7, 10, 99])
 def test_a_limit_bounds_the_number_of_rows(table: Table, limit: int) -> None:
-    found = rows_of(table, limit=limit)
+    rows = rows_of(table, limit=limit)
 
-    assert len(found) == min(limit, 10)
-    assert set(found) <= set(rows_of(table))
+    assert len(rows) == min(limit, 10)
+    assert set(rows) <= set(rows_of(table))
 
 
 def test_a_limit_counts_rows_that_the_filter_keeps(table: Table) -> None:

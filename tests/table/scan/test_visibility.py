@@ -1,4 +1,4 @@
-"""Rows that batch readers do not see before a compaction: how many there are, and reading them all the same."""
+"""Records that batch readers do not see before a compaction: counts, warnings and options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from paimon_orch.table.table import Table
 
 
 def compacted(root: Path, **options: str) -> Table:
-    """Return a table with three compacted rows, of which one is replaced and one deleted, and a new one."""
+    """Return a table with three compacted rows, of which one is replaced and one deleted.
+
+    A fourth row is not compacted.
+    """
     table = new_table(root, deletion_vectors__enabled="true", **options)
     table.upsert(table_of("k v", [(1, "a"), (2, "b"), (3, "c")]))
     compact(table, InProcessExecutor(), strategy="full")
@@ -128,8 +131,8 @@ def test_the_audit_log_merges_level_0_on_request(tmp_path: Path) -> None:
     log = table.system("audit_log")
 
     assert log.scan().rows_not_visible == 3
-    found = log.scan(["rowkind", "k"], merge_level_0=True, order_by="k").to_arrow()
-    assert found.to_pylist() == [
+    rows = log.scan(["rowkind", "k"], merge_level_0=True, order_by="k").to_arrow()
+    assert rows.to_pylist() == [
         {"rowkind": "+I", "k": 1},
         {"rowkind": "+I", "k": 2},
         {"rowkind": "-D", "k": 3},
@@ -212,9 +215,9 @@ def test_a_visible_write_logs_nothing(tmp_path: Path, caplog: pytest.LogCaptureF
 def test_a_row_level_delete_reports_the_records_that_are_not_visible(tmp_path: Path) -> None:
     table = compacted(tmp_path)
 
-    done = row_level.delete(table, InProcessExecutor(), "k in (1, 2)")
+    result = row_level.delete(table, InProcessExecutor(), "k in (1, 2)")
 
-    assert (done.deleted, done.rows_not_visible) == (2, 2)
+    assert (result.deleted, result.rows_not_visible) == (2, 2)
     assert rows_of(table, merge_level_0=True) == [(4, "d")]
 
 
@@ -246,8 +249,8 @@ def test_a_diff_compares_scans_of_both_ends(tmp_path: Path) -> None:
 
     assert visible.to_arrow().num_rows == 0
     assert visible.rows_not_visible == 3
-    found = merged.to_arrow().sort_by("k").to_pylist()
-    assert [(row["rowkind"], row["k"]) for row in found] == [("+U", 2), ("-D", 3), ("+I", 4)]
+    rows = merged.to_arrow().sort_by("k").to_pylist()
+    assert [(row["rowkind"], row["k"]) for row in rows] == [("+U", 2), ("-D", 3), ("+I", 4)]
     assert merged.rows_not_visible == 0
     delta = table.incremental(2, 4).to_arrow().sort_by("k").to_pylist()
     assert [(row["rowkind"], row["k"]) for row in delta] == [("+I", 2), ("-D", 3), ("+I", 4)]

@@ -1,4 +1,4 @@
-"""Changing a table's schema: what old rows look like afterwards, and what is refused."""
+"""Schema changes: old rows in the new schema, and changes that are refused."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_time_travel_reads_the_columns_of_the_snapshot(table: Table) -> None:
 
 def test_a_concurrent_schema_change_is_not_overwritten(tmp_path: Path) -> None:
     class Rival(LocalFileIO):
-        """Adds a column just before the first schema version of the other one is created."""
+        """Adds a column just before the other writer creates its first schema version."""
 
         raced = False
 
@@ -375,7 +375,7 @@ def test_writers_store_a_default_in_place_of_null(table: Table) -> None:
 
     changed.upsert(pa.table({"k": [2, 3], "v": ["b", None], "n": pa.nulls(2)}))
 
-    # what was written before keeps its null
+    # rows written before remain null
     assert rows_of(changed) == [(1, "a", 10), (2, "b", 7), (3, "none", 7)]
     assert rows_of(changed, snapshot_id=1) == [(1, "a", 10), (2, "b", None)]
 

@@ -1,4 +1,4 @@
-"""Rows of other libraries: what Arrow can take is written, other rows are refused by type and column."""
+"""Rows of other libraries are written if Arrow supports them; errors name type and column."""
 
 from __future__ import annotations
 

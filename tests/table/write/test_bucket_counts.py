@@ -1,4 +1,4 @@
-"""The number of buckets of a partition: whoever writes with another one is refused, wherever it is told."""
+"""Writers with another bucket count than the partition are refused."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def upsert(table: Table, partition: str) -> None:
 
 @pytest.fixture(params=[{}, FULL], ids=["manifests as they come", "manifests merged"])
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
-    """Three partitions of two buckets each, told by a manifest each, or by one."""
-    made = new_table(
+    """Return a table with three partitions of two buckets, in one manifest or in three."""
+    created = new_table(
         tmp_path, "p STRING, k INT", key=("p", "k"), partition_by=["p"], bucket="2", **request.param
     )
     for partition in "abc":
-        upsert(made, partition)
-    return made
+        upsert(created, partition)
+    return created
 
 
 @pytest.mark.parametrize("partition", ["a", "c"])
@@ -88,8 +88,8 @@ def test_the_bucket_count_is_found_although_the_newest_commit_only_deletes(tmp_p
     table.upsert(table_of("k", [(k,) for k in range(9)]))
     compact(table, InProcessExecutor(), strategy="full")
     (first, _) = table.files()
-    gone = [row for batch in table.scan().read_split(first) for row in batch["k"].to_pylist()]
-    table.delete(table_of("k", [(k,) for k in gone]))
+    deleted = [row for batch in table.scan().read_split(first) for row in batch["k"].to_pylist()]
+    table.delete(table_of("k", [(k,) for k in deleted]))
     compact(table, InProcessExecutor(), strategy="full")
     assert [split.bucket for split in table.files()] == [1]
 

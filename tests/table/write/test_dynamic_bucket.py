@@ -1,4 +1,4 @@
-"""Dynamic buckets: keys stay where they came to first, and two writers never split a key."""
+"""Dynamic buckets: keys keep their bucket, also with two concurrent writers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from paimon_orch.table.write.write_builder import WriteBuilder
 
 
 class Model:
-    """The assigner as the format tells it, one hash at a time."""
+    """The assigner as the format specifies it, one hash at a time."""
 
     def __init__(self, target: int, most: int) -> None:
         self.target, self.most = target, most
@@ -63,15 +63,15 @@ def test_a_batch_is_assigned_like_its_rows_in_sequence(
             model.assign(v) for v in batch
         ]
 
-    wanted: dict[int, set[int]] = {}
+    expected: dict[int, set[int]] = {}
     for value, bucket in model.bucket_of.items():
-        wanted.setdefault(bucket, set()).add(value)
-    assert {b: set(h.tolist()) for b, h in assigner.changed.items()} == wanted
+        expected.setdefault(bucket, set()).add(value)
+    assert {b: set(h.tolist()) for b, h in assigner.changed.items()} == expected
 
 
 def test_known_hashes_keep_their_bucket_and_gaps_are_filled_first() -> None:
-    known = {1: np.array([10, 11], np.int32), 3: np.array([12], np.int32)}
-    assigner = BucketAssigner(known, 2)
+    hashes = {1: np.array([10, 11], np.int32), 3: np.array([12], np.int32)}
+    assigner = BucketAssigner(hashes, 2)
 
     assert assigner.assign(np.array([11, 20, 12, 21, 22, 10], np.int32)).tolist() == [
         1,
@@ -104,15 +104,15 @@ def numbered(start: int, end: int, text: str = "a") -> pa.Table:
 
 def indexes(table: Table) -> dict[PartitionBucket, IndexManifestEntry]:
     entries = table.stores.manifests.read_index_entries(table.snapshot())
-    found = {e.partition_bucket: e for e in entries if e.index_type == HASH_INDEX}
-    assert len(found) == sum(entry.index_type == HASH_INDEX for entry in entries)
-    return found
+    entries_by_bucket = {e.partition_bucket: e for e in entries if e.index_type == HASH_INDEX}
+    assert len(entries_by_bucket) == sum(entry.index_type == HASH_INDEX for entry in entries)
+    return entries_by_bucket
 
 
 def assert_index_is_right(table: Table) -> None:
-    """Every key of a bucket's files is in the bucket's index and in no other one of its partition."""
-    known, seen = indexes(table), set()
-    for (partition, bucket), entry in known.items():
+    """Assert that each key of a bucket's files is only in the index of this bucket."""
+    index_by_bucket, seen = indexes(table), set()
+    for (partition, bucket), entry in index_by_bucket.items():
         hashes = decode_hash_index(
             Path(f"{table.paths.index_dir}/{entry.file_name}").read_bytes(), "x"
         )
@@ -259,7 +259,7 @@ def test_a_writer_whose_bucket_was_overwritten_meanwhile_is_refused(table: Table
 
 
 def test_a_writer_is_refused_if_a_concurrent_overwrite_added_its_keys(table: Table) -> None:
-    """They went to a bucket that neither the old rows nor the new ones have."""
+    """The keys were assigned to a bucket that neither the old nor the new rows use."""
     table.upsert(numbered(25, 30))
     planned = ingest.plan(table, ["k", "v"])
     result = planned.write(planned.prepare(numbered(30, 33, "late").to_batches()))
@@ -350,19 +350,19 @@ def test_indexes_written_by_other_engines_are_continued(
 ) -> None:
     table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table(name)
     rows = table.scan().to_arrow()
-    before = {at: entry.row_count for at, entry in indexes(table).items()}
+    before = {index: entry.row_count for index, entry in indexes(table).items()}
     text = next(
         name
         for name in rows.column_names
         if name not in table.schema.primary_keys and pa.types.is_string(rows[name].type)
     )
-    at = rows.schema.get_field_index(text)
+    index = rows.schema.get_field_index(text)
 
-    table.upsert(rows.set_column(at, text, pa.array(["ours"] * len(rows))))
+    table.upsert(rows.set_column(index, text, pa.array(["ours"] * len(rows))))
 
-    assert {at: entry.row_count for at, entry in indexes(table).items()} == before
+    assert {index: entry.row_count for index, entry in indexes(table).items()} == before
     if table.options.has_deletion_vectors:
-        return  # new rows are seen after the next compaction
+        return  # new rows are visible after the next compaction
     again = table.scan().to_arrow()
     assert len(again) == len(rows)
     assert set(again.column(text).to_pylist()) == {"ours"}

@@ -1,4 +1,4 @@
-"""Primary keys that may hold null (``primary-key.nullable``): null equals null when rows are merged."""
+"""Primary keys that can be null (``primary-key.nullable``): null equals null in merges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Removing rows: whole tables, partitions (that of null too), and what is overwritten."""
+"""Deletes and overwrites of whole tables and partitions, including the null partition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NULL = "__DEFAULT_PARTITION__"
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """An append table: a primary key would not let its partition be null."""
+    """Return an append table; a primary key would not allow the null partition."""
     table = new_table(
         tmp_path, "dt STRING, k INT, v STRING", key=(), partition_by=("dt",), bucket="-1"
     )

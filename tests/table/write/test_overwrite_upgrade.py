@@ -1,4 +1,4 @@
-"""The level that the files of an overwrite are committed at, and with it whether readers see their rows at once."""
+"""The level of the files of an overwrite, and whether readers see their rows immediately."""
 
 from __future__ import annotations
 
@@ -57,9 +57,11 @@ def test_deletes_in_an_overwrite_write_no_rows(tmp_path: Path) -> None:
     rows = table_of("k v kind", [(1, "new", "+I"), (2, "new", "-D")])
     planned = ingest.plan(table, rows.column_names, mode="overwrite", row_kind="kind")
 
-    done = ingest.commit(table, planned, [planned.write(planned.prepare(rows.to_batches()))], 0.0)
+    outcome = ingest.commit(
+        table, planned, [planned.write(planned.prepare(rows.to_batches()))], 0.0
+    )
 
-    assert done.rows_not_visible == 0
+    assert outcome.rows_not_visible == 0
     assert rows_of(table) == [(1, "new")]
     compact(table, InProcessExecutor(), strategy="full")
     assert rows_of(table) == [(1, "new")]
@@ -82,9 +84,9 @@ def test_files_with_overlapping_keys_remain_on_level_0(tmp_path: Path) -> None:
         planned.write(planned.prepare(table_of("p k v", rows).to_batches())) for rows in tasks
     ]
 
-    done = ingest.commit(table, planned, results, 0.0)
+    outcome = ingest.commit(table, planned, results, 0.0)
 
-    assert done.rows_not_visible == 3
+    assert outcome.rows_not_visible == 3
     assert levels_of(table) == [0, 0, 5, 5]
     assert rows_of(table) == [("apart", 1, "a"), ("apart", 2, "b")]
     assert table.scan().rows_not_visible == 3

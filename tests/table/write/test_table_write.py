@@ -1,4 +1,4 @@
-"""Writing: rows are checked before anything is written, and read back as they were."""
+"""Writes check all rows first; written rows are read back unchanged."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def test_maps_are_not_accepted_for_lists(tmp_path: Path) -> None:
 
 
 def test_null_rows_may_contain_nulls(tmp_path: Path) -> None:
-    """As Parquet has them: what is inside a null row does not matter."""
+    """As in Parquet, the fields of a null row are not checked."""
     table = new_table(tmp_path, "k BIGINT, c ARRAY<ROW<x ROW<a INT NOT NULL> NOT NULL, y INT>>")
     lists = [[{"x": {"a": 1}, "y": 2}, None], None, []]
     inside = pa.array([{"y": 2, "x": {"a": 1}}, {"y": None, "x": None}], NESTED)
@@ -284,7 +284,7 @@ def test_every_type_is_read_back(tmp_path: Path) -> None:
     rows = pa.Table.from_arrays(columns, schema=target)
 
     table.upsert(rows)
-    table.upsert(rows.slice(1))  # two runs: merged, not only read
+    table.upsert(rows.slice(1))  # two runs, which are merged
 
     assert table.scan().to_arrow().sort_by("k").to_pylist() == rows.to_pylist()
     assert_healthy(table)
@@ -295,14 +295,14 @@ def test_rows_are_written_to_the_bucket_of_the_format(tmp_path: Path, count: int
     table = new_table(tmp_path, bucket=str(count))
     rows = conform_rows(table_of("k v", [(k, "x") for k in range(200)]), table.schema)
 
-    found = {}
+    buckets = {}
     for (_, bucket), group in split_by_bucket(rows, table.schema):
-        assert bucket not in found
-        found[bucket] = group["k"].to_pylist()
+        assert bucket not in buckets
+        buckets[bucket] = group["k"].to_pylist()
 
     keys = rows["k"].combine_chunks()
     expected = compute_buckets([keys], [table.schema.field("k").type], count)
-    assert found == {b: [k for k in range(200) if expected[k] == b] for b in np.unique(expected)}
+    assert buckets == {b: [k for k in range(200) if expected[k] == b] for b in np.unique(expected)}
 
 
 def test_sequence_numbers_continue_in_a_fixed_bucket(tmp_path: Path) -> None:
@@ -352,7 +352,7 @@ NAMES = [
 
 def test_partition_values_with_special_characters_are_read_back(tmp_path: Path) -> None:
     table = new_table(tmp_path, "p STRING, k INT", key=(), partition_by=["p"], bucket="-1")
-    rows = [(name, at) for at, name in enumerate(NAMES)]
+    rows = [(name, number) for number, name in enumerate(NAMES)]
 
     table.append(table_of("p k", rows))
 
@@ -362,7 +362,7 @@ def test_partition_values_with_special_characters_are_read_back(tmp_path: Path) 
     assert all(path.startswith(f"{table.paths.root}/p=") for path in inside)
     assert (
         len({Path(path).parent for path in inside}) == len(NAMES) - 4
-    )  # blank ones share a directory
+    )  # blank values share a directory
     assert_healthy(table)
 
 
@@ -383,7 +383,7 @@ def test_partitions_of_several_columns_are_separate(
             partition_by=["n", "day"],
             bucket="-1",
         )
-        rows = [(n, day, at) for at, (n, day) in enumerate(values * 2)]
+        rows = [(n, day, number) for number, (n, day) in enumerate(values * 2)]
         table.append(
             pa.table(
                 {
@@ -496,7 +496,7 @@ def test_files_end_at_the_target_number_of_rows(tmp_path: Path) -> None:
     compact(table, InProcessExecutor(), strategy="full")
 
     [compacted] = [file for split in table.files() for file in split.files]
-    assert compacted.row_count == 8, "compaction has no such limit"
+    assert compacted.row_count == 8, "compaction does not have this limit"
 
 
 def test_a_target_row_count_of_zero_is_refused(tmp_path: Path) -> None:
