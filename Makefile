@@ -9,14 +9,15 @@ OLDEST := pyspark==4.0.0
 OLDEST_AT := $(CURDIR)/.venv/$(OLDEST)
 OLDEST_TESTS := test_every_step.py datasource/test_stream_write.py \
 	datasource/test_batch_read.py::test_a_session_that_looked_up_formats_before_is_told_of_this_one
+UNIT_TESTS := format files merge table storage
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test oldest docs reference screenshots lint types dev clean
+.PHONY: help install demo test test-unit oldest docs reference screenshots lint types dev clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## create .venv with the project and its tools (quick if nothing changed)
 
@@ -34,6 +35,9 @@ demo: install ## load a year of real flights, compact the table, verify every ro
 
 test: install ## run the tests (ARGS="-m 'not spark'" for those without Spark)
 	$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
+
+test-unit: install ## run the quick tests of formats, files, merging, tables and storage
+	$(BIN)/pytest -n 2 -m "not spark and not peers and not slow" $(addprefix tests/,$(UNIT_TESTS)) $(ARGS)
 
 oldest: install ## run the main Spark tests on the oldest supported PySpark
 	@test -d "$(OLDEST_AT)" || { rm -rf "$(OLDEST_AT).new" && $(BIN)/python -m pip install --quiet --target "$(OLDEST_AT).new" $(OLDEST) \

@@ -1,4 +1,4 @@
-"""The demo and its data, for one month of flights."""
+"""The demo and its data for one month of flights."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from paimon_orch.files.file_format import open_reader
 ROWS = 120_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
 def test_files_roll_near_the_target_size(kind: str, tmp_path: Path) -> None:
     options = {"file.format": kind, "target-file-size": "256 kb"}

@@ -52,6 +52,7 @@ def read(kind: str, fields: Sequence[Field], data: bytes, batch_rows: int = 7) -
     return table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
 def test_what_is_written_is_read(kind: str) -> None:
     @settings(max_examples=60, deadline=None)

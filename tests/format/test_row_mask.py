@@ -68,6 +68,7 @@ def test_a_container_of_each_kind_is_unpacked(kind: str, seed: int) -> None:
     assert set(np.flatnonzero(bits).tolist()) == hidden
 
 
+@pytest.mark.slow
 @given(
     st.lists(PART, max_size=4),
     st.booleans(),

@@ -1,4 +1,4 @@
-"""Tables that Java 2.0 wrote, one for each rule of merging: we read the rows that it read, before and after compaction."""
+"""Tables of Java 2.0, one per merge rule: we read the same rows, before and after compaction."""
 
 from __future__ import annotations
 

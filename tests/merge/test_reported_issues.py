@@ -1,4 +1,4 @@
-"""Pains that users of the format remember: each test bears the number of its thread in apache/paimon."""
+"""Regression tests for issues of apache/paimon, named by the number of the issue."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_issue_8778_a_full_compaction_deletes_the_deletion_vectors_of_rewritten_
 
 
 def writer_of(table: Table) -> TableWriter:
-    """A writer that knows the table as it is now."""
+    """Return a writer with the sequence numbers of the current snapshot."""
     return TableWriter(
         factory=table.stores.build_writer_factory(),
         first_sequence=WriteBuilder(table.stores).read_next_sequences(),
@@ -107,7 +107,7 @@ def test_issue_5872_a_row_written_during_a_compaction_wins_over_equal_rows(
     finish(table, second, [(1, "second")])
 
     class Meanwhile(InProcessExecutor):
-        """Lets the late row arrive when the compaction has run and is not committed."""
+        """Commits the late row between the units of the compaction and its commit."""
 
         def map(self, *args: object, **kwargs: object) -> list[bytes]:
             results = super().map(*args, **kwargs)  # type: ignore[arg-type]
@@ -137,7 +137,7 @@ def test_issue_5872_a_row_written_first_but_committed_late_loses_to_equal_rows(
     seen: list[Row] = []
 
     class Meanwhile(InProcessExecutor):
-        """Lets the late row arrive when the compaction has run and is not committed."""
+        """Commits the late row between the units of the compaction and its commit."""
 
         def map(self, *args: object, **kwargs: object) -> list[bytes]:
             results = super().map(*args, **kwargs)  # type: ignore[arg-type]

@@ -53,6 +53,7 @@ class TestMemory(StorageContract):
         return Catalog(root)
 
 
+@pytest.mark.slow
 class TestS3(StorageContract):
     @pytest.fixture
     def root(self, s3: Bucket) -> str:

@@ -268,6 +268,7 @@ def test_options_that_a_store_does_not_take_are_refused(
     assert "hidden" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_process_that_was_forked_opens_its_own_connections(s3: Bucket) -> None:
     program = """
         import os, sys

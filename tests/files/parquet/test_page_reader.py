@@ -145,6 +145,7 @@ def selections(draw: st.DrawFn) -> tuple[Made, list[int]]:
     return made, sorted(draw(st.sets(st.integers(0, made.rows - 1), min_size=1)))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eager")
 def test_pages_give_the_rows_that_a_plain_read_gives(caplog: pytest.LogCaptureFixture) -> None:
     @settings(max_examples=40, deadline=None)
@@ -162,6 +163,7 @@ def test_pages_give_the_rows_that_a_plain_read_gives(caplog: pytest.LogCaptureFi
 GOLDEN_FILES = sorted(GOLDEN.rglob("data-*.parquet"))[::12]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eager")
 def test_pages_of_files_that_others_wrote(caplog: pytest.LogCaptureFixture) -> None:
     random, indexed = np.random.default_rng(5), 0
@@ -207,6 +209,7 @@ def written(table: pa.Table, columns: str = COLUMNS, groups: int = 1, page_rows:
     return sink.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eager")
 def test_a_damaged_page_index_never_gives_other_rows() -> None:
     data, chosen = written(sample(), groups=2), [5, 6, 100, 130, 131, 230, 399]

@@ -207,6 +207,7 @@ def test_a_key_that_some_maps_do_not_have() -> None:
     assert found == {None: [1, 3], 1: [0], 3: [2]}
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(NAMES, st.sampled_from(["bitmap", "bsi"])), max_size=40, unique=True))
 def test_a_container_lists_every_index_once(declared: list[tuple[str, str]]) -> None:
     specs = [

@@ -131,6 +131,7 @@ def predicates(data_type: AtomicType) -> st.SearchStrategy[Predicate]:
     return st.recursive(leaves(data_type), combined, max_leaves=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", TYPES)
 @given(data=st.data())
 @settings(max_examples=50)
@@ -278,6 +279,7 @@ SIZES = st.fixed_dictionaries({
 })  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", TYPES)
 @given(data=st.data())
 @settings(max_examples=15)

@@ -204,6 +204,7 @@ def added(draw: st.DrawFn, kind: str) -> dict[str, Any]:
     return {f"{place}{PREFIX}_{n}": draw(avro_types()) for n, place in enumerate(places)}
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data(), st.sampled_from(sorted(KINDS)), st.integers(0, 99))
 def test_fields_of_any_type_are_written_as_they_were_read(
@@ -216,6 +217,7 @@ def test_fields_of_any_type_are_written_as_they_were_read(
     assert stored(kind.encode(decoded)) == stored(source)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.data(), st.sampled_from(sorted(KINDS)))
 def test_files_with_different_fields_are_merged(data: st.DataObject, name: str) -> None:
@@ -229,6 +231,7 @@ def test_files_with_different_fields_are_merged(data: st.DataObject, name: str) 
     assert stored(kind.encode(kind.decode(merged, "x"))) == stored(merged)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.integers(0, 99))
 def test_columns_hold_the_same_fields_as_records(data: st.DataObject, seed: int) -> None:
@@ -357,6 +360,7 @@ def test_types_that_unfold_without_end_are_refused_when_they_are_written_only() 
         encode_manifest(entries)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda path: path.name)
 def test_metadata_of_other_writers_is_written_as_it_was_read(writer: Path) -> None:
     paths = [path for path in writer.rglob("manifest/*") if path.is_file()]

@@ -133,6 +133,7 @@ def _with_file_fields(schema: Any, change: Callable[[list[Any]], list[Any]]) -> 
     return {**schema, "fields": [*others, {**file, "type": kind}]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", WRITERS, ids=lambda path: path.name)
 def test_every_avro_manifest_of_others_is_proven_and_equal(folder: Path) -> None:
     paths = [path for path in folder.rglob("manifest/manifest-*") if "-list-" not in path.name]

@@ -166,6 +166,7 @@ def test_a_number_out_of_range_is_refused_by_name(
         OPTION_REGISTRY[key].check(bad)
 
 
+@pytest.mark.slow
 def test_no_module_outside_the_register_spells_the_key_of_an_option_to_read_it() -> None:
     keys = {key for key in OPTION_REGISTRY if "." in key or "-" in key}
     package = Path(paimon_orch.__file__).parent

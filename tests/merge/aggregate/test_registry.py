@@ -1,4 +1,4 @@
-"""Aggregate functions: what becomes of the values of one key, in the order in which they come."""
+"""Aggregate functions, applied to values of one key in order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TABLE = "ARRAY<ROW<x INT, y STRING, s INT>>"
 
 
 def folded(data_type: str, function: str, *values: Any, **options: str) -> Any:
-    """Merge values of one key; a pair of a row kind and a value is of that kind, all else is added."""
+    """Merge values of one key; an item is a value to add or a pair of a row kind and a value."""
     named = {f"fields.v.{key.replace('_', '-')}": value for key, value in options.items()}
     named |= {"merge-engine": "aggregation", "fields.v.aggregate-function": function}
     schema = build_table_schema(

@@ -1,4 +1,4 @@
-"""What becomes of the rows of one key, deletes among them: one case a rule of each merge engine."""
+"""Merges of rows of one key, including deletes: one case per rule of each merge engine."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def schema_of(options: dict[str, str]) -> TableSchema:
 def merged(
     options: dict[str, str], rows: list[KindAndValues], *, settles: bool = False
 ) -> KindAndValues | None:
-    """Merge rows of one key in the order given; values are those of s, a and b."""
+    """Merge rows of one key in the given order; values are those of s, a and b."""
     schema = schema_of(options)
     columns: dict[str, Any] = {
         "_SEQUENCE_NUMBER": pa.array(range(len(rows)), pa.int64()),

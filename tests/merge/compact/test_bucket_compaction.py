@@ -1,4 +1,4 @@
-"""Engines, compaction, deletion vectors and changelogs against a model of dictionaries, whatever is done in between."""
+"""Merge engines, compaction, deletion vectors and changelogs equal a simple model."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ KEYS: dict[str, list[Any]] = {
 
 @dataclass(frozen=True)
 class Shape:
-    """The type of the key, and where among the columns it comes."""
+    """The type of the key, and its position among the columns."""
 
     key_type: str
     key_at: int
@@ -81,7 +81,7 @@ PLAIN = Shape("INT", 0)
 
 @dataclass(frozen=True)
 class Case:
-    """A table: its rules, the types of its columns, and the kinds of rows that are written to it."""
+    """The rules of a table, the types of its columns, and the kinds of written rows."""
 
     rules: Rules
     types: dict[str, str] = field(default_factory=lambda: THREE)
@@ -123,7 +123,7 @@ class Case:
         return st.fixed_dictionaries({"k": keys, "_kind": st.sampled_from(self.kinds)} | values)
 
     def histories(self) -> st.SearchStrategy[tuple[Shape, list[Any]]]:
-        """Draw a shape, and batches to write with compactions in between."""
+        """Draw a shape, and batches to write with compactions between them."""
 
         def of_shape(shape: Shape) -> st.SearchStrategy[tuple[Shape, list[Any]]]:
             batch = st.lists(self.rows(shape), min_size=1, max_size=6)
@@ -196,13 +196,13 @@ SLICED_MODES = ("vectors", "vectors and lookup", "full-compaction")
 
 
 def is_run(case: str, mode: str, tree: str) -> bool:
-    """Tell whether a tree is tried with a table: one in slices has so many files that a few tables must do."""
+    """Return whether a tree is tested with a table; trees in slices are slow, so only with a few."""
     few = tree != "sliced" or (case in SLICED and mode in SLICED_MODES)
     return few and goes_with(CASES[case], MODES[mode])
 
 
 def goes_with(case: Case, mode: dict[str, Any]) -> bool:
-    """Tell whether the format has such a table."""
+    """Return whether the format allows the table."""
     first_row = case.rules.engine == "first-row"
     return not first_row or (not mode.get("vectors") and mode.get("producer") in (None, "lookup"))
 
@@ -214,7 +214,7 @@ def _small_batches() -> Iterator[None]:
 
 
 class Driver:
-    """Does the same to a table and to the model, and compares what is seen."""
+    """Applies operations to a table and to the model, and compares rows and changelogs."""
 
     def __init__(self, case: Case, table: Table) -> None:
         self.case, self.table = case, table
@@ -247,7 +247,7 @@ class Driver:
         ]  # of one bucket, maybe in slices
         assert len({task.output_level for task in tasks}) <= 1
         levels = {file.level for task in tasks for file in task.files}
-        if levels:  # and not only files that are rewritten as they are
+        if levels:  # not only rewrites of single files
             output = tasks[0].output_level
             assert output > 0
             assert all(file.level > output for task in tasks for file in task.higher_level_files), (
@@ -280,7 +280,7 @@ class Driver:
             assert not any(at.file.delete_row_count for at in new)
 
     def check_hidden(self, old: dict[str, DeletionVector]) -> None:
-        """What vectors hide stays hidden as long as the file is there."""
+        """Check that rows remain deleted by deletion vectors until their file is deleted."""
         new = deletion_vectors_of(self.table)
         assert bool(self.case.rules.vectors) or not new
         for at in self.files():
@@ -289,7 +289,7 @@ class Driver:
                 assert set(old[name].positions().tolist()) <= set(new[name].positions().tolist())
 
     def numbers(self, files: Iterable[BucketFile]) -> set[tuple[Any, int]]:
-        """The keys and sequence numbers of all rows in files."""
+        """Return the keys and sequence numbers of all rows in files."""
         reader, found = self.table.stores.reader(), set[tuple[Any, int]]()
         for at in files:
             for rows in reader.read(at, [SEQUENCE_NUMBER, *reader.schema.key_fields]):
@@ -298,18 +298,16 @@ class Driver:
 
     @property
     def keeps_content(self) -> bool:
-        """Tell whether merging some rows before others never matters: not where it drops or reorders them."""
+        """Return whether merging rows in groups gives the same rows as merging them together."""
         rules = self.case.rules
         return rules.engine == "deduplicate" and not rules.sequence
 
     def follow(self, changes: list[Change]) -> None:
-        """Apply changes as a reader of changes does, who ends up with what the table holds."""
+        """Apply a changelog; the result must equal the rows of the table."""
         rules = self.case.rules
         if rules.producer not in ("lookup", "full-compaction"):
             return
-        if (
-            rules.engine == "first-row"
-        ):  # the row of a new key keeps the kind that it was written with
+        if rules.engine == "first-row":  # the row of a new key keeps its written row kind
             changes = [("+I" if kind == "+U" else kind, row) for kind, row in changes]
         for (kind, row), (following, _) in zip_longest(changes, changes[1:], fillvalue=("", {})):
             assert (kind == "-U") == (following == "+U"), "an update is told in one piece"
@@ -341,7 +339,7 @@ class Driver:
 
 
 def by_key(changes: Iterable[Change]) -> dict[Any, list[Change]]:
-    """Changes in the order in which they were told, by key: that of the keys is not promised."""
+    """Group a changelog by key, because the order of the keys is not defined."""
     found = defaultdict(list)
     for kind, row in changes:
         found[row["k"]].append((kind, row))

@@ -1,4 +1,4 @@
-"""Changelog files: their own format, codec, statistics and names, and the rows that Java 2.0 wrote in the same place."""
+"""Changelog files: separate format, codec, statistics and names, and changelog files of Java 2.0."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def changelog_files(table: Table) -> list[DataFileMeta]:
 
 
 def written(root: Path, producer: str, **options: str) -> tuple[Path, DataFileMeta]:
-    """Write a table whose newest snapshot has one changelog file, and return the file and its metadata."""
+    """Write a table with one changelog file in its newest snapshot; return it and its metadata."""
     table = new_table(root, changelog_producer=producer, **options)
     table.upsert(table_of("k v", [(1, "a"), (2, "b")]))
     if producer != "input":

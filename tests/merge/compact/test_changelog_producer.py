@@ -1,4 +1,4 @@
-"""Changes that make no difference: told, or left out, and which columns count."""
+"""Updates without a difference: in the changelog or not, and the columns that count."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OLD, SAME, LATER, OTHER = ("a", 1, [1]), ("a", 1, [1]), ("a", 2, [1]), ("a", 1, 
 
 
 def told(root: Path, producer: str, new: tuple[object, ...], **options: str) -> list[Change]:
-    """Return the changes that replacing a row by another tells."""
+    """Return the changelog of replacing a row."""
     table = new_table(root, COLUMNS, changelog_producer=producer, **options)
     strategy: step.CompactionStrategy = "full" if producer == "full-compaction" else "minor"
     for row in (OLD, new):
@@ -57,7 +57,7 @@ def test_an_unchanged_update_is_in_the_changelog_unless_the_table_deduplicates(
 
 @pytest.mark.parametrize("vectors", ["false", "true"])
 def test_a_row_deleted_and_inserted_again_is_in_the_changelog(tmp_path: Path, vectors: str) -> None:
-    """Not so in the reference (issue 8204): there the row that a vector hides counts as the row before."""
+    """Java Paimon differs (issue 8204): there a row deleted by a deletion vector is the old row."""
     table = new_table(
         tmp_path, changelog_producer="lookup", deletion_vectors__enabled=vectors, **ONCE
     )

@@ -1,4 +1,4 @@
-"""Parts of a bucket's compaction: together they do all of it, and none does what another does."""
+"""Parts of a bucket's compaction: together they are complete, and they do not overlap."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def file_of(name: str, low: int, high: int, size: int, level: int) -> DataFileMe
 
 
 def starts(file: DataFileMeta) -> list[object]:
-    """A file may be cut where it begins and in its middle."""
+    """Return the keys at which a file may be split: its first key and a key in its middle."""
     low, high = number(file.min_key), number(file.max_key)
     return [low, (low + high) // 2]
 
@@ -64,7 +64,7 @@ def task_of(new: list[tuple[int, int, int]], cuts: list[int]) -> CompactionTask:
 
 
 def keys_of(part: CompactionTask, file: DataFileMeta) -> set[int]:
-    """The keys that a part takes from a file, if the file holds every key between its bounds."""
+    """Return the keys of a part in a file that has every key between its bounds."""
     keys = part.keys or KeyRange(None, None)
     found = set(range(number(file.min_key), number(file.max_key) + 1))
     if keys.low is not None:

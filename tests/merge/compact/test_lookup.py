@@ -1,4 +1,4 @@
-"""Looking keys up in higher levels: every older version is found, and hardly a file is read for it."""
+"""Lookup of keys in higher levels: every older row is found with few reads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VALUE = Field(id=1, name="v", type=parse_type("STRING"))
 
 
 class Stored:
-    """Files of sorted keys; remembers of which row groups the keys were read, and of which the values."""
+    """Files of sorted keys; records the row groups from which keys and values were read."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ def found(lookup: PositionLookup) -> dict[str, list[int]]:
 
 
 def cut(keys: list[int], ends: set[int]) -> list[list[int]]:
-    """Cut sorted keys into files."""
+    """Split sorted keys into files."""
     files: list[list[int]] = [[]]
     for key in keys:
         if key in ends and files[-1]:
@@ -163,7 +163,7 @@ def test_lookup_finds_the_nearest_older_row_of_every_key(
                 continue
             position = stored.keys[name].index(key)
             if name in vectors and position in vectors[name].positions():
-                continue  # hidden already: the live version lies higher
+                continue  # deleted already: the live row is on a higher level
             expected.setdefault(name, []).append(position)
             break
 
@@ -268,7 +268,7 @@ def test_a_compaction_reads_only_row_groups_that_contain_updated_keys(
     keys = ("_KEY_a", "_KEY_b")
     of_keys = [group for group, columns in read if columns == keys]
     of_values = [group for group, columns in read if "v" in columns]
-    assert of_keys == [4, 20, 21]  # ("052", 9) may lie in two
+    assert of_keys == [4, 20, 21]  # ("052", 9) may be in two row groups
     assert of_values == ([] if engine == "deduplicate" else [4])
     assert deletion_vectors_of(table).keys() == at_top
     assert_healthy(table)
@@ -278,7 +278,7 @@ def test_a_compaction_reads_only_row_groups_that_contain_updated_keys(
 def test_values_of_found_rows_are_read_while_keys_are_read(
     tmp_path: Path, file_format: str
 ) -> None:
-    """Both are read of one file in turns, of which the keys are ahead."""
+    """Keys and values are read from one file in turn, the keys first."""
     with small_batches(10):
         table = new_table(
             tmp_path,

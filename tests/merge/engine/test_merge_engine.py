@@ -1,4 +1,4 @@
-"""Merge engines against a plain model: one row after the other, in dictionaries."""
+"""Merge engines equal a simple model that merges dictionaries row by row."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -197,7 +197,7 @@ def test_sequence_groups_ignore_older_rows(
                     old = old | {"s": row["s"], "a": row["a"]}
             expected[row["k"]] = old
 
-    # a first row without sequence is kept as it came: nothing was there to compare with
+    # a first row without sequence is unchanged, because there is no row to compare with
     assert {k: r["b"] for k, r in expected.items()} == {k: r["b"] for k, r in read(table).items()}
     if all(row["s"] is not None for batch in batches for row in batch):
         check_after_each_compaction(table, expected)

@@ -1,4 +1,4 @@
-"""Record-level expiry: rows leave by compaction, by the clock of whoever plans it."""
+"""Record-level expiration: compaction drops rows by the clock of the planning process."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_missing_statistics_and_those_of_another_schema_are_not_used(tmp_path: P
 def test_a_full_compaction_drops_expired_rows_and_merges_the_others(
     tmp_path: Path, options: dict[str, str]
 ) -> None:
-    """Times go back and forth and deletes have times, so what is merged is not what readers saw."""
+    """Times are not monotonic and deletes have times, so merged rows differ from visible rows."""
     random, named = np.random.default_rng(17), {"write-only": "true", **options}
     table = table_of(tmp_path, **named)
     seconds, versions = int(NOON.timestamp()), dict[int, list[tuple[int, str]]]()
@@ -254,6 +254,6 @@ def test_java_20_keeps_the_same_rows_after_expiration(tmp_path: Path) -> None:
 
     step.compact(table, EXECUTOR, strategy="full")
 
-    # a row of 2033 under one of 2001; what Java 2.0 holds after its full compaction
+    # a row of 2033 replaced by one of 2001; the rows of Java 2.0 after its full compaction
     expected = [row for row in newest if row[2] is None or row[2] > 10**9] + [[28, "", 2 * 10**9]]
     assert_rows_equal(expected, canonical_rows(table.scan().to_arrow()))

@@ -1,4 +1,4 @@
-"""What is written to change single rows: the model of dictionaries makes the wanted rows of it, or it is refused."""
+"""Rows that are written for updates: the model merges them to the requested rows, or raises."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def deletes(rules: Rules) -> bool:
 
 @st.composite
 def cases(draw: st.DrawFn, engine: str) -> tuple[Rules, list[list[Row]], list[Row]]:
-    """Draw rules, some keys' rows as they were written, and what the keys are to become."""
+    """Draw rules, the written rows of some keys, and their requested rows."""
     rules = draw(ENGINES[engine])
     values = {name: st.none() | VALUES[kind] for name, kind in COLUMNS.items()}
     history = st.lists(st.fixed_dictionaries(values), min_size=1, max_size=3)
@@ -175,7 +175,7 @@ def test_an_update_gives_the_requested_rows_or_is_refused(engine: str) -> None:
 def changed(
     options: dict[str, str], kind: str, old: object, new: object, row_kind: str = "+U"
 ) -> object:
-    """What is written to column v so that it becomes another value."""
+    """Return the value to write so that column v gets a requested value."""
     schema = schema_of(options, {"v": kind})
     rows: list[Row] = [{"k": 1, "v": old}], [{"k": 1, "v": new, "_kind": row_kind}]  # type: ignore[assignment]
     before, after = table_of(schema, rows[0], kinds=False), table_of(schema, rows[1], kinds=True)  # type: ignore[arg-type]

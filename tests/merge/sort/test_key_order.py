@@ -1,4 +1,4 @@
-"""The order of keys: the same for columns, for single values and for what manifests hold."""
+"""The order of keys is the same for columns, single values and keys in manifests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ORDERED: dict[str, list[Any]] = {
     "DOUBLE": [None, -INFINITY, -1.5, -5e-324, -0.0, 0.0, 5e-324, 1.5, INFINITY, NAN],
     "DECIMAL(10, 2)": [None, Decimal("-9.99"), Decimal("-0.01"), Decimal(0), Decimal("10.00")],
     "DECIMAL(38, 4)": [None, Decimal(-(10**33)), Decimal(0), Decimal(10**33)],
-    # U+FFFF comes before U+1F600 by code point and by UTF-8 bytes; by UTF-16 units it comes after
+    # U+FFFF is less than U+1F600 by code point and by UTF-8 bytes, but greater by UTF-16 units
     "STRING": [None, "", "\0", "A", "a", "a\0", "aa", "ä", "\uffff", "\U0001f600"],
     "CHAR(3)": [None, "a", "b"],
     "BYTES": [None, b"", b"\0", b"\x7f", b"\x80", b"\xff", b"\xff\0"],

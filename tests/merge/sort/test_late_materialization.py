@@ -1,4 +1,4 @@
-"""Values that are read after the merge: the same rows, and nothing read of row groups in which no row wins."""
+"""Values read after the merge: the same rows, and no reads of row groups without such rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHANGES = st.lists(
 
 @pytest.fixture
 def value_reads(monkeypatch: pytest.MonkeyPatch) -> list[Read]:
-    """Return what is read of the column ``v``: the first of its values, and the row groups."""
+    """Return the first read values of column ``v``, and the row groups from which they were read."""
     found: list[Read] = []
     batches = ParquetFileReader.batches
 
@@ -112,7 +112,7 @@ def test_a_column_may_have_any_name_that_the_format_allows(tmp_path: Path, name:
 def test_late_materialization_returns_the_rows_of_a_merge_of_all_columns(
     turns: list[list[Row]], data: st.DataObject
 ) -> None:
-    """Whatever is upserted, deleted, compacted, added as a column, filtered and asked for."""
+    """Random upserts, deletes, compactions, added columns, filters and projections."""
     options = data.draw(st.sampled_from([{}, {"sequence.field": "at"}, {"ignore-delete": "true"}]))
     compacted = data.draw(st.integers(0, len(turns)))
     added = data.draw(st.integers(1, len(turns)))

@@ -1,4 +1,4 @@
-"""Merging runs: the same as a dictionary, whatever the runs and batches; and one batch a run in memory."""
+"""Merging sorted runs equals updating a dictionary, with about one batch per run in memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COMPOSITE = ["k", "t"]
 
 
 def batch_of(rows: list[tuple[Record, int]], names: list[str]) -> pa.RecordBatch:
-    """Rows of (key, sequence number); the value tells the sequence number too."""
+    """Return rows of (key, sequence number); the value contains the sequence number."""
     keys = {
         name: pa.array([key[at] for key, _ in rows], pa.int64() if name == "k" else pa.string())
         for at, name in enumerate(names)
@@ -46,7 +46,7 @@ def run_of(
 
 
 def newest(steps: Iterator[MergeBatch], names: list[str]) -> list[tuple[Record, int]]:
-    """The last row of every group, in the order in which the groups came."""
+    """Return the last row of every group, in the order of the groups."""
     found = []
     for step in steps:
         rows = step.rows.take(pa.array(step.newest_row_per_key))
@@ -71,7 +71,7 @@ def test_merging_equals_updating_a_dictionary(names: list[str]) -> None:
     @given(runs_strategy(names), st.integers(1, 9), st.randoms(use_true_random=False))
     def check(runs: list[list[Record]], batch_rows: int, random: Any) -> None:
         numbers = list(range(sum(map(len, runs))))
-        random.shuffle(numbers)  # the order of the runs is not that of their rows
+        random.shuffle(numbers)  # the order of the runs differs from the order of their rows
         model: dict[Record, int] = {}
         merged = []
         for keys in runs:
@@ -187,7 +187,7 @@ def test_empty_runs_are_skipped() -> None:
 
 @pytest.mark.parametrize("shape", ["interleaved", "one after the other", "one long beside short"])
 def test_a_merge_buffers_about_one_batch_per_run(shape: str) -> None:
-    """However long the runs are: what was read and not handed on never exceeds a batch (and the next) a run."""
+    """Buffered rows never exceed two batches per run, regardless of the length of the runs."""
     count, batch_rows, length = 4, 10, 400
     keys = {
         "interleaved": [range(run, count * length, count) for run in range(count)],

@@ -1,4 +1,4 @@
-"""Sort keys of several columns: bytes compare as values do, and the Hilbert curve is one."""
+"""Sort keys of several columns: order-preserving bytes, Z-order and the Hilbert curve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files whose rows are not in key order are refused by name, whatever the metadata says of them."""
+"""Files whose rows are not in key order are refused with their names."""
 
 from __future__ import annotations
 

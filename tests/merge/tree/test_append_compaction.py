@@ -1,4 +1,4 @@
-"""Picking files of append tables: small ones are packed, hidden rows count, order stays."""
+"""Selection of files of append tables: small files are packed, deleted rows count, order is kept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def picker(**more: str) -> AppendCompactStrategy:
 
 
 def files(*sizes: int) -> list[DataFileMeta]:
-    """Files of 100 rows each, named by their place: f0, f1 and so on."""
+    """Return files of 100 rows each, named f0, f1 and so on."""
     return [
         DataFileMeta(
             file_name=f"f{at}", file_size=size, row_count=100, min_sequence_number=100 * at
@@ -40,7 +40,7 @@ def names(groups: list[FileGroup]) -> list[str]:
 
 
 def marks(**cardinalities: int | None) -> dict[str, DeletionVectorRef]:
-    """``f0=5`` is a vector in an index file of its own."""
+    """Return deletion vectors of files; each ``f0=5`` has a separate index file."""
     return {
         name: DeletionVectorRef(f"index-{name}", count) for name, count in cardinalities.items()
     }

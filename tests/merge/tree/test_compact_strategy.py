@@ -1,4 +1,4 @@
-"""What a compaction works on beside what it merges: files whose rows are mostly hidden, or too old."""
+"""Files that a compaction rewrites in addition: with many deleted or with expired rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Rows = list[tuple[int, str]]
     [
         ({}, 51, True),
         ({}, 50, False),
-        ({}, None, True),  # a vector that does not say how many rows it hides
+        ({}, None, True),  # a deletion vector without a cardinality
         ({"compaction.delete-ratio-threshold": "0.2"}, 21, True),
         ({"compaction.delete-ratio-threshold": "0.2"}, 20, False),
         ({"compaction.delete-ratio-threshold": "1"}, 100, False),
@@ -62,7 +62,7 @@ def test_a_file_is_rewritten_if_its_delete_ratio_exceeds_the_limit(
 
 
 def two_levels(root: Path, **options: str) -> Table:
-    """A hundred keys on the highest level; those from 60 on are replaced on the one below."""
+    """Return a table with 100 keys on the highest level; keys from 60 are replaced one level below."""
     table = new_table(root, deletion_vectors__enabled="true", **options)
     table.upsert(table_of("k v", [(k, "old") for k in range(100)]))
     step.compact(table, EXECUTOR)

@@ -1,4 +1,4 @@
-"""Runs and sections of a bucket: sections do not overlap, and their runs are older or newer as a whole."""
+"""Runs and sections of a bucket: sections do not overlap, and runs are ordered by age."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_overlapping_files_of_a_level_are_refused_with_their_names() -> None:
         ([[1]], True),
         ([[1, 3], [4]], True),
         ([[3, 1], [5, 4]], True),
-        ([[1, 3], [3]], False),  # of two writers that began at the same snapshot
+        ([[1, 3], [3]], False),  # of two writers that started from the same snapshot
         ([[1, 3], [2]], False),
         ([[2], [1]], False),
     ],

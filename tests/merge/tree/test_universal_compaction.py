@@ -1,4 +1,4 @@
-"""Which runs are picked: the worked picks of the merge-tree facts, and the rules between them."""
+"""Selection of runs: the examples of docs/format and general rules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOON = datetime(2026, 1, 31, 12)
 
 
 def runs_of(text: str) -> list[SortedRun]:
-    """Read ``0:1 0:1 5:100``: level and size of each run, the newest first."""
+    """Parse ``0:1 0:1 5:100``: level and size of each run, the newest first."""
     pairs = (item.split(":") for item in text.split())
     return [
         SortedRun(int(level), (DataFileMeta(file_name="f", file_size=int(size), row_count=1),))
@@ -66,7 +66,7 @@ def test_universal_compaction_selects_the_documented_runs(
         ("0:1 4:1 5:100", (2, 4)),
         ("0:1 0:1", (2, 5)),
         ("3:5 5:100", None),
-        # what universal compaction picks goes first
+        # universal compaction takes precedence
         ("0:1 0:1 0:1 0:1 5:1", (5, 5)),
     ],
 )
@@ -81,9 +81,12 @@ def test_force_up_level_0_selects_the_documented_runs(
     ("runs", "expected"),
     [
         ("0:1 5:100", (1, 4)),
-        ("0:9 0:9 4:1 5:1", (2, 3)),  # a vector costs less than rewriting what is small, too
+        (
+            "0:9 0:9 4:1 5:1",
+            (2, 3),
+        ),  # writing a deletion vector costs less than rewriting small files too
         ("0:1 2:1 5:100", (1, 1)),
-        ("0:1 1:100 5:1000", (2, 1)),  # nothing fits between 0 and 1: level 1 comes along
+        ("0:1 1:100 5:1000", (2, 1)),  # there is no level between 0 and 1, so level 1 is included
         ("0:1 1:100", (2, 5)),
         ("0:1", (1, 5)),
         ("1:1 5:1", None),
@@ -99,7 +102,7 @@ def test_a_level_0_compaction_rewrites_few_other_files(
 
 
 def test_level_0_compactions_bound_the_number_of_runs() -> None:
-    """Every upsert goes to the level below the last one; once the levels are full universal compaction merges them."""
+    """Each upsert is moved to the next lower level; universal compaction merges full levels."""
     universal, runs = UniversalCompaction(), runs_of("5:1000000")
     for _ in range(50):
         runs = [*runs_of("0:10"), *runs]
@@ -159,7 +162,7 @@ def test_the_ratio_grows_off_peak(start: int, end: int, hour: int, expected: int
 
 
 def created(runs: list[SortedRun], level: int, time: datetime | None) -> list[SortedRun]:
-    """Say when the files of a level were written, in milliseconds of the local wall clock."""
+    """Set the creation time of the files of a level, in milliseconds of the local wall clock."""
     millis = None if time is None else int(time.replace(tzinfo=UTC).timestamp() * 1000)
     return [
         replace(run, files=tuple(replace(f, creation_time=millis) for f in run.files))
@@ -177,8 +180,8 @@ HOURLY = {"compaction.optimization-interval": "1 h"}
     [
         ("0:1 5:1000", timedelta(minutes=61), (2, 5)),
         ("0:1 5:1000", timedelta(minutes=59), None),
-        ("0:1 5:1000", None, (2, 5)),  # nobody knows when: it is due
-        ("0:1 4:1000", timedelta(0), (2, 5)),  # nothing was ever compacted fully
+        ("0:1 5:1000", None, (2, 5)),  # an unknown time is due
+        ("0:1 4:1000", timedelta(0), (2, 5)),  # there was no full compaction
         ("5:1000", timedelta(hours=9), None),  # one run: nothing to merge
         ("0:1", None, None),
     ],
@@ -205,7 +208,7 @@ GENTLE = LOOKUP | {"lookup-compact": "gentle"}
         ({"deletion-vectors.enabled": "true"}, "0:1 4:1 5:100", (1, 3)),
         ({"deletion-vectors.enabled": "true"}, "0:1 3:1 5:100", (1, 2)),
         (GENTLE, "0:1 5:100", None),
-        (GENTLE, " ".join(["0:1"] * 4 + ["5:2"]), (5, 5)),  # universal compaction goes first
+        (GENTLE, " ".join(["0:1"] * 4 + ["5:2"]), (5, 5)),  # universal compaction takes precedence
         (GENTLE, "0:1 0:9 0:99 0:999 5:99999", None),
         (
             GENTLE | {"lookup-compact.max-interval": "5"},
