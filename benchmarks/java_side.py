@@ -11,7 +11,7 @@ from pathlib import Path
 
 from measure import console, cpu_seconds
 from support.peers.environments import PeerUnavailableError, peer_start
-from support.peers.talk import PeerProcess
+from support.peers.protocol import PeerProcess
 
 _PEER = "java-1.4"
 _FOR_TESTS_ALONE = ("-XX:TieredStopAtLevel=1", "-Xmx1g")

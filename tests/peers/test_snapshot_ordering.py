@@ -8,7 +8,7 @@ import pytest
 from support.peers import ours
 from support.peers.kinds import Kind, rows, write
 from support.peers.peers import Peer
-from support.peers.turns import sort_by_key, write_and_compact_in_turn
+from support.peers.alternating_writers import sort_by_key, write_and_compact_in_turn
 
 from paimon_orch import Catalog
 from paimon_orch.steps.inspection.check import check

@@ -14,7 +14,7 @@ from support.golden import assert_rows_equal
 from support.peers import ours
 from support.peers.columns import COLUMN_LIMITS, COLUMNS, FORMATS
 from support.peers.environments import SPARK
-from support.peers.exchange import assert_peer_reads, assert_peer_writes
+from support.peers.column_exchange import assert_peer_reads, assert_peer_writes
 from support.peers.kinds import KINDS, Kind, Record, compact
 from support.peers.limits import PeerAction
 from support.peers.peers import Peer

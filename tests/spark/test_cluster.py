@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 from support.histories import backdate_files, unreferenced_files
-from support.peers.talk import PeerProcess
+from support.peers.protocol import PeerProcess
 from support.spark.cluster import (
     SPARK_HOME,
     clean_environment,
@@ -29,7 +29,7 @@ from support.spark.cluster import (
     run_driver,
     run_standalone_cluster,
 )
-from support.spark.every_step import STEP_CASES, assert_step_done
+from support.spark.step_cases import STEP_CASES, assert_step_done
 
 from paimon_orch import Catalog
 from paimon_orch.spark import package_archive

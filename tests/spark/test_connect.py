@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.peers.talk import PeerProcess
+from support.peers.protocol import PeerProcess
 from support.spark.cluster import make_environment, run_connect_server, run_driver
-from support.spark.every_step import STEP_CASES, assert_step_done
+from support.spark.step_cases import STEP_CASES, assert_step_done
 
 pytestmark = [
     pytest.mark.spark,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support.spark.every_step import STEP_CASES, assert_step_done
+from support.spark.step_cases import STEP_CASES, assert_step_done
 
 from paimon_orch import Catalog
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import at_once
+from support import concurrent_maintenance
 from support.histories import backdate_files, unreferenced_files
 from support.tables import new_table
 
@@ -26,15 +26,15 @@ SECONDS = 5.0
 def test_concurrent_maintenance(tmp_path: Path, vectors: str) -> None:
     options = {"deletion_vectors__enabled": vectors, "deletion_vectors__merge_on_read": vectors}
     table = new_table(tmp_path, "k INT, v INT", commit__max_retries="1000", **options)
-    at_once.write_initial_rows(table)
+    concurrent_maintenance.write_initial_rows(table)
     orphan = Path(table.paths.root) / "bucket-0" / "data-orphan.parquet"
     orphan.write_bytes(b"orphan")
     backdate_files(table)
 
-    turns = at_once.run_concurrently(at_once.roles(time.time() - 3600), lambda: table, SECONDS)
+    turns = concurrent_maintenance.run_concurrently(concurrent_maintenance.roles(time.time() - 3600), lambda: table, SECONDS)
 
     assert not orphan.exists()
-    at_once.assert_no_row_lost(table, turns)
+    concurrent_maintenance.assert_no_row_lost(table, turns)
     assert check(table, deep=True).findings == ()
     backdate_files(table)
     remove_orphan_files(table)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from storage.conftest import Bucket
-from support import at_once
+from support import concurrent_maintenance
 
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.inspection.check import check
@@ -24,14 +24,14 @@ def test_all_at_once(s3: Bucket) -> None:
         "db.t", "k INT, v INT", primary_key=["k"],
         options={"bucket": "1", "commit.max-retries": "1000"},
     )  # fmt: skip
-    at_once.write_initial_rows(table)
+    concurrent_maintenance.write_initial_rows(table)
 
     def open_table() -> Table:
         return Catalog(s3.root, **s3.options).table("db.t")
 
-    turns = at_once.run_concurrently(at_once.roles(time.time()), open_table, SECONDS)
+    turns = concurrent_maintenance.run_concurrently(concurrent_maintenance.roles(time.time()), open_table, SECONDS)
 
-    at_once.assert_no_row_lost(table, turns)
+    concurrent_maintenance.assert_no_row_lost(table, turns)
     assert check(table, deep=True).findings == ()
     remove_orphan_files(table, older_than=int(time.time() * 1000))
     assert check(table, deep=True).findings == ()

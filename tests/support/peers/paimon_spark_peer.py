@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 from support.golden import arrow_table, canonical_rows
-from support.peers.talk import serve
+from support.peers.protocol import serve
 
 Record = dict[str, Any]
 

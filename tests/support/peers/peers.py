@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from support.peers.environments import JAVA, ORACLES, PeerUnavailableError, peer_start
-from support.peers.talk import PeerError, PeerProcess
+from support.peers.protocol import PeerError, PeerProcess
 
 Record = dict[str, Any]
 

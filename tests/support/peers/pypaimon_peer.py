@@ -13,7 +13,7 @@ from pypaimon.schema.schema_change import SchemaChange  # type: ignore[import-no
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 from support.golden import arrow_table, canonical_rows
-from support.peers.talk import serve
+from support.peers.protocol import serve
 
 Record = dict[str, Any]
 

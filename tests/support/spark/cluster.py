@@ -22,7 +22,7 @@ from typing import Any
 
 import pyspark
 import pytest
-from support.peers.talk import PeerProcess
+from support.peers.protocol import PeerProcess
 
 from paimon_orch.spark import find_java
 

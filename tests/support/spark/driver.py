@@ -16,8 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
-from support.peers.talk import serve
-from support.spark.every_step import STEP_CASES
+from support.peers.protocol import serve
+from support.spark.step_cases import STEP_CASES
 
 from paimon_orch import Catalog, errors
 from paimon_orch.dagster import SparkSessionResource
