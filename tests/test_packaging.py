@@ -73,13 +73,13 @@ def test_make_install_without_a_suitable_python_explains_what_to_install(
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(repository / name, tmp_path)
 
-    done = subprocess.run(
+    finished = subprocess.run(
         ["make", "install", "PYTHON="], cwd=tmp_path, capture_output=True, text=True, check=False
     )
 
-    assert done.returncode
-    assert "needs Python 3.11, 3.12 or 3.13" in done.stderr
-    assert "make install PYTHON=" in done.stderr
+    assert finished.returncode
+    assert "needs Python 3.11, 3.12 or 3.13" in finished.stderr
+    assert "make install PYTHON=" in finished.stderr
     assert not (tmp_path / ".venv").exists()
 
 
@@ -97,14 +97,18 @@ def test_importing_the_package_does_not_import_slow_modules(
     slow = {"datasketches", "pandas", "pyarrow.dataset", "pyspark", "sqlglot"} | unwanted
     code = f"import sys, {module}; print({slow} & sys.modules.keys())"
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    finished = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
 
-    assert done.stdout.strip() == "set()"
+    assert finished.stdout.strip() == "set()"
 
 
 def test_the_steps_run_without_pyspark() -> None:
     code = "import sys, paimon_orch.steps.common.executor; print('pyspark' in sys.modules)"
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    finished = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
 
-    assert done.stdout.strip() == "False"
+    assert finished.stdout.strip() == "False"

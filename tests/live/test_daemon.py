@@ -176,7 +176,7 @@ def test_slot_of_a_killed_run_is_released_and_the_run_retried(
 def test_restarted_daemon_continues_from_the_last_cursor(
     daemon: Deployment, instance: dg.DagsterInstance, commit: Commit
 ) -> None:
-    if not ticks_with_requests(daemon, "lake.events"):  # this test runs alone
+    if not ticks_with_requests(daemon, "lake.events"):  # no other test runs at the same time
         commit("lake.events", "2026-02-01")
         wait_for_result(lambda: successful_runs(instance, "lake.events", "2026-02-01"), daemon.logs)
     daemon.stop("daemon")

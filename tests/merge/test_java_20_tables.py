@@ -46,8 +46,8 @@ def tables() -> Iterator[Any]:
 
 
 def assert_holds(table: Table, rows: list[list[Any]], snapshot: int | None = None) -> None:
-    found = table.scan(snapshot_id=snapshot).to_arrow()
-    assert_rows_equal(rows, canonical_rows(found), [str(field.type) for field in found.schema])
+    result = table.scan(snapshot_id=snapshot).to_arrow()
+    assert_rows_equal(rows, canonical_rows(result), [str(field.type) for field in result.schema])
 
 
 @pytest.mark.parametrize(("folder", "entry"), list(tables()))

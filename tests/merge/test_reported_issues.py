@@ -44,13 +44,13 @@ def test_issue_8778_a_full_compaction_deletes_the_deletion_vectors_of_rewritten_
     step.compact(table, EXECUTOR, strategy="full")
     table.delete(table_of("k", [(3,)]))
     step.compact(table, EXECUTOR)
-    (hidden,) = deletion_vectors_of(table)
+    (file_name,) = deletion_vectors_of(table)
 
     step.compact(table, EXECUTOR, strategy="full")
 
     index = table.stores.manifests.read_index_entries(table.snapshot())
     assert not [r for entry in index for r in entry.ranges or ()]
-    assert hidden not in {file.file_name for split in table.files() for file in split.files}
+    assert file_name not in {file.file_name for split in table.files() for file in split.files}
     assert rows_of(table) == [(k, "v") for k in range(10) if k != 3]
     assert_healthy(table)
 
@@ -207,8 +207,10 @@ def test_issue_5631_the_changelog_of_a_table_has_the_old_row_of_the_lowest_level
         upsert(new, others)
         snapshot = table.snapshot()
         assert snapshot is not None
-        told = table.incremental(snapshot.id - 1, snapshot.id, "changelog").to_arrow().to_pylist()
-        assert [row["v"] for row in told if row["k"] == 1] == [old, new]
+        changelog = (
+            table.incremental(snapshot.id - 1, snapshot.id, "changelog").to_arrow().to_pylist()
+        )
+        assert [row["v"] for row in changelog if row["k"] == 1] == [old, new]
     assert levels_of(table) == [2, 3, 4, 5]
     assert (1, 1000) in rows_of(table)
 

@@ -30,10 +30,10 @@ def test_java_0_9_filters_by_the_bitmaps_of_files_that_we_wrote(
 
     value = table.scan(filter="b IS NOT NULL", limit=1).to_arrow().column("b")[0].as_py()
     ours = table.scan(filter=f"b = {value}").to_arrow()
-    found = referee.find(warehouse, ["b", "=", value], name)
-    kept = [row for row in found if row["b"] == value]
+    rows = referee.find(warehouse, ["b", "=", value], name)
+    matching = [row for row in rows if row["b"] == value]
     assert_rows_equal(
-        records_to_rows(kept, ours.column_names),
+        records_to_rows(matching, ours.column_names),
         canonical_rows(ours),
         [str(column.type) for column in ours.schema],
     )

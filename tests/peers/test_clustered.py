@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.peers.alternating_writers import sort_by_key, write_and_compact_in_turn
 from support.peers.kinds import Kind, rows, write
 from support.peers.peers import Peer
-from support.peers.alternating_writers import sort_by_key, write_and_compact_in_turn
 
 from paimon_orch import Catalog
 from paimon_orch.steps.inspection.check import check

@@ -41,8 +41,8 @@ def test_java_and_we_compact_and_extend_one_table_in_turn(
         else:
             ours.run_step(warehouse, compact(full=turn % 4 == 0))
 
-    def in_order(found: list[dict[str, object]]) -> list[dict[str, object]]:
-        return sorted(found, key=lambda row: str(row["k"]))
+    def in_order(records: list[dict[str, object]]) -> list[dict[str, object]]:
+        return sorted(records, key=lambda row: str(row["k"]))
 
     expected = in_order(kind.expected())
     assert in_order(java.read(warehouse)) == expected == in_order(ours.read(warehouse, kind))

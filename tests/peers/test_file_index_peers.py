@@ -102,12 +102,12 @@ def test_java_filters_rows_by_our_file_indexes(
             if matches(r[names.index(where[0])], where[2])
         ]
 
-        found = records_to_rows(peer.find(tmp_path, where), names)
+        rows_found = records_to_rows(peer.find(tmp_path, where), names)
 
         assert len(expected) == 1, where
-        assert all(row in found for row in expected), where
+        assert all(row in rows_found for row in expected), where
         # bloom filters and old bitmaps exclude whole files, other indexes exclude rows
-        assert len(found) <= ROWS, where
+        assert len(rows_found) <= ROWS, where
 
 
 def matches(value: Any, literal: Any) -> bool:
@@ -124,8 +124,8 @@ def test_rust_filters_rows_by_our_file_indexes(
     names = table.scan().arrow_schema.names
     for where in (["k", "=", 5], ["s", "=", "z-é-5"], ["b", "=", 5 * 2**33], ["k", ">=", 9_990]):
         text = f"{where[0]} {where[1]} {where[2]!r}"
-        found = records_to_rows(peer.find(tmp_path, where), names)
-        assert sorted(map(repr, found)) == sorted(
+        rows_found = records_to_rows(peer.find(tmp_path, where), names)
+        assert sorted(map(repr, rows_found)) == sorted(
             map(repr, canonical_rows(table.scan(filter=text).to_arrow()))
         )
 
@@ -192,9 +192,9 @@ def test_java_filters_a_table_with_deletion_vectors_by_our_file_indexes(
     table.upsert(table_of("k s", [(n, "new") for n in range(10)]).cast(table.scan().arrow_schema))
     compact(table, InProcessExecutor())
 
-    found = peer.find(tmp_path, ["s", "=", "v3"])
+    rows_found = peer.find(tmp_path, ["s", "=", "v3"])
 
-    assert sorted(row["k"] for row in found) == list(range(13, 50, 5))
+    assert sorted(row["k"] for row in rows_found) == list(range(13, 50, 5))
 
 
 @pytest.mark.parametrize("peer", PEERS, indirect=True)

@@ -82,9 +82,9 @@ def text(record: dict[str, Any]) -> str:
 
 
 def our_rows(table: Table) -> list[str]:
-    found = table.scan().to_arrow()
-    names = found.column_names
-    return sorted(text(dict(zip(names, row, strict=True))) for row in canonical_rows(found))
+    result = table.scan().to_arrow()
+    names = result.column_names
+    return sorted(text(dict(zip(names, row, strict=True))) for row in canonical_rows(result))
 
 
 def digest(warehouse: Path) -> str:

@@ -37,14 +37,14 @@ def kind_of(options: dict[str, str], *steps: Mapping[str, Any]) -> Kind:
     return Kind(name="level 0", steps=list(steps), primary_key=["k"], options=own)
 
 
-def by_key(found: Sequence[dict[str, object]]) -> list[dict[str, object]]:
-    return sorted(found, key=lambda row: str(row["k"]))
+def by_key(records: Sequence[dict[str, object]]) -> list[dict[str, object]]:
+    return sorted(records, key=lambda row: str(row["k"]))
 
 
 def read(table: Table, **scan: Any) -> list[dict[str, object]]:
-    found = table.scan(**scan).to_arrow()
-    names = found.column_names
-    return by_key([dict(zip(names, row, strict=True)) for row in canonical_rows(found)])
+    records = table.scan(**scan).to_arrow()
+    names = records.column_names
+    return by_key([dict(zip(names, row, strict=True)) for row in canonical_rows(records)])
 
 
 @pytest.mark.parametrize("engine", list(ENGINES))

@@ -24,13 +24,13 @@ Written = Callable[[Kind], Path]
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     """Create a table of a kind, once for all tests."""
-    made: dict[str, Path] = {}
+    warehouses: dict[str, Path] = {}
 
     def by_us(kind: Kind) -> Path:
-        if kind.name not in made:
-            made[kind.name] = tmp_path_factory.mktemp("ours")
-            ours.create_and_run_steps(made[kind.name], kind)
-        return made[kind.name]
+        if kind.name not in warehouses:
+            warehouses[kind.name] = tmp_path_factory.mktemp("ours")
+            ours.create_and_run_steps(warehouses[kind.name], kind)
+        return warehouses[kind.name]
 
     return by_us
 
@@ -46,16 +46,16 @@ def assert_as_asked(kind: Kind, warehouse: Path) -> None:
         assert len(found) == sum(r["k"] == key for r in expected), "in another bucket than it says"
 
 
-def assert_found(kind: Kind, found: list[Record]) -> None:
+def assert_found(kind: Kind, records: list[Record]) -> None:
     """Compare rows by column name, because writers add new columns at different positions."""
     expected = kind.expected()
     names = list(expected[0])
-    for record in found:
+    for record in records:
         assert sorted(record) == sorted(names)
-    wanted, seen = (
-        [[record[name] for name in names] for record in part] for part in (expected, found)
+    expected_rows, actual_rows = (
+        [[record[name] for name in names] for record in part] for part in (expected, records)
     )
-    assert_rows_equal(wanted, seen)
+    assert_rows_equal(expected_rows, actual_rows)
 
 
 @contextmanager
@@ -115,4 +115,4 @@ def test_we_read_what_a_peer_writes(peer: Peer, name: str, tmp_path: Path) -> No
 
 def test_the_compatibility_page_is_current(repository: Path) -> None:
     text = (repository / "docs" / "compatibility.md").read_text(encoding="utf-8")
-    assert text == page(), "write it anew: see tests/support/docs/compatibility.py"
+    assert text == page(), "generate it again: see tests/support/docs/compatibility.py"

@@ -36,8 +36,8 @@ def test_java_and_we_merge_null_keys_in_turn(java: Peer, tmp_path: Path, bucket:
             java.run(warehouse=tmp_path, **step, options={"write-only": "true"})
             ours.run_step(tmp_path, compact(full=False))
 
-    def in_order(found: list[Record]) -> list[str]:
-        return sorted(str([row["a"], row["b"], row["v"]]) for row in found)
+    def in_order(records: list[Record]) -> list[str]:
+        return sorted(str([row["a"], row["b"], row["v"]]) for row in records)
 
     assert in_order(java.read(tmp_path)) == in_order(kind.expected())
     assert in_order(ours.read(tmp_path, kind)) == in_order(kind.expected())

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from support.peers import ours
+from support.peers.alternating_writers import sort_by_key, write_and_compact_in_turn
 from support.peers.kinds import Kind, rows, write
 from support.peers.peers import Peer
-from support.peers.alternating_writers import sort_by_key, write_and_compact_in_turn
 
 from paimon_orch import Catalog
 from paimon_orch.steps.inspection.check import check

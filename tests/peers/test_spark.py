@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from support.golden import assert_rows_equal
 from support.peers import ours
+from support.peers.column_exchange import assert_peer_reads, assert_peer_writes
 from support.peers.columns import COLUMN_LIMITS, COLUMNS, FORMATS
 from support.peers.environments import SPARK
-from support.peers.column_exchange import assert_peer_reads, assert_peer_writes
 from support.peers.kinds import KINDS, Kind, Record, compact
 from support.peers.limits import PeerAction
 from support.peers.peers import Peer
@@ -66,12 +66,12 @@ def spark_peer(open_peer: Callable[[str], Peer]) -> Peer:
     return open_peer(SPARK)
 
 
-def assert_rows(kind: Kind, found: list[Record]) -> None:
+def assert_rows(kind: Kind, records: list[Record]) -> None:
     names = list(kind.expected()[0])
-    wanted, seen = (
-        [[row[name] for name in names] for row in rows] for rows in (kind.expected(), found)
+    expected_rows, actual_rows = (
+        [[row[name] for name in names] for row in rows] for rows in (kind.expected(), records)
     )
-    assert_rows_equal(wanted, seen)
+    assert_rows_equal(expected_rows, actual_rows)
 
 
 def assert_both(kind: Kind, warehouse: Path, peer: Peer) -> None:

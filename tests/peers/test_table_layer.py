@@ -169,10 +169,10 @@ def test_pypaimon_reads_what_we_wrote_with_postpone_buckets(
     assert values_of(peer.read(tmp_path)) == seen, "what its batches write waits"
     postpone.move_postponed(table, InProcessExecutor())
 
-    wanted = [(k, "ours" if k < 15 else "theirs") for k in range(30)]
+    expected = [(k, "ours" if k < 15 else "theirs") for k in range(30)]
     assert {split.total_buckets for split in table.files()} == {3}
-    assert rows_of(table) == wanted
-    assert values_of(peer.read(tmp_path)) == wanted
+    assert rows_of(table) == expected
+    assert values_of(peer.read(tmp_path)) == expected
 
 
 @pytest.mark.parametrize("deletes", [True, False], ids=["deletes", "updates"])
@@ -183,8 +183,10 @@ def test_columns_updated_by_pypaimon_are_read_from_their_own_files(
     gone = [[5, 61], [6]] if deletes else [[], []]
     options = {"row_tracking__enabled": "true", "data_evolution__enabled": "true"}
     columns = {"id": "INT", "v": "STRING", "n": "BIGINT"}
-    made = spec(columns, [], bucket="-1", deletion_vectors__enabled=str(deletes).lower(), **options)
-    peer.run("create", tmp_path, spec=made)
+    table_spec = spec(
+        columns, [], bucket="-1", deletion_vectors__enabled=str(deletes).lower(), **options
+    )
+    peer.run("create", tmp_path, spec=table_spec)
     peer.run("write", tmp_path, rows=[{"id": n, "v": f"v{n}", "n": n} for n in range(50)])
     table = Catalog(str(tmp_path)).table("db.t")
     table.append(table_of("id v n", [(n, f"v{n}", n) for n in range(50, 100)]))
@@ -194,9 +196,9 @@ def test_columns_updated_by_pypaimon_are_read_from_their_own_files(
     peer.run("update", tmp_path, rows=again, gone=gone[1])
     assert any(file.write_cols for split in table.files() for file in split.files)
 
-    wanted = {n: (n, f"v{n}", n) for n in range(100)}
-    wanted |= {n: (n, f"v{n}", -n) for n in (3, 60)} | {n: (n, "new", 0) for n in (7, 8)}
-    rows_left = [wanted[n] for n in range(100) if n not in {*gone[0], *gone[1]}]
+    expected = {n: (n, f"v{n}", n) for n in range(100)}
+    expected |= {n: (n, f"v{n}", -n) for n in (3, 60)} | {n: (n, "new", 0) for n in (7, 8)}
+    rows_left = [expected[n] for n in range(100) if n not in {*gone[0], *gone[1]}]
     assert values_of(peer.read(tmp_path)) == rows_left
     assert rows_of(table) == rows_left
     assert rows_of(table, filter="n <= 0 AND _ROW_ID > 3") == [

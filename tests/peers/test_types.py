@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from support.golden import assert_rows_equal, expected_rows, golden_tables, records_to_rows
 from support.peers import ours
-from support.peers.columns import COLUMN_LIMITS, COLUMNS, FORMATS, UNSETTLED
 from support.peers.column_exchange import assert_peer_reads, assert_peer_writes, table_of_columns
+from support.peers.columns import COLUMN_LIMITS, COLUMNS, FORMATS, UNSETTLED
 from support.peers.kinds import Kind, Record, write
 from support.peers.limits import PeerAction
 from support.peers.peers import PEERS, Peer, PeerError

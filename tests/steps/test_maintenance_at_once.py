@@ -31,7 +31,9 @@ def test_concurrent_maintenance(tmp_path: Path, vectors: str) -> None:
     orphan.write_bytes(b"orphan")
     backdate_files(table)
 
-    turns = concurrent_maintenance.run_concurrently(concurrent_maintenance.roles(time.time() - 3600), lambda: table, SECONDS)
+    turns = concurrent_maintenance.run_concurrently(
+        concurrent_maintenance.roles(time.time() - 3600), lambda: table, SECONDS
+    )
 
     assert not orphan.exists()
     concurrent_maintenance.assert_no_row_lost(table, turns)

@@ -29,7 +29,9 @@ def test_all_at_once(s3: Bucket) -> None:
     def open_table() -> Table:
         return Catalog(s3.root, **s3.options).table("db.t")
 
-    turns = concurrent_maintenance.run_concurrently(concurrent_maintenance.roles(time.time()), open_table, SECONDS)
+    turns = concurrent_maintenance.run_concurrently(
+        concurrent_maintenance.roles(time.time()), open_table, SECONDS
+    )
 
     concurrent_maintenance.assert_no_row_lost(table, turns)
     assert check(table, deep=True).findings == ()

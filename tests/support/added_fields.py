@@ -128,8 +128,8 @@ def json_files(root: Path) -> list[Path]:
     """Return all snapshots, changelogs, tags and schemas of a table and of its branches."""
     places = [root, *root.glob("branch/branch-*")]
     kinds = {"snapshot": "snapshot-", "changelog": "changelog-", "tag": "tag-", "schema": "schema-"}
-    found = (p for place in places for k, start in kinds.items() for p in (place / k).glob(f"{start}*"))  # fmt: skip
-    return sorted(path for path in found if path.is_file())
+    paths = (p for place in places for k, start in kinds.items() for p in (place / k).glob(f"{start}*"))  # fmt: skip
+    return sorted(path for path in paths if path.is_file())
 
 
 def add_fields(
@@ -185,13 +185,13 @@ def _add_field(schema: Any, records: list[Any], path: str, kind: Any, seed: int)
 def _records_at(records: list[Any], above: list[str]) -> Iterator[tuple[str, Any]]:
     """Yield the records at a path, each with the name of the file that it describes."""
     for record in records:
-        found, key = [record], (record.get("_FILE") or record).get("_FILE_NAME")
+        parts, key = [record], (record.get("_FILE") or record).get("_FILE_NAME")
         if isinstance(key, dict):
             key = key["_FILE_NAME"]
         for step in above:
-            found = [part[step] for part in found if part.get(step) is not None]
-            found = [item for part in found for item in (part if isinstance(part, list) else [part])]  # fmt: skip
-        for part in found:
+            parts = [part[step] for part in parts if part.get(step) is not None]
+            parts = [item for part in parts for item in (part if isinstance(part, list) else [part])]  # fmt: skip
+        for part in parts:
             yield part.get("f0", key), part
 
 
@@ -211,18 +211,18 @@ def read_metadata_file(path: Path) -> tuple[Any, list[Any]]:
 
 
 def _add_keys(path: Path, sizes: Mapping[str, int]) -> None:
-    found = json.loads(path.read_bytes())
+    document = json.loads(path.read_bytes())
     for key in ("baseManifestList", "deltaManifestList", "changelogManifestList"):
-        if f"{key}Size" in found:
-            found[f"{key}Size"] = sizes.get(found[key], found[f"{key}Size"])
+        if f"{key}Size" in document:
+            document[f"{key}Size"] = sizes.get(document[key], document[f"{key}Size"])
     if path.name.startswith("schema-"):
-        _add_to_fields(found["fields"])
-        found[KEY] = {"of": ["schema", 1.5]}
+        _add_to_fields(document["fields"])
+        document[KEY] = {"of": ["schema", 1.5]}
     else:
-        found |= {KEY: {"of": found["id"]}} | commit_keys(found["id"])
+        document |= {KEY: {"of": document["id"]}} | commit_keys(document["id"])
     if path.name.startswith("tag-"):
-        found[f"{KEY}OfTag"] = [path.name]
-    path.write_text(json.dumps(found, indent=1))
+        document[f"{KEY}OfTag"] = [path.name]
+    path.write_text(json.dumps(document, indent=1))
 
 
 def commit_keys(number: int) -> dict[str, str]:
@@ -253,7 +253,7 @@ def added_values(root: Path) -> dict[tuple[str, str, str], set[str]]:
 
 def assert_added_values_kept(root: Path, before: Mapping[tuple[str, str, str], set[str]]) -> None:
     """Check that added values of existing files are preserved, and that new files have none."""
-    for at, values in added_values(root).items():
-        is_range = at[1].startswith("_DELETIONS")  # a changed deletion vector is a new one
-        known = before.get(at, {NO_ADDED_VALUES})
-        assert values <= (known | {NO_ADDED_VALUES} if is_range else known), at
+    for place, values in added_values(root).items():
+        is_range = place[1].startswith("_DELETIONS")  # a changed deletion vector is a new one
+        allowed = before.get(place, {NO_ADDED_VALUES})
+        assert values <= (allowed | {NO_ADDED_VALUES} if is_range else allowed), place

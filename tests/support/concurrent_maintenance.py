@@ -59,8 +59,8 @@ def read(table: Table, turn: int) -> None:
     try:
         rows = rows_of(table, snapshot_id=newest.id)
     except (MissingFileError, NotFoundError, FileNotFoundError):
-        kept = (table.stores.snapshots.earliest_id() or 0) <= newest.id
-        assert not kept, f"snapshot {newest.id} is kept and cannot be read"
+        is_retained = (table.stores.snapshots.earliest_id() or 0) <= newest.id
+        assert not is_retained, f"snapshot {newest.id} is kept and cannot be read"
         return
     for first in (0, KEYS):
         values = {v for k, v in rows if first <= k < first + KEYS}
@@ -111,16 +111,16 @@ def run_concurrently(
     Each process opens the table after the fork, because clients of stores do not survive a fork.
     """
     context = multiprocessing.get_context("fork")
-    ready, done = context.Barrier(len(roles)), context.Queue()
+    ready, reported = context.Barrier(len(roles)), context.Queue()
     processes = [
-        context.Process(target=_run_role, args=(name, role, open_table, seconds, ready, done))
+        context.Process(target=_run_role, args=(name, role, open_table, seconds, ready, reported))
         for name, role in roles.items()
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forking with idle threads
         for process in processes:
             process.start()
-    reports = [done.get(timeout=90) for _ in processes]
+    reports = [reported.get(timeout=90) for _ in processes]
     for process in processes:
         process.join(60)
     assert [problem for _, _, problems in reports for problem in problems] == []
@@ -133,11 +133,11 @@ def _run_role(
     open_table: Callable[[], Table],
     seconds: float,
     ready: Barrier,
-    done: Queue[Report],
+    reported: Queue[Report],
 ) -> None:
     table = open_table()
     ready.wait()
-    done.put((name, *repeat_role(name, role, table, seconds)))
+    reported.put((name, *repeat_role(name, role, table, seconds)))
 
 
 def assert_no_row_lost(table: Table, turns: dict[str, int]) -> None:

@@ -60,8 +60,8 @@ def edit_files(table: Table, snapshot_id: int, **changes: Any) -> None:
 
 def _replace_file(entry: ManifestEntry, **changes: Any) -> ManifestEntry:
     of_file = {name: value for name, value in changes.items() if name in DataFileMeta.__slots__}
-    others = {name: value for name, value in changes.items() if name not in of_file}
-    return replace(entry, file=replace(entry.file, **of_file), **others)
+    of_entry = {name: value for name, value in changes.items() if name not in of_file}
+    return replace(entry, file=replace(entry.file, **of_file), **of_entry)
 
 
 def edit_index(

@@ -85,11 +85,16 @@ def assert_rows_equal(
     columns: writers print the same number in different ways, and a 32-bit number equals its text
     only after both are rounded to 32 bits.
     """
-    wanted, found = (Counter(_row_text(row, types) for row in rows) for rows in (expected, actual))
-    if wanted == found:
+    expected_texts, actual_texts = (
+        Counter(_row_text(row, types) for row in rows) for rows in (expected, actual)
+    )
+    if expected_texts == actual_texts:
         return
     lines = [f"expected {len(expected)} rows, found {len(actual)}"]
-    for title, rows in (("missing", wanted - found), ("extra", found - wanted)):
+    for title, rows in (
+        ("missing", expected_texts - actual_texts),
+        ("extra", actual_texts - expected_texts),
+    ):
         shown = sorted(rows.elements())
         lines.append(f"{title} ({len(shown)}):")
         lines.extend(f"  {text}" for text in shown[:_DIFFERENCES_SHOWN])

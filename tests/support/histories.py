@@ -100,22 +100,22 @@ def branch_of(table: Table, name: str) -> Table:
 
 def read_all_branches(table: Table) -> dict[str, list[str]]:
     """Return the rows of every retained version of every branch as text, so that NaN equals NaN."""
-    found = read_versions(table, "main ")
+    versions = read_versions(table, "main ")
     for name in table.branches.names():
-        found |= read_versions(branch_of(table, name), f"{name} ")
-    return found
+        versions |= read_versions(branch_of(table, name), f"{name} ")
+    return versions
 
 
 def read_versions(table: Table, prefix: str = "") -> dict[str, list[str]]:
     """Return the rows of every retained version of a table or one branch, as text."""
-    found: dict[str, list[str]] = {}
+    versions: dict[str, list[str]] = {}
     for tag in table.tags.names():
-        found[f"{prefix}tag {tag}"] = list(map(repr, rows_of(table, tag=tag)))
+        versions[f"{prefix}tag {tag}"] = list(map(repr, rows_of(table, tag=tag)))
     earliest = table.stores.snapshots.earliest_id() or 0
     for number in table.stores.snapshots.ids():
         if number >= earliest:
-            found[f"{prefix}{number}"] = list(map(repr, rows_of(table, snapshot_id=number)))
-    return found
+            versions[f"{prefix}{number}"] = list(map(repr, rows_of(table, snapshot_id=number)))
+    return versions
 
 
 def select_retained(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

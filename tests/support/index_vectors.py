@@ -21,14 +21,14 @@ Vector = dict[str, Any]
 
 @functools.cache
 def _document() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(data_file("vectors/file_index.json"))
-    return found
+    document: dict[str, Any] = json.loads(data_file("vectors/file_index.json"))
+    return document
 
 
 def vectors(kind: str, index: str | None = None) -> list[Vector]:
     """Return all vectors of a kind and, if given, an index type."""
-    found = _document()["vectors"]
-    return [v for v in found if v["kind"] == kind and index in (None, v.get("index"))]
+    listed = _document()["vectors"]
+    return [v for v in listed if v["kind"] == kind and index in (None, v.get("index"))]
 
 
 def vector_rows(vector: Vector) -> list[Any]:
@@ -52,9 +52,9 @@ def java_bytes(vector: Vector) -> bytes:
 
 def parse_atomic_type(text: str) -> AtomicType:
     """Parse the type of a column."""
-    found = parse_type(text)
-    assert isinstance(found, AtomicType)
-    return found
+    data_type = parse_type(text)
+    assert isinstance(data_type, AtomicType)
+    return data_type
 
 
 def to_column(values: Iterable[Any], data_type: AtomicType) -> pa.Array:

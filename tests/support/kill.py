@@ -82,14 +82,14 @@ def _run(action: Callable[[], object], number: int, below: str) -> bool:
 def _run_child(action: Callable[[], object], number: int, below: str) -> None:
     # Otherwise the first collection would copy the whole memory of the test process.
     gc.freeze()
-    left = number
+    remaining = number
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        nonlocal left
+        nonlocal remaining
         changes = event in _CHANGES or (event == "open" and _is_writing(arguments))
         if changes and str(arguments[0]).startswith(below):
-            left -= 1
-            if left == 0:
+            remaining -= 1
+            if remaining == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     try:

@@ -39,23 +39,23 @@ AGGREGATE_FUNCTIONS: dict[str, Combine] = {
 FIRST_VALUE_FUNCTIONS = ("first_value", "first_non_null_value")
 
 
-def _retract_sum(old: int | None, gone: int | None) -> int | None:
-    return old if gone is None else (old or 0) - gone
+def _retract_sum(old: int | None, retracted: int | None) -> int | None:
+    return old if retracted is None else (old or 0) - retracted
 
 
-def _retract_collect(old: list[Any] | None, gone: list[Any] | None) -> list[Any] | None:
-    left = None if old is None else list(old)
-    for item in gone or ():
-        if left and item in left:
-            left.remove(item)
-    return left
+def _retract_collect(old: list[Any] | None, retracted: list[Any] | None) -> list[Any] | None:
+    remaining = None if old is None else list(old)
+    for item in retracted or ():
+        if remaining and item in remaining:
+            remaining.remove(item)
+    return remaining
 
 
 RETRACT_FUNCTIONS: dict[str, Combine] = {
     "sum": _retract_sum,
     "collect": _retract_collect,
     "last_value": lambda _, __: None,
-    "last_non_null_value": lambda old, gone: old if gone is None else None,
+    "last_non_null_value": lambda old, retracted: old if retracted is None else None,
 }
 
 
@@ -72,22 +72,22 @@ class Rules:
     ignore_delete: bool = False
     remove_on_delete: bool = False
     lookup: bool = False
-    vectors: bool = False
+    deletion_vectors: bool = False
     producer: str = "none"
-    tells_differences: bool = False
+    deduplicates_changelog: bool = False
 
-    def place(self, row: Row) -> tuple[Any, ...]:
+    def sort_key(self, row: Row) -> tuple[Any, ...]:
         """Return the sort key of a row among the rows of its key; null is the smallest in both orders."""
         sign = -1 if self.descending else 1
         named = [(row[n] is not None, sign * (row[n] or 0)) for n in self.sequence]
         return *named, row["_number"], is_add(row)
 
-    def merge(self, rows: Sequence[Row], *, settles: bool) -> Row | None:
-        """Merge the rows of a key; a single row is unchanged unless ``settles`` is set."""
-        rows = sorted(rows, key=self.place)
+    def merge(self, rows: Sequence[Row], *, is_lookup_merge: bool) -> Row | None:
+        """Merge the rows of a key; a single row is unchanged unless ``is_lookup_merge`` is set."""
+        rows = sorted(rows, key=self.sort_key)
         if self.ignore_delete:
             rows = [row for row in rows if is_add(row)]
-        if not rows or (len(rows) == 1 and not settles):
+        if not rows or (len(rows) == 1 and not is_lookup_merge):
             return rows[0] if rows else None
         if self.engine in ("deduplicate", "first-row"):
             return rows[-1 if self.engine == "deduplicate" else 0]
@@ -98,17 +98,17 @@ class Rules:
 
     def _merge_aggregation(self, rows: Sequence[Row]) -> Row:
         values: Row = dict.fromkeys(self.columns)
-        met, deleted = set[str](), False
+        seen, deleted = set[str](), False
         for row in rows:
             deleted = self.remove_on_delete and row["_kind"] == "-D"
             for name in self.columns:
                 if deleted:
                     values[name] = row[name]
                 else:
-                    self._fold(values, name, row, met)
+                    self._aggregate(values, name, row, seen)
         return values | {"_kind": "-D" if deleted else "+I"}
 
-    def _fold(self, values: Row, name: str, row: Row, met: set[str]) -> None:
+    def _aggregate(self, values: Row, name: str, row: Row, seen: set[str]) -> None:
         function = self.functions.get(name, "last_non_null_value")
         if name in self.sequence:
             function = "last_value"
@@ -117,9 +117,9 @@ class Rules:
                 values[name] = RETRACT_FUNCTIONS[function](values[name], row[name])
         elif function not in FIRST_VALUE_FUNCTIONS:
             values[name] = AGGREGATE_FUNCTIONS[function](values[name], row[name])
-        elif name not in met and (row[name] is not None or function == "first_value"):
+        elif name not in seen and (row[name] is not None or function == "first_value"):
             values[name] = row[name]
-            met.add(name)
+            seen.add(name)
 
     def _merge_partial_update(self, rows: Sequence[Row]) -> Row:
         start = dict.fromkeys(self.columns) if is_add(rows[0]) else rows[0]
@@ -143,7 +143,7 @@ class Rules:
         fresh = _nulls_first(row, sequence) >= _nulls_first(values, sequence)
         for name in grouped:
             if name in self.functions and (fresh or self.functions[name] == "sum"):
-                self._fold(values, name, row, set())
+                self._aggregate(values, name, row, set())
             elif fresh:
                 values[name] = row[name] if is_add(row) else None
         if fresh:
@@ -180,8 +180,8 @@ class Model:
             self.runs.insert(0, Run(0, {key: row for key, row in merged.items() if row}))
         return numbered
 
-    def _merge(self, rows: Sequence[Row], *, settles: bool = False) -> Row | None:
-        return self.rules.merge(rows, settles=settles)
+    def _merge(self, rows: Sequence[Row], *, is_lookup_merge: bool = False) -> Row | None:
+        return self.rules.merge(rows, is_lookup_merge=is_lookup_merge)
 
     def rows_of(self, runs: Sequence[Run], key: Any) -> list[Row]:
         """Return the rows of a key to merge; with lookup only the lowest row above level 0 counts."""
@@ -192,7 +192,7 @@ class Model:
     def content(self, least_level: int | None = None) -> dict[Any, Row]:
         """Return the rows of a reader by key, from ``least_level`` on or, without it, as a batch reader."""
         if least_level is None:
-            skips = self.rules.vectors or self.rules.engine == "first-row"
+            skips = self.rules.deletion_vectors or self.rules.engine == "first-row"
             least_level = 1 if skips else 0
         runs = [run for run in self.runs if run.level >= least_level]
         keys = {key for run in runs for key in run.rows}
@@ -201,21 +201,23 @@ class Model:
 
     def compact(self, levels: set[int], output: int) -> list[Change]:
         """Merge the runs of the newest levels; return the changelog."""
-        chosen = [run for run in self.runs if run.level in levels]
+        selected = [run for run in self.runs if run.level in levels]
         above = [run for run in self.runs if run.level not in levels]
-        settles = self.rules.lookup and 0 in levels
+        is_lookup_merge = self.rules.lookup and 0 in levels
         result, changes = Run(output, {}), list[Change]()
-        for key in sorted({key for run in chosen for key in run.rows}):
-            rows = self.rows_of(chosen, key)
-            found = None
-            if settles and all(key not in run.rows for run in chosen if run.level > 0):
-                found = self._look_up(above, key)
-            if found and self.rules.engine == "first-row":
+        for key in sorted({key for run in selected for key in run.rows}):
+            rows = self.rows_of(selected, key)
+            old_row = None
+            if is_lookup_merge and all(key not in run.rows for run in selected if run.level > 0):
+                old_row = self._look_up(above, key)
+            if old_row and self.rules.engine == "first-row":
                 continue
-            merged = self._merge([*rows, *([found] if found else [])], settles=settles)
+            merged = self._merge(
+                [*rows, *([old_row] if old_row else [])], is_lookup_merge=is_lookup_merge
+            )
             if self._produces_changelog(levels, output):
-                changes += self._changes(chosen, found, key, merged)
-            if merged and (is_add(merged) or (above and not self.rules.vectors)):
+                changes += self._changes(selected, old_row, key, merged)
+            if merged and (is_add(merged) or (above and not self.rules.deletion_vectors)):
                 result.rows[key] = merged
         self.runs = [result, *above] if result.rows else above
         return changes
@@ -224,7 +226,7 @@ class Model:
         """Return the older row of a key, which is then deleted by a deletion vector."""
         for run in above:
             if key in run.rows:
-                return run.rows.pop(key) if self.rules.vectors else run.rows[key]
+                return run.rows.pop(key) if self.rules.deletion_vectors else run.rows[key]
         return None
 
     def _produces_changelog(self, levels: set[int], output: int) -> bool:
@@ -232,21 +234,23 @@ class Model:
         return (by == "lookup" and 0 in levels) or (by == "full-compaction" and output == self.top)
 
     def _changes(
-        self, chosen: Sequence[Run], found: Row | None, key: Any, merged: Row | None
+        self, selected: Sequence[Run], old_row: Row | None, key: Any, merged: Row | None
     ) -> list[Change]:
         """Return the changelog of a key from its old and its new row."""
         least = 1 if self.rules.producer == "lookup" else self.top
-        holders = [run for run in chosen if key in run.rows]
+        holders = [run for run in selected if key in run.rows]
         if all(run.level >= least for run in holders):
             return []
-        old = [run.rows[key] for run in holders if run.level >= least] + ([found] if found else [])
+        old = [run.rows[key] for run in holders if run.level >= least] + (
+            [old_row] if old_row else []
+        )
         before = old[0] if old and is_add(old[0]) else None
         after = merged if merged and is_add(merged) else None
         if before and self.rules.engine == "first-row":
             return []  # a first row never changes
         if before and after:
             same = all(before[name] == after[name] for name in self.rules.columns)
-            if same and self.rules.tells_differences:
+            if same and self.rules.deduplicates_changelog:
                 return []
             return [("-U", before), ("+U", after)]
         if before or not after:

@@ -78,8 +78,8 @@ def types(draw: st.DrawFn, depth: int = 2) -> DataType:
 
 
 def values(kind: str, data_type: DataType) -> st.SearchStrategy[Any]:
-    found = _values(kind, data_type)
-    return st.none() | found if data_type.nullable else found
+    strategy = _values(kind, data_type)
+    return st.none() | strategy if data_type.nullable else strategy
 
 
 def _values(kind: str, data_type: DataType) -> st.SearchStrategy[Any]:

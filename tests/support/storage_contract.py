@@ -62,13 +62,13 @@ class StorageContract:
         io.write(f"{root}/t/folder/below", b"")
         io.write(f"{root}/t2/other", b"")
 
-        found = {info.path: info for info in io.list_dir(f"{root}/t")}
+        entries = {info.path: info for info in io.list_dir(f"{root}/t")}
 
-        assert set(found) == {f"{root}/t/file", f"{root}/t/folder"}
-        file = found[f"{root}/t/file"]
+        assert set(entries) == {f"{root}/t/file", f"{root}/t/folder"}
+        file = entries[f"{root}/t/file"]
         assert (file.name, file.size, file.is_dir) == ("file", 5, False)
         assert before - 5 < file.modified < time.time() + 5, "clocks and whole seconds"
-        assert found[f"{root}/t/folder"].is_dir
+        assert entries[f"{root}/t/folder"].is_dir
 
     def test_a_listing_is_never_stale(self, io: FileIO, root: str) -> None:
         for number in range(3):
@@ -140,8 +140,8 @@ class StorageContract:
     def test_special_characters_in_names_are_not_patterns(
         self, io: FileIO, root: str, name: str
     ) -> None:
-        for each in ("a", "b", "ab", name):
-            io.write(f"{root}/t/{each}", each.encode())
+        for other_name in ("a", "b", "ab", name):
+            io.write(f"{root}/t/{other_name}", other_name.encode())
 
         assert io.read_bytes(f"{root}/t/{name}") == name.encode()
         assert name in {info.name for info in io.list_dir(f"{root}/t")}

@@ -59,8 +59,8 @@ def new_table(
 
 def rows_of(table: Table, **scan: Any) -> list[Row]:
     """Return the rows of a scan, sorted."""
-    found = table.scan(**scan).to_arrow()
-    rows = zip(*(column.to_pylist() for column in found.columns), strict=True)
+    result = table.scan(**scan).to_arrow()
+    rows = zip(*(column.to_pylist() for column in result.columns), strict=True)
     return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
 
 
@@ -114,26 +114,26 @@ def _assert_bucket_healthy(
         build_sorted_runs(split.files, schema.key_fields)  # raises if files of one level overlap
     live: Counter[Row] = Counter()
     for file in split.files:
-        at = BucketFile(split.partition, split.bucket, file)
-        path = Path(reader.path(at))
+        bucket_file = BucketFile(split.partition, split.bucket, file)
+        path = Path(reader.path(bucket_file))
         assert path.stat().st_size == file.file_size
         assert pq.ParquetFile(path).metadata.num_rows == file.row_count
         if not schema.primary_keys:
             continue
         names = schema.trimmed_primary_keys
-        stored = pa.Table.from_batches(reader.read(at, [*SYSTEM_FIELDS, *schema.key_fields]))
-        keys = _keys(stored, names)
+        rows = pa.Table.from_batches(reader.read(bucket_file, [*SYSTEM_FIELDS, *schema.key_fields]))
+        keys = _keys(rows, names)
         assert len(set(keys)) == len(keys), "a file holds a key twice"
-        kinds = stored["_VALUE_KIND"].to_pylist()
+        kinds = rows["_VALUE_KIND"].to_pylist()
         assert file.delete_row_count == sum(kind in (1, 3) for kind in kinds)
-        numbers = pc.min_max(stored["_SEQUENCE_NUMBER"]).as_py()
+        numbers = pc.min_max(rows["_SEQUENCE_NUMBER"]).as_py()
         assert (file.min_sequence_number, file.max_sequence_number) == tuple(numbers.values())
         ends = [decode_key(data, schema.key_fields) for data in (file.min_key, file.max_key)]
-        columns = KeyColumns.of(stored, names)
+        columns = KeyColumns.of(rows, names)
         assert ends == [columns.at(0), columns.at(len(columns) - 1)]
         if file.level > 0 and schema.typed_options.has_deletion_vectors:
             vector = vectors.get(file.file_name)
-            for batch in reader.read(at, schema.key_fields, vector):
+            for batch in reader.read(bucket_file, schema.key_fields, vector):
                 live.update(_keys(batch, names))
     assert not [key for key, count in live.items() if count > 1], "a key is live twice"
 

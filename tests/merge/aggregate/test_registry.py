@@ -21,7 +21,7 @@ NUMBER_MAP = "MAP<INT, ROW<v INT, t STRING>>"
 TABLE = "ARRAY<ROW<x INT, y STRING, s INT>>"
 
 
-def folded(data_type: str, function: str, *values: Any, **options: str) -> Any:
+def aggregated(data_type: str, function: str, *values: Any, **options: str) -> Any:
     """Merge values of one key; an item is a value to add or a pair of a row kind and a value."""
     named = {f"fields.v.{key.replace('_', '-')}": value for key, value in options.items()}
     named |= {"merge-engine": "aggregation", "fields.v.aggregate-function": function}
@@ -110,7 +110,7 @@ SIMPLE: list[tuple[str, str, tuple[Any, ...], Any]] = [
 def test_values_are_aggregated_in_order(
     function: str, data_type: str, values: tuple[Any, ...], expected: Any
 ) -> None:
-    assert folded(data_type, function, *values) == expected
+    assert aggregated(data_type, function, *values) == expected
 
 
 @pytest.mark.parametrize(
@@ -129,12 +129,12 @@ def test_an_integer_overflow_in_an_intermediate_sum_is_an_error(
     function: str, data_type: str, values: tuple[Any, ...]
 ) -> None:
     with pytest.raises(InputError, match="does not fit"):
-        folded(data_type, function, *values)
+        aggregated(data_type, function, *values)
 
 
 def test_a_product_cannot_retract_from_null(tmp_path: object) -> None:
     with pytest.raises(InputError, match="factor of 0"):
-        folded("INT", "product", 3, back(0))
+        aggregated("INT", "product", 3, back(0))
 
 
 @pytest.mark.parametrize(
@@ -157,22 +157,23 @@ def test_functions_without_retract_raise_unless_retracts_are_ignored(
     function: str, data_type: str, value: Any
 ) -> None:
     with pytest.raises(InputError, match=r"'fields\.v\.ignore-retract' = 'true'"):
-        folded(data_type, function, value, back(value))
-    assert folded(data_type, function, value, back(value), ignore_retract="true") == value
+        aggregated(data_type, function, value, back(value))
+    assert aggregated(data_type, function, value, back(value), ignore_retract="true") == value
 
 
 def test_collect_distinct_keeps_each_value_once() -> None:
-    assert folded("ARRAY<INT>", "collect", None, [3, 3, 1], distinct="true") == [1, 3]
-    assert folded("ARRAY<INT>", "collect", [2, 1], [1, 3], distinct="true") == [1, 2, 3]
-    assert folded("STRING", "listagg", "a,b", "b, ,c,c", distinct="true") == "a,b,c"
-    assert folded("STRING", "listagg", "a", "b", list_agg_delimiter="; ") == "a; b"
+    assert aggregated("ARRAY<INT>", "collect", None, [3, 3, 1], distinct="true") == [1, 3]
+    assert aggregated("ARRAY<INT>", "collect", [2, 1], [1, 3], distinct="true") == [1, 2, 3]
+    assert aggregated("STRING", "listagg", "a,b", "b, ,c,c", distinct="true") == "a,b,c"
+    assert aggregated("STRING", "listagg", "a", "b", list_agg_delimiter="; ") == "a; b"
     assert (
-        folded("STRING", "listagg", "a b", "b c", distinct="true", list_agg_delimiter="") == "a bc"
+        aggregated("STRING", "listagg", "a b", "b c", distinct="true", list_agg_delimiter="")
+        == "a bc"
     )
 
 
 def test_distinct_numbers_are_compared_by_their_bits() -> None:
-    found = folded(
+    found = aggregated(
         "ARRAY<DOUBLE>", "collect", [0.0, float("nan")], [-0.0, float("nan")], distinct="true"
     )
 
@@ -183,9 +184,12 @@ def test_distinct_rows_are_compared_with_earlier_rows_only() -> None:
     row_type = "ARRAY<ROW<x INT>>"
     one, two = {"x": 1}, {"x": 2}
 
-    assert folded(row_type, "collect", [one, one], [two, one, two], distinct="true") == [one, two]
+    assert aggregated(row_type, "collect", [one, one], [two, one, two], distinct="true") == [
+        one,
+        two,
+    ]
     removing = {"distinct": "true"}
-    assert folded(row_type, "collect", None, [two, two], **removing) == [two]
+    assert aggregated(row_type, "collect", None, [two, two], **removing) == [two]
 
 
 def test_a_map_with_timestamps_takes_later_values_and_removes_nulls() -> None:
@@ -198,7 +202,9 @@ def test_a_map_with_timestamps_takes_later_values_and_removes_nulls() -> None:
         (5, {"v": 50, "t": "01"}),
     ]
 
-    found = dict(folded(NUMBER_MAP, "merge_map_with_keytime", old, new, [(1, {"v": 9, "t": "06"})]))
+    found = dict(
+        aggregated(NUMBER_MAP, "merge_map_with_keytime", old, new, [(1, {"v": 9, "t": "06"})])
+    )
 
     assert {key: row["v"] for key, row in found.items()} == {1: 9, 3: 30, 5: 50}
 
@@ -207,16 +213,16 @@ def test_a_map_with_timestamps_reads_the_timestamp_from_the_named_field() -> Non
     kind = "MAP<INT, ROW<t STRING, v STRING>>"
     old, new = [(1, {"t": "2", "v": "a"})], [(1, {"t": "1", "v": "z"})]
 
-    assert dict(folded(kind, "merge_map_with_keytime", old, new, ts_field="t")) == dict(old)
-    assert dict(folded(kind, "merge_map_with_keytime", old, new)) == dict(new)
+    assert dict(aggregated(kind, "merge_map_with_keytime", old, new, ts_field="t")) == dict(old)
+    assert dict(aggregated(kind, "merge_map_with_keytime", old, new)) == dict(new)
 
 
 def test_timestamps_of_a_map_are_compared_as_java_compares_strings() -> None:
     old, new = [(1, {"v": 1, "t": "\uffff"})], [(1, {"v": 2, "t": "\U0001f389"})]
 
-    assert dict(folded(NUMBER_MAP, "merge_map_with_keytime", old, new)) == dict(old)
+    assert dict(aggregated(NUMBER_MAP, "merge_map_with_keytime", old, new)) == dict(old)
     with pytest.raises(InputError, match="as text"):
-        folded("MAP<INT, ROW<v INT, t BIGINT>>", "merge_map_with_keytime", None)
+        aggregated("MAP<INT, ROW<v INT, t BIGINT>>", "merge_map_with_keytime", None)
 
 
 def row(x: int | None, y: str | None, s: int | None = None) -> dict[str, Any]:
@@ -230,17 +236,22 @@ def xs(rows: list[dict[str, Any]]) -> dict[Any, Any]:
 def test_a_nested_table_without_key_appends_up_to_its_limit_and_removes_equal_rows() -> None:
     one, two, three = row(1, "a"), row(2, "b"), row(3, "c")
 
-    assert folded(TABLE, "nested_update", [one], [two, three], count_limit="2") == [one, two]
-    assert folded(TABLE, "nested_update", None, [one, two, three], count_limit="2") == [one, two]
-    assert folded(TABLE, "nested_update", [one, two, one], back([one])) == [two]
-    assert folded(TABLE, "nested_update", None, [None, one, None, two], count_limit="1") == [one]
-    assert folded(TABLE, "nested_update", [one, None], [two], count_limit="2") == [one, two]
-    assert folded(TABLE, "nested_update", [one, two], back([None, one])) == [two]
+    assert aggregated(TABLE, "nested_update", [one], [two, three], count_limit="2") == [one, two]
+    assert aggregated(TABLE, "nested_update", None, [one, two, three], count_limit="2") == [
+        one,
+        two,
+    ]
+    assert aggregated(TABLE, "nested_update", [one, two, one], back([one])) == [two]
+    assert aggregated(TABLE, "nested_update", None, [None, one, None, two], count_limit="1") == [
+        one
+    ]
+    assert aggregated(TABLE, "nested_update", [one, None], [two], count_limit="2") == [one, two]
+    assert aggregated(TABLE, "nested_update", [one, two], back([None, one])) == [two]
 
 
 def test_a_nested_table_with_key_replaces_and_removes_rows_up_to_its_limit() -> None:
     def table(*values: Any, **options: str) -> dict[Any, Any]:
-        return xs(folded(TABLE, "nested_update", *values, nested_key="x", **options))
+        return xs(aggregated(TABLE, "nested_update", *values, nested_key="x", **options))
 
     old = [row(1, "a"), row(2, "b")]
     assert table(old, [row(2, "c"), row(3, "d")]) == {1: "a", 2: "c", 3: "d"}
@@ -250,7 +261,7 @@ def test_a_nested_table_with_key_replaces_and_removes_rows_up_to_its_limit() -> 
 
 def test_a_nested_row_with_a_lower_sequence_is_ignored() -> None:
     def after(*new: dict[str, Any]) -> str:
-        found = folded(
+        found = aggregated(
             TABLE,
             "nested_update",
             [row(1, "old", 5)],
@@ -270,7 +281,7 @@ def test_null_keys_of_a_nested_table_are_kept_ignored_or_refused() -> None:
     old, new = [row(1, "a")], [row(None, "b"), row(None, "c")]
 
     def table(**options: str) -> dict[Any, Any]:
-        return xs(folded(TABLE, "nested_update", old, new, nested_key="x", **options))
+        return xs(aggregated(TABLE, "nested_update", old, new, nested_key="x", **options))
 
     assert table() == {1: "a", None: "c"}
     assert table(nested_key_null_strategy="ignore") == {1: "a"}
@@ -279,7 +290,7 @@ def test_null_keys_of_a_nested_table_are_kept_ignored_or_refused() -> None:
 
 
 def test_a_nested_partial_update_overwrites_columns_with_values_that_are_not_null() -> None:
-    found = folded(
+    found = aggregated(
         TABLE,
         "nested_partial_update",
         [row(1, "a", 1), row(2, "b")],
@@ -298,7 +309,7 @@ def test_a_nested_partial_update_overwrites_columns_with_values_that_are_not_nul
 def test_32_bit_bitmaps_are_merged() -> None:
     one, two = BitMap([1]).serialize(), BitMap([1, 70000]).serialize()
 
-    assert list(BitMap.deserialize(folded("BYTES", "rbm32", one, None, two))) == [1, 70000]
+    assert list(BitMap.deserialize(aggregated("BYTES", "rbm32", one, None, two))) == [1, 70000]
 
 
 def test_64_bit_bitmaps_are_merged_in_the_java_format() -> None:
@@ -311,7 +322,7 @@ def test_64_bit_bitmaps_are_merged_in_the_java_format() -> None:
     )
 
     assert (
-        folded("BYTES", "rbm64", one, None, minus_one).hex()
+        aggregated("BYTES", "rbm64", one, None, minus_one).hex()
         == "010200000000000000000200000000ff0004000000000000000000000000000000000004000000ffffffffffff010000000000000001000000fe020000000102010000000100010201000000ffff02000000000000000000000001000000"
     )
 
@@ -369,7 +380,7 @@ SKETCHES = [
 def test_merged_sketches_equal_those_of_java_byte_for_byte(
     function: str, one: str, two: str, union: str
 ) -> None:
-    found = folded("BYTES", function, bytes.fromhex(one), None, bytes.fromhex(two))
+    found = aggregated("BYTES", function, bytes.fromhex(one), None, bytes.fromhex(two))
 
     assert found.hex() == union
 
@@ -378,4 +389,4 @@ def test_merged_sketches_equal_those_of_java_byte_for_byte(
 @pytest.mark.parametrize("junk", [b"", b"x", b"no sketch and no bitmap"])
 def test_bytes_that_are_not_a_serialized_set_are_refused(function: str, junk: bytes) -> None:
     with pytest.raises(InputError, match="is not a serialized"):
-        folded("BYTES", function, junk, junk)
+        aggregated("BYTES", function, junk, junk)

@@ -61,15 +61,15 @@ def merged(
         columns[name] = pa.array([values[at] for _, values in rows], kind)
     engine = create_merge_engine(schema)
     step = engine.prepare(build_sorted_batch(pa.table(columns), ["k"], engine.sequence))
-    found = engine.merge(step, settles=settles).to_pylist()
-    if not found:
+    result = engine.merge(step, settles=settles).to_pylist()
+    if not result:
         return None
-    (row,) = found
+    (row,) = result
     return ROW_KIND_SYMBOLS[row["_VALUE_KIND"]], (row["s"], row["a"], row["b"])
 
 
 CASES: dict[str, tuple[dict[str, str], list[KindAndValues], KindAndValues | None]] = {
-    "deduplicate: the last row, whatever it is": (
+    "deduplicate: the last row of any kind": (
         {},
         [("+I", (1, 1, 1)), ("-D", (9, 9, 9))],
         ("-D", (9, 9, 9)),
@@ -89,17 +89,17 @@ CASES: dict[str, tuple[dict[str, str], list[KindAndValues], KindAndValues | None
         [("+I", (5, 2, 1)), ("+I", (5, 1, 2)), ("+I", (5, None, 3))],
         ("+I", (5, 2, 1)),
     ),
-    "deduplicate: of equal sequences the row that came last": (
+    "deduplicate: the last row of those with equal sequences": (
         {"sequence.field": "s"},
         [("+I", (5, 2, 1)), ("-D", (5, 1, 2))],
         ("-D", (5, 1, 2)),
     ),
-    "ignore-delete: deletes have no say": (
+    "ignore-delete: deletes are ignored": (
         {"ignore-delete": "true"},
         [("+I", (1, 1, 1)), ("-U", (2, 2, 2)), ("-D", (9, 9, 9))],
         ("+I", (1, 1, 1)),
     ),
-    "ignore-delete: a key of deletes alone vanishes": (
+    "ignore-delete: a key with only deletes is dropped": (
         {"deduplicate.ignore-delete": "true"},
         [("-D", (1, 1, 1)), ("-D", (9, 9, 9))],
         None,
@@ -124,7 +124,7 @@ CASES: dict[str, tuple[dict[str, str], list[KindAndValues], KindAndValues | None
         [("+I", (1, 5, 5)), ("-U", (None, 2, 5)), ("-D", (8, 8, 8))],
         ("-D", (8, 8, 8)),
     ),
-    "aggregation: an add goes on from the delete's values": (
+    "aggregation: an add continues with the values of the delete": (
         REMOVING,
         [("+I", (1, 5, 5)), ("-D", (8, 8, 8)), ("+I", (None, 1, 2))],
         ("+I", (8, 9, 2)),
@@ -154,7 +154,7 @@ CASES: dict[str, tuple[dict[str, str], list[KindAndValues], KindAndValues | None
         [("+I", (5, 1, 1)), ("+I", (5, None, None))],
         ("+I", (5, None, 1)),
     ),
-    "sequence group: without a sequence a row leaves the group alone": (
+    "sequence group: a row without a sequence does not change the group": (
         GROUP,
         [("+I", (5, 1, 1)), ("+I", (None, 2, 2))],
         ("+I", (5, 1, 2)),
@@ -164,7 +164,7 @@ CASES: dict[str, tuple[dict[str, str], list[KindAndValues], KindAndValues | None
         [("+I", (5, 1, 2)), ("+I", (5, 2, None)), ("+I", (5, 3, 3)), ("+I", (None, 4, 9))],
         ("+I", (5, 3, 3)),
     ),
-    "sequence group: a delete makes the group's columns null and stays an insert": (
+    "sequence group: a delete sets the columns of the group to null and remains an insert": (
         GROUP,
         [("+I", (5, 1, 1)), ("-D", (6, 9, 9))],
         ("+I", (6, None, 1)),
@@ -179,7 +179,7 @@ CASES: dict[str, tuple[dict[str, str], list[KindAndValues], KindAndValues | None
         [("+I", (5, 1, 1)), ("+I", (4, 10, 2)), ("-U", (3, 4, None)), ("-U", (6, 2, None))],
         ("+I", (6, 5, 2)),
     ),
-    "sequence group: the first value is that of the row that came late and last": (
+    "sequence group: the first value is that of the last late row": (
         FIRST_GROUP,
         [("+I", (9, 1, 1)), ("+I", (2, 2, 1)), ("+I", (5, 3, 1))],
         ("+I", (9, 3, 1)),
@@ -189,7 +189,7 @@ CASES: dict[str, tuple[dict[str, str], list[KindAndValues], KindAndValues | None
         [("+I", (9, 1, 1)), ("+I", (5, None, 1))],
         ("+I", (9, None, 1)),
     ),
-    "sequence group: of two late rows after a null the one that came first stays": (
+    "sequence group: after a null the first of two late rows is kept": (
         FIRST_GROUP,
         [("+I", (9, None, 1)), ("+I", (2, 2, 1)), ("+I", (5, 3, 1)), ("+I", (9, 4, 1))],
         ("+I", (9, 2, 1)),
@@ -214,7 +214,7 @@ CASES: dict[str, tuple[dict[str, str], list[KindAndValues], KindAndValues | None
         [("-D", (9, 1, 1)), ("+I", (5, 2, 1)), ("+I", (6, 3, 1))],
         ("+I", (9, 3, 1)),
     ),
-    "sequence group: ignore-retract leaves the aggregate as it is": (
+    "sequence group: ignore-retract keeps the aggregate": (
         SUM_GROUP | {"fields.a.ignore-retract": "true"},
         [("+I", (5, 1, 1)), ("-D", (6, 9, 9))],
         ("+I", (6, 1, 1)),
@@ -234,12 +234,12 @@ CASES: dict[str, tuple[dict[str, str], list[KindAndValues], KindAndValues | None
         [("+I", (1, 5, 5)), ("-D", (None, 2, 5))],
         ("+I", (1, 3, None)),
     ),
-    "sequence group: a key of deletes alone is a delete": (
+    "sequence group: a key with only deletes is a delete": (
         GROUP,
         [("-D", (5, 1, 1)), ("-D", (6, 2, 2))],
         ("-D", (6, None, 1)),
     ),
-    "sequence group: a delete removes the row where the option says so": (
+    "sequence group: a delete removes the row if the option is set": (
         GROUP_REMOVING,
         [("+I", (5, 1, 1)), ("-D", (6, 9, 9))],
         ("-D", (6, 9, 9)),
@@ -282,14 +282,14 @@ ALONE = [
 
 @pytest.mark.parametrize(("options", "kind", "settled"), ALONE)
 def test_a_single_retract_is_kept_unless_a_lookup_merges_it(
-    options: dict[str, str], kind: str, settled: str
+    options: dict[str, str], kind: str, looked_up: str
 ) -> None:
     rows: list[KindAndValues] = [(kind, (1, 2, 3))]
 
     assert merged(options, rows) == (kind, (1, 2, 3))
-    found = merged(options, rows, settles=True)
-    assert found is not None
-    assert found[0] == settled
+    result = merged(options, rows, settles=True)
+    assert result is not None
+    assert result[0] == looked_up
 
 
 def test_a_lookup_merge_of_a_single_row_without_sequence_clears_its_sequence_group() -> None:
@@ -309,9 +309,9 @@ def test_the_newest_row_is_aggregated_alone_if_older_rows_are_removed() -> None:
     )
     engine = create_merge_engine(schema)
 
-    found = engine.merge(engine.prepare(replace(step, levels=np.array([5, 4, 4], np.int32))))
+    result = engine.merge(engine.prepare(replace(step, levels=np.array([5, 4, 4], np.int32))))
 
-    assert found.select(["s", "a", "b"]).to_pylist() == [
+    assert result.select(["s", "a", "b"]).to_pylist() == [
         {"s": None, "a": None, "b": 3},
         {"s": None, "a": 4, "b": 6},
     ]
@@ -353,8 +353,8 @@ def test_ignored_rows_get_no_sequence_number_and_no_changelog(
 
     table.upsert(table_of("k kind", WRITES), row_kind="kind")
 
-    told = table.incremental(0, 1).to_arrow()["k"].to_pylist()
-    assert "".join(told) == kept
+    changelog = table.incremental(0, 1).to_arrow()["k"].to_pylist()
+    assert "".join(changelog) == kept
     assert [(f.row_count, f.max_sequence_number) for s in table.files() for f in s.files] == [
         (len(kept), len(kept) - 1)
     ]

@@ -99,9 +99,9 @@ class Case:
     def options(self) -> dict[str, str]:
         rules = self.rules
         named = {"merge-engine": rules.engine, "changelog-producer": rules.producer}
-        named["deletion-vectors.enabled"] = str(rules.vectors).lower()
+        named["deletion-vectors.enabled"] = str(rules.deletion_vectors).lower()
         named["force-lookup"] = str(rules.lookup).lower()
-        named["changelog-producer.row-deduplicate"] = str(rules.tells_differences).lower()
+        named["changelog-producer.row-deduplicate"] = str(rules.deduplicates_changelog).lower()
         named["ignore-delete"] = str(rules.ignore_delete).lower()
         if rules.remove_on_delete:
             named[f"{rules.engine}.remove-record-on-delete"] = "true"
@@ -177,10 +177,10 @@ CASES = {
 }
 MODES: dict[str, dict[str, Any]] = {
     "merged on read": {},
-    "vectors": {"vectors": True, "lookup": True},
+    "vectors": {"deletion_vectors": True, "lookup": True},
     "lookup": {"producer": "lookup", "lookup": True},
-    "vectors and lookup": {"producer": "lookup", "lookup": True, "vectors": True},
-    "lookup of differences": {"producer": "lookup", "lookup": True, "tells_differences": True},
+    "vectors and lookup": {"producer": "lookup", "lookup": True, "deletion_vectors": True},
+    "lookup of differences": {"producer": "lookup", "lookup": True, "deduplicates_changelog": True},
     "full-compaction": {"producer": "full-compaction"},
     "input": {"producer": "input"},
 }
@@ -195,16 +195,18 @@ SLICED = ("deduplicate", "aggregation", "partial-update, sequence group")
 SLICED_MODES = ("vectors", "vectors and lookup", "full-compaction")
 
 
-def is_run(case: str, mode: str, tree: str) -> bool:
+def is_tested(case: str, mode: str, tree: str) -> bool:
     """Return whether a tree is tested with a table; trees in slices are slow, so only with a few."""
     few = tree != "sliced" or (case in SLICED and mode in SLICED_MODES)
-    return few and goes_with(CASES[case], MODES[mode])
+    return few and is_supported(CASES[case], MODES[mode])
 
 
-def goes_with(case: Case, mode: dict[str, Any]) -> bool:
+def is_supported(case: Case, mode: dict[str, Any]) -> bool:
     """Return whether the format allows the table."""
     first_row = case.rules.engine == "first-row"
-    return not first_row or (not mode.get("vectors") and mode.get("producer") in (None, "lookup"))
+    return not first_row or (
+        not mode.get("deletion_vectors") and mode.get("producer") in (None, "lookup")
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -228,17 +230,17 @@ class Driver:
         columns["kind"] = pa.array([row["_kind"] for row in rows], pa.string())
         snapshot = self.table.upsert(pa.table(columns), row_kind="kind")
         if self.case.rules.producer == "input" and accepted and snapshot:
-            found = [(kind, row) for kind, row in self.changes_of(snapshot.id)]
-            assert by_key(found) == by_key(
+            changes = [(kind, row) for kind, row in self.changes_of(snapshot.id)]
+            assert by_key(changes) == by_key(
                 (r["_kind"], self.seen(r)) for r in self.ordered(accepted)
             )
 
     def ordered(self, rows: list[Row]) -> list[Row]:
-        return sorted(rows, key=lambda row: (row["k"], self.case.rules.place(row)))
+        return sorted(rows, key=lambda row: (row["k"], self.case.rules.sort_key(row)))
 
     def compact(self, strategy: step.CompactionStrategy) -> None:
         before, files = self.model.content(least_level=0), self.files()
-        hidden = deletion_vectors_of(self.table)
+        deletion_vectors = deletion_vectors_of(self.table)
         result = step.compact(self.table, EXECUTOR, strategy=strategy)
         assert bool(result.plan) == (result.snapshot_id is not None)
         changes: list[Change] = []
@@ -255,11 +257,11 @@ class Driver:
             )
             changes = self.model.compact(levels, output)
         if result.snapshot_id is not None:
-            told = self.changes_of(result.snapshot_id)
-            assert by_key(told) == by_key((kind, self.seen(row)) for kind, row in changes)
-            self.follow(told)
+            changelog = self.changes_of(result.snapshot_id)
+            assert by_key(changelog) == by_key((kind, self.seen(row)) for kind, row in changes)
+            self.follow(changelog)
             self.check_files(files, self.files(), strategy)
-            self.check_hidden(hidden)
+            self.check_deletion_vectors(deletion_vectors)
             assert_healthy(self.table)
         self.check()
         if self.keeps_content:
@@ -274,27 +276,27 @@ class Driver:
     ) -> None:
         assert self.numbers(new) <= self.numbers(old), "a row has the number of one it is made of"
         if self.case.rules.lookup:
-            assert all(at.file.level > 0 for at in new)
+            assert all(file.file.level > 0 for file in new)
         if strategy == "full":
-            assert {at.file.level for at in new} <= {self.model.top}
-            assert not any(at.file.delete_row_count for at in new)
+            assert {file.file.level for file in new} <= {self.model.top}
+            assert not any(file.file.delete_row_count for file in new)
 
-    def check_hidden(self, old: dict[str, DeletionVector]) -> None:
+    def check_deletion_vectors(self, old: dict[str, DeletionVector]) -> None:
         """Check that rows remain deleted by deletion vectors until their file is deleted."""
         new = deletion_vectors_of(self.table)
-        assert bool(self.case.rules.vectors) or not new
-        for at in self.files():
-            name = at.file.file_name
+        assert bool(self.case.rules.deletion_vectors) or not new
+        for bucket_file in self.files():
+            name = bucket_file.file.file_name
             if name in old:
                 assert set(old[name].positions().tolist()) <= set(new[name].positions().tolist())
 
     def numbers(self, files: Iterable[BucketFile]) -> set[tuple[Any, int]]:
         """Return the keys and sequence numbers of all rows in files."""
-        reader, found = self.table.stores.reader(), set[tuple[Any, int]]()
-        for at in files:
-            for rows in reader.read(at, [SEQUENCE_NUMBER, *reader.schema.key_fields]):
-                found |= set(zip(rows["k"].to_pylist(), rows[0].to_pylist(), strict=True))
-        return found
+        reader, keys = self.table.stores.reader(), set[tuple[Any, int]]()
+        for file in files:
+            for rows in reader.read(file, [SEQUENCE_NUMBER, *reader.schema.key_fields]):
+                keys |= set(zip(rows["k"].to_pylist(), rows[0].to_pylist(), strict=True))
+        return keys
 
     @property
     def keeps_content(self) -> bool:
@@ -310,12 +312,12 @@ class Driver:
         if rules.engine == "first-row":  # the row of a new key keeps its written row kind
             changes = [("+I" if kind == "+U" else kind, row) for kind, row in changes]
         for (kind, row), (following, _) in zip_longest(changes, changes[1:], fillvalue=("", {})):
-            assert (kind == "-U") == (following == "+U"), "an update is told in one piece"
-            known = self.replica.pop(row["k"], None)
-            is_there = kind in ("-U", "-D")
-            assert (known is not None) == is_there, f"{kind} of {known}"
-            assert known in (None, row)
-            if not is_there:
+            assert (kind == "-U") == (following == "+U"), "-U and +U are adjacent"
+            old_row = self.replica.pop(row["k"], None)
+            removes = kind in ("-U", "-D")
+            assert (old_row is not None) == removes, f"{kind} of {old_row}"
+            assert old_row in (None, row)
+            if not removes:
                 self.replica[row["k"]] = row
         assert self.replica == self.visible(1 if rules.producer == "lookup" else self.model.top)
 
@@ -334,21 +336,21 @@ class Driver:
     def check(self) -> None:
         rows = self.table.scan().to_arrow().to_pylist()
         found = {row["k"]: row for row in rows}
-        assert len(found) == len(rows), "a key comes twice"
+        assert len(found) == len(rows), "duplicate key"
         assert found == self.visible()
 
 
 def by_key(changes: Iterable[Change]) -> dict[Any, list[Change]]:
     """Group a changelog by key, because the order of the keys is not defined."""
-    found = defaultdict(list)
+    grouped = defaultdict(list)
     for kind, row in changes:
-        found[row["k"]].append((kind, row))
-    return dict(found)
+        grouped[row["k"]].append((kind, row))
+    return dict(grouped)
 
 
 @pytest.mark.parametrize(
     ("case", "mode", "tree"),
-    [(c, m, t) for c in CASES for m in MODES for t in TREES if is_run(c, m, t)],
+    [(c, m, t) for c in CASES for m in MODES for t in TREES if is_tested(c, m, t)],
 )
 def test_rows_and_changelog_of_a_table_equal_the_model(case: str, mode: str, tree: str) -> None:
     rules = replace(CASES[case].rules, **MODES[mode])

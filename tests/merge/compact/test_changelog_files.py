@@ -32,8 +32,8 @@ def changelogs() -> Iterator[Any]:
 
 
 def changes_in(table: Table, snapshot: int) -> list[list[Any]]:
-    found = table.incremental(snapshot - 1, snapshot, "changelog").to_arrow()
-    return canonical_rows(found)
+    changelog = table.incremental(snapshot - 1, snapshot, "changelog").to_arrow()
+    return canonical_rows(changelog)
 
 
 @pytest.mark.parametrize(("name", "number", "rows"), list(changelogs()))

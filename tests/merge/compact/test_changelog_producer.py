@@ -24,8 +24,8 @@ def told(root: Path, producer: str, new: tuple[object, ...], **options: str) -> 
         step.compact(table, InProcessExecutor(), strategy=strategy)
     snapshot = table.snapshot()
     assert snapshot is not None
-    found = table.incremental(snapshot.id - 1, snapshot.id, "changelog").to_arrow()
-    return [(row["rowkind"], row["v"], row["at"]) for row in found.to_pylist()]
+    changelog = table.incremental(snapshot.id - 1, snapshot.id, "changelog").to_arrow()
+    return [(row["rowkind"], row["v"], row["at"]) for row in changelog.to_pylist()]
 
 
 ONCE = {"changelog_producer__row_deduplicate": "true"}

@@ -66,12 +66,12 @@ def task_of(new: list[tuple[int, int, int]], cuts: list[int]) -> CompactionTask:
 def keys_of(part: CompactionTask, file: DataFileMeta) -> set[int]:
     """Return the keys of a part in a file that has every key between its bounds."""
     keys = part.keys or KeyRange(None, None)
-    found = set(range(number(file.min_key), number(file.max_key) + 1))
+    numbers = set(range(number(file.min_key), number(file.max_key) + 1))
     if keys.low is not None:
-        found -= set(range(-100, number(keys.low)))
+        numbers -= set(range(-100, number(keys.low)))
     if keys.high is not None:
-        found -= set(range(number(keys.high), 201))
-    return found
+        numbers -= set(range(number(keys.high), 201))
+    return numbers
 
 
 @given(files_of_level_0, cuts_of_a_level, st.integers(1, 500))

@@ -121,25 +121,25 @@ def cases(draw: st.DrawFn, engine: str) -> tuple[Rules, list[list[Row]], list[Ro
     values = {name: st.none() | VALUES[kind] for name, kind in COLUMNS.items()}
     history = st.lists(st.fixed_dictionaries(values), min_size=1, max_size=3)
     histories: list[list[Row]] = []
-    wanted: list[Row] = []
+    requested: list[Row] = []
     for key, rows in enumerate(draw(st.lists(history, min_size=1, max_size=3))):
         numbered = [
             row | {"k": key, "_kind": "+I", "_number": number} for number, row in enumerate(rows)
         ]
-        old = rules.merge(numbered, settles=False)
+        old = rules.merge(numbered, is_lookup_merge=False)
         assert old is not None
         changed = draw(st.dictionaries(st.sampled_from(list(COLUMNS)), st.none(), max_size=2))
         new = {name: draw(values[name]) for name in changed}
         gone = deletes(rules) and draw(st.integers(0, 4)) == 0
         histories.append(numbered)
-        wanted.append(old | (new | {"_kind": "+U"} if not gone else {"_kind": "-D"}))
-    return rules, histories, wanted
+        requested.append(old | (new | {"_kind": "+U"} if not gone else {"_kind": "-D"}))
+    return rules, histories, requested
 
 
-def as_wanted(found: Row | None, wanted: Row) -> bool:
-    if found is None or not is_add(found) or not is_add(wanted):
-        return (found is not None and is_add(found)) == is_add(wanted)
-    return all(found[name] == wanted[name] for name in COLUMNS)
+def has_requested_values(found: Row | None, requested: Row) -> bool:
+    if found is None or not is_add(found) or not is_add(requested):
+        return (found is not None and is_add(found)) == is_add(requested)
+    return all(found[name] == requested[name] for name in COLUMNS)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -147,27 +147,27 @@ def test_an_update_gives_the_requested_rows_or_is_refused(engine: str) -> None:
     @settings(max_examples=30)
     @given(cases(engine))
     def check(case: tuple[Rules, list[list[Row]], list[Row]]) -> None:
-        rules, histories, wanted = case
+        rules, histories, requested = case
         schema = schema_of(options_of(rules))
-        old = [rules.merge(rows, settles=False) or {} for rows in histories]
+        old = [rules.merge(rows, is_lookup_merge=False) or {} for rows in histories]
         last = {"_number": 9}
 
         def becomes(rows: list[Row], written: Row) -> Row | None:
-            return rules.merge([*rows, written | last], settles=False)
+            return rules.merge([*rows, written | last], is_lookup_merge=False)
 
         try:
             given = compute_update_rows(
-                schema, table_of(schema, old, kinds=False), table_of(schema, wanted, kinds=True)
+                schema, table_of(schema, old, kinds=False), table_of(schema, requested, kinds=True)
             )
         except InputError:
-            as_they_are = zip(old, wanted, strict=True)
-            assert not all(as_wanted(becomes([one], new), new) for one, new in as_they_are)
+            pairs = zip(old, requested, strict=True)
+            assert not all(has_requested_values(becomes([one], new), new) for one, new in pairs)
             return
         for rows, one, new, written in zip(
-            histories, old, wanted, read_back(given, wanted), strict=True
+            histories, old, requested, read_back(given, requested), strict=True
         ):
-            assert as_wanted(becomes([one], written), new)
-            assert as_wanted(becomes(rows, written), new)
+            assert has_requested_values(becomes([one], written), new)
+            assert has_requested_values(becomes(rows, written), new)
 
     check()
 

@@ -59,28 +59,28 @@ def test_columns_are_sorted_in_the_order_of_the_format(name: str) -> None:
     order, random = list(range(len(expected))), Random(0)  # noqa: S311 - the same each time
     for _ in range(20):
         random.shuffle(order)
-        shuffled = KeyColumns.of(column_of(name, [expected[at] for at in order]), ["k"])
-        assert [order[at] for at in shuffled.ordered()[0]] == list(range(len(expected)))
+        shuffled = KeyColumns.of(column_of(name, [expected[position] for position in order]), ["k"])
+        assert [order[position] for position in shuffled.ordered()[0]] == list(range(len(expected)))
 
 
 @pytest.mark.parametrize("name", TYPES)
 def test_single_keys_are_ordered_like_columns(name: str) -> None:
     columns = KeyColumns.of(column_of(name, ORDERED[name]), ["k"])
-    keys = [columns.at(at) for at in range(len(columns))]
+    keys = [columns.at(position) for position in range(len(columns))]
 
     assert keys == sorted(keys)
     assert len(set(keys)) == len(keys)
-    for at, key in enumerate(keys):
-        assert (columns.count_below(key), columns.count_up_to(key)) == (at, at + 1)
+    for position, key in enumerate(keys):
+        assert (columns.count_below(key), columns.count_up_to(key)) == (position, position + 1)
 
 
 @pytest.mark.parametrize("name", TYPES)
 def test_manifest_keys_are_ordered_like_row_keys(name: str) -> None:
     kind, table = parse_type(name), column_of(name, ORDERED[name])
     columns = KeyColumns.of(table, ["k"])
-    for at, scalar in enumerate(table["k"]):
+    for position, scalar in enumerate(table["k"]):
         stored = serialize_row([to_internal_value(scalar)], [kind])
-        assert decode_key(stored, [Field(id=0, name="k", type=kind)]) == columns.at(at)
+        assert decode_key(stored, [Field(id=0, name="k", type=kind)]) == columns.at(position)
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -110,7 +110,7 @@ def test_every_nan_is_the_same_key(kind: type[np.floating], raw: list[int]) -> N
 def test_text_is_ordered_by_its_bytes(texts: list[str]) -> None:
     texts = [text for text in texts if not any(0xD800 <= ord(char) < 0xE000 for char in text)]
     columns = KeyColumns.of(column_of("STRING", texts), ["k"])
-    ordered = [texts[at] for at in columns.ordered()[0]]
+    ordered = [texts[position] for position in columns.ordered()[0]]
 
     assert ordered == sorted(texts, key=str.encode)
 
@@ -129,7 +129,7 @@ def test_composite_keys_are_ordered_column_by_column(
     order, same = columns.ordered()
     expected = sorted(rows, key=lambda row: [(value is not None, value) for value in row])
 
-    assert [rows[at] for at in order] == expected
+    assert [rows[position] for position in order] == expected
     assert same.tolist() == [one == two for one, two in pairwise(expected)]
 
 
@@ -161,10 +161,15 @@ def test_packed_and_plain_keys_have_the_same_order(
         pa.array([row[2] for row in rows], pa.binary()),
     ]
     chosen = order[:count]
-    keys = [tuple(row[0].encode() if at == 0 else row[at] for at in chosen) for row in rows]
-    found, same = KeyColumns(tuple(arrays[at] for at in chosen)).ordered()
+    keys = [
+        tuple(row[0].encode() if position == 0 else row[position] for position in chosen)
+        for row in rows
+    ]
+    found, same = KeyColumns(tuple(arrays[position] for position in chosen)).ordered()
 
-    assert found.tolist() == sorted(range(len(keys)), key=lambda at: keys[at])  # stable too
+    assert found.tolist() == sorted(
+        range(len(keys)), key=lambda position: keys[position]
+    )  # stable too
     assert same.tolist() == [one == two for one, two in pairwise(sorted(keys))]
 
 
@@ -181,5 +186,5 @@ def test_keys_are_searched_in_sorted_keys(own: set[Row], wanted: set[Row]) -> No
     (mine, my_columns), (theirs, their_columns) = columns(own), columns(wanted)
     rows, others = my_columns.find(their_columns)
 
-    assert [mine[at] for at in rows] == [theirs[at] for at in others]
-    assert {mine[at] for at in rows} == own & wanted
+    assert [mine[position] for position in rows] == [theirs[position] for position in others]
+    assert {mine[position] for position in rows} == own & wanted

@@ -1,4 +1,4 @@
-"""Values read after the merge: the same rows, and no reads of row groups without such rows."""
+"""Values read after the merge: the same rows, and no reads of other row groups."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHANGES = st.lists(
 @pytest.fixture
 def value_reads(monkeypatch: pytest.MonkeyPatch) -> list[Read]:
     """Return the first read values of column ``v``, and the row groups from which they were read."""
-    found: list[Read] = []
+    reads: list[Read] = []
     batches = ParquetFileReader.batches
 
     def spied(
@@ -45,11 +45,11 @@ def value_reads(monkeypatch: pytest.MonkeyPatch) -> list[Read]:
         chosen = range(self.num_row_groups) if groups is None else groups
         for batch in batches(self, columns, batch_rows, groups):
             if "v" in columns:
-                found.append((batch.column("v")[0].as_py(), tuple(chosen)))
+                reads.append((batch.column("v")[0].as_py(), tuple(chosen)))
             yield batch
 
     monkeypatch.setattr(ParquetFileReader, "batches", spied)
-    return found
+    return reads
 
 
 def test_no_values_are_read_from_a_run_that_newer_runs_replace(

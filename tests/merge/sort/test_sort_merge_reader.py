@@ -26,8 +26,10 @@ COMPOSITE = ["k", "t"]
 def batch_of(rows: list[tuple[Record, int]], names: list[str]) -> pa.RecordBatch:
     """Return rows of (key, sequence number); the value contains the sequence number."""
     keys = {
-        name: pa.array([key[at] for key, _ in rows], pa.int64() if name == "k" else pa.string())
-        for at, name in enumerate(names)
+        name: pa.array(
+            [key[position] for key, _ in rows], pa.int64() if name == "k" else pa.string()
+        )
+        for position, name in enumerate(names)
     }
     numbers = pa.array([number for _, number in rows], pa.int64())
     kinds = pa.array([0] * len(rows), pa.int8())
@@ -40,8 +42,8 @@ def run_of(
     rows: list[tuple[Record, int]], names: list[str], batch_rows: int, level: int = 0
 ) -> MergeRun:
     return MergeRun(
-        (level, batch_of(rows[at : at + batch_rows], names))
-        for at in range(0, len(rows), batch_rows)
+        (level, batch_of(rows[position : position + batch_rows], names))
+        for position in range(0, len(rows), batch_rows)
     )
 
 
@@ -91,9 +93,13 @@ def test_merging_equals_updating_a_dictionary(names: list[str]) -> None:
 def test_unsorted_rows_are_grouped_and_ordered_by_sequence(rows: list[tuple[Record, int]]) -> None:
     step = build_sorted_batch(pa.Table.from_batches([batch_of(rows, INTEGER)]), INTEGER)
 
-    ordered = [rows[at] for at in step.order]
+    ordered = [rows[position] for position in step.order]
     assert ordered == sorted(ordered)
-    starts = [at for at, row in enumerate(ordered) if not at or ordered[at - 1][0] != row[0]]
+    starts = [
+        position
+        for position, row in enumerate(ordered)
+        if not position or ordered[position - 1][0] != row[0]
+    ]
     assert step.starts.tolist() == starts
 
 
@@ -110,8 +116,8 @@ def test_steps_are_ascending_and_return_every_row_once() -> None:
 
 def test_rows_of_equal_sequence_number_keep_the_order_of_the_runs() -> None:
     runs = [
-        MergeRun([(0, batch_of([((1,), 5)], INTEGER).set_column(3, "v", pa.array([at])))])
-        for at in range(3)
+        MergeRun([(0, batch_of([((1,), 5)], INTEGER).set_column(3, "v", pa.array([position])))])
+        for position in range(3)
     ]
 
     (step,) = merge_runs(runs, INTEGER)
@@ -192,7 +198,10 @@ def test_a_merge_buffers_about_one_batch_per_run(shape: str) -> None:
     keys = {
         "interleaved": [range(run, count * length, count) for run in range(count)],
         "one after the other": [range(run * length, (run + 1) * length) for run in range(count)],
-        "one long beside short": [range(length), *(range(at, at + 2) for at in range(3))],
+        "one long beside short": [
+            range(length),
+            *(range(position, position + 2) for position in range(3)),
+        ],
     }[shape]
     read = 0
 

@@ -46,9 +46,9 @@ def keys(column: pa.Array, width: int = 8) -> list[bytes]:
     ids=str,
 )
 def test_packed_bytes_are_ordered_like_values(kind: pa.DataType, values: list[Any]) -> None:
-    found = keys(pa.array(values, kind))
+    sort_keys = keys(pa.array(values, kind))
 
-    assert all(one < two for one, two in pairwise(found))
+    assert all(one < two for one, two in pairwise(sort_keys))
 
 
 def test_zeros_of_both_signs_are_equal() -> None:
@@ -70,9 +70,9 @@ def test_nested_columns_are_refused_with_their_names() -> None:
 def test_floating_point_numbers_keep_their_order(values: list[float]) -> None:
     ordered = sorted(values, key=lambda value: (math.isnan(value), value))
 
-    found = keys(pa.array(ordered))
+    sort_keys = keys(pa.array(ordered))
 
-    assert found == sorted(found)
+    assert sort_keys == sorted(sort_keys)
 
 
 def test_z_order_interleaves_bits_and_short_columns_end_first() -> None:
@@ -109,6 +109,6 @@ def test_hilbert_positions_of_different_wide_coordinates_differ(
 def test_integers_of_packed_bytes_are_ordered_like_the_bytes() -> None:
     rows = np.array([[0, 1, 2], [0, 2, 0], [255, 0, 0]], np.uint8)
 
-    found = decode_leading_words(rows).tolist()
+    sort_keys = decode_leading_words(rows).tolist()
 
-    assert found == [0x0001020000000000, 0x0002000000000000, 0xFF00000000000000]
+    assert sort_keys == [0x0001020000000000, 0x0002000000000000, 0xFF00000000000000]

@@ -29,9 +29,9 @@ def files(*sizes: int) -> list[DataFileMeta]:
     """Return files of 100 rows each, named f0, f1 and so on."""
     return [
         DataFileMeta(
-            file_name=f"f{at}", file_size=size, row_count=100, min_sequence_number=100 * at
+            file_name=f"f{number}", file_size=size, row_count=100, min_sequence_number=100 * number
         )
-        for at, size in enumerate(sizes)
+        for number, size in enumerate(sizes)
     ]
 
 

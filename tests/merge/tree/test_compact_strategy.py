@@ -56,9 +56,9 @@ def test_a_file_is_rewritten_if_its_delete_ratio_exceeds_the_limit(
         ranges=ranges,
     )
 
-    found = find_files_above_delete_ratio(files, [entry], Options(options))
+    selected = find_files_above_delete_ratio(files, [entry], Options(options))
 
-    assert found == (tuple(files[:1]) if expected else ())
+    assert selected == (tuple(files[:1]) if expected else ())
 
 
 def two_levels(root: Path, **options: str) -> Table:

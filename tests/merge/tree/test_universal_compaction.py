@@ -73,8 +73,8 @@ def test_universal_compaction_selects_the_documented_runs(
 def test_force_up_level_0_selects_the_documented_runs(
     runs: str, expected: tuple[int, int] | None
 ) -> None:
-    found = force_up_level0(UniversalCompaction(), LEVELS, runs_of(runs))
-    assert picked(found) == expected
+    selected = force_up_level0(UniversalCompaction(), LEVELS, runs_of(runs))
+    assert picked(selected) == expected
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_force_up_level_0_selects_the_documented_runs(
 def test_a_level_0_compaction_rewrites_few_other_files(
     runs: str, expected: tuple[int, int] | None
 ) -> None:
-    found = move_up_level0_only(UniversalCompaction(), LEVELS, runs_of(runs))
-    assert picked(found) == expected
+    selected = move_up_level0_only(UniversalCompaction(), LEVELS, runs_of(runs))
+    assert picked(selected) == expected
 
 
 def test_level_0_compactions_bound_the_number_of_runs() -> None:
@@ -106,10 +106,10 @@ def test_level_0_compactions_bound_the_number_of_runs() -> None:
     universal, runs = UniversalCompaction(), runs_of("5:1000000")
     for _ in range(50):
         runs = [*runs_of("0:10"), *runs]
-        found = move_up_level0_only(universal, LEVELS, runs)
-        assert found is not None
-        size = sum(run.size for run in runs[: found.count])
-        runs = [*runs_of(f"{found.output_level}:{size}"), *runs[found.count :]]
+        selected = move_up_level0_only(universal, LEVELS, runs)
+        assert selected is not None
+        size = sum(run.size for run in runs[: selected.count])
+        runs = [*runs_of(f"{selected.output_level}:{size}"), *runs[selected.count :]]
         assert all(one.level < two.level for one, two in pairwise(runs))
     assert len(runs) <= LEVELS
 
@@ -189,8 +189,8 @@ HOURLY = {"compaction.optimization-interval": "1 h"}
 def test_a_full_compaction_is_due_after_the_optimization_interval(
     runs: str, age: timedelta | None, expected: tuple[int, int] | None
 ) -> None:
-    found = created(runs_of(runs), 5, None if age is None else NOON - age)
-    assert picked(select_minor_compaction(Options(HOURLY), NOON, LEVELS, found)) == expected
+    selected = created(runs_of(runs), 5, None if age is None else NOON - age)
+    assert picked(select_minor_compaction(Options(HOURLY), NOON, LEVELS, selected)) == expected
 
 
 LOOKUP = {"changelog-producer": "lookup"}
@@ -233,11 +233,11 @@ def test_minor_compaction_follows_the_options_of_the_table(
     st.sampled_from([{}, LOOKUP, GENTLE, HOURLY, {"deletion-vectors.enabled": "true"}]),
 )
 def test_selected_runs_are_the_newest_and_their_output_level_is_below_the_others(
-    found: list[tuple[int, int]], options: dict[str, str]
+    selected: list[tuple[int, int]], options: dict[str, str]
 ) -> None:
-    levels = sorted({level for level, _ in found if level})
-    sizes = dict(found)
-    level0 = [f"0:{size}" for level, size in found if level == 0]
+    levels = sorted({level for level, _ in selected if level})
+    sizes = dict(selected)
+    level0 = [f"0:{size}" for level, size in selected if level == 0]
     runs = runs_of(" ".join(level0 + [f"{level}:{sizes[level]}" for level in levels]))
 
     for pick in (

@@ -237,16 +237,16 @@ def _java_path() -> str:
     if home and (Path(home) / "bin" / "javac").exists():
         path = f"{home}/bin{os.pathsep}{path}"
     for tool in ("java", "javac"):
-        found = shutil.which(tool, path=path)
-        if found is None:
+        program = shutil.which(tool, path=path)
+        if program is None:
             raise PeerUnavailableError(
                 f"a Java peer needs {tool} {_JAVA_MINIMUM}: none on PATH or in JAVA_HOME"
             )
-        answer = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
+        answer = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
         version = re.search(r"\d+", answer.stderr + answer.stdout)
         if version is None or int(version[0]) < _JAVA_MINIMUM:
             raise PeerUnavailableError(
-                f"a Java peer needs {tool} {_JAVA_MINIMUM}: {found} is {answer.stderr.strip()}"
+                f"a Java peer needs {tool} {_JAVA_MINIMUM}: {program} is {answer.stderr.strip()}"
             )
     return path
 
@@ -276,8 +276,8 @@ def _hadoop_jars() -> list[Path]:
     return found
 
 
-def _run(command: list[str], wanted: str, environment: Mapping[str, str] | None = None) -> None:
-    done = subprocess.run(
+def _run(command: list[str], product: str, environment: Mapping[str, str] | None = None) -> None:
+    finished = subprocess.run(
         command,
         env=environment,
         capture_output=True,
@@ -285,10 +285,10 @@ def _run(command: list[str], wanted: str, environment: Mapping[str, str] | None 
         check=False,
         timeout=_BUILD_SECONDS,
     )
-    if done.returncode != 0:
+    if finished.returncode != 0:
         # Maven prints escape codes that reset colours even without colours.
-        lines = re.sub(r"\x1b\[[\d;]*m", "", done.stderr + done.stdout).strip().splitlines()
+        lines = re.sub(r"\x1b\[[\d;]*m", "", finished.stderr + finished.stdout).strip().splitlines()
         # Maven's reason is in the first line that is not empty, pip's in the last.
         said = (line for line in lines if line.startswith("[ERROR] ") and line.strip() != "[ERROR]")
         last = next(said, "; ".join(lines[-3:]))
-        raise PeerUnavailableError(f"cannot make {wanted} (is the network there?): {last}")
+        raise PeerUnavailableError(f"cannot make {product} (is the network there?): {last}")

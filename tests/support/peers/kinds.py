@@ -35,18 +35,18 @@ class Kind:
         """Return the rows that every reader must find."""
         if self.rows is not None:
             return list(self.rows)
-        found: dict[Any, Record] = {}
-        for at, step in enumerate(self.steps):
+        rows: dict[Any, Record] = {}
+        for step_number, step in enumerate(self.steps):
             for number, row in enumerate(step.get("rows", ())):
-                key = tuple(row[name] for name in self.primary_key) or (at, number)
+                key = tuple(row[name] for name in self.primary_key) or (step_number, number)
                 if step["do"] == "delete":
                     # Without a key all equal rows are deleted.
-                    gone = [key] if self.primary_key else [k for k, r in found.items() if r == row]
-                    for each in gone:
-                        del found[each]
+                    keys = [key] if self.primary_key else [k for k, r in rows.items() if r == row]
+                    for deleted in keys:
+                        del rows[deleted]
                 else:
-                    found[key] = row
-        return list(found.values())
+                    rows[key] = row
+        return list(rows.values())
 
 
 # --- Steps

@@ -85,8 +85,8 @@ def create_and_run_steps(warehouse: Path, kind: Kind) -> None:
 def read(warehouse: Path, kind: Kind, filter: str | None = None) -> list[Record]:
     """Return the rows of a table of a kind, optionally filtered."""
     moments = {"scan.snapshot-id": "snapshot_id", "scan.tag-name": "tag"}
-    at: dict[str, Any] = {moments[name]: text for name, text in kind.read.items()}
-    if "snapshot_id" in at:
-        at["snapshot_id"] = int(at["snapshot_id"])
-    rows = Catalog(str(warehouse)).table(kind.table).scan(filter=filter, **at).to_arrow()
+    scan_options: dict[str, Any] = {moments[name]: text for name, text in kind.read.items()}
+    if "snapshot_id" in scan_options:
+        scan_options["snapshot_id"] = int(scan_options["snapshot_id"])
+    rows = Catalog(str(warehouse)).table(kind.table).scan(filter=filter, **scan_options).to_arrow()
     return [dict(zip(rows.column_names, row, strict=True)) for row in canonical_rows(rows)]

@@ -46,8 +46,8 @@ class Peer:
     def read(self, warehouse: Path, table: str = "db.t", **options: str) -> list[Record]:
         """Return all rows; in names of options `__` is a dot and `_` a dash (`scan__tag_name`)."""
         named = {name.replace("__", ".").replace("_", "-"): text for name, text in options.items()}
-        where = {"warehouse": str(warehouse.resolve()), "table": table}
-        records, _ = self._talk.ask("read", options=named, **where)
+        arguments = {"warehouse": str(warehouse.resolve()), "table": table}
+        records, _ = self._talk.ask("read", options=named, **arguments)
         assert isinstance(records, list)
         return records
 
@@ -56,8 +56,8 @@ class Peer:
 
         Only pypaimon-rust filters the rows themselves.
         """
-        at = {"warehouse": str(warehouse.resolve()), "table": table}
-        records, _ = self._talk.ask("read", options={}, where=where, **at)
+        arguments = {"warehouse": str(warehouse.resolve()), "table": table}
+        records, _ = self._talk.ask("read", options={}, where=where, **arguments)
         assert isinstance(records, list)
         return records
 

@@ -32,10 +32,14 @@ def serve(commands: Mapping[str, Callable[..., Any]]) -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     for line in sys.stdin:
-        asked = json.loads(line)
-        do = asked.pop("do")
+        arguments = json.loads(line)
+        command = arguments.pop("do")
         try:
-            answer = {"ok": commands[do](**asked)} if do in commands else {"error": f"cannot {do}"}
+            answer = (
+                {"ok": commands[command](**arguments)}
+                if command in commands
+                else {"error": f"cannot {command}"}
+            )
         except BaseException:  # noqa: BLE001 - a panic of Rust is not an Exception
             answer = {"error": traceback.format_exc()}
         answers.write(_ANSWER_PREFIX + json.dumps(answer) + "\n")

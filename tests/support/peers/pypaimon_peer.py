@@ -35,22 +35,22 @@ def create(warehouse: str, table: str, spec: Record) -> None:
 
 def read(warehouse: str, table: str, options: dict[str, str]) -> list[Record]:
     """Return all rows."""
-    found = _catalog(warehouse).get_table(table)
+    opened = _catalog(warehouse).get_table(table)
     if options:
-        found = found.copy(options)
-    builder = found.new_read_builder()
+        opened = opened.copy(options)
+    builder = opened.new_read_builder()
     rows = builder.new_read().to_arrow(builder.new_scan().plan().splits())
     return [dict(zip(rows.column_names, row, strict=True)) for row in canonical_rows(rows)]
 
 
 def write(warehouse: str, table: str, rows: list[Record], *, replace: bool = False) -> None:
     """Commit rows; with `replace` they replace the partitions that receive rows."""
-    found = _catalog(warehouse).get_table(table)
-    builder = found.new_batch_write_builder()
+    opened = _catalog(warehouse).get_table(table)
+    builder = opened.new_batch_write_builder()
     if replace:
         builder = builder.overwrite()
     writer, commit = builder.new_write(), builder.new_commit()
-    writer.write_arrow(arrow_table(rows, PyarrowFieldParser.from_paimon_schema(found.fields)))
+    writer.write_arrow(arrow_table(rows, PyarrowFieldParser.from_paimon_schema(opened.fields)))
     commit.commit(writer.prepare_commit())
     writer.close()
     commit.close()
@@ -63,12 +63,12 @@ def overwrite(warehouse: str, table: str, rows: list[Record]) -> None:
 
 def update(warehouse: str, table: str, rows: list[Record], gone: list[int]) -> None:
     """Update columns of rows by `_ROW_ID`, and delete other rows by their ids."""
-    found = _catalog(warehouse).get_table(table)
-    kinds = PyarrowFieldParser.from_paimon_schema(found.fields)
+    opened = _catalog(warehouse).get_table(table)
+    kinds = PyarrowFieldParser.from_paimon_schema(opened.fields)
     names = [name for name in rows[0] if name != "_ROW_ID"]
     typed = pa.schema([("_ROW_ID", pa.int64()), *(kinds.field(name) for name in names)])
     for change in ("update", "delete") if gone else ("update",):
-        builder = found.new_batch_write_builder()
+        builder = opened.new_batch_write_builder()
         updating, commit = builder.new_update().with_update_type(names), builder.new_commit()
         if change == "update":
             messages = updating.update_by_arrow_with_row_id(arrow_table(rows, typed))

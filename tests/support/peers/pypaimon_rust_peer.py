@@ -59,12 +59,12 @@ def read(
 
 def write(warehouse: str, table: str, rows: list[Record], *, replace: bool = False) -> None:
     """Commit rows; with `replace` they replace the partitions that receive rows."""
-    found = _table(warehouse, table)
-    builder = found.new_batch_write_builder()
+    opened = _table(warehouse, table)
+    builder = opened.new_batch_write_builder()
     if replace:
         builder = builder.with_overwrite()
     writer, commit = builder.new_write(), builder.new_commit()
-    for part in arrow_table(rows, _arrow_schema(found)).to_batches():
+    for part in arrow_table(rows, _arrow_schema(opened)).to_batches():
         writer.write_arrow(part)
     commit.commit(writer.prepare_commit())
     writer.close()

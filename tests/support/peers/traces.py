@@ -15,10 +15,10 @@ _INDEX_FILE_VERSION = b"\x01"
 
 def find_traces(table: Path) -> set[str]:
     """Return the traces of a table; `kinds` lists those that are expected."""
-    found = {*_data_file_traces(table), *_index_file_traces(table), *_snapshot_traces(table)}
+    traces = {*_data_file_traces(table), *_index_file_traces(table), *_snapshot_traces(table)}
     if any(path.read_bytes().startswith(b"ORC") for path in (table / "manifest").iterdir()):
-        found.add("ORC manifests")
-    return found
+        traces.add("ORC manifests")
+    return traces
 
 
 def _data_file_traces(table: Path) -> Iterator[str]:

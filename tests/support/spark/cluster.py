@@ -65,8 +65,8 @@ def pack_environment(python: Path, archive: Path) -> Path:
 def clean_environment(**more: str) -> dict[str, str]:
     """Return environment variables for a Spark process, without paths of this checkout."""
     dropped = ("PYTHONPATH", "PYSPARK_PYTHON", "SPARK_HOME", "SPARK_REMOTE")
-    kept = {name: value for name, value in os.environ.items() if name not in dropped}
-    return kept | {"SPARK_HOME": str(SPARK_HOME), "JAVA_HOME": str(find_java().home)} | more
+    variables = {name: value for name, value in os.environ.items() if name not in dropped}
+    return variables | {"SPARK_HOME": str(SPARK_HOME), "JAVA_HOME": str(find_java().home)} | more
 
 
 @contextmanager

@@ -41,8 +41,8 @@ def workers(tasks: int) -> list[dict[str, str]]:
         import paimon_orch
 
         for _ in batches:
-            found = [sys.executable], [paimon_orch.__file__], [os.environ["SPARK_LOCAL_IP"]]
-            yield pa.RecordBatch.from_arrays(list(map(pa.array, found)), ["a", "b", "c"])
+            values = [sys.executable], [paimon_orch.__file__], [os.environ["SPARK_LOCAL_IP"]]
+            yield pa.RecordBatch.from_arrays(list(map(pa.array, values)), ["a", "b", "c"])
 
     frame = resource.session().range(0, tasks, 1, tasks)
     rows = frame.mapInArrow(task, "python string, package string, host string").toArrow()
@@ -76,9 +76,11 @@ def units(folder: str) -> list[object]:
         except errors.PaimonError as error:
             return type(error).__name__
 
-    done = executor.map(square, [1, 2, 3], label="a, b", progress=lambda *told: seen.append(told))
+    results = executor.map(
+        square, [1, 2, 3], label="a, b", progress=lambda *counts: seen.append(counts)
+    )
     threading.Thread(target=cancel, daemon=True).start()
-    return [b" ".join(done).decode(), seen[-1], outcome(fail), outcome(wait)]
+    return [b" ".join(results).decode(), seen[-1], outcome(fail), outcome(wait)]
 
 
 def released() -> list[str]:

@@ -53,7 +53,7 @@ def rows_for(keys: range, text: str) -> pa.Table:
 
 
 def rows_in(table: pa.Table) -> list[Row]:
-    """Return the rows of such a table, sorted."""
+    """Return the rows of a table with these columns, sorted."""
     columns = (table[name].to_pylist() for name in NAMES.split())
     return sorted(zip(*columns, strict=True))
 
@@ -142,8 +142,8 @@ def table_with_orphan_files(root: Path) -> Table:
 
 def _ingest(session: SparkSession, table: Table) -> object:
     frame = session.createDataFrame(rows_for(range(20, 60), "n"))
-    done = write(frame.repartition(3), table)
-    return [done.rows, done.snapshot_id]
+    result = write(frame.repartition(3), table)
+    return [result.rows, result.snapshot_id]
 
 
 def _overwrite(session: SparkSession, table: Table) -> object:
@@ -152,13 +152,13 @@ def _overwrite(session: SparkSession, table: Table) -> object:
 
 
 def _sort(session: SparkSession, table: Table) -> object:
-    done = sort_table(session, table, SortOrder(("k", "v"), "hilbert"))
-    return [done.rows_written, done.files_after]
+    result = sort_table(session, table, SortOrder(("k", "v"), "hilbert"))
+    return [result.rows_written, result.files_after]
 
 
 def _merge(session: SparkSession, table: Table) -> object:
     source = session.createDataFrame(rows_for(range(30, 50), "m"))
-    done = merge_into(
+    result = merge_into(
         source,
         table,
         "target.k = source.k AND target.p = source.p",
@@ -166,17 +166,17 @@ def _merge(session: SparkSession, table: Table) -> object:
         when_matched_delete="source.k = 30",
         when_not_matched_insert="*",
     )
-    return [done.deleted, done.updated, done.inserted]
+    return [result.deleted, result.updated, result.inserted]
 
 
 def _compact_full(session: SparkSession, table: Table) -> object:
-    done = compact(table, SparkExecutor(session), strategy="full")
-    return [done.buckets, done.rows_written, levels_of(table)]
+    result = compact(table, SparkExecutor(session), strategy="full")
+    return [result.buckets, result.rows_written, levels_of(table)]
 
 
 def _compact_lookup(session: SparkSession, table: Table) -> object:
-    done = compact(table, SparkExecutor(session))
-    return [done.buckets, done.level0_after, done.deleted_rows]
+    result = compact(table, SparkExecutor(session))
+    return [result.buckets, result.level0_after, result.deleted_rows]
 
 
 def _delete(session: SparkSession, table: Table) -> object:
@@ -188,22 +188,22 @@ def _update(session: SparkSession, table: Table) -> object:
 
 
 def _rewrite_file_index(session: SparkSession, table: Table) -> object:
-    done = rewrite_file_index(table, SparkExecutor(session))
-    return [done.files, done.index_files]
+    result = rewrite_file_index(table, SparkExecutor(session))
+    return [result.files, result.index_files]
 
 
 def _analyze(session: SparkSession, table: Table) -> object:
-    done = analyze(table, SparkExecutor(session), columns=["k"])
-    assert done.statistics is not None
-    return [done.statistics.row_count, done.statistics.columns["k"].distinct_count]
+    result = analyze(table, SparkExecutor(session), columns=["k"])
+    assert result.statistics is not None
+    return [result.statistics.row_count, result.statistics.columns["k"].distinct_count]
 
 
 def _expire_snapshots(session: SparkSession, table: Table) -> object:
     executor = SparkExecutor(session)
-    done = expire_snapshots(
+    result = expire_snapshots(
         table, executor, retain_max=1, retain_min=1, older_than=FAR_FUTURE_MILLIS
     )
-    return [done.snapshots, done.data_files]
+    return [result.snapshots, result.data_files]
 
 
 def _remove_orphan_files(session: SparkSession, table: Table) -> object:
@@ -223,15 +223,15 @@ def _delete_tag(session: SparkSession, table: Table) -> object:
 
 
 def _rescale(session: SparkSession, table: Table) -> object:
-    done = rescale(table, 3, SparkExecutor(session))
-    assert done is not None
-    return done.commit_kind.value
+    result = rescale(table, 3, SparkExecutor(session))
+    assert result is not None
+    return result.commit_kind.value
 
 
 def _move_postponed(session: SparkSession, table: Table) -> object:
-    done = move_postponed(table, SparkExecutor(session))
-    assert done is not None
-    return done.commit_kind.value
+    result = move_postponed(table, SparkExecutor(session))
+    assert result is not None
+    return result.commit_kind.value
 
 
 def _read(session: SparkSession, table: Table) -> object:
@@ -249,10 +249,10 @@ def _with_rows(*changed: pa.Table) -> Callable[[list[Row]], list[Row]]:
     """Return a function that upserts the rows of tables by key."""
 
     def after(rows: list[Row]) -> list[Row]:
-        found = {row[:2]: row for row in rows}
+        by_key = {row[:2]: row for row in rows}
         for table in changed:
-            found.update({row[:2]: row for row in rows_in(table)})
-        return sorted(found.values())
+            by_key.update({row[:2]: row for row in rows_in(table)})
+        return sorted(by_key.values())
 
     return after
 
