@@ -116,6 +116,7 @@ AGGREGATED_ROWS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @few
 @given(batches_of(AGGREGATED_ROWS))
 def test_aggregation_equals_merging_row_by_row(

@@ -107,6 +107,7 @@ def test_a_column_may_have_any_name_that_the_format_allows(tmp_path: Path, name:
     assert rows_of(table) == [(key, "new") for key in range(3)]
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(turns=st.lists(CHANGES, min_size=2, max_size=5), data=st.data())
 def test_late_materialization_returns_the_rows_of_a_merge_of_all_columns(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from paimon_orch.table.schema_evolution.schema_changes import (
 )
 from paimon_orch.table.table import Table
 
-CHANGES: dict[str, type[Any]] = {
-    "add": AddColumn,
+CHANGES: dict[str, Callable[..., SchemaChange]] = {
+    "add": lambda name, data_type: AddColumn(column=name, type=data_type),
     "drop": DropColumn,
     "rename": RenameColumn,
     "type": UpdateType,
@@ -65,7 +66,7 @@ def run_step(warehouse: Path, step: Step) -> None:
         case {"do": "compact", "full": full}:
             compact(table, InProcessExecutor(), strategy="full" if full else "minor")
         case {"do": "alter", "changes": changes}:
-            parsed: list[SchemaChange] = [CHANGES[what](*words) for what, *words in changes]
+            parsed = [CHANGES[what](*words) for what, *words in changes]
             Catalog(str(warehouse)).alter_table("db.t", parsed)
         case {"do": "tag", "name": name}:
             table.tags.create(name)
