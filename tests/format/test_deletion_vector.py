@@ -1,4 +1,4 @@
-"""Deletion vectors against vectors that reference libraries made."""
+"""Deletion vectors, compared with the output of reference libraries."""
 
 import json
 from typing import Any
@@ -31,7 +31,7 @@ def positions_of(entry: dict[str, Any]) -> list[int]:
 
 
 @pytest.mark.parametrize("entry", [pytest.param(e, id=e["name"]) for e in DATA["entries"]])
-def test_one_vector_is_encoded_to_the_byte(entry: dict[str, Any]) -> None:
+def test_deletion_vectors_are_encoded_byte_for_byte(entry: dict[str, Any]) -> None:
     vector = DeletionVector.of(positions_of(entry))
 
     data, (where,) = encode_deletion_vector_file(
@@ -76,7 +76,7 @@ def test_index_files_are_decoded(file: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "file", [pytest.param(f, id=f["name"]) for f in DATA["files"] if f["format"] != "mixed"]
 )
-def test_index_files_are_encoded_to_the_byte(file: dict[str, Any]) -> None:
+def test_index_files_are_encoded_byte_for_byte(file: dict[str, Any]) -> None:
     vectors = {name: DeletionVector.of(positions) for name, positions in file["contents"].items()}
 
     data, _ = encode_deletion_vector_file(vectors, bitmap64=file["format"] == "bitmap64")
@@ -85,7 +85,7 @@ def test_index_files_are_encoded_to_the_byte(file: dict[str, Any]) -> None:
 
 
 @given(st.sets(st.integers(0, 2**33)), st.sets(st.integers(0, 2**33)))
-def test_union_and_round_trip_keep_every_position(one: set[int], two: set[int]) -> None:
+def test_union_and_round_trip_preserve_every_position(one: set[int], two: set[int]) -> None:
     union = DeletionVector.of(sorted(one)) | DeletionVector.of(sorted(two))
 
     again = decode_deletion_vector_payload(union.encode_payload(bitmap64=True), "f")
@@ -94,7 +94,7 @@ def test_union_and_round_trip_keep_every_position(one: set[int], two: set[int]) 
     assert len(one | two) == again.cardinality
 
 
-def test_positions_may_come_in_any_order_and_twice() -> None:
+def test_positions_may_be_unordered_and_repeated() -> None:
     vector = DeletionVector.of([7, 1 << 33, 3, 7, 3])
 
     assert vector.positions().tolist() == [3, 7, 1 << 33]
@@ -117,7 +117,9 @@ def test_a_flipped_bit_is_found_by_the_checksum() -> None:
 
 
 @given(st.binary(max_size=200), st.integers(-5, 300), st.integers(-5, 300))
-def test_garbage_is_reported_and_never_believed(data: bytes, offset: int, length: int) -> None:
+def test_damaged_deletion_vectors_raise_corrupt_file_errors(
+    data: bytes, offset: int, length: int
+) -> None:
     with pytest.raises(PaimonError):
         decode_deletion_vector_file(
             b"\x01" + data,

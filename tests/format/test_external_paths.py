@@ -1,4 +1,4 @@
-"""Where new files are placed: external paths and the strategies that choose among them."""
+"""Locations of new files: external paths and their strategies."""
 
 from __future__ import annotations
 
@@ -58,22 +58,22 @@ def test_entropy_directories_are_those_of_java(name: str, directories: str) -> N
     assert compute_entropy_directories(name) == directories
 
 
-def test_round_robin_takes_each_path_in_turn() -> None:
+def test_round_robin_alternates_paths() -> None:
     used = roots_used(external(TWO, "round-robin"), 6)
     assert used == {"/a/t/p=1/bucket-0": 3, "/b/t/p=1/bucket-0": 3}
 
 
-def test_weights_are_the_chances_of_the_paths() -> None:
+def test_weights_are_the_probabilities_of_the_paths() -> None:
     used = roots_used(external(TWO, "weight-robin", weights="9,1"), 2_000)
     assert 1_650 < used["/a/t/p=1/bucket-0"] < 1_950
     assert sum(used.values()) == 2_000
 
 
-def test_without_weights_paths_are_taken_in_turn() -> None:
+def test_without_weights_paths_alternate() -> None:
     assert set(roots_used(external(TWO, "weight-robin"), 4).values()) == {2}
 
 
-def test_one_file_system_is_chosen_by_its_scheme() -> None:
+def test_specific_fs_selects_paths_by_scheme() -> None:
     found = external(f"s3://x/t,{TWO}", "specific-fs", specific_fs="FILE")
     assert set(roots_used(found, 4)) == {"/a/t/p=1/bucket-0", "/b/t/p=1/bucket-0"}
 
@@ -86,7 +86,7 @@ def test_the_metadata_names_the_uri_as_java_does() -> None:
 
 
 @pytest.mark.parametrize(("paths", "strategy"), [(TWO, "none"), ("", "round-robin")])
-def test_files_stay_below_the_table_without_strategy_or_paths(paths: str, strategy: str) -> None:
+def test_files_are_below_the_table_without_strategy_or_paths(paths: str, strategy: str) -> None:
     placed = DataFilePathFactory("/w/t", "bucket-0", external(paths, strategy)).place("x")
     assert (placed.path, placed.external) == ("/w/t/bucket-0/x", None)
 
@@ -104,7 +104,7 @@ def test_files_stay_below_the_table_without_strategy_or_paths(paths: str, strate
         ("s3://x/t", "round-robin", {}, UnsupportedError, "another store"),
     ],
 )
-def test_options_that_cannot_be_followed_are_refused(
+def test_invalid_external_path_options_are_refused(
     paths: str, strategy: str, more: dict[str, str], kind: type[PaimonError], words: str
 ) -> None:
     with pytest.raises(kind, match=words) as error:
@@ -112,7 +112,7 @@ def test_options_that_cannot_be_followed_are_refused(
     assert PATHS in str(error.value)
 
 
-def test_two_names_of_one_store_are_one_store() -> None:
+def test_schemes_of_the_same_store_are_equivalent() -> None:
     found = external("s3a://x/t", "round-robin", root="s3://w/t")
     assert found is not None
     assert (

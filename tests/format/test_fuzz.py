@@ -1,4 +1,4 @@
-"""Decoders on damaged bytes: a PaimonError or a value, never another error, and never a wrong agreement."""
+"""Decoders return a value or raise a PaimonError for damaged bytes, and agree with each other."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -136,7 +136,7 @@ def damaged(data: bytes) -> Iterator[bytes]:
 
 
 def decoded(decode: Decoder, data: bytes) -> object:
-    """Return what a decoder finds, or its error, which names the file."""
+    """Return the result of a decoder, or its error after checking that it names the file."""
     try:
         return decode(data)
     except PaimonError as error:
@@ -164,7 +164,7 @@ def test_spliced_bytes(name: str, data: st.DataObject) -> None:
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.integers(0, 10**6), st.binary(min_size=1, max_size=9), st.integers(0, 9))
-def test_what_is_proven_of_a_damaged_manifest_is_what_the_records_say(
+def test_columnar_decoding_of_damaged_manifests_agrees_with_the_records(
     place: int, inserted: bytes, cut: int
 ) -> None:
     whole = DECODERS["plain manifest"][0]
@@ -225,10 +225,10 @@ def test_damaged_deletion_vectors(bitmap64: bool) -> None:
         },
     ],
 )
-def test_records_that_take_no_bytes_are_not_counted_up(schema: Any) -> None:
+def test_zero_length_records_are_refused(schema: Any) -> None:
     text = json.dumps(schema).encode()
     head = b"Obj\1" + b"\2" + b"\x16avro.schema" + _length(text) + text + b"\0" + b"s" * 16
-    many = b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f"  # records, in a block of as good as no bytes
+    many = b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f"  # number of records in an almost empty block
     with pytest.raises(CorruptFileError, match="zero-length"):
         avro.decode_avro_file(head + many + b"\x02\0" + b"s" * 16, FILE, {})
 

@@ -1,4 +1,4 @@
-"""Which rows a vector hides, against a plain set of them, in containers of every kind."""
+"""Masks of deletion vectors, compared with sets of positions, for every container kind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PART = st.tuples(st.integers(0, 3), st.sampled_from(KINDS), st.integers(0, 2**16
 
 
 def of_kind(kind: str, seed: int) -> set[int]:
-    """Return positions of one block that are stored in such a container."""
+    """Return positions of one block that are stored in a container of this kind."""
     random = np.random.default_rng(seed)
     if kind == "array":
         return set(random.choice(BLOCK_SIZE, random.integers(1, 4097), replace=False).tolist())
@@ -80,7 +80,7 @@ def test_a_container_of_each_kind_is_unpacked(kind: str, seed: int) -> None:
     [(BLOCK_SIZE - 1, 2), (0, BLOCK_SIZE), (3, BLOCK_SIZE), (2 * BLOCK_SIZE, 7)],
 )
 @settings(max_examples=30, deadline=None)
-def test_batches_keep_what_is_not_in_the_set(
+def test_masks_select_the_rows_that_are_not_deleted(
     parts: list[tuple[int, str, int]], bitmap64: bool, batches: list[tuple[int, int]]
 ) -> None:
     begin = WORD - 2 * BLOCK_SIZE if bitmap64 else 0  # across the end of a word
@@ -96,7 +96,7 @@ def test_batches_keep_what_is_not_in_the_set(
         assert kept_of(rows, begin + first, count) == expected(hidden, begin + first, count)
 
 
-def test_a_batch_without_hidden_rows_needs_no_mask() -> None:
+def test_a_batch_without_deleted_rows_has_no_mask() -> None:
     rows = DeletedRowMask.of(DeletionVector.of([3, WORD + 5]))
 
     assert rows.kept(4, 1000) is None

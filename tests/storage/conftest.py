@@ -1,4 +1,4 @@
-"""A local server of the S3 protocol, started once; each test has a bucket of its own."""
+"""A local S3 server, started once; each test uses its own bucket."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from paimon_orch.storage import FileIO, resolve_warehouse
 
 SECRET = "very-secret-value-4711"  # noqa: S105 - opens nothing
 _START_SECONDS = 60
-# Moto looks whether a key is there and puts it afterwards: of two such requests at once both may be told that they were
-# first, which S3 rules out. So it gets them one by one.
+# Moto checks whether a key exists before it puts the object, so two concurrent conditional requests
+# may both succeed, unlike in S3. The lock serializes requests.
 _SERVER = """
 import sys, threading
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import run_simple
 
-moto, one = DomainDispatcherApplication(create_backend_app), threading.Lock()
+moto, lock = DomainDispatcherApplication(create_backend_app), threading.Lock()
 
 def application(environ, start_response):
-    with one:
+    with lock:
         return moto(environ, start_response)
 
 run_simple("127.0.0.1", int(sys.argv[1]), application, threaded=True)
@@ -37,7 +37,7 @@ run_simple("127.0.0.1", int(sys.argv[1]), application, threaded=True)
 
 @dataclass(frozen=True)
 class Bucket:
-    """A warehouse in a bucket of the test server, and how it is opened."""
+    """A warehouse in a bucket of the test server, and its storage options."""
 
     root: str
     options: dict[str, Any] = field(repr=False)
@@ -49,7 +49,7 @@ class Bucket:
 
 @pytest.fixture(scope="session")
 def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a moto server; skipped where moto or s3fs is not installed."""
+    """Return the address of a moto server; skip without moto or s3fs."""
     for package in ("moto", "flask", "s3fs"):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"the S3 tests need moto[server] and s3fs; {package} is not installed")
@@ -82,7 +82,7 @@ def _wait_for(server: subprocess.Popen[bytes], port: int, log: Callable[[], str]
 
 @pytest.fixture
 def s3(s3_endpoint: str) -> Bucket:
-    """A new bucket and credentials, of which any do."""
+    """Return a new bucket; moto accepts any credentials."""
     import fsspec
 
     options = {"key": "access-key-0815", "secret": SECRET, "endpoint_url": s3_endpoint}
@@ -93,5 +93,5 @@ def s3(s3_endpoint: str) -> Bucket:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retries wait for nothing."""
+    """Retry without waiting."""
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)

@@ -1,4 +1,4 @@
-"""The storage contract, kept by every back end; races on those that several processes can reach."""
+"""The storage contract for every back end, with races between processes on shared ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TestLocal(StorageContract):
     def catalog(self, root: str) -> Catalog:
         return Catalog(root)
 
-    def test_a_directory_is_no_file(self, io: FileIO, root: str) -> None:
+    def test_a_directory_is_not_a_file(self, io: FileIO, root: str) -> None:
         for read in (io.read_bytes, io.open_input):
             with pytest.raises(CorruptFileError, match="is a directory where a file should be"):
                 read(root)
@@ -70,10 +70,10 @@ class TestS3(StorageContract):
 
 @pytest.fixture(params=["local", "s3", "locked"])
 def shared_root(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str, Any]]:
-    """A place that several processes reach, and its options."""
+    """Return a location that several processes can use, and its options."""
     if request.param == "local":
         return str(tmp_path), {}
-    if request.param == "locked":  # a store that nobody trusts to create exclusively
+    if request.param == "locked":  # a store without trusted exclusive creation
         options = {"lock_path": str(tmp_path / "lock"), "auto_mkdir": True}
         return f"local://{tmp_path}/warehouse", options
     bucket: Bucket = request.getfixturevalue("s3")

@@ -1,4 +1,4 @@
-"""Object stores: outcomes that are not certain, stores that are not trusted, servers that forget."""
+"""Object stores: unknown outcomes, untrusted stores, and servers without conditional writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from paimon_orch.storage.object_store_options import StorageOptions
 pytest.importorskip("fsspec")
 from fsspec.implementations.memory import MemoryFileSystem
 
-REGISTERED = sys.modules["fsspec.registry"]._registry  # the package has a name like the module
+REGISTERED = sys.modules[
+    "fsspec.registry"
+]._registry  # the package has an attribute with the name of the module
 
 if TYPE_CHECKING:
     from storage.conftest import Bucket
@@ -32,7 +34,7 @@ Answer = Callable[[], None]
 
 
 class FakeS3(MemoryFileSystem):  # type: ignore[misc]
-    """A store whose answers a test decides; ``answers`` holds one per call, None for an honest one."""
+    """A store with scripted answers: one per call, None for normal behaviour."""
 
     protocol = "s3"
     cachable = True
@@ -70,7 +72,7 @@ class FakeS3(MemoryFileSystem):  # type: ignore[misc]
         return super().info(path, **kwargs)
 
 
-FakeS3.__module__ = "s3fs.fake"  # stands for the real one
+FakeS3.__module__ = "s3fs.fake"  # replaces the real package
 
 
 @pytest.fixture
@@ -87,7 +89,7 @@ def store(monkeypatch: pytest.MonkeyPatch, impatient: None) -> Iterator[type[Fak
 
 @pytest.fixture
 def io(store: type[FakeS3]) -> FsspecFileIO:
-    """A store that was proven already, so that what a test counts is its own."""
+    """Return a store that is verified already, so that a test counts only its own calls."""
     io, root = resolve_warehouse(f"s3://{uuid4()}/wh")
     assert isinstance(io, FsspecFileIO)
     io.create(f"{root}/proof", b"")
@@ -95,7 +97,9 @@ def io(store: type[FakeS3]) -> FsspecFileIO:
     return io
 
 
-def test_a_put_whose_answer_was_lost_has_won(io: FsspecFileIO, store: type[FakeS3]) -> None:
+def test_a_put_succeeds_if_only_its_response_was_lost(
+    io: FsspecFileIO, store: type[FakeS3]
+) -> None:
     store.answers[:] = ["stored, answer lost"]
     assert io.create(f"{io.root}/snapshot-1", b"mine")
 
@@ -103,7 +107,7 @@ def test_a_put_whose_answer_was_lost_has_won(io: FsspecFileIO, store: type[FakeS
 @pytest.mark.parametrize(
     "refusal", [FileExistsError(), OSError(errno.EINVAL, "pre-condition"), TimeoutError()]
 )
-def test_whatever_the_refusal_says_the_stored_object_decides(
+def test_after_an_error_the_stored_object_decides(
     io: FsspecFileIO, store: type[FakeS3], refusal: Exception
 ) -> None:
     io.write(f"{io.root}/snapshot-1", b"theirs")
@@ -113,7 +117,7 @@ def test_whatever_the_refusal_says_the_stored_object_decides(
 
 
 @pytest.mark.parametrize("error", [TimeoutError("no answer"), PermissionError("denied")])
-def test_with_nothing_to_look_at_the_outcome_is_unknown(
+def test_without_a_stored_object_the_outcome_is_unknown(
     io: FsspecFileIO, store: type[FakeS3], error: Exception
 ) -> None:
     store.answers[:] = [error]
@@ -122,14 +126,14 @@ def test_with_nothing_to_look_at_the_outcome_is_unknown(
     assert store.calls.count("put") == 1, "a creation is not tried again"
 
 
-def test_a_busy_store_is_asked_again(io: FsspecFileIO, store: type[FakeS3]) -> None:
+def test_a_put_is_retried_while_the_store_is_busy(io: FsspecFileIO, store: type[FakeS3]) -> None:
     conflict = OSError(errno.EBUSY, "ConditionalRequestConflict")
     store.answers[:] = [conflict, conflict, None]
     assert io.create(f"{io.root}/snapshot-1", b"mine")
     assert store.calls.count("put") == 3
 
 
-def test_reads_survive_a_bad_moment(io: FsspecFileIO, store: type[FakeS3]) -> None:
+def test_reads_are_retried_after_temporary_errors(io: FsspecFileIO, store: type[FakeS3]) -> None:
     io.write(f"{io.root}/file", b"content")
     store.answers[:] = [ConnectionResetError()]
     assert io.read_bytes(f"{io.root}/file") == b"content"
@@ -137,20 +141,20 @@ def test_reads_survive_a_bad_moment(io: FsspecFileIO, store: type[FakeS3]) -> No
     assert io.exists(f"{io.root}/file")
 
 
-def test_an_unreachable_store_is_not_an_empty_one(io: FsspecFileIO, store: type[FakeS3]) -> None:
+def test_an_unreachable_store_raises_an_error(io: FsspecFileIO, store: type[FakeS3]) -> None:
     store.answers[:] = [ConnectionError("unreachable")] * 9
     with pytest.raises(StorageError, match="looked up: ConnectionError: unreachable"):
         io.exists(f"{io.root}/snapshot-1")
 
 
-def test_what_is_forbidden_is_not_tried_again(io: FsspecFileIO, store: type[FakeS3]) -> None:
+def test_permission_errors_are_not_retried(io: FsspecFileIO, store: type[FakeS3]) -> None:
     store.answers[:] = [PermissionError("denied")]
     with pytest.raises(StorageError, match="cannot be read: PermissionError: denied"):
         io.read_bytes(f"{io.root}/file")
     assert store.calls == ["get"]
 
 
-def test_an_object_that_became_shorter_is_noticed(io: FsspecFileIO) -> None:
+def test_a_truncated_object_raises_an_error(io: FsspecFileIO) -> None:
     io.write(f"{io.root}/file", b"1234567890")
     with io.open_input(f"{io.root}/file") as source:
         io.write(f"{io.root}/file", b"123")
@@ -166,7 +170,7 @@ def test_a_server_that_ignores_the_condition_is_refused(store: type[FakeS3]) -> 
     assert list(io.list_dir(root)) == []
 
 
-def test_a_store_is_proven_once(io: FsspecFileIO, store: type[FakeS3]) -> None:
+def test_exclusive_creation_is_verified_once(io: FsspecFileIO, store: type[FakeS3]) -> None:
     for number in range(3):
         assert io.create(f"{io.root}/snapshot-{number}", b"")
     assert store.calls.count("put") == 3
@@ -181,7 +185,7 @@ def test_an_old_version_is_refused_for_writing(
     assert io.read_bytes(f"{io.root}/proof") == b""
 
 
-def test_an_implementation_that_nobody_tried_is_for_reading(
+def test_untrusted_implementations_are_read_only(
     io: FsspecFileIO, store: type[FakeS3], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     io.write(f"{io.root}/file", b"content")
@@ -237,7 +241,7 @@ def test_a_name_with_a_version_is_refused(io: FsspecFileIO) -> None:
         ("nowhere://bucket/wh", "scheme 'nowhere' is not supported"),
     ],
 )
-def test_a_warehouse_that_cannot_be_is_refused(uri: str, complaint: str) -> None:
+def test_an_invalid_warehouse_is_refused(uri: str, complaint: str) -> None:
     with pytest.raises(InputError, match=complaint) as caught:
         resolve_warehouse(uri)
     assert "hidden" not in str(caught.value)
@@ -248,13 +252,13 @@ def test_a_path_above_the_bucket_is_refused() -> None:
         resolve_warehouse("memory://bucket/../other")
 
 
-def test_a_local_warehouse_takes_no_options() -> None:
+def test_storage_options_are_refused_for_local_warehouses() -> None:
     with pytest.raises(InputError, match="cannot have storage options; got key"):
         resolve_warehouse("/warehouse", {"key": "hidden"})
     assert isinstance(resolve_warehouse("/warehouse")[0], LocalFileIO)
 
 
-def test_options_that_a_store_does_not_take_are_refused(
+def test_unsupported_storage_options_are_refused(
     store: type[FakeS3], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Picky(FakeS3):
@@ -269,7 +273,7 @@ def test_options_that_a_store_does_not_take_are_refused(
 
 
 @pytest.mark.slow
-def test_a_process_that_was_forked_opens_its_own_connections(s3: Bucket) -> None:
+def test_a_forked_process_opens_its_own_connections(s3: Bucket) -> None:
     program = """
         import os, sys
         from paimon_orch.storage import resolve_warehouse

@@ -17,7 +17,7 @@ from paimon_orch.table.catalog import Catalog
 COLUMNS = ("--columns", "id BIGINT")
 
 
-def test_options_stand_before_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_options_precede_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fsspec")
     monkeypatch.setenv(STORAGE_OPTIONS_ENV, json.dumps({"secret": "of-the-environment"}))
     opened: list[Catalog] = []
@@ -47,7 +47,7 @@ def test_options_stand_before_the_command(monkeypatch: pytest.MonkeyPatch) -> No
     }  # fmt: skip
 
 
-def test_options_of_one_call_are_not_those_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_options_apply_to_one_call_only(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fsspec")
     given: list[dict[str, Any]] = []
 

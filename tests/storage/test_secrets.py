@@ -1,4 +1,4 @@
-"""Credentials appear in no text: not in a repr, an error, a log line or a plan of Spark."""
+"""Credentials do not appear in representations, errors, log lines or Spark plans."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def table(s3: Bucket) -> Table:
     )
 
 
-def test_no_repr_tells_a_value(s3: Bucket, table: Table) -> None:
+def test_representations_contain_no_secrets(s3: Bucket, table: Table) -> None:
     catalog = Catalog(s3.root, **s3.options)
     planned = compact.plan(table, compact.CompactRequest())
     for shown in (
@@ -57,7 +57,7 @@ def test_no_repr_tells_a_value(s3: Bucket, table: Table) -> None:
     assert "secret=***" in repr(catalog.io)
 
 
-def test_nested_secrets_are_redacted_and_addresses_are_not() -> None:
+def test_nested_secrets_are_redacted_but_endpoints_are_not() -> None:
     options = StorageOptions.of(
         {
             "client_kwargs": {"endpoint_url": "http://here", "aws_session_token": SECRET},
@@ -67,7 +67,7 @@ def test_nested_secrets_are_redacted_and_addresses_are_not() -> None:
     assert options.redact(f"http://here refused {SECRET}") == "http://here refused ***"
 
 
-def test_no_error_tells_a_value(
+def test_errors_contain_no_secrets(
     monkeypatch: pytest.MonkeyPatch, impatient: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     pytest.importorskip("fsspec")
@@ -87,14 +87,16 @@ def test_no_error_tells_a_value(
     assert SECRET not in text + caplog.text
 
 
-def test_no_log_line_of_ours_tells_a_value(table: Table, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_contain_no_secrets(table: Table, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "paimon_orch"):
         table.upsert(table_of("k v", [(1, "a")]))
     assert "committed snapshot 1" in caplog.text
     assert SECRET not in caplog.text
 
 
-def test_values_of_the_environment_stay_in_it(s3: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_of_the_environment_are_not_pickled(
+    s3: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given = {"endpoint_url": s3.options["endpoint_url"]}
     monkeypatch.setenv(STORAGE_OPTIONS_ENV, json.dumps({"key": "any", "secret": SECRET}))
     table = Catalog(s3.root, **given).create_table("db.t", "k INT")
@@ -109,7 +111,7 @@ def test_values_of_the_environment_stay_in_it(s3: Bucket, monkeypatch: pytest.Mo
         again.stores.schemas.ids()
 
 
-def test_what_is_given_counts_more_than_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explicit_options_override_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(STORAGE_OPTIONS_ENV, json.dumps({"key": "theirs", "secret": SECRET}))
     options = StorageOptions.of({"key": "ours"})
     assert options.resolve() == {"key": "ours", "secret": SECRET}
@@ -117,7 +119,7 @@ def test_what_is_given_counts_more_than_the_environment(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("text", [f"secret={SECRET}", f'["{SECRET}"]'])
-def test_an_environment_that_is_no_object_is_not_repeated(
+def test_an_invalid_environment_variable_is_not_shown_in_the_error(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(STORAGE_OPTIONS_ENV, text)
@@ -140,7 +142,7 @@ def test_options_of_the_command_line_are_read() -> None:
         assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
-def test_options_reach_the_tasks_of_spark_and_no_plan_shows_them(
+def test_options_reach_spark_tasks_and_are_not_in_plans(
     spark: SparkSession, table: Table, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for version in "ab":

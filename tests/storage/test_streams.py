@@ -1,4 +1,4 @@
-"""Remote reads: few requests, and no more memory than a row group."""
+"""Remote reads send few requests and need at most the memory of a row group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS, GROUPS = 40_000, 4
 
 
 class Counted:
-    """An object in memory that counts the requests for it."""
+    """An object in memory that counts its requests."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -38,7 +38,7 @@ class Counted:
     steps=st.lists(st.tuples(st.integers(0, 220), st.integers(-1, 220)), max_size=10),
     read_ahead=st.integers(1, 50),
 )
-def test_random_reads_are_those_of_a_file(
+def test_random_reads_equal_reads_of_a_local_file(
     content: bytes, steps: list[tuple[int, int]], read_ahead: int
 ) -> None:
     source, expected = Counted(content).open(read_ahead=read_ahead), io.BytesIO(content)
@@ -48,7 +48,7 @@ def test_random_reads_are_those_of_a_file(
         assert source.read(1) == expected.read(1)
 
 
-def test_reading_on_costs_no_request() -> None:
+def test_sequential_small_reads_send_no_further_requests() -> None:
     counted = Counted(bytes(3 << 20))
     with counted.open() as source:
         while source.read(1000):
@@ -56,7 +56,7 @@ def test_reading_on_costs_no_request() -> None:
     assert len(counted.requests) <= 5
 
 
-def test_a_remote_parquet_file_takes_few_requests() -> None:
+def test_reading_a_remote_parquet_file_sends_few_requests() -> None:
     columns = {f"c{number}": pa.array(range(number, number + ROWS)) for number in range(6)}
     rows, sink = pa.table(columns), io.BytesIO()
     pq.write_table(
@@ -73,7 +73,7 @@ def test_a_remote_parquet_file_takes_few_requests() -> None:
     assert max(batch.num_rows for batch in batches) == 1000
 
 
-def test_chosen_rows_of_a_remote_parquet_file_take_few_requests() -> None:
+def test_reading_selected_rows_of_a_remote_parquet_file_sends_few_requests() -> None:
     random, rows, chosen = np.random.default_rng(4), 150_000, np.arange(70_000, 70_050)
     text = pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(80), rows, [None, pa.py_buffer(random.bytes(80 * rows))]

@@ -1,4 +1,4 @@
-"""The order in which Java's hash tables list whole numbers, as Java 17 printed it."""
+"""Iteration order of integers in Java's hash tables, compared with the output of Java 17."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ COMPUTED = {
 
 
 @pytest.mark.parametrize("count", PUT)
-def test_entries_that_were_put_in(count: int) -> None:
-    assert [NUMBERS[at] for at in compute_hash_map_order(NUMBERS[:count])] == PUT[count]
+def test_order_of_entries_added_with_put(count: int) -> None:
+    assert [NUMBERS[i] for i in compute_hash_map_order(NUMBERS[:count])] == PUT[count]
 
 
 @pytest.mark.parametrize("count", COMPUTED)
-def test_entries_that_were_computed_if_absent(count: int) -> None:
-    found = compute_hash_map_order(NUMBERS[:count], computed=True)
+def test_order_of_entries_added_with_compute_if_absent(count: int) -> None:
+    order = compute_hash_map_order(NUMBERS[:count], computed=True)
 
-    assert [NUMBERS[at] for at in found] == COMPUTED[count]
+    assert [NUMBERS[i] for i in order] == COMPUTED[count]

@@ -1,4 +1,4 @@
-"""The forms of Paimon's murmur3 agree with each other."""
+"""All implementations of Paimon's murmur3 return the same hashes."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Three ways to the bytes of a bitmap, and none of them reads past the end."""
+"""Three ways to serialize a bitmap give equal bytes; readers do not exceed the data."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_mask_and_its_positions_have_the_same_bytes(runs: list[tuple[int, int]
 
 
 @given(RUNS, st.integers(0, 400))
-def test_a_bitmap_of_sorted_positions_holds_them_and_is_stored_alike(
+def test_a_bitmap_of_sorted_positions_has_equal_content_and_bytes(
     runs: list[tuple[int, int]], blocks_before: int
 ) -> None:
     rows = rows_of(runs) + (blocks_before << 16)
@@ -62,7 +62,7 @@ def test_a_bitmap_of_sorted_positions_holds_them_and_is_stored_alike(
 
 
 @pytest.mark.parametrize("share", [0.001, 0.1, 0.9])
-def test_a_bitmap_of_many_sorted_positions_holds_them(share: float) -> None:
+def test_a_bitmap_of_many_sorted_positions_has_equal_content(share: float) -> None:
     rows = np.flatnonzero(np.random.default_rng(5).random(5_000_000) < share)
     rows = rows[(rows < 100_000) | (rows > 300_000)]  # some blocks are empty
 
@@ -70,35 +70,35 @@ def test_a_bitmap_of_many_sorted_positions_holds_them(share: float) -> None:
 
 
 @given(st.lists(RUNS.filter(bool), min_size=1, max_size=8))
-def test_groups_have_the_bytes_of_each_alone(groups: list[list[tuple[int, int]]]) -> None:
+def test_groups_are_serialized_like_single_bitmaps(groups: list[list[tuple[int, int]]]) -> None:
     parts = [rows_of(runs) for runs in groups]
     counts = np.array([len(part) for part in parts])
 
     data, lengths = serialize_groups(np.concatenate(parts), np.cumsum(counts) - counts)
 
-    alone = [serialize_positions(part) for part in parts]
-    assert data == b"".join(alone)
-    assert lengths.tolist() == [len(part) for part in alone]
+    single = [serialize_positions(part) for part in parts]
+    assert data == b"".join(single)
+    assert lengths.tolist() == [len(part) for part in single]
 
 
-def test_no_groups_are_no_bytes() -> None:
+def test_no_groups_give_no_bytes() -> None:
     data, lengths = serialize_groups(np.empty(0, np.int64), np.empty(0, np.int64))
 
     assert (data, len(lengths)) == (b"", 0)
 
 
-def test_a_mask_of_dense_random_bits_is_a_bit_set() -> None:
+def test_dense_random_bits_are_stored_as_a_bit_set() -> None:
     mask = np.random.default_rng(3).random(150_000) < 0.4
 
     assert serialize_mask(mask) == serialize_positions(np.flatnonzero(mask))
 
 
-def test_positions_behind_the_last_row_are_refused() -> None:
+def test_positions_after_the_last_row_are_refused() -> None:
     with pytest.raises(ValueError, match="position 9, but there are 9 rows"):
         deserialize_bitmap(serialize_positions(np.array([1, 9])), 9)
 
 
-def test_a_bitmap_that_is_cut_off_is_refused() -> None:
+def test_a_truncated_bitmap_is_refused() -> None:
     data = serialize_positions(np.array([1, 5, 9]))
 
     for end in range(len(data)):
@@ -106,8 +106,10 @@ def test_a_bitmap_that_is_cut_off_is_refused() -> None:
             deserialize_bitmap(data[:end], 100)
 
 
-@pytest.mark.parametrize("blocks", [1, 3, 4, 20])  # from four on offsets stand beside runs
-def test_containers_of_a_cut_off_bitmap_end_behind_it(blocks: int) -> None:
+@pytest.mark.parametrize(
+    "blocks", [1, 3, 4, 20]
+)  # bitmaps with runs have offsets from four containers on
+def test_containers_of_a_truncated_bitmap_end_after_the_data(blocks: int) -> None:
     rows = np.concatenate([np.arange(7 + block) + (block << 16) for block in range(blocks)])
     data = serialize_positions(rows)
 

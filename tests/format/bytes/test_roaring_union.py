@@ -1,4 +1,4 @@
-"""Unions of serialized bitmaps: the bytes that Java's RoaringBitmap 1.2 writes, and no trust in damaged ones.
+"""Unions of serialized bitmaps equal those of Java's RoaringBitmap 1.2; damage raises errors.
 
 `roaring_unions.txt` holds one union a line: 32 or 64 bits, then the two bitmaps and their union, each compressed by zlib
 and in base64. The shaded classes of the Paimon 2.0 bundle made all three, from sets of every container form, tree nodes
@@ -66,14 +66,14 @@ def test_damaged_bitmaps_raise_only_value_errors(bits: int) -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 9, 20, 30])
-def test_a_bitmap_of_64_bits_that_is_cut_off_is_refused(length: int) -> None:
+def test_a_truncated_64_bit_bitmap_is_refused(length: int) -> None:
     _, old, new, _ = next(union for union in UNIONS if union[0] == 64 and len(union[1]) > 60)
 
     with pytest.raises(ValueError, match="truncated"):
         union_bitmaps_64(old[:length], new)
 
 
-def test_a_number_of_containers_that_the_data_cannot_hold_is_refused() -> None:
+def test_a_container_count_larger_than_the_data_is_refused() -> None:
     leaf = struct.pack("<BHB6sq", 4, 0, 0, bytes(6), 0)
     data = b"\1" + struct.pack("<q", 1) + leaf + struct.pack("<ibi", 1, -2, 2**31 - 1)
 

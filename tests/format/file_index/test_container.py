@@ -1,4 +1,4 @@
-"""Containers: names, order, and bytes that cannot be believed."""
+"""Containers: names, order, and damaged bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from paimon_orch.format.file_index.values import encode_column
 from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot, parse_type
 from paimon_orch.format.types.predicate import And, Leaf, Operator, Or
 
-NAMES = st.text(min_size=1, max_size=12)  # NUL, surrogate pairs and all
+NAMES = st.text(min_size=1, max_size=12)  # includes NUL and surrogate pairs
 KINDS = st.sampled_from(["bitmap", "bloom-filter", "bsi", "range-bitmap", "btree"])
 COLUMNS = st.dictionaries(
     NAMES, st.dictionaries(KINDS, st.none() | st.binary(max_size=9)), max_size=4
@@ -31,24 +31,24 @@ INT = AtomicType()
 
 
 @given(COLUMNS)
-def test_what_goes_in_comes_out(columns: dict[str, dict[str, bytes | None]]) -> None:
+def test_containers_round_trip(columns: dict[str, dict[str, bytes | None]]) -> None:
     data = encode_container([(name, indexes.items()) for name, indexes in columns.items()])
 
-    found = decode_container(ByteSource.of(data))
+    decoded = decode_container(ByteSource.of(data))
 
     read = {
         name: {kind: None if blob is None else blob.bytes() for kind, blob in indexes.items()}
-        for name, indexes in found.items()
+        for name, indexes in decoded.items()
     }
     assert read == columns
 
 
-def test_what_newer_versions_put_behind_the_head_is_skipped() -> None:
+def test_unknown_bytes_after_the_head_are_skipped() -> None:
     data = encode_container([("c", [("bitmap", b"\x01")])])
     head = struct.unpack_from(">i", data, 12)[0]
     longer = bytearray(data[: head - 4] + struct.pack(">i", 3) + b"new" + data[head:])
     struct.pack_into(">i", longer, 12, head + 3)
-    struct.pack_into(">i", longer, head - 12, head + 3)  # where the body starts now
+    struct.pack_into(">i", longer, head - 12, head + 3)  # the new start of the body
 
     blob = decode_container(ByteSource.of(bytes(longer)))["c"]["bitmap"]
 
@@ -70,7 +70,7 @@ def test_a_name_that_is_too_long_is_refused() -> None:
 
 
 def whole_container() -> bytes:
-    """One index of every type, over a text and a number."""
+    """Return a container with one index of every type, over a text and a number column."""
     options = {
         "file-index.bitmap.columns": "s,n", "file-index.bloom-filter.columns": "s",
         "file-index.bloom-filter.s.items": "20", "file-index.range-bitmap.columns": "s,n",
@@ -116,20 +116,20 @@ def ask(data: bytes) -> None:
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=4))
-def test_damage_is_an_error_or_an_answer_and_nothing_worse(at: int, damage: bytes) -> None:
+def test_damaged_indexes_return_a_result_or_raise_expected_errors(at: int, damage: bytes) -> None:
     data = WHOLE[:at] + damage + WHOLE[at + len(damage) :]
     with suppress(ValueError, struct.error, UnsupportedError, IndexError, UnicodeError):
         ask(data)
 
 
-def test_a_cut_container_is_an_error() -> None:
+def test_a_truncated_container_is_an_error() -> None:
     ask(WHOLE)
     for end in range(0, 200, 7):
         with pytest.raises((ValueError, struct.error, IndexError)):
             ask(WHOLE[:end])
 
 
-def test_each_value_of_many_blocks_is_found_and_no_other() -> None:
+def test_queries_find_exactly_the_values_of_many_blocks() -> None:
     texts = sorted({f"{n % 97}-{'x' * (n % 5)}" for n in range(400)})
     rows = pa.array([text for text in texts for _ in range(2)])
     data = encode_bitmap_index(encode_column([rows], STRING), STRING, block_size=100)
@@ -154,7 +154,7 @@ def test_a_key_inside_another_key_is_not_found() -> None:
     assert not found
 
 
-def test_a_value_that_fits_no_block_is_refused() -> None:
+def test_a_value_larger_than_a_block_is_refused() -> None:
     rows = encode_column([pa.array(["x" * 90])], STRING)
 
     with pytest.raises(InputError, match="index-block-size"):
@@ -170,7 +170,7 @@ def test_a_value_that_fits_no_block_is_refused() -> None:
         ({"file-index.bloom-filter.columns": "n", "file-index.bloom-filter.n.items": "9999999999"}, "too large"),
     ],
 )  # fmt: skip
-def test_options_that_cannot_be(options: dict[str, str], words: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, str], words: str) -> None:
     def build() -> None:
         builder = FileIndexBuilder(parse_index_specs(options), [Field(id=0, name="n", type=INT)])
         builder.add(pa.table({"n": pa.array([1], pa.int32())}))
@@ -180,18 +180,18 @@ def test_options_that_cannot_be(options: dict[str, str], words: str) -> None:
         build()
 
 
-def test_options_of_a_map_count_for_its_keys_and_those_of_a_key_count_more() -> None:
+def test_options_of_a_map_key_override_options_of_the_map() -> None:
     options = {
         "file-index.bitmap.columns": "m[a],m[b.c]", "file-index.bitmap.m.version": "1",
         "file-index.bitmap.m[a].version": "2", "file-index.read.enabled": "true",
         "file-index.in-manifest-threshold": "1 kb",
     }  # fmt: skip
-    found = {spec.name: dict(spec.options.values) for spec in parse_index_specs(options)}
+    settings = {spec.name: dict(spec.options.values) for spec in parse_index_specs(options)}
 
-    assert found == {"m[a]": {"version": "2"}, "m[b.c]": {"version": "1"}}
+    assert settings == {"m[a]": {"version": "2"}, "m[b.c]": {"version": "1"}}
 
 
-def test_a_key_that_some_maps_do_not_have() -> None:
+def test_maps_without_the_key_are_indexed_as_null() -> None:
     fields = [Field(id=0, name="m", type=parse_type("MAP<STRING, INT>"))]
     specs = parse_index_specs({"file-index.bitmap.columns": "m[a]"})
     builder = FileIndexBuilder(specs, fields)
@@ -202,9 +202,9 @@ def test_a_key_that_some_maps_do_not_have() -> None:
     blob = decode_container(ByteSource.of(builder.finish()))["m[a]"]["bitmap"]
     assert blob is not None
 
-    found = {key: list(rows) for key, rows in BitmapIndex(blob, INT).items()}
+    rows_by_key = {key: list(rows) for key, rows in BitmapIndex(blob, INT).items()}
 
-    assert found == {None: [1, 3], 1: [0], 3: [2]}
+    assert rows_by_key == {None: [1, 3], 1: [0], 3: [2]}
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""For any values, predicate and indexes: no row that a filter without index finds is excluded."""
+"""Index evaluation excludes no row that a filter without index returns."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def atomic(text: str) -> AtomicType:
 
 
 def supported(data_type: AtomicType) -> list[str]:
-    """The types of index that a column can have; BSI has no room for the smallest number."""
+    """Return the index types that a column supports; BSI cannot hold the smallest number."""
     found = []
     for index in INDEX_TYPES:
         try:
@@ -81,7 +81,7 @@ _VALUES: dict[str, Sequence[Any]] = {
 
 
 def values(data_type: AtomicType) -> st.SearchStrategy[Any]:
-    """Few values, so that they repeat and meet the literals, extremes among them."""
+    """Return few values, including extremes, so that they repeat and match literals."""
     known = _VALUES.get(data_type.name)
     return _UNICODE if known is None else st.sampled_from(known)
 
@@ -147,11 +147,13 @@ def test_no_matching_row_is_excluded(text: str, data: st.DataObject) -> None:
     builder = FileIndexBuilder(parse_index_specs(options), [Field(id=0, name="c", type=data_type)])
     builder.add(pa.table({"c": rows}))
     indexes = decode_container(ByteSource.of(builder.finish()))
-    stored = StoredColumn("c", data_type)
-    found = evaluate_rows(IndexFilter(predicate), indexes, lambda _: stored, len(rows)).rows
+    stored_column = StoredColumn("c", data_type)
+    selected = evaluate_rows(
+        IndexFilter(predicate), indexes, lambda _: stored_column, len(rows)
+    ).rows
 
-    if found is not None:
-        assert matching(rows, predicate) <= set(found)
+    if selected is not None:
+        assert matching(rows, predicate) <= set(selected)
 
 
 def matching(rows: pa.Array, predicate: Predicate) -> set[int]:
@@ -215,24 +217,24 @@ def test_several_indexes_of_a_column_are_intersected() -> None:
     builder = FileIndexBuilder(specs, [Field(id=0, name="c", type=atomic("INT"))])
     builder.add(pa.table({"c": pa.array([1, None, 3], pa.int32())}))
     indexes = decode_container(ByteSource.of(builder.finish()))
-    asked = IndexFilter(leaf(Operator.NOT_EQUAL, pa.scalar(3, pa.int32())))
+    index_filter = IndexFilter(leaf(Operator.NOT_EQUAL, pa.scalar(3, pa.int32())))
 
-    found = evaluate_rows(asked, indexes, lambda _: StoredColumn("c", atomic("INT")), 3)
+    evaluation = evaluate_rows(index_filter, indexes, lambda _: StoredColumn("c", atomic("INT")), 3)
 
-    assert found.rows is not None
-    assert set(found.rows) == {0}  # the bitmap alone keeps the null
-    assert found.used == ("bitmap(c)", "bsi(c)")
+    assert evaluation.rows is not None
+    assert set(evaluation.rows) == {0}  # only the bitmap returns the null row
+    assert evaluation.used == ("bitmap(c)", "bsi(c)")
 
 
-def test_an_index_of_another_number_of_rows_is_damaged() -> None:
+def test_an_index_with_another_row_count_is_damaged() -> None:
     specs = parse_index_specs({"file-index.bitmap.columns": "c"})
     builder = FileIndexBuilder(specs, [Field(id=0, name="c", type=atomic("INT"))])
     builder.add(pa.table({"c": pa.array([1, 2], pa.int32())}))
     indexes = decode_container(ByteSource.of(builder.finish()))
-    asked = IndexFilter(leaf(Operator.EQUAL, pa.scalar(1, pa.int32())))
+    index_filter = IndexFilter(leaf(Operator.EQUAL, pa.scalar(1, pa.int32())))
 
     with pytest.raises(ValueError, match="has 2 rows, the file has 3"):
-        evaluate_rows(asked, indexes, lambda _: StoredColumn("c", atomic("INT")), 3)
+        evaluate_rows(index_filter, indexes, lambda _: StoredColumn("c", atomic("INT")), 3)
 
 
 @pytest.mark.parametrize(
@@ -247,12 +249,12 @@ def test_an_index_of_another_number_of_rows_is_damaged() -> None:
     ],
 )
 def test_an_index_of_a_column_whose_type_changed(stored: str, read: str, usable: bool) -> None:
-    found = find_stored_column(
+    stored_column = find_stored_column(
         Field(id=3, name="new", type=parse_type(read)),
         Field(id=3, name="old", type=parse_type(stored)),
     )
 
-    assert found == (StoredColumn("old", atomic(stored)) if usable else None)
+    assert stored_column == (StoredColumn("old", atomic(stored)) if usable else None)
 
 
 def test_a_literal_out_of_range_of_the_stored_type_uses_no_index() -> None:
@@ -283,7 +285,7 @@ SIZES = st.fixed_dictionaries({
 @pytest.mark.parametrize("text", TYPES)
 @given(data=st.data())
 @settings(max_examples=15)
-def test_a_batch_has_the_answers_of_its_files(text: str, data: st.DataObject) -> None:
+def test_batch_evaluation_agrees_with_single_files(text: str, data: st.DataObject) -> None:
     data_type = atomic(text)
     kinds = st.lists(st.sampled_from(supported(data_type)), min_size=1, unique=True)
     rows = st.lists(st.none() | values(data_type), max_size=12)
@@ -295,24 +297,24 @@ def test_a_batch_has_the_answers_of_its_files(text: str, data: st.DataObject) ->
     containers = [container(part, data_type, k, **options) for part, k, options in files]
     counts = np.array([len(part) for part, _, _ in files])
 
-    stored = StoredColumn("c", data_type)
-    found = evaluate_batch(IndexFilter(predicate), containers, lambda _: stored, counts)
+    stored_column = StoredColumn("c", data_type)
+    evaluation = evaluate_batch(IndexFilter(predicate), containers, lambda _: stored_column, counts)
 
     for index, (data_of_file, rows_of_file) in enumerate(zip(containers, counts, strict=True)):
         indexes = decode_container(ByteSource.of(data_of_file))
         single = evaluate_rows(
-            IndexFilter(predicate), indexes, lambda _: stored, int(rows_of_file)
+            IndexFilter(predicate), indexes, lambda _: stored_column, int(rows_of_file)
         ).rows
         is_empty = single is not None and not single
-        if found.excluded[index] or not found.undecided[index]:
-            assert found.excluded[index] == is_empty
+        if evaluation.excluded[index] or not evaluation.undecided[index]:
+            assert evaluation.excluded[index] == is_empty
 
 
 @pytest.mark.parametrize("kind", ["bloom-filter", "bitmap", "range-bitmap"])
 @pytest.mark.parametrize("text", ["INT", "STRING"])
-def test_an_equality_is_decided_for_all_files_of_a_batch(kind: str, text: str) -> None:
+def test_equality_is_decided_for_all_files_of_a_batch(kind: str, text: str) -> None:
     data_type = atomic(text)
-    stored = StoredColumn("c", data_type)
+    stored_column = StoredColumn("c", data_type)
     parts = [[number % 7, number % 11, 90, None] for number in range(40)]
     rows = [
         column([v if text == "INT" or v is None else f"v{v}" for v in part], data_type)
@@ -321,13 +323,13 @@ def test_an_equality_is_decided_for_all_files_of_a_batch(kind: str, text: str) -
     containers = [container(part, data_type, [kind], items="10") for part in rows]
 
     value = pa.scalar(5, pa.int32()) if text == "INT" else pa.scalar("v5")
-    asked = IndexFilter(leaf(Operator.EQUAL, value))
-    found = evaluate_batch(asked, containers, lambda _: stored, np.full(40, 4))
+    index_filter = IndexFilter(leaf(Operator.EQUAL, value))
+    evaluation = evaluate_batch(index_filter, containers, lambda _: stored_column, np.full(40, 4))
 
-    assert not found.undecided.any()
+    assert not evaluation.undecided.any()
     has_five = np.array([5 in part for part in parts])
-    assert not (found.excluded & has_five).any()
-    assert kind == "bloom-filter" or list(~found.excluded) == list(has_five)
+    assert not (evaluation.excluded & has_five).any()
+    assert kind == "bloom-filter" or list(~evaluation.excluded) == list(has_five)
 
 
 @given(at=st.integers(0, 400), damage=st.binary(min_size=1, max_size=4), kind=st.integers(0, 2))
@@ -337,21 +339,23 @@ def test_a_damaged_index_is_undecided_in_a_batch(at: int, damage: bytes, kind: i
     data = container(column(["a", "b", None, "a"], data_type), data_type, [name], items="10")
     at %= len(data)
     damaged = data[:at] + damage + data[at + len(damage) :]
-    asked = IndexFilter(leaf(Operator.EQUAL, pa.scalar("a")))
+    index_filter = IndexFilter(leaf(Operator.EQUAL, pa.scalar("a")))
 
     containers = [data, damaged, data[:at], data]
-    found = evaluate_batch(asked, containers, lambda _: StoredColumn("c", data_type), np.full(4, 4))
+    evaluation = evaluate_batch(
+        index_filter, containers, lambda _: StoredColumn("c", data_type), np.full(4, 4)
+    )
 
-    assert not found.excluded[[0, 3]].any()
-    assert not found.undecided[[0, 3]].any()
-    assert found.undecided[2] or not at
+    assert not evaluation.excluded[[0, 3]].any()
+    assert not evaluation.undecided[[0, 3]].any()
+    assert evaluation.undecided[2] or not at
 
 
 @given(
     bits=st.sampled_from([1, 8, 31, 62, 64]), seed=st.integers(0, 9), width=st.sampled_from([4, 8])
 )
 @settings(max_examples=20)
-def test_numbers_are_sorted_with_their_places(bits: int, seed: int, width: int) -> None:
+def test_argsort_of_numbers_is_stable(bits: int, seed: int, width: int) -> None:
     random = np.random.default_rng(seed)
     top = 2 ** (min(bits, 8 * width) - 1)
     numbers = random.integers(-top, top, 40_000, f"i{width}")
@@ -360,7 +364,9 @@ def test_numbers_are_sorted_with_their_places(bits: int, seed: int, width: int) 
 
 
 @pytest.mark.parametrize("text", ["BIGINT", "DOUBLE"])
-def test_a_column_that_hardly_repeats_has_the_index_that_any_other_way_gives(text: str) -> None:
+def test_mostly_distinct_columns_have_the_same_index_as_with_the_general_encoding(
+    text: str,
+) -> None:
     data_type, random = atomic(text), np.random.default_rng(3)
     numbers = random.integers(-(2**62), 2**62, 40_000).astype(
         to_arrow_type(data_type).to_pandas_dtype()

@@ -1,4 +1,4 @@
-"""Every vector of the Java implementation: what it wrote we write byte by byte, and read."""
+"""Index files of Java Paimon are read, and written byte for byte."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ from paimon_orch.format.options.core_options import FILE_INDEX_IN_MANIFEST_THRES
 from paimon_orch.format.types.data_types import AtomicType, Field, parse_type
 from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Or, Predicate
 
-# Java keeps many keys that collide in a tree, whose order is not reproduced (docs/format/java-hash-order.md#hash-table)
+# Java stores many colliding keys in a tree, whose order is not reproduced
+# (docs/format/java-hash-order.md#hash-table)
 ORDER_OF_A_TREE = {"bitmap/hashmap-treeify/INT", "hashmap-treeify/INT"}
 
 
@@ -57,7 +58,7 @@ def spec_of(vector: Vector) -> IndexSpec:
 
 
 def built(vector: Vector, rows: pa.Array) -> bytes:
-    """The only blob of a container made of one column."""
+    """Return the only blob of a container of one column."""
     builder = FileIndexBuilder(
         [spec_of(vector)], [Field(id=0, name="c", type=parse_type(vector["type"]))]
     )
@@ -79,7 +80,9 @@ def test_an_index_has_the_bytes_that_java_writes(vector: Vector) -> None:
         return
     data_type, expected = parse_atomic_type(vector["type"]), java_bytes(vector)
     found = built(vector, to_column(vector_rows(vector), data_type))
-    assert is_built_with(spec_of(vector), ByteSource.of(expected), data_type)  # it is not made anew
+    assert is_built_with(
+        spec_of(vector), ByteSource.of(expected), data_type
+    )  # no rebuild is needed
     if name_of(vector) in ORDER_OF_A_TREE:
         assert contents(found, data_type) == contents(expected, data_type)
         assert len(found) == len(expected)
@@ -126,7 +129,7 @@ OTHER_OPERATORS = {"not_between", "starts_with"}
 
 
 @pytest.mark.parametrize("vector", [v for v in vectors("index") if v.get("queries")], ids=name_of)
-def test_an_index_of_java_answers_as_java_does(vector: Vector) -> None:
+def test_queries_of_java_indexes_return_the_same_rows_as_java(vector: Vector) -> None:
     data_type = parse_atomic_type(vector["type"])
     blob = ByteSource.of(java_bytes(vector))
     for query in vector["queries"]:
@@ -151,7 +154,7 @@ def ask(kind: str, blob: ByteSource, data_type: AtomicType, query: dict[str, Any
     literals = query.get("literals", [])
     keys = [None if value is None else key(value, data_type) for value in literals]
     if None in keys and kind == "bloom-filter":
-        return None  # a null is never asked for: a filter takes values of a type
+        return None  # filters have no null literals
     if query["op"] in OTHER_OPERATORS:
         return None
     return index.query(OPERATORS[query["op"]], keys)  # type: ignore[arg-type]
@@ -275,7 +278,7 @@ def test_predicates_on_the_indexes_of_a_data_file(vector: Vector) -> None:
             IndexFilter(predicate), indexes, stored_of(types), len(vector["rows"])
         ).rows
         if asked["predicate"].get("op") == "between" and found is not None and not found:
-            # Java asks an index that saw no value for both bounds at once, and gets no answer
+            # Java queries an index without values for both bounds in one call, and gets no answer
             assert None in indexes[asked["predicate"]["col"]].values()
             found = None
         compare(found, asked["expect"], asked)
@@ -286,7 +289,7 @@ def test_predicates_on_the_indexes_of_a_data_file(vector: Vector) -> None:
 def evaluator(vector: Vector, asked: dict[str, Any]) -> None:
     given, types = asked["input"], types_of(vector)
     if given.get("dv") == "bitmap64":
-        return  # Java reads no positions from these vectors; ours are bitmaps of 32 bits up to 2^31 rows
+        return  # Java reads no positions from these vectors; here bitmaps have 32 bits
     question: IndexFilter | TopN | int | None = given.get("limit")
     if given.get("filters"):
         parts = [parsed(part, types) for part in given["filters"]]
@@ -323,7 +326,7 @@ def compare(found: BitMap | None, expected: Any, asked: Any) -> None:
 
 
 def types_of(vector: Vector) -> dict[str, AtomicType]:
-    """The types by the names of columns, and of keys of maps."""
+    """Return the types by names of columns and map keys."""
     found = {}
     for field in fields_of(vector):
         if isinstance(field.type, AtomicType):
@@ -338,7 +341,7 @@ def stored_of(types: dict[str, AtomicType]) -> Any:
 
 
 def parsed(tree: dict[str, Any], types: dict[str, AtomicType]) -> Predicate | None:
-    """A predicate of the vectors; None for tests that filters do not have."""
+    """Return a predicate of the vectors, None for unsupported tests."""
     for word, made in (("and", And), ("or", Or)):
         if word in tree:
             parts = [parsed(part, types) for part in tree[word]]
@@ -359,7 +362,7 @@ def parsed(tree: dict[str, Any], types: dict[str, AtomicType]) -> Predicate | No
     return Leaf(tree["col"], op, values)
 
 
-def test_only_the_version_1_of_a_bitmap_index_is_read_by_old_readers() -> None:
+def test_old_readers_support_only_bitmap_indexes_of_version_1() -> None:
     values = encode_column([pa.array([1, 1, 2], pa.int32())], parse_atomic_type("INT"))
 
     assert encode_bitmap_index(values, parse_atomic_type("INT"), version=1)[0] == 1

@@ -1,4 +1,4 @@
-"""Fields that this version does not know: each is carried, whatever its type, into every file that is written."""
+"""Unknown fields of any type are preserved in every file that is written."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ FILE = DataFileMeta(
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of metadata file: three records, how they are written and read, and the schema of what is known."""
+    """A kind of metadata file: three records, their encoder and decoder, and the known schema."""
 
     records: list[Any]
     encode: Callable[[list[Any]], bytes]
@@ -162,7 +162,7 @@ KINDS = {
 
 
 def with_fields(data: bytes, fields: dict[str, Any], seed: int) -> bytes:
-    """Add fields to a file; their values follow from the seed and the record's number."""
+    """Add fields to a file; the seed and the record number determine their values."""
     reader: Any = fastavro.reader(io.BytesIO(data))
     schema, records = reader.writer_schema, list(reader)
     for path, kind in fields.items():
@@ -188,7 +188,7 @@ def with_fields(data: bytes, fields: dict[str, Any], seed: int) -> bytes:
 
 
 def stored(data: bytes) -> list[Any]:
-    """Return the records of a file, without nulls: a field that is null may as well be missing."""
+    """Return the records of a file without null fields, which equal missing fields."""
     return [_without_nulls(record) for record in fastavro.reader(io.BytesIO(data))]
 
 
@@ -257,7 +257,7 @@ def test_files_without_unknown_fields_keep_their_schema(name: str) -> None:
     assert fastavro.parse_schema(reader.writer_schema) == fastavro.parse_schema(kind.schema)
 
 
-def test_a_field_that_some_files_lack_becomes_nullable_with_null_first() -> None:
+def test_a_field_missing_in_some_files_becomes_nullable_with_null_first() -> None:
     plain = encode_manifest(KINDS["manifest"].records)
     later = with_fields(plain, {"_FILE._X": "long", "_Y": ["string", "null"]}, 0)
     entries = [*decode_manifest(plain, "a"), *decode_manifest(later, "b")]
@@ -268,7 +268,7 @@ def test_a_field_that_some_files_lack_becomes_nullable_with_null_first() -> None
     assert fields["_Y"] == {"name": "_Y", "type": ["null", "string"], "default": None}
 
 
-def test_records_with_other_fields_are_united() -> None:
+def test_fields_of_nested_records_are_merged() -> None:
     plain = encode_manifest(KINDS["manifest"].records)
     ints, texts = ({"type": "record", "fields": [{"name": n, "type": n}]} for n in ("int", "string"))  # fmt: skip
     sources = [with_fields(plain, {"_X": kind}, 0) for kind in (ints, ["null", texts])]
@@ -300,7 +300,7 @@ def test_a_union_with_ambiguous_values_is_refused(kind: Any) -> None:
         encode_manifest(decode_manifest(source, "x"))
 
 
-def test_a_union_of_two_records_keeps_which_it_was() -> None:
+def test_a_union_of_two_records_preserves_the_branch() -> None:
     kinds = [
         {"type": "record", "name": f"r{n}", "fields": [{"name": "f", "type": "int"}]}
         for n in (1, 2)
@@ -312,14 +312,14 @@ def test_a_union_of_two_records_keeps_which_it_was() -> None:
     assert [record["_X"] for record in records] == values
 
 
-def test_a_type_that_is_named_elsewhere_in_the_file_is_carried() -> None:
+def test_a_type_reference_is_preserved() -> None:
     stats = f"{NAMESPACE}.record__FILE__KEY_STATS"
     value = {"_MIN_VALUES": b"1", "_MAX_VALUES": b"2", "_NULL_COUNTS": [1]}
     source = with_root_field(stats, [value, value])
     assert stored(encode_manifest(decode_manifest(source, "x"))) == stored(source)
 
 
-def test_a_field_of_a_parquet_manifest_is_refused_when_it_is_written_only() -> None:
+def test_unknown_fields_of_parquet_manifests_are_refused_only_on_write() -> None:
     records: Any = fastavro.reader(io.BytesIO(encode_manifest(KINDS["manifest"].records)))
     changed = [{**r, "_FILE": {**r["_FILE"], "_X": 1}} for r in records]
     sink = io.BytesIO()
@@ -340,14 +340,14 @@ def with_root_field(kind: Any, values: list[Any]) -> bytes:
     return out.getvalue()
 
 
-def test_a_type_that_holds_itself_is_carried() -> None:
+def test_a_recursive_type_is_preserved() -> None:
     fields = [{"name": "n", "type": "int"}, {"name": "next", "type": ["null", "chain"]}]
     chain = {"type": "record", "name": "chain", "fields": fields}
     source = with_root_field(chain, [{"n": 1, "next": {"n": 2, "next": None}}, {"n": 3}])
     assert stored(encode_manifest(decode_manifest(source, "x"))) == stored(source)
 
 
-def test_types_that_unfold_without_end_are_refused_when_they_are_written_only() -> None:
+def test_exponentially_expanding_types_are_refused_only_on_write() -> None:
     kind: Any = {"type": "record", "name": "r0", "fields": [{"name": "f", "type": "int"}]}
     item: Any = {"f": 1}
     for number in range(1, 15):

@@ -1,4 +1,4 @@
-"""Manifests as columns: equal with record-by-record decoding, whoever wrote them; nothing without proof."""
+"""Columnar decoding of manifests equals decoding record by record, for every writer."""
 
 import io
 from collections.abc import Callable
@@ -135,7 +135,7 @@ def _with_file_fields(schema: Any, change: Callable[[list[Any]], list[Any]]) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", WRITERS, ids=lambda path: path.name)
-def test_every_avro_manifest_of_others_is_proven_and_equal(folder: Path) -> None:
+def test_avro_manifests_of_other_writers_are_decoded_as_columns(folder: Path) -> None:
     paths = [path for path in folder.rglob("manifest/manifest-*") if "-list-" not in path.name]
     avro = {path: data for path in paths if (data := path.read_bytes()).startswith(b"Obj")}
     assert avro
@@ -147,7 +147,7 @@ def test_every_avro_manifest_of_others_is_proven_and_equal(folder: Path) -> None
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.lists(ENTRIES, min_size=1, max_size=5), st.sampled_from(sorted(OTHER_SCHEMAS)))
-def test_any_manifest_reads_as_it_does_record_by_record(
+def test_columnar_decoding_agrees_with_decoding_record_by_record(
     values: list[ManifestEntry], schema: str
 ) -> None:
     data = written(OTHER_SCHEMAS[schema](MANIFEST_SCHEMA), values)
@@ -180,14 +180,14 @@ def zigzag(number: int) -> bytes:
     return bytes([*out, raw])
 
 
-def test_what_looks_like_an_entry_inside_of_one_is_not_taken_for_one() -> None:
+def test_bytes_that_look_like_an_entry_inside_an_entry_are_ignored() -> None:
     values = entries(5, embedded_index=content_of(encode_manifest(entries(2))))
     columns = ColumnarManifest.decode(encode_manifest(values), "m")
     assert columns is not None
     assert columns.entries() == values
 
 
-def test_arrays_in_blocks_that_tell_their_size_are_read() -> None:
+def test_array_blocks_with_a_byte_size_are_decoded() -> None:
     values = entries(3, extra_files=("one", "two"))
     content = content_of(encode_manifest(values))
     plain, sized = b"\x04\x06one\x06two\x00", b"\x03\x10\x06one\x06two\x00"
@@ -198,7 +198,7 @@ def test_arrays_in_blocks_that_tell_their_size_are_read() -> None:
 
 
 @pytest.mark.parametrize("change", [1, -1, 3])
-def test_a_count_that_is_not_that_of_the_records_is_an_error(change: int) -> None:
+def test_a_wrong_record_count_of_a_block_is_an_error(change: int) -> None:
     content = content_of(encode_manifest(entries(400)))
     data = container(400 + change, content)
     assert ColumnarManifest.decode(data, "m") is None
@@ -213,7 +213,7 @@ def test_a_file_without_the_magic_bytes_of_avro_is_corrupt() -> None:
         open_manifest(data, "m")
 
 
-def test_bytes_that_no_record_needs_are_an_error() -> None:
+def test_extra_bytes_after_the_records_are_an_error() -> None:
     content = content_of(encode_manifest(entries(400))) + b"\x00"
     assert ColumnarManifest.decode(container(400, content), "m") is None
     with pytest.raises(CorruptFileError, match=r"^m: "):
@@ -237,7 +237,7 @@ def test_text_that_is_not_utf_8_is_an_error() -> None:
 
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.lists(st.lists(ENTRIES, max_size=3), max_size=3), st.data())
-def test_live_entries_are_those_of_the_plain_rule(
+def test_live_entries_agree_with_a_simple_implementation(
     values: list[list[ManifestEntry]], data: st.DataObject
 ) -> None:
     everything = [entry for manifest in values for entry in manifest]

@@ -1,4 +1,4 @@
-"""Fields of files are the same whether they come from objects or from a manifest before there are any."""
+"""Fields of files are equal whether read from objects or directly from a manifest."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def entries(count: int) -> list[ManifestEntry]:
 
 
 @pytest.mark.parametrize("count", [3, 400])
-def test_objects_and_columns_tell_the_same(count: int) -> None:
+def test_objects_and_columns_return_the_same_fields(count: int) -> None:
     written = entries(count)
     manifest = open_manifest(encode_manifest(written), "manifest")
     rows = np.arange(1, count, 2)

@@ -111,7 +111,7 @@ LATER = {
 
 
 def as_container(data: bytes, kind: str, known: KnownFields) -> bytes:
-    """The records of an Avro file in another container, as Java 0.9 writes them: without later fields."""
+    """Return the records of an Avro file in another container, as written by Java Paimon 0.9."""
     table = pa.Table.from_pylist(
         [_early(record) for record in decode_records(data, "x", known).values]
     )
@@ -130,7 +130,7 @@ def _early(value: object) -> object:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "orc"])
-def test_manifests_are_told_by_their_first_bytes(kind: str) -> None:
+def test_the_manifest_format_is_detected_by_its_first_bytes(kind: str) -> None:
     entries = as_container(encode_manifest(ENTRIES), kind, manifest.MANIFEST_FIELDS)
     assert decode_manifest(entries, "manifest-0") == ENTRIES
     manifests = as_container(
@@ -146,6 +146,6 @@ def test_manifests_are_told_by_their_first_bytes(kind: str) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"PAR1", b"ORC", b"Obj\1", b"{}", b"PAR1" + bytes(40), b"ORC" + bytes(40)]
 )
-def test_damaged_manifests_are_named(data: bytes) -> None:
+def test_errors_name_the_damaged_manifest(data: bytes) -> None:
     with pytest.raises(CorruptFileError, match="manifest-7"):
         decode_manifest(data, "manifest-7")

@@ -1,4 +1,4 @@
-"""What a primary-key table may not be: refused by the rule's name when it is made, and when it is altered."""
+"""Invalid options of primary-key tables are refused on creation and on change."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def catalog_of(root: Path) -> Catalog:
 
 
 @pytest.mark.parametrize(("options", "rule"), REFUSED)
-def test_a_table_that_breaks_a_rule_is_not_made(
+def test_creating_a_table_that_breaks_a_rule_is_refused(
     tmp_path: Path, options: dict[str, str], rule: str
 ) -> None:
     catalog = catalog_of(tmp_path)
@@ -151,7 +151,7 @@ def test_a_table_that_breaks_a_rule_is_not_made(
 
 
 @pytest.mark.parametrize(("options", "rule"), REFUSED)
-def test_a_table_is_not_altered_into_one_that_breaks_a_rule(
+def test_altering_a_table_so_that_it_breaks_a_rule_is_refused(
     tmp_path: Path, options: dict[str, str], rule: str
 ) -> None:
     catalog = catalog_of(tmp_path)
@@ -214,7 +214,7 @@ def test_deletion_vectors_are_not_switched_on_while_rows_wait_to_be_merged(tmp_p
         switched(table, "true")
 
 
-def test_deletion_vectors_are_not_switched_off_while_they_hide_rows(tmp_path: Path) -> None:
+def test_deletion_vectors_are_not_switched_off_while_they_delete_rows(tmp_path: Path) -> None:
     table = keyed(tmp_path, deletion_vectors__modifiable="true", deletion_vectors__enabled="true")
     table.upsert(table_of("k v", [(k, k) for k in range(9)]))
     compact(table, EXECUTOR)
@@ -227,7 +227,7 @@ def test_deletion_vectors_are_not_switched_off_while_they_hide_rows(tmp_path: Pa
 
 
 @pytest.mark.parametrize("value", ["true", "false"])
-def test_deletion_vectors_of_a_table_with_rows_stay_unless_they_are_modifiable(
+def test_deletion_vectors_of_a_table_with_rows_change_only_if_modifiable(
     tmp_path: Path, value: str
 ) -> None:
     table = keyed(tmp_path, deletion_vectors__enabled="false" if value == "true" else "true")
@@ -238,7 +238,7 @@ def test_deletion_vectors_of_a_table_with_rows_stay_unless_they_are_modifiable(
         switched(table, value)
 
 
-def test_vectors_of_either_width_are_read_when_the_option_changes(tmp_path: Path) -> None:
+def test_deletion_vectors_of_both_widths_are_read_after_the_option_changes(tmp_path: Path) -> None:
     table = keyed(tmp_path, deletion_vectors__enabled="true")
     table.upsert(table_of("k v", [(k, k) for k in range(30)]))
     compact(table, EXECUTOR)

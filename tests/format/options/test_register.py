@@ -1,4 +1,4 @@
-"""The register of options holds every option of every release of Paimon, with its type and default."""
+"""The register has every option of every Paimon release, with its type and default."""
 
 import ast
 import json
@@ -71,7 +71,7 @@ def test_every_option_of_a_release_is_registered_with_its_type_and_default(relea
     assert seen > 100
 
 
-def test_the_list_of_options_names_no_release_that_is_not_tested() -> None:
+def test_all_listed_releases_are_tested() -> None:
     documented = _documented()
     assert {option[key] for option in documented for key in ("first_seen", "last_seen")} <= set(
         RELEASES
@@ -81,7 +81,7 @@ def test_the_list_of_options_names_no_release_that_is_not_tested() -> None:
 @pytest.mark.parametrize(
     "option", [*OPTION_REGISTRY.values(), *FAMILIES], ids=lambda option: option.key
 )
-def test_the_default_of_an_option_stops_no_step(option: AnyOption) -> None:
+def test_default_values_block_no_step(option: AnyOption) -> None:
     every = ~StepKind.NONE
     assert not option.blocks(option.default or "", every)
     if option.option_class in (OptionClass.EXTERNAL, OptionClass.CHANGES_FORMAT):
@@ -118,7 +118,7 @@ def test_values_are_compared_by_their_type(key: str, same: str, other: str) -> N
         ("parquet.compression.codec.zstd.level", "parquet.<setting>"),
     ],
 )
-def test_a_key_with_names_in_it_belongs_to_its_family(key: str, registered: str) -> None:
+def test_keys_with_column_names_belong_to_a_family(key: str, registered: str) -> None:
     option = find_option(key)
     assert option is not None
     assert option.key == registered
@@ -133,15 +133,13 @@ def test_a_key_with_names_in_it_belongs_to_its_family(key: str, registered: str)
         ("fields.a.aggregation-function", "fields.a.aggregate-function"),
     ],
 )
-def test_a_misspelt_key_is_taken_for_an_option_and_the_nearest_is_found(
-    key: str, nearest: str
-) -> None:
+def test_misspelt_keys_are_detected_with_the_nearest_option(key: str, nearest: str) -> None:
     assert may_be_newer_option(key)
     assert find_nearest_option(key) == nearest
 
 
 @pytest.mark.parametrize("key", ["owner", "comment", "my.team", "x", "dlf.region"])
-def test_any_other_key_is_the_users_own(key: str) -> None:
+def test_other_unknown_keys_are_user_properties(key: str) -> None:
     assert not may_be_newer_option(key)
 
 
@@ -167,7 +165,7 @@ def test_a_number_out_of_range_is_refused_by_name(
 
 
 @pytest.mark.slow
-def test_no_module_outside_the_register_spells_the_key_of_an_option_to_read_it() -> None:
+def test_modules_read_options_only_through_the_register() -> None:
     keys = {key for key in OPTION_REGISTRY if "." in key or "-" in key}
     package = Path(paimon_orch.__file__).parent
     reads = [
@@ -177,7 +175,7 @@ def test_no_module_outside_the_register_spells_the_key_of_an_option_to_read_it()
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
         if call.func.attr == "get" and call.args and isinstance(call.args[0], ast.Constant)
         if (key := call.args[0].value) in keys
-        if path.parent.name != "datasource"  # options of a Spark read have keys of their own
+        if path.parent.name != "datasource"  # options of a Spark read have separate keys
     ]
     assert reads == []
 

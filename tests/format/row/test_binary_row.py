@@ -1,4 +1,4 @@
-"""BinaryRow and bucket vectors, computed by an independent implementation and matched against Java."""
+"""BinaryRow and bucket vectors of an independent implementation, checked against Java."""
 
 import json
 from decimal import Decimal
@@ -36,7 +36,7 @@ def named(vector: dict[str, Any]) -> str:
 
 
 def internal(value: Any, data_type: DataType) -> Any:
-    """Turn a vector's JSON value into the internal value of the encoder."""
+    """Convert a JSON value of a vector into an internal value."""
     if isinstance(data_type, MapType) and value is not None:
         return list(zip(value["keys"], value["values"], strict=True))
     if not isinstance(value, dict):
@@ -70,7 +70,7 @@ def arrow_column(value: Any, data_type: DataType) -> pa.Array:
 
 
 @pytest.mark.parametrize("vector", VECTOR_ROWS, ids=named)
-def test_rows_are_encoded_to_the_byte(vector: dict[str, Any]) -> None:
+def test_rows_are_encoded_byte_for_byte(vector: dict[str, Any]) -> None:
     types, values = decoded(vector)
 
     assert vector["rowHex"] == encode_row(values, types, vector["rowKind"]).hex()
@@ -98,7 +98,7 @@ def test_rows_of_simple_types_are_decoded(vector: dict[str, Any]) -> None:
 )
 def test_columns_hash_like_rows(vector: dict[str, Any]) -> None:
     types, values = decoded(vector)
-    # a longer neighbour shows that rows of different length do not disturb each other
+    # with a longer neighbour, to test rows of different lengths
     columns = [
         pa.concat_arrays([arrow_column(v, t), arrow_column(None, t), arrow_column(v, t)])
         for v, t in zip(values, types, strict=True)
@@ -118,7 +118,7 @@ def test_columns_hash_like_rows(vector: dict[str, Any]) -> None:
     [row for row in VECTOR_ROWS if row.get("bucketHive") is not None and row["types"]],
     ids=named,
 )
-def test_columns_have_the_bucket_that_hive_gives_them(vector: dict[str, Any]) -> None:
+def test_columns_have_the_same_bucket_as_in_hive(vector: dict[str, Any]) -> None:
     types, values = decoded(vector)
     columns = [
         pa.concat_arrays([arrow_column(None, t), arrow_column(v, t), arrow_column(v, t)]).slice(1)
@@ -146,7 +146,7 @@ def test_timestamps_have_no_hive_bucket() -> None:
     st.lists(st.one_of(st.none(), st.text(max_size=9)), min_size=1),
     st.lists(st.one_of(st.none(), st.decimals(-(10**14) + 1, 10**14 - 1, places=4)), min_size=1),
 )
-def test_hive_hashes_of_many_rows_are_those_of_each_alone(
+def test_hive_hashes_of_a_batch_equal_hashes_of_single_rows(
     texts: list[str | None], numbers: list[Decimal | None]
 ) -> None:
     string, short, long = (parse_type(t) for t in ("STRING", "DECIMAL(18, 4)", "DECIMAL(38, 4)"))
@@ -158,16 +158,16 @@ def test_hive_hashes_of_many_rows_are_those_of_each_alone(
 
     together = hash_rows_hive(columns, [string, short])
 
-    alone = [
+    single = [
         hash_rows_hive([column.slice(i, 1) for column in columns], [string, short])[0]
         for i in range(length)
     ]
-    assert together.tolist() == alone
+    assert together.tolist() == single
     wide = [columns[0], pa.array(numbers[:length], to_arrow_type(long))]
     assert together.tolist() == hash_rows_hive(wide, [string, long]).tolist()
 
 
-def test_long_and_short_strings_hash_together_as_alone() -> None:
+def test_hashes_do_not_depend_on_other_strings_of_the_batch() -> None:
     texts = ["", "a" * 7, "b" * 8, "c" * 9, None, "ü" * 40, "d" * 16]
     string = parse_type("STRING")
 
@@ -175,13 +175,13 @@ def test_long_and_short_strings_hash_together_as_alone() -> None:
         [pa.array(texts), pa.array(range(7), pa.int32())], [string, parse_type("INT")]
     )
 
-    alone = [
+    single = [
         hash_rows(
             [pa.array([text], pa.string()), pa.array([i], pa.int32())], [string, parse_type("INT")]
         )
         for i, text in enumerate(texts)
     ]
-    np.testing.assert_array_equal(np.concatenate(alone), together)
+    np.testing.assert_array_equal(np.concatenate(single), together)
 
 
 @pytest.mark.parametrize("vector", TRUNCATED)

@@ -7,7 +7,7 @@ MOMENTS = ["DATE", "TIME(3)", "TIMESTAMP(3)", "TIMESTAMP(6) WITH LOCAL TIME ZONE
 
 
 @pytest.mark.parametrize("old", MOMENTS)
-def test_days_and_times_become_texts_of_any_length_alone(old: str) -> None:
+def test_dates_and_times_cast_only_to_string_without_length(old: str) -> None:
     assert can_cast(parse_type(old), parse_type("STRING"))
     for new in ("VARCHAR(30)", "CHAR(30)"):
         assert not can_cast(parse_type(old), parse_type(new))

@@ -1,4 +1,4 @@
-"""Predicates: bound to the types of their columns, evaluated with SQL's three values."""
+"""Predicates: binding to column types, and evaluation with three-valued logic."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_test_that_a_column_cannot_take_is_refused(leaf: Leaf) -> None:
 
 
 @pytest.mark.parametrize("op", [Operator.EQUAL, Operator.IN])
-def test_zero_has_one_value_and_nan_none(op: Operator) -> None:
+def test_zeros_are_equal_and_nan_equals_nothing(op: Operator) -> None:
     rows = pa.table({"f": [0.0, -0.0, math.nan, None]})
     assert rows.filter(to_arrow_expression(_leaf("f", op, -0.0))).num_rows == 2
     assert rows.filter(to_arrow_expression(_leaf("f", op, math.nan))).num_rows == 0

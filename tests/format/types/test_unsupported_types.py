@@ -1,4 +1,4 @@
-"""A table with a column type that is not implemented is refused by schema file, column and type."""
+"""Errors for unsupported column types name schema file, column and type."""
 
 import json
 import re
