@@ -1,4 +1,4 @@
-"""Avro files: the reference's schema, its roots, and values as they are stored."""
+"""Avro files: the schema of Java Paimon, its root types, and the encoding of values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of every format end near the target size and say what they hold."""
+"""Files of every format have about the target size, and metadata of their contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random tables of every type come back from every format as they were written."""
+"""Random tables of every type are written and read unchanged in every format."""
 
 from __future__ import annotations
 

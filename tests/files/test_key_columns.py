@@ -1,4 +1,4 @@
-"""Keys are read from the columns that hold them beside the values: Java 0.9 wrote rows without their key there."""
+"""Keys are read from key columns: Java 0.9 wrote rows without key values in value columns."""
 
 from __future__ import annotations
 

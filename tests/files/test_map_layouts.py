@@ -1,4 +1,4 @@
-"""MAP columns in a layout that we do not read are refused by name, whatever the options of the table say."""
+"""MAP columns in an unsupported layout are refused with their names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Every step on a real cluster: a master, two workers with an environment of their own, executors that die or dawdle.
+"""Every step on a standalone cluster: two workers in a separate environment, killed and slow tasks.
 
-Workers have addresses of their own, as Spark never runs a second attempt where the first one runs. The addresses are of
-this machine, and one file system is seen by all: that files reach the nodes is not proven here.
+Workers have different addresses, because Spark runs speculative attempts on another host. All
+addresses are local and share a file system, so sending files to nodes is not tested here.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ pytestmark = [
 WORKERS = ("127.0.0.2", "127.0.0.3")
 _SECONDS = 280
 
-# Where a task is stopped: at the n-th file or directory of a kind. What it wrote before is left behind.
+# Where a task is blocked: at the n-th matching file or directory. Files that it wrote remain.
 STOPPED = {
     "ingest": ("open", r"/bucket-\d/data-\S* x$", 2),
     "compact, full": ("open", r"/bucket-\d/data-\S*\.index x$", 1),
@@ -86,7 +86,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
-        "spark.shuffle.io.retryWait": "200ms",  # not 5 s, three times, for the rows of an executor that is gone
+        "spark.shuffle.io.retryWait": "200ms",  # not three times 5 s for the rows of a lost executor
         "spark.speculation": "true",
         "spark.speculation.interval": "200ms",
         "spark.speculation.quantile": "0.5",
@@ -134,8 +134,8 @@ class Held:
         pytest.fail(f"no task was stopped where it was to be: {running.result()}")
 
 
-def run_held(cluster: Cluster, name: str, root: Path, *, kill: bool) -> Table:
-    """Run a step of which one task stops for ever, perhaps with its executor killed."""
+def run_with_blocked_task(cluster: Cluster, name: str, root: Path, *, kill: bool) -> Table:
+    """Run a step with one task blocked forever, optionally with its executor killed."""
     held = Held(cluster.python)
 
     def run() -> Any:
@@ -150,10 +150,10 @@ def run_held(cluster: Cluster, name: str, root: Path, *, kill: bool) -> Table:
     return assert_step_done(name, root, run)
 
 
-def assert_only_orphans_are_left(table: Table) -> None:
-    """Check that what a killed attempt left are files that orphan cleanup finds, all of them.
+def assert_only_orphans_remain(table: Table) -> None:
+    """Check that orphan cleanup finds all files of a killed attempt.
 
-    It may have left none: a worker that is told of the end before its own may still clean up.
+    There may be none: a worker that learns of the end early can still clean up.
     """
     backdate_files(table)
     remove_orphan_files(table, InProcessExecutor())
@@ -162,21 +162,21 @@ def assert_only_orphans_are_left(table: Table) -> None:
 
 
 @pytest.mark.parametrize("name", STOPPED)
-def test_an_executor_that_is_killed_costs_nothing_but_orphans(
+def test_a_killed_executor_leaves_only_orphan_files(
     cluster: Cluster, tmp_path: Path, name: str
 ) -> None:
-    table = run_held(cluster, name, tmp_path, kill=True)
+    table = run_with_blocked_task(cluster, name, tmp_path, kill=True)
 
-    assert_only_orphans_are_left(table)
+    assert_only_orphans_remain(table)
 
 
 @pytest.mark.parametrize("name", ["ingest", "compact by lookup"])
 def test_a_slow_task_runs_a_second_time_and_is_counted_once(
     cluster: Cluster, tmp_path: Path, name: str
 ) -> None:
-    table = run_held(cluster, name, tmp_path, kill=False)
+    table = run_with_blocked_task(cluster, name, tmp_path, kill=False)
 
-    assert_only_orphans_are_left(table)
+    assert_only_orphans_remain(table)
 
 
 def submitted(

@@ -1,4 +1,4 @@
-"""Orphan files are found alike in the calling process and on Spark, and only they come back from the tasks."""
+"""Spark finds the same orphan files as the calling process; tasks return only orphan files."""
 
 from __future__ import annotations
 
@@ -64,17 +64,17 @@ def test_many_directories_give_the_same_plan(tmp_path: Path, spark: SparkSession
 
 
 class Measured(InProcessExecutor):
-    """Counts the bytes that come back from the search."""
+    """Counts the bytes that the tasks return."""
 
-    came_back = 0
+    returned_bytes = 0
 
     def shuffle(self, split: Any, units: Any, join: Any, **given: Any) -> list[bytes]:
         results = super().shuffle(split, units, join, **given)
-        self.came_back += sum(map(len, results))
+        self.returned_bytes += sum(map(len, results))
         return results
 
 
-def test_what_comes_back_does_not_grow_with_the_files_in_use(tmp_path: Path) -> None:
+def test_returned_bytes_do_not_grow_with_the_files_in_use(tmp_path: Path) -> None:
     sizes = []
     for files in (5, 200):
         table = partitioned(tmp_path / f"{files:03}", files, commits=1)
@@ -86,14 +86,14 @@ def test_what_comes_back_does_not_grow_with_the_files_in_use(tmp_path: Path) -> 
 
         assert [file.path for file in planned.files] == [orphan]
         assert planned.used is not None
-        sizes.append((executor.came_back, len(planned.used.names)))
-    (few, held), (many, held_of_many) = sizes
-    assert held == held_of_many, "what stays in memory are names of metadata"
-    assert many - few < 10, "no more than the digits of longer numbers"
+        sizes.append((executor.returned_bytes, len(planned.used.names)))
+    (few, names), (many, names_of_many) = sizes
+    assert names == names_of_many, "only names of metadata files are in memory"
+    assert many - few < 10, "only the digits of larger numbers"
 
 
 def partitioned(root: Path, files: int, commits: int) -> Table:
-    """Return an append table of one file a partition, written in so many commits."""
+    """Return an append table with one file per partition, written in a number of commits."""
     table = new_table(root, "p BIGINT, k BIGINT", key=(), partition_by=["p"], bucket="-1")
     for first in range(commits):
         table.append(table_of("p k", [(p, p) for p in range(first, files, commits)]))

@@ -1,4 +1,4 @@
-"""Sort compaction through Spark: rows stay, lie in order or near each other, and races lose none."""
+"""Sort compaction with Spark: rows are sorted or clustered, and races lose no rows."""
 
 from __future__ import annotations
 

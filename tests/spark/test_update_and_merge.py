@@ -1,4 +1,4 @@
-"""UPDATE and MERGE INTO through Spark: on every kind of table, whoever commits meanwhile."""
+"""UPDATE and MERGE INTO with Spark on every kind of table, also with concurrent commits."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def seen(table: Table) -> list[Row]:
 
 
 def first_call(race: Callable[[], object]) -> Callable[[int, int], None]:
-    """A progress callback by which another commit comes in between, once."""
+    """A progress callback that makes another commit, once."""
     races = [race]
 
     def progress(done: int, total: int) -> None:

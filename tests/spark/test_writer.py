@@ -193,7 +193,7 @@ def test_wrong_columns_are_refused_before_spark_runs(spark: SparkSession, tmp_pa
 
 
 def test_a_task_that_is_tried_again_adds_nothing_twice(spark: SparkSession, tmp_path: Path) -> None:
-    """The first attempt writes its file and then dies, as when its machine goes away."""
+    """The first attempt writes its file and then exits, as after a crash of its machine."""
     table = new_table(tmp_path)
     mark = tmp_path / "tried"
     planned = ingest.plan(table, ["k", "v"])

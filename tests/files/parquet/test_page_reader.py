@@ -1,4 +1,4 @@
-"""Chosen rows of Parquet files come by their pages as they come by reading all."""
+"""Reading rows of Parquet files by pages gives the same rows as reading whole columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Old columns in a new schema: by field id, nested too, whatever the offsets of the Arrow arrays."""
+"""Columns of an old schema in a new one: by field id, also nested and in sliced arrays."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def collected(frame: DataFrame) -> list[Row]:
 
 
 def same(one: pa.Table, two: pa.Table) -> bool:
-    """Compare in any order; in the order they have first, as some golden text is no UTF-8."""
+    """Compare rows in any order; in their order first, because some golden text is not UTF-8."""
     if one.combine_chunks().equals(two.combine_chunks()):
         return True
     return sorted(map(repr, one.to_pylist())) == sorted(map(repr, two.to_pylist()))
@@ -282,7 +282,7 @@ def test_sections_are_read_whole_and_files_without_merge_separately(
     unkeyed = new_table(tmp_path / "a", key=(), bucket="-1")
     for _ in range(3):
         unkeyed.append(table_of("k v", [(1, "a")]))
-    assert tasks(unkeyed) == spread  # small: one task reads all, if there are no idle cores
+    assert tasks(unkeyed) == spread  # small: one task reads all rows unless cores are idle
 
 
 def test_columns_that_spark_cannot_hold_keep_what_it_can(

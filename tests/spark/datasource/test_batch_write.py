@@ -1,4 +1,4 @@
-"""The data source writes each row once, and says when another way is better."""
+"""The data source writes each row once, and warns if another function is better."""
 
 from __future__ import annotations
 

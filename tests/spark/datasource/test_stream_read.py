@@ -1,4 +1,4 @@
-"""A stream sees every row once, whatever is committed, stopped, expired or rolled back meanwhile."""
+"""A stream reads every row once, also after restarts, compactions, expirations and rollbacks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Query:
     def __init__(self, table: Table, at: dict[str, Any] | None = None, /, **options: str) -> None:
         self._options = place(table, **options)
         self._schema = source.read_source_schema(self._options)
-        # one beside the driver, which plans, and one for the tasks, both as of the start
+        # one reader that plans, and one for the tasks, both created at the start
         self._reader, self._tasks = self._new_reader(), self._new_reader()
         self.at: dict[str, Any] = self._reader.initialOffset() if at is None else at
 
@@ -191,7 +191,7 @@ def test_changes_have_the_kinds_that_the_changelog_producer_gives(
     change(table)
     compact(table, InProcessExecutor(), strategy="full")
 
-    # with a producer rows that no compaction has seen come later, but each of them once
+    # with a changelog producer, rows are read once, after their compaction
     assert sorted(first) == [("+I", 1, "a"), ("+I", 2, "a")]
     assert sorted(audit.rows(), key=str) == sorted(kinds, key=str)
     assert sorted(plain.rows()) == [(1, "b"), (3, "b")]

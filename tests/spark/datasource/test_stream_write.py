@@ -1,4 +1,4 @@
-"""Structured Streaming from and to tables: rows once, whatever is stopped, done again or fails."""
+"""Structured Streaming from and to tables: each row once, also after restarts and failures."""
 
 from __future__ import annotations
 

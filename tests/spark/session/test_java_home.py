@@ -11,7 +11,7 @@ VECTOR_ARGUMENT = "--add-modules=jdk.incubator.vector"
 
 
 def fake_java(home: Path, version: int, *, vector: bool = True) -> Path:
-    """Make a home whose ``java`` says it is ``version``, as a real one would."""
+    """Create a Java home whose ``java`` prints ``version`` like a real one."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     module = "jdk.incubator.vector@1" if vector else "java.base@1"

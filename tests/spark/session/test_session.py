@@ -133,7 +133,7 @@ def test_a_session_that_does_not_start_says_where_and_what_to_do(
 
 def test_no_error_shows_the_token_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paimon_orch.spark.session.session.active_session", lambda: None)
-    # what Spark says of a token that ends in equal signs
+    # Spark's error for a token that ends in equal signs
     invalid = PySparkValueError(f"Parameter 'token={TOKEN}' should be a key and a value")
     monkeypatch.setattr(
         "paimon_orch.spark.session.session._start_connect", Mock(side_effect=invalid, spec=())

@@ -291,4 +291,4 @@ def _run(command: list[str], product: str, environment: Mapping[str, str] | None
         # Maven's reason is in the first line that is not empty, pip's in the last.
         said = (line for line in lines if line.startswith("[ERROR] ") and line.strip() != "[ERROR]")
         last = next(said, "; ".join(lines[-3:]))
-        raise PeerUnavailableError(f"cannot make {product} (is the network there?): {last}")
+        raise PeerUnavailableError(f"cannot build {product} (is the network available?): {last}")
