@@ -98,13 +98,13 @@ class SparkExecutor:
         if not units:
             return []
         attempts, count = read_task_attempts(self._session), len(units)
-        sent = _build_split_task(split, [cloudpickle.dumps(unit) for unit in units], attempts)
-        received = _build_join_task(join, attempts)
+        split_task = _build_split_task(split, [cloudpickle.dumps(unit) for unit in units], attempts)
+        join_task = lighten_worker_after(_build_join_task(join, attempts))
 
         def frame(session: SparkSession) -> DataFrame:
-            pieces = map_units_in_spark(session, count, sent, RESULT_COLUMNS)
-            gathered = pieces.repartition(parts, "id").sortWithinPartitions("id")
-            return gathered.mapInArrow(lighten_worker_after(received), RESULT_COLUMNS)
+            pieces = map_units_in_spark(session, count, split_task, RESULT_COLUMNS)
+            by_part = pieces.repartition(parts, "id").sortWithinPartitions("id")
+            return by_part.mapInArrow(join_task, RESULT_COLUMNS)
 
         return self.collect_results(frame, count, label=label, progress=progress)
 

@@ -77,7 +77,7 @@ class InProcessExecutor:
         progress: Progress | None = None,
         undo: Undo | None = None,
     ) -> list[bytes]:
-        """Return ``run(unit)`` for each unit; errors of ``run`` are raised unchanged."""
+        """Return ``run(unit)`` for each unit; errors are raised unchanged."""
         results: list[bytes] = []
         try:
             for unit in units:

@@ -1,9 +1,10 @@
 """Which partitions a step works on: partition specs, and a filter over partition columns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from paimon_orch.errors import InputError
+from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.predicate import collect_columns
@@ -59,6 +60,12 @@ def plan_splits(
         )
     selected = filter_partitions((split.partition for split in splits), schema, predicate)
     return [split for split in splits if split.partition in selected]
+
+
+def open_reader(table: Table, schema: TableSchema, splits: Iterable[BucketSplit]) -> FileReader:
+    """Return a reader with the schemas of all files of the splits."""
+    ids = (file.schema_id for split in splits for file in split.files)
+    return FileReader(table.io, table.paths, schema, table.stores.schemas.get_all(ids))
 
 
 def _plan_partition_splits(

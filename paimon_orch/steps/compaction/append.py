@@ -35,7 +35,7 @@ from paimon_orch.merge.tree.append_compaction import (
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
 from paimon_orch.steps.common.copy_rows import copy_rows
-from paimon_orch.steps.common.partition_selection import plan_splits
+from paimon_orch.steps.common.partition_selection import open_reader, plan_splits
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
@@ -150,10 +150,7 @@ def plan(table: Table, request: CompactRequest) -> CompactionPlan:
     if snapshot is None:
         return CompactionPlan(request=request)
     splits = exclude_expired_partitions(table, plan_splits(table, schema, snapshot, request))
-    schemas = table.stores.schemas.get_all(
-        file.schema_id for split in splits for file in split.files
-    )
-    reader = FileReader(table.io, table.paths, schema, schemas)
+    reader = open_reader(table, schema, splits)
     by_split = [plan_bucket_units(reader, split, request.strategy) for split in splits]
     units = order_by_size([unit for units in by_split for unit in units])
     return CompactionPlan(
@@ -271,9 +268,7 @@ def commit(
 
 
 def build_append_result(
-    plan: CompactionPlan,
-    messages: Sequence[CommitMessage],
-    snapshot: Snapshot,
+    plan: CompactionPlan, messages: Sequence[CommitMessage], snapshot: Snapshot
 ) -> CompactionResult:
     """Return the metrics of a plan whose files were all replaced by those of the messages."""
     deleted = [file for unit in select_append_units(plan) for file in unit.inputs]

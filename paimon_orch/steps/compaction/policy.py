@@ -12,6 +12,7 @@ from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.common.partition_selection import (
     PartitionRequest,
     PartitionSpecs,
+    open_reader,
     plan_splits,
 )
 from paimon_orch.steps.compaction.append import check_compactable, plan_bucket_units
@@ -161,10 +162,7 @@ def decide(
         return []
     request = PartitionRequest(partitions=partitions, where=where)
     splits = plan_splits(table, schema, snapshot, request)
-    schemas = table.stores.schemas.get_all(
-        file.schema_id for split in splits for file in split.files
-    )
-    reader = FileReader(table.io, table.paths, schema, schemas)
+    reader = open_reader(table, schema, splits)
     return [
         _PartitionPolicy(
             path=path,

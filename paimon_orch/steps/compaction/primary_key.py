@@ -28,7 +28,7 @@ from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.merge.tree.compact_strategy import plan_full_compaction, plan_minor_compaction
 from paimon_orch.merge.tree.levels import build_bucket_runs
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
-from paimon_orch.steps.common.partition_selection import plan_splits
+from paimon_orch.steps.common.partition_selection import open_reader, plan_splits
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
@@ -105,10 +105,7 @@ def plan(table: Table, request: CompactRequest) -> CompactionPlan:
     selected = plan_splits(table, schema, snapshot, request)
     in_buckets = [split for split in selected if split.bucket >= 0]
     splits = exclude_expired_partitions(table, in_buckets, request.now)
-    schemas = table.stores.schemas.get_all(
-        file.schema_id for split in splits for file in split.files
-    )
-    reader = FileReader(table.io, table.paths, schema, schemas)
+    reader = open_reader(table, schema, splits)
     units, guards = list[PrimaryKeyCompactionUnit](), list[BucketGuard]()
     for split in splits:
         unit = plan_bucket_unit(reader, split, request.strategy, request.now)
@@ -234,22 +231,20 @@ def commit(
 ) -> CompactionResult:
     """Commit the results of all units in one snapshot.
 
-    Raises :class:`CommitConflictError` if another commit changed the same buckets; the new files
-    are removed.
+    Raises :class:`CommitConflictError` and removes the files if another commit changed the buckets.
     """
     by_bucket = _merge_messages_by_bucket(plan, messages)
-    entries = tuple(entry for message in by_bucket.values() for entry in message.entries)
-    index = tuple(entry for message in by_bucket.values() for entry in message.index)
-    if not entries and not index:
-        return CompactionResult(plan=plan)
+    written = by_bucket.values()
     changes = CommitChanges(
         kind=CommitKind.COMPACT,
-        entries=entries,
-        changelog=tuple(entry for message in by_bucket.values() for entry in message.changelog),
-        index=index,
+        entries=tuple(entry for message in written for entry in message.entries),
+        changelog=tuple(entry for message in written for entry in message.changelog),
+        index=tuple(entry for message in written for entry in message.index),
         guards=plan.guards,
     )
-    with discard_files_on_conflict(table, by_bucket.values()):
+    if not changes.entries and not changes.index:
+        return CompactionResult(plan=plan)
+    with discard_files_on_conflict(table, written):
         snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
     return _build_result(plan, by_bucket, snapshot)
 

@@ -10,7 +10,6 @@ from typing import Literal
 import pyarrow as pa
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
@@ -24,7 +23,7 @@ from paimon_orch.merge.sort.space_filling_curves import (
 )
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
-from paimon_orch.steps.common.partition_selection import PartitionRequest, plan_splits
+from paimon_orch.steps.common.partition_selection import PartitionRequest, open_reader, plan_splits
 from paimon_orch.steps.compaction.append import (
     AppendCompactionUnit,
     build_append_result,
@@ -86,13 +85,10 @@ def plan(table: Table, request: SortRequest) -> CompactionPlan:
     if snapshot is None:
         return CompactionPlan(request=request)
     splits = plan_splits(table, schema, snapshot, request)
-    schemas = table.stores.schemas.get_all(
-        file.schema_id for split in splits for file in split.files
-    )
     return CompactionPlan(
         request=request,
         snapshot_id=snapshot.id,
-        reader=FileReader(table.io, table.paths, schema, schemas),
+        reader=open_reader(table, schema, splits),
         units=tuple(_build_unit(split, schema, request.order) for split in splits),
     )
 

@@ -92,11 +92,8 @@ def plan(table: Table, request: ExpireChangelogsRequest) -> ChangelogExpirationP
     first = min(number for number in changelogs if number >= end)
     expired_paths = {v.path for v in expired}
     retained = [v for v in versions.values() if v.path not in expired_paths]
-    return ChangelogExpirationPlan(
-        tuple(v.snapshot.id for v in expired),
-        first,
-        _collect_files_to_delete(table, expired, retained),
-    )
+    files = _collect_files_to_delete(table, expired, retained)
+    return ChangelogExpirationPlan(tuple(v.snapshot.id for v in expired), first, files)
 
 
 def _collect_files_to_delete(

@@ -141,10 +141,7 @@ def plan(table: Table, request: ExpireSnapshotsRequest) -> SnapshotExpirationPla
 def _find_first_retained(
     store: SnapshotStore, retention: Retention, waiting: Mapping[str, int]
 ) -> int | None:
-    """Return the oldest snapshot that is retained; None if no snapshot expires.
-
-    See docs/format/schema-evolution.md.
-    """
+    """Return the oldest snapshot that is retained; None if no snapshot expires."""
     latest, ids = store.latest_id(), store.ids()
     if latest is None or not ids:
         return None
@@ -158,8 +155,7 @@ def _find_first_retained(
             break
     if end <= earliest:
         return None
-    # ids may have gaps
-    return min((number for number in ids if number >= end), default=None)
+    return min((number for number in ids if number >= end), default=None)  # ids may have gaps
 
 
 def _select_files(table: Table, plan: SnapshotExpirationPlan) -> SnapshotExpirationPlan:
@@ -279,7 +275,6 @@ def _is_newer_than_seen(version: RetainedSnapshot, seen: Mapping[str, Snapshot])
 
 
 def _delete_metadata(table: Table, planned: SnapshotExpirationPlan) -> int:
-    """Delete metadata and then snapshots; return the number of deleted directories."""
     assert planned.end is not None
     roots = list_file_roots(table.io, table.paths)
     remover = SafeDeleter(io=table.io, roots=roots)

@@ -111,8 +111,7 @@ def _collect_files_to_delete(
 def delete_tag(table: Table, name: str, executor: Executor | None = None) -> UnreferencedFiles:
     """Delete a tag and the files that only it references; return these files.
 
-    If the snapshot has not expired, only the tag is deleted. Raises :class:`CorruptFileError`
-    before anything is deleted if metadata of other versions cannot be read.
+    Raises :class:`CorruptFileError` if metadata of other versions cannot be read.
     """
     table.stores.check_step(StepKind.TAG | StepKind.DELETE)
     store = RetainedSnapshotStore(table.io, table.paths.root)

@@ -171,8 +171,7 @@ def run(shared: AnalyzeScan | None, unit: AnalyzeUnit) -> bytes:
 def commit(table: Table, plan: AnalyzePlan, results: Sequence[_UnitStatistics]) -> AnalyzeResult:
     """Write the statistics file and commit a snapshot that refers to it.
 
-    Raises :class:`CommitConflictError` if the schema has changed since the plan; the file is
-    removed then.
+    Raises :class:`CommitConflictError` if the schema has changed; the file is removed then.
     """
     if not plan:
         return AnalyzeResult()

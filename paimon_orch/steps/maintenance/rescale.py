@@ -262,7 +262,6 @@ def _route_rows(
     rows: pa.Table,
     writers: Mapping[int, RollingFileWriter],
 ) -> None:
-    """Write each row to its bucket; rows of buckets without a writer belong to other units."""
     schema = shared.factory.schema
     if not rows.num_rows:
         return
@@ -274,7 +273,7 @@ def _route_rows(
             f"{shared.reader.paths.root}/{where}",
             f"has rows in the buckets {numbers} that do not belong there; nothing was changed",
         )
-    for bucket, writer in writers.items():
+    for bucket, writer in writers.items():  # rows of other buckets belong to other units
         in_bucket = buckets == bucket
         if in_bucket.any():
             writer.write(rows.filter(pa.array(in_bucket)))

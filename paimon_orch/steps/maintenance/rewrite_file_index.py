@@ -38,6 +38,7 @@ from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import (
     PartitionRequest,
     PartitionSpecs,
+    open_reader,
     plan_splits,
 )
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
@@ -185,10 +186,7 @@ def plan(table: Table, request: RewriteFileIndexRequest) -> FileIndexRewritePlan
         return FileIndexRewritePlan(request=request)
     splits = plan_splits(table, schema, snapshot, request)
     splits = [split for split in splits if split.bucket >= 0]
-    schemas = table.stores.schemas.get_all(
-        file.schema_id for split in splits for file in split.files
-    )
-    reader = FileReader(table.io, table.paths, schema, schemas)
+    reader = open_reader(table, schema, splits)
     files = [
         BucketFile(split.partition, split.bucket, file) for split in splits for file in split.files
     ]

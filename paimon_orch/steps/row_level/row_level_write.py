@@ -29,6 +29,7 @@ from paimon_orch.merge.compact.append_deletion_vectors import is_bucket_unaware
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
+from paimon_orch.steps.common.partition_selection import open_reader
 from paimon_orch.steps.common.row_tracking_writer import write_tracked_rows
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.steps.row_level.delete_rows import plan_delete_units, run_delete_unit
@@ -213,10 +214,7 @@ def plan(table: Table, request: RowLevelRequest) -> RowLevelPlan:
         return RowLevelPlan(request=request, schema=schema)
     pruner = None if predicate is None else FilePruner(schema, predicate, table.stores.schemas.get)
     splits = ScanPlanner(table.stores.manifests, schema).splits(snapshot, pruner)
-    schemas = table.stores.schemas.get_all(
-        file.schema_id for split in splits for file in split.files
-    )
-    reader = FileReader(table.io, table.paths, schema, schemas)
+    reader = open_reader(table, schema, splits)
     units, number = [], 0
     for split in splits:
         for part in [split] if schema.primary_keys else split_bucket_by_size(split, schema):
@@ -451,9 +449,7 @@ def _delete_rows_of_files(
     assert planned.source is not None
     reader = planned.source.reader
     splits = ScanPlanner(table.stores.manifests, planned.schema).splits(snapshot)
-    schemas = table.stores.schemas.get_all(
-        file.schema_id for split in splits for file in split.files
-    )
+    schemas = open_reader(table, planned.schema, splits).schemas
     units = plan_delete_units(replace(reader, schemas=schemas), splits, deleted_rows)
 
     def undo(results: list[bytes]) -> None:
