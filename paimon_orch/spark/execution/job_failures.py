@@ -58,6 +58,10 @@ def _find_data_error(label: str, text: str) -> InputError | None:
             context = _CONTEXT.search(text)
             where = "" if context is None else f", in the expression {context.group(1).strip()}"
             return InputError(f"{label}: {sentence}{where}. Nothing was committed")
+    return _find_csv_header_error(label, text)
+
+
+def _find_csv_header_error(label: str, text: str) -> InputError | None:
     header = re.search(
         r"CSV header does not conform to the schema\.\s*(.*?CSV file: \S+)", text, re.DOTALL
     )

@@ -31,12 +31,10 @@ class Executor(Protocol):
     ) -> list[bytes]:
         """Return ``run(unit)`` for each unit, in the order of the units.
 
-        A unit may run more than once, and a run may be killed at any point: ``run`` writes only
-        new, uniquely named files, and names them in its result.
+        A unit may run more than once, and may be killed: ``run`` only writes new, uniquely named
+        files, and names them in its result.
 
-        :param run: a pure function that can be pickled. What all units need belongs to it, as an
-            argument of ``functools.partial``: ``run`` is serialized once per job, and each unit by
-            itself.
+        :param run: a pure function that can be pickled; serialized once per job
         :param label: what is being done, for error messages and the Spark UI
         :param undo: called with the results of the finished units if another unit fails
         :raises PaimonError: the error of the first failing unit, of the class that ``run`` raised

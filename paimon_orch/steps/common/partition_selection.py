@@ -46,15 +46,19 @@ def plan_splits(
         splits = ScanPlanner(table.stores.manifests, schema).splits(snapshot)
     else:
         splits = _plan_partition_splits(table, schema, snapshot, request.partitions)
-    if request.where is None:
-        return splits
+    return splits if request.where is None else _filter_splits(splits, schema, request.where)
+
+
+def _filter_splits(
+    splits: Sequence[BucketSplit], schema: TableSchema, where: str
+) -> list[BucketSplit]:
     from paimon_orch.table.filter.sql_parser import parse_filter
 
-    predicate = parse_filter(request.where, schema)
+    predicate = parse_filter(where, schema)
     other_columns = collect_columns(predicate) - set(schema.partition_keys)
     if other_columns:
         raise InputError(
-            f"filter {request.where!r}: not a partition column: "
+            f"filter {where!r}: not a partition column: "
             f"{', '.join(sorted(other_columns))}. "
             f"Whole partitions are selected, by {', '.join(schema.partition_keys) or 'no column'}"
         )

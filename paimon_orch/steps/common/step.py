@@ -199,11 +199,10 @@ def _run_once(
 ) -> OutcomeT:
     current = step.prepare(table, plan) if plan else plan
     work = step.work(table, current)
-    discard = step.discard
 
     def undo(results: list[bytes]) -> None:
-        if discard is not None:
-            discard(table, [step.decode(result) for result in results])
+        if step.discard is not None:
+            step.discard(table, [step.decode(result) for result in results])
 
     results: list[bytes] = []
     if work.units:

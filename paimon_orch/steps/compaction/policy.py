@@ -202,10 +202,8 @@ class _PartitionPolicy:
         if not work:
             return self._wait(metrics, f"there is nothing to compact: {_describe_state(metrics)}")
         if self._exceeds_max_rewrite(metrics):
-            limit = self.policy.max_rewrite
-            return self._wait(
-                metrics, f"too much to rewrite: {_describe_cost(metrics)}, limit {limit}"
-            )
+            limit = f"limit {self.policy.max_rewrite}"
+            return self._wait(metrics, f"too much to rewrite: {_describe_cost(metrics)}, {limit}")
         cause = _describe_reached_thresholds(metrics, work, self.policy)
         if not cause and self.is_overdue:
             cause = f"it has waited longer than {self.policy.max_wait}"

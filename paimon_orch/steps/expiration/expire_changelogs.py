@@ -147,18 +147,16 @@ def run_expiration(
     """Delete the changelogs of a plan and return what was deleted."""
     if not planned:
         return planned
-    directory = f"{table.paths.branch_root}/changelog"
+    directory, files = f"{table.paths.branch_root}/changelog", planned.files_to_delete
     table.io.write(f"{directory}/{EARLIEST}", str(planned.end).encode())
     roots = list_file_roots(table.io, table.paths)
     label = f"expire changelogs of {table.identifier}"
-    data = planned.files_to_delete.data
-    refused = delete_files(executor or InProcessExecutor(), table.io, roots, data, label=label)
+    refused = delete_files(
+        executor or InProcessExecutor(), table.io, roots, files.data, label=label
+    )
     remover = SafeDeleter(io=table.io, roots=roots)
-    delete_in_threads(remover, planned.files_to_delete.metadata)
-    delete_in_threads(remover, planned.files_to_delete.lists)
+    delete_in_threads(remover, files.metadata)
+    delete_in_threads(remover, files.lists)
     delete_in_threads(remover, [f"{directory}/{CHANGELOG_PREFIX}{n}" for n in planned.changelogs])
     refused_paths = {*refused, *remover.refused}
-    return replace(
-        planned,
-        files_to_delete=planned.files_to_delete.filter(lambda path: path not in refused_paths),
-    )
+    return replace(planned, files_to_delete=files.filter(lambda path: path not in refused_paths))

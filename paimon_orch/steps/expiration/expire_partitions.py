@@ -5,7 +5,7 @@ See docs/format/partition-expiration.md.
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -101,9 +101,7 @@ def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationP
     )
     max_age = _resolve_expiration_time(table, options, request.expiration_time)
     current_time = datetime.now() if request.now is None else request.now
-    groups: dict[bytes, list[BucketSplit]] = {}
-    for split in table.files():
-        groups.setdefault(split.partition, []).append(split)
+    groups = _group_by_partition(table.files())
     expired = _find_expired_partitions(
         table,
         groups,
@@ -147,9 +145,7 @@ def exclude_expired_partitions(
     skips = options.get(COMPACTION_SKIP_EXPIRED_PARTITIONS) and by_values
     if not (skips and schema.partition_keys and options.get(PARTITION_EXPIRATION_TIME)):
         return list(splits)
-    groups: dict[bytes, list[BucketSplit]] = {}
-    for split in splits:
-        groups.setdefault(split.partition, []).append(split)
+    groups = _group_by_partition(splits)
     current_time = datetime.now() if now is None else now.astimezone().replace(tzinfo=None)
     max_age = _resolve_expiration_time(table, options, None)
     time_of = _build_time_reader(schema, options)
@@ -157,6 +153,13 @@ def exclude_expired_partitions(
         _find_expired_partitions(table, groups, current_time, max_age=max_age, time_of=time_of)
     )
     return [split for split in splits if split.partition not in expired]
+
+
+def _group_by_partition(splits: Iterable[BucketSplit]) -> dict[bytes, list[BucketSplit]]:
+    groups: dict[bytes, list[BucketSplit]] = {}
+    for split in splits:
+        groups.setdefault(split.partition, []).append(split)
+    return groups
 
 
 def _find_expired_partitions(

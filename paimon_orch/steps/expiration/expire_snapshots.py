@@ -379,11 +379,9 @@ def expire_snapshots(
     max_deletes: int | None = None,
     progress: Progress | None = None,
 ) -> SnapshotExpirationResult:
-    """Expire snapshots and delete the files that only they reference.
+    """Expire snapshots; the limits are those of :class:`RetentionRequest`. Can be repeated.
 
-    Can be repeated after a failure.
-    The limits override the table's options; ``older_than`` is in epoch milliseconds. Raises
-    :class:`CommitConflictError` if tags or branches change faster than they are checked.
+    Raises :class:`CommitConflictError` if tags or branches change faster than they are checked.
     """
     request = ExpireSnapshotsRequest(
         retain_max=retain_max,

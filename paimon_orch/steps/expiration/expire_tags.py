@@ -108,6 +108,15 @@ def _collect_files_to_delete(
     return collector.collect([versions[path]]).filter(remover.has_safe_name)
 
 
+def _has_new_versions(
+    versions: Mapping[str, RetainedSnapshot], current: Mapping[str, RetainedSnapshot]
+) -> bool:
+    return any(
+        path not in versions or versions[path].snapshot != version.snapshot
+        for path, version in current.items()
+    )
+
+
 def delete_tag(table: Table, name: str, executor: Executor | None = None) -> UnreferencedFiles:
     """Delete a tag and the files that only it references; return these files.
 
@@ -118,10 +127,7 @@ def delete_tag(table: Table, name: str, executor: Executor | None = None) -> Unr
     versions = store.all()
     files = _collect_files_to_delete(table, name, versions)
     table.io.delete(table.tags.path(name))
-    if any(
-        path not in versions or versions[path].snapshot != version.snapshot
-        for path, version in store.all().items()
-    ):
+    if _has_new_versions(versions, store.all()):
         # a new branch or tag may reference the files; orphan cleanup deletes them if not
         return UnreferencedFiles()
     roots = list_file_roots(table.io, table.paths)

@@ -20,9 +20,10 @@ from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
 from paimon_orch.format.options.core_options import BUCKET_FUNCTION_TYPE, BUCKET_KEY
 from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
+from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.format.types.data_types import AtomicType, DataType
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.merge.sort.key_order import KeyColumns, decode_key_bounds, to_comparable_value
 from paimon_orch.steps.inspection.check_metadata import SnapshotContents
@@ -140,17 +141,7 @@ class FileChecker:
         collector.update(rows.select([f.name for f in fields]))
         for column in fields:
             expected, actual = stats_of(column.name), collector.column(column.name)
-            differs = expected.null_count is not None and expected.null_count != actual.null_count
-            if isinstance(column.type, AtomicType):
-                lower, upper, minimum, maximum = (
-                    None
-                    if value is None
-                    else to_comparable_value(_normalize_zero(value), column.type)
-                    for value in (expected.min, expected.max, actual.min, actual.max)
-                )
-                differs = differs or (lower is not None and minimum is not None and minimum < lower)
-                differs = differs or (upper is not None and maximum is not None and maximum > upper)
-            if differs:
+            if not _covers_statistics(expected, actual, column.type):
                 name = entry.file.file_name
                 text = f"{name}: column {column.name} has {actual}, its metadata has {expected}"
                 self.findings.add("statistics", "", text)
@@ -264,6 +255,20 @@ def _group_by_bucket(
 
 def _is_subset(vector: DeletionVector, other: DeletionVector) -> bool:
     return (vector | other).cardinality == other.cardinality
+
+
+def _covers_statistics(expected: ColumnStats, actual: ColumnStats, column_type: DataType) -> bool:
+    if expected.null_count is not None and expected.null_count != actual.null_count:
+        return False
+    if not isinstance(column_type, AtomicType):
+        return True
+    lower, upper, minimum, maximum = (
+        None if value is None else to_comparable_value(_normalize_zero(value), column_type)
+        for value in (expected.min, expected.max, actual.min, actual.max)
+    )
+    if lower is not None and minimum is not None and minimum < lower:
+        return False
+    return upper is None or maximum is None or maximum <= upper
 
 
 def _normalize_zero(value: object) -> object:

@@ -13,9 +13,15 @@ from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import (
     DELETION_VECTORS_INDEX,
     HASH_INDEX,
+    DeletionVectorRange,
     IndexManifestEntry,
 )
-from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, filter_live_entries
+from paimon_orch.format.manifest.manifest_entry import (
+    DataFileMeta,
+    FileKind,
+    ManifestEntry,
+    filter_live_entries,
+)
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
 from paimon_orch.format.schema import TableSchema
@@ -231,11 +237,8 @@ class VersionChecker:
     def _check_buckets(self, state: SnapshotContents) -> None:
         schema = state.schema
         groups: dict[PartitionBucket, list[ManifestEntry]] = {}
-        counts: dict[bytes, set[int]] = {}
         for entry in state.entries:
             groups.setdefault(entry.partition_bucket, []).append(entry)
-            if entry.bucket != POSTPONE_BUCKET:
-                counts.setdefault(entry.partition, set()).add(entry.total_buckets)
         for (partition, bucket), entries in groups.items():
             where = f"{state.version}, {format_partition(partition, schema)} bucket {bucket}"
             total = entries[0].total_buckets
@@ -246,11 +249,18 @@ class VersionChecker:
                     build_bucket_runs([entry.file for entry in entries], schema)
                 except PaimonError as error:
                     self.findings.add("sorted-run", where, str(error))
+        self._check_bucket_counts(state)
+
+    def _check_bucket_counts(self, state: SnapshotContents) -> None:
+        counts: dict[bytes, set[int]] = {}
+        for entry in state.entries:
+            if entry.bucket != POSTPONE_BUCKET:
+                counts.setdefault(entry.partition, set()).add(entry.total_buckets)
         for partition, totals in counts.items():
             if len(totals) > 1:
                 numbers = " and ".join(map(str, sorted(totals)))
                 text = f"its files have different numbers of buckets: {numbers}"
-                where = f"{state.version}, {format_partition(partition, schema) or 'table'}"
+                where = f"{state.version}, {format_partition(partition, state.schema) or 'table'}"
                 self.findings.add("bucket", where, text)
 
     def _check_index(self, state: SnapshotContents) -> None:
@@ -281,19 +291,24 @@ class VersionChecker:
                 text = f"has {len(ranges)} deletion vectors, its metadata has {item.row_count}"
                 self.findings.add("index", where, text)
             for entry in ranges:
-                name, deleted = entry.data_file, entry.cardinality
-                file = files.get((item.partition, item.bucket, name))
-                if file is None:
-                    text = f"{name} has a deletion vector but is not live in the bucket"
-                    self.findings.add("vector", where, text)
-                elif deleted is not None and not 0 < deleted <= file.row_count:
-                    text = (
-                        f"{name} has {file.row_count} rows, its metadata has {deleted} deleted rows"
-                    )
-                    self.findings.add("vector", where, text)
+                name = entry.data_file
+                self._check_cardinality(
+                    where, entry, files.get((item.partition, item.bucket, name))
+                )
                 if name in seen:
                     self.findings.add("vector", where, f"{name} has two deletion vectors")
                 seen.add(name)
+
+    def _check_cardinality(
+        self, where: str, entry: DeletionVectorRange, file: DataFileMeta | None
+    ) -> None:
+        name, deleted = entry.data_file, entry.cardinality
+        if file is None:
+            text = f"{name} has a deletion vector but is not live in the bucket"
+            self.findings.add("vector", where, text)
+        elif deleted is not None and not 0 < deleted <= file.row_count:
+            text = f"{name} has {file.row_count} rows, its metadata has {deleted} deleted rows"
+            self.findings.add("vector", where, text)
 
     def _check_statistics(self, version: RetainedSnapshot) -> None:
         if version.statistics is None:

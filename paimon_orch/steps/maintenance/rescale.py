@@ -269,10 +269,8 @@ def _route_rows(
     if (buckets % unit.step != unit.target_buckets.start % unit.step).any():
         numbers = ", ".join(str(split.bucket) for split in unit.splits)
         where = format_partition(unit.partition, schema)
-        raise CorruptFileError(
-            f"{shared.reader.paths.root}/{where}",
-            f"has rows in the buckets {numbers} that do not belong there; nothing was changed",
-        )
+        text = f"has rows in the buckets {numbers} that do not belong there; nothing was changed"
+        raise CorruptFileError(f"{shared.reader.paths.root}/{where}", text)
     for bucket, writer in writers.items():  # rows of other buckets belong to other units
         in_bucket = buckets == bucket
         if in_bucket.any():
@@ -288,20 +286,23 @@ def commit(table: Table, plan: RescalePlan, messages: Sequence[CommitMessage]) -
     if not plan:
         return RescaleResult(plan=plan)
     assert plan.snapshot_id is not None
-    read = {
-        PartitionBucket(split.partition, bucket)
-        for split in plan.splits
-        for bucket in range(split.total_buckets)
-    }
     changes = CommitChanges(
         kind=CommitKind.OVERWRITE,
         entries=tuple(entry for message in messages for entry in message.entries),
-        read_guard=ReadGuard(plan.snapshot_id, frozenset(read)),
+        read_guard=ReadGuard(plan.snapshot_id, _collect_read_buckets(plan)),
         overwrite=frozenset(split.partition for split in plan.splits).__contains__,
     )
     with discard_files_on_conflict(table, messages):
         snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
     return RescaleResult(plan=plan, snapshot=snapshot)
+
+
+def _collect_read_buckets(plan: RescalePlan) -> frozenset[PartitionBucket]:
+    return frozenset(
+        PartitionBucket(split.partition, bucket)
+        for split in plan.splits
+        for bucket in range(split.total_buckets)
+    )
 
 
 RESCALE = Step(

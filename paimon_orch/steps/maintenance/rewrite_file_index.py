@@ -33,6 +33,7 @@ from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.format.types.data_types import Field
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import (
@@ -88,6 +89,16 @@ class FileIndexRewriteUnit:
             "rows": sum(file.row_count for file in self.files),
             "bytes": sum(file.file_size for file in self.files),
         }
+
+    def build_delete_entry(self, file: DataFileMeta) -> ManifestEntry:
+        """Return the entry that removes a file of the unit."""
+        return ManifestEntry(
+            kind=FileKind.DELETE,
+            partition=self.partition,
+            bucket=self.bucket,
+            total_buckets=self.total_buckets,
+            file=file,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,18 +323,18 @@ def select_file_specs(
     ids = {field.name: field.id for field in reader.schema.fields}
     file_fields = reader.schemas[file.schema_id].fields
     names = {field.id: field.name for field in file_fields}
-    file_specs = []
-    for spec in specs:
-        name = names.get(ids[spec.column])
-        if name is None:
-            continue
-        file_spec = replace(spec, column=name)
-        try:
-            file_spec.value_type(file_fields)
-        except InputError:
-            continue
-        file_specs.append(file_spec)
-    return file_specs
+    file_specs = (
+        replace(spec, column=names[ids[spec.column]]) for spec in specs if ids[spec.column] in names
+    )
+    return [spec for spec in file_specs if _is_indexable(spec, file_fields)]
+
+
+def _is_indexable(spec: IndexSpec, fields: Sequence[Field]) -> bool:
+    try:
+        spec.value_type(fields)
+    except InputError:
+        return False
+    return True
 
 
 def _collect_work(
@@ -339,13 +350,7 @@ def run(reader: FileReader | None, unit: FileIndexRewriteUnit) -> bytes:
     entries, created = list[ManifestEntry](), list[str]()
     try:
         for file in unit.files:
-            old = ManifestEntry(
-                kind=FileKind.DELETE,
-                partition=unit.partition,
-                bucket=unit.bucket,
-                total_buckets=unit.total_buckets,
-                file=file,
-            )
+            old = unit.build_delete_entry(file)
             container = _build_container(reader, unit, file, specs)
             entries += [old, _store_index(reader, unit, old, container, created)]
     except BaseException:

@@ -106,23 +106,26 @@ class TargetUnit:
         schema = source.reader.schema
         all_fields = (*schema.fields, *row_tracking_fields(schema))
         needed = [column for column in all_fields if column.name in names]
-        for addresses, batch in self._read_with_addresses(source, needed):
+        read = self._read_merged if schema.primary_keys else self._read_files
+        for addresses, batch in read(source, needed):
             rows = pa.Table.from_batches([batch]).append_column(ADDRESS_COLUMN, pa.array(addresses))
             if source.predicate is not None:
                 rows = rows.filter(to_arrow_expression(source.predicate))
             if rows.num_rows:
                 yield rows.select([ADDRESS_COLUMN, *(column.name for column in fields)])
 
-    def _read_with_addresses(
+    def _read_merged(
+        self, source: RowSource, fields: Sequence[Field]
+    ) -> Iterator[tuple[RowAddresses, pa.RecordBatch]]:
+        start = first_row_address(self.number)
+        for batch in BucketReader(source.reader, self.split, fields, source.predicate).batches():
+            yield np.arange(start, start + batch.num_rows), batch
+            start += batch.num_rows
+
+    def _read_files(
         self, source: RowSource, fields: Sequence[Field]
     ) -> Iterator[tuple[RowAddresses, pa.RecordBatch]]:
         reader, split = source.reader, self.split
-        if reader.schema.primary_keys:
-            start = first_row_address(self.number)
-            for batch in BucketReader(reader, split, fields, source.predicate).batches():
-                yield np.arange(start, start + batch.num_rows), batch
-                start += batch.num_rows
-            return
         vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, split.vectors)
         for number, file in enumerate(split.files, self.number):
             bucket_file = BucketFile(split.partition, split.bucket, file)
