@@ -35,7 +35,6 @@ class Executor(Protocol):
         files, and names them in its result.
 
         :param run: a pure function that can be pickled; serialized once per job
-        :param label: what is being done, for error messages and the Spark UI
         :param undo: called with the results of the finished units if another unit fails
         :raises PaimonError: the error of the first failing unit, of the class that ``run`` raised
         :raises CancelledError: if the work was cancelled

@@ -176,7 +176,7 @@ def run_plan(
     max_attempts: int = MAX_ATTEMPTS,
 ) -> OutcomeT:
     """Execute a plan and return its outcome with duration and attempts; replan on conflicts."""
-    started, current = time.monotonic(), plan
+    start, current = time.monotonic(), plan
 
     def execute(number: int) -> OutcomeT:
         nonlocal current
@@ -184,8 +184,7 @@ def run_plan(
             current = replan(current)
         if not current:
             logger.info("%s: nothing to do", label)
-        outcome = attempt(current)
-        return replace(outcome, duration_seconds=time.monotonic() - started, attempts=number)
+        return replace(attempt(current), duration_seconds=time.monotonic() - start, attempts=number)
 
     return retry_on_conflict(label, execute, max_attempts=max_attempts)
 

@@ -229,10 +229,7 @@ def _split_unit(
 def commit(
     table: Table, plan: CompactionPlan, messages: Sequence[CommitMessage]
 ) -> CompactionResult:
-    """Commit the results of all units in one snapshot.
-
-    Raises :class:`CommitConflictError` and removes the files if another commit changed the buckets.
-    """
+    """Commit the results of all units; raises CommitConflictError if the buckets have changed."""
     by_bucket = _merge_messages_by_bucket(plan, messages)
     written = by_bucket.values()
     changes = CommitChanges(

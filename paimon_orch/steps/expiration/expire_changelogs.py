@@ -72,18 +72,11 @@ def plan(table: Table, request: ExpireChangelogsRequest) -> ChangelogExpirationP
     retention = Retention.of_changelogs(options, int(time.time() * 1000), request)
     waiting = ConsumerStore(table.io, table.paths, options).read_next_snapshots().values()
     times = {number: v.snapshot.time_millis for number, v in sorted(changelogs.items())}
-    end = _find_first_younger(
-        times, max(latest - retention.retain_max + 1, min(changelogs)), retention.older_than
-    )
-    end = min(
-        [
-            end,
-            latest - retention.retain_min + 1,
-            min(changelogs) + retention.limit,
-            max(changelogs),
-            *waiting,
-        ]
-    )
+    oldest, newest = min(changelogs), max(changelogs)
+    start = max(latest - retention.retain_max + 1, oldest)
+    end = _find_first_younger(times, start, retention.older_than)
+    limits = (latest - retention.retain_min + 1, oldest + retention.limit, newest)
+    end = min(end, *limits, *waiting)
     expired = [
         replace(v, is_complete=False) for number, v in sorted(changelogs.items()) if number < end
     ]
@@ -133,10 +126,7 @@ def expire_changelogs(
     The limits override the table's options; ``older_than`` is in epoch milliseconds.
     """
     request = ExpireChangelogsRequest(
-        retain_max=retain_max,
-        retain_min=retain_min,
-        older_than=older_than,
-        max_deletes=max_deletes,
+        retain_max=retain_max, retain_min=retain_min, older_than=older_than, max_deletes=max_deletes
     )
     return run_expiration(table, plan(table, request), executor)
 

@@ -135,11 +135,8 @@ def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationP
 def exclude_expired_partitions(
     table: Table, splits: Sequence[BucketSplit], now: datetime | None = None
 ) -> list[BucketSplit]:
-    """Exclude expired partitions if ``compaction.skip-expired-partitions`` is true.
-
-    As in Java Paimon that needs ``partition.expiration-time``, and partitions that expire by their
-    values.
-    """
+    """Exclude expired partitions as ``compaction.skip-expired-partitions`` requires."""
+    # as in Java Paimon, only with an expiration time and the strategy values-time
     schema, options = table.schema, table.schema.typed_options
     by_values = options.get(PARTITION_EXPIRATION_STRATEGY) == "values-time"
     skips = options.get(COMPACTION_SKIP_EXPIRED_PARTITIONS) and by_values

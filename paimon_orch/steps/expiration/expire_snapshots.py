@@ -384,9 +384,6 @@ def expire_snapshots(
     Raises :class:`CommitConflictError` if tags or branches change faster than they are checked.
     """
     request = ExpireSnapshotsRequest(
-        retain_max=retain_max,
-        retain_min=retain_min,
-        older_than=older_than,
-        max_deletes=max_deletes,
+        retain_max=retain_max, retain_min=retain_min, older_than=older_than, max_deletes=max_deletes
     )
     return run_expiration(table, plan(table, request), executor, progress=progress)

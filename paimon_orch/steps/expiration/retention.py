@@ -4,6 +4,7 @@ See docs/format/snapshot-expiration.md.
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
@@ -65,13 +66,7 @@ class Retention:
     ) -> "Retention":
         retain_min, retain_max = limits.retain_min, limits.retain_max
         older_than, max_deletes = limits.older_than, limits.max_deletes
-        option_min = options.get(SNAPSHOT_NUM_RETAINED_MIN)
-        option_max = options.get(SNAPSHOT_NUM_RETAINED_MAX)
-        time_retained = options.get(SNAPSHOT_TIME_RETAINED)
-        if kind == _CHANGELOG:
-            option_min = options.get(CHANGELOG_NUM_RETAINED_MIN, option_min)
-            option_max = options.get(CHANGELOG_NUM_RETAINED_MAX, option_max)
-            time_retained = options.get(CHANGELOG_TIME_RETAINED, time_retained)
+        option_min, option_max, time_retained = _read_options(options, kind)
         if retain_min is None and retain_max is not None:
             option_min = min(option_min, retain_max)
         if retain_max is None and retain_min is not None:
@@ -103,6 +98,17 @@ class Retention:
                 f"the maximum (retain-max) of {kind}s is {self.retain_max}, but must be at least "
                 f"the minimum (retain-min), which is {self.retain_min}; nothing was deleted"
             )
+
+
+def _read_options(options: Options, kind: str) -> tuple[int, int, timedelta]:
+    retain_min = options.get(SNAPSHOT_NUM_RETAINED_MIN)
+    retain_max = options.get(SNAPSHOT_NUM_RETAINED_MAX)
+    time_retained = options.get(SNAPSHOT_TIME_RETAINED)
+    if kind == _CHANGELOG:
+        retain_min = options.get(CHANGELOG_NUM_RETAINED_MIN, retain_min)
+        retain_max = options.get(CHANGELOG_NUM_RETAINED_MAX, retain_max)
+        time_retained = options.get(CHANGELOG_TIME_RETAINED, time_retained)
+    return retain_min, retain_max, time_retained
 
 
 def is_changelog_decoupled(options: Options, retention: Retention) -> bool:

@@ -218,18 +218,21 @@ def plan(table: Table, request: RowLevelRequest) -> RowLevelPlan:
     pruner = None if predicate is None else FilePruner(schema, predicate, table.stores.schemas.get)
     splits = ScanPlanner(table.stores.manifests, schema).splits(snapshot, pruner)
     reader = open_reader(table, schema, splits)
-    units, number = [], 0
-    for split in splits:
-        for part in [split] if schema.primary_keys else split_bucket_by_size(split, schema):
-            units.append(TargetUnit(part, number))
-            number += 1 if schema.primary_keys else len(part.files)
     return RowLevelPlan(
         request=request,
         schema=schema,
         snapshot_id=snapshot.id,
         source=RowSource(reader, predicate),
-        units=tuple(units),
+        units=tuple(_build_units(splits, schema)),
     )
+
+
+def _build_units(splits: Iterable[BucketSplit], schema: TableSchema) -> Iterator[TargetUnit]:
+    number = 0
+    for split in splits:
+        for part in [split] if schema.primary_keys else split_bucket_by_size(split, schema):
+            yield TargetUnit(part, number)
+            number += 1 if schema.primary_keys else len(part.files)
 
 
 def split_bucket_by_size(split: BucketSplit, schema: TableSchema) -> Iterator[BucketSplit]:
@@ -292,13 +295,16 @@ def run_delete(
 def run(shared: DeleteSource | None, unit: TargetUnit) -> bytes:
     """Find the rows to delete; in a table with primary key, write their -D records."""
     assert shared is not None
+    if shared.source.reader.schema.primary_keys:
+        return _write_delete_records(shared, unit).encode()
+    addresses = [rows.column(ADDRESS_COLUMN).to_numpy() for rows in unit.read(shared.source, ())]
+    rows_by_file = group_rows_by_file(addresses)
+    return RowLevelTaskResult(rows=rows_by_file, counts=_count_deleted(addresses)).encode()
+
+
+def _write_delete_records(shared: DeleteSource, unit: TargetUnit) -> RowLevelTaskResult:
     source = shared.source
     schema = source.reader.schema
-    if not schema.primary_keys:
-        addresses = [rows.column(ADDRESS_COLUMN).to_numpy() for rows in unit.read(source, ())]
-        return RowLevelTaskResult(
-            rows=group_rows_by_file(addresses), counts=_count_deleted(addresses)
-        ).encode()
     bucket_id = unit.split.partition_bucket
     writer = TableWriter(
         factory=FileWriterFactory.for_rewrite(source.reader, *bucket_id, unit.split.files),
@@ -314,7 +320,7 @@ def run(shared: DeleteSource | None, unit: TargetUnit) -> bytes:
     except BaseException:
         writer.abort()
         raise
-    return RowLevelTaskResult(message, counts=_count_deleted(addresses)).encode()
+    return RowLevelTaskResult(message, counts=_count_deleted(addresses))
 
 
 def prepare_changes(
