@@ -251,17 +251,14 @@ def run(
     """Remove the planned files, except those that are referenced since."""
     started = time.monotonic() if started is None else started
     planned = _exclude_files_used_since(planned)
-    paths = [file.path for file in planned.files]
-    folder = None
-    if quarantine and paths:
-        store = Quarantine(table.io, table.paths.root, external_roots=planned.roots[1:])
-        folder = store.build_folder_name()
-        refused = store.put(folder, paths)
+    folder: str | None = None
+    if quarantine and planned.files:
+        folder, refused = _quarantine_files(table, planned)
     else:
+        paths = [file.path for file in planned.files]
         label = f"remove orphan files of {table.identifier}"
-        refused = delete_files(
-            executor or InProcessExecutor(), table.io, planned.roots, paths, label=label
-        )
+        executor = executor or InProcessExecutor()
+        refused = delete_files(executor, table.io, planned.roots, paths, label=label)
     unsafe = set(refused)
     removed = [file for file in planned.files if file.path not in unsafe]
     logger.info("%s: removed %d orphan files", table.identifier, len(removed))
@@ -273,6 +270,13 @@ def run(
         refused=tuple(refused),
         duration_seconds=time.monotonic() - started,
     )
+
+
+def _quarantine_files(table: Table, planned: OrphanFilesPlan) -> tuple[str, list[str]]:
+    """Move the files to a new folder; return its name and the paths that were refused."""
+    quarantine = Quarantine(table.io, table.paths.root, external_roots=planned.roots[1:])
+    folder = quarantine.build_folder_name()
+    return folder, quarantine.put(folder, [file.path for file in planned.files])
 
 
 def _exclude_files_used_since(planned: OrphanFilesPlan) -> OrphanFilesPlan:

@@ -138,11 +138,7 @@ def check_compactable(schema: TableSchema) -> None:
 
 
 def plan(table: Table, request: CompactRequest) -> CompactionPlan:
-    """Plan a compaction of the latest snapshot of an append table.
-
-    ``minor`` waits until there are enough small files or deleted rows to justify a rewrite;
-    ``full`` does not wait.
-    """
+    """Plan a compaction of an append table; ``minor`` waits for enough small files or deletes."""
     table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
     check_compactable(schema)

@@ -246,16 +246,21 @@ def advance_hint_and_recheck(
         raise _build_conflict_error(table)
     if f"{table.stores.snapshots.path(planned.end)}" not in versions:
         raise _build_conflict_error(table)
-    reader = ReferenceReader.of(table.io, table.paths.root)
+    names = _collect_file_names(ReferenceReader.of(table.io, table.paths.root), new)
+    files = planned.files_to_delete.filter(lambda path: path.rpartition("/")[2] not in names)
+    return replace(planned, files_to_delete=files)
+
+
+def _collect_file_names(reader: ReferenceReader, versions: Iterable[RetainedSnapshot]) -> set[str]:
+    """Return the names of data and index files that versions add or use."""
     names: set[str] = set()
-    for version in new:
+    for version in versions:
         for entry in reader.manifests.read_delta_entries(version.snapshot):
             if entry.kind is FileKind.ADD:
                 names |= {entry.file.file_name, *entry.file.extra_files}
         names |= {item.file_name for item in reader.index(version)}
         names |= {version.index_manifest or "", version.statistics or ""}
-    files = planned.files_to_delete.filter(lambda path: path.rpartition("/")[2] not in names)
-    return replace(planned, files_to_delete=files)
+    return names
 
 
 def _build_conflict_error(table: Table) -> CommitConflictError:

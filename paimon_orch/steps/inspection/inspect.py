@@ -212,14 +212,7 @@ def inspect(table: Table, snapshot_id: int | None = None) -> TableReport:
     reports.sort(key=lambda report: (report.partition, report.bucket))
     health, problem = None, None
     if snapshot_id is None:
-        try:
-            health = (
-                compute_health(table)
-                if snapshot is None
-                else compute_snapshot_health(table, snapshot, splits)
-            )
-        except CorruptFileError as error:  # for example, overlapping files of a sorted run
-            problem = str(error)
+        health, problem = _try_health(table, snapshot, splits)
     return TableReport(
         identifier=table.identifier,
         location=table.paths.root,
@@ -229,6 +222,18 @@ def inspect(table: Table, snapshot_id: int | None = None) -> TableReport:
         health=health,
         problem=problem,
     )
+
+
+def _try_health(
+    table: Table, snapshot: Snapshot | None, splits: Sequence[BucketSplit]
+) -> tuple[TableHealth | None, str | None]:
+    """Return the health, or the problem that prevents computing it."""
+    try:
+        if snapshot is None:
+            return compute_health(table), None
+        return compute_snapshot_health(table, snapshot, splits), None
+    except CorruptFileError as error:  # for example, overlapping files of a sorted run
+        return None, str(error)
 
 
 def _build_bucket_report(split: BucketSplit, schema: TableSchema) -> BucketReport:

@@ -217,22 +217,26 @@ def run(shared: RescaleIo | None, unit: RescaleUnit) -> bytes:
         read = _read_merged if schema.primary_keys else _read_appended
         for rows in read(shared.reader, unit):
             _route_rows(shared, unit, rows, writers)
-        entries = [
-            ManifestEntry(
-                kind=FileKind.ADD,
-                partition=unit.partition,
-                bucket=bucket,
-                total_buckets=schema.typed_options.bucket,
-                file=file,
-            )
-            for bucket, writer in writers.items()
-            for file in writer.close()
-        ]
+        entries = tuple(_close_writers(unit, writers, schema.typed_options.bucket))
     except BaseException:
         for writer in writers.values():
             writer.abort()
         raise
-    return CommitMessage(entries=tuple(entries)).encode()
+    return CommitMessage(entries=entries).encode()
+
+
+def _close_writers(
+    unit: RescaleUnit, writers: Mapping[int, RollingFileWriter], total_buckets: int
+) -> Iterator[ManifestEntry]:
+    for bucket, writer in writers.items():
+        for file in writer.close():
+            yield ManifestEntry(
+                kind=FileKind.ADD,
+                partition=unit.partition,
+                bucket=bucket,
+                total_buckets=total_buckets,
+                file=file,
+            )
 
 
 def _read_merged(reader: FileReader, unit: RescaleUnit) -> Iterator[pa.Table]:

@@ -100,6 +100,10 @@ def build_rows_to_write(schema: TableSchema, rows: pa.Table) -> Iterator[pa.Tabl
     yield rows.filter(pc.invert(has_address)).select(names)
     if not changed.num_rows:
         return
+    yield _build_updates(schema, changed, names)
+
+
+def _build_updates(schema: TableSchema, changed: pa.Table, names: list[str]) -> pa.Table:
     # raises InputError if a row is changed more than once
     group_rows_by_file([changed.column(ADDRESS_COLUMN).to_numpy()])
     old = pa.table(
@@ -113,7 +117,7 @@ def build_rows_to_write(schema: TableSchema, rows: pa.Table) -> Iterator[pa.Tabl
     for name in names:
         if name not in updates.column_names:
             updates = updates.append_column(name, changed.column(name))
-    yield updates
+    return updates
 
 
 def _cast_to_field(rows: pa.Table, column_name: str, name: str, schema: TableSchema) -> pa.Array:
