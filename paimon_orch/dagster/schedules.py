@@ -77,10 +77,7 @@ def build_compaction_schedule(
 def _build_tick_requests(
     target: CompactionTarget, policy: CompactionPolicy, context: dg.ScheduleEvaluationContext
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    """Return the requests of a tick; dynamic partitions are added before.
-
-    Unlike a sensor, a schedule cannot return requests to add partitions.
-    """
+    """Return the requests of a tick, which cannot add dynamic partitions itself."""
     table = target.table
     decider = CompactionDecider(table, policy, can_compact_fully=target.can_compact_fully)
     decisions = {decision.partition: decision for decision in decider.decide(overdue=None)}

@@ -16,6 +16,7 @@ from paimon_orch.format.external_paths import (
     parse_store_scheme,
     strip_file_scheme,
 )
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options.core_options import (
     DATA_FILE_PATH_DIRECTORY,
@@ -125,15 +126,14 @@ class TablePaths:
             )
         return path
 
-    def index_file(
-        self, schema: TableSchema, partition: bytes, bucket: int, name: str, external: str | None
-    ) -> str:
+    def index_file(self, schema: TableSchema, entry: IndexManifestEntry) -> str:
         """Return the path of an index file."""
-        if external is not None:
-            return self._resolve_external_path(external)
+        if entry.external_path is not None:
+            return self._resolve_external_path(entry.external_path)
         if schema.typed_options.get(INDEX_FILE_IN_DATA_FILE_DIR):
-            return f"{self.bucket_dir(schema, partition, bucket)}/{name}"
-        return f"{self.index_dir}/{name}"
+            bucket_dir = self.bucket_dir(schema, entry.partition, entry.bucket)
+            return f"{bucket_dir}/{entry.file_name}"
+        return f"{self.index_dir}/{entry.file_name}"
 
     def new_index_file(
         self, schema: TableSchema, partition: bytes, bucket: int, name: str

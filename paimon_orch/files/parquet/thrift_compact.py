@@ -80,7 +80,6 @@ def decode_list_header(data: BytesLike, at: int) -> tuple[int, int, int]:
 
 
 def _skip_value(data: BytesLike, at: int, kind: int) -> int:
-    """Return the end of a value of a kind."""
     if kind in (I64, I32, _I16):
         while data[at] >= 0x80:
             at += 1

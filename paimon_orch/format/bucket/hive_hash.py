@@ -70,7 +70,6 @@ def _hash_floats(column: pa.Array, name: TypeRoot) -> UInt32Array:
 
 
 def _hash_bytes(column: pa.Array) -> UInt32Array:
-    """Return the polynomial hash of signed bytes, with powers of the prime from the end."""
     binary = column.fill_null("" if pa.types.is_string(column.type) else b"")
     binary = pa.concat_arrays(
         [binary.cast(pa.large_binary())]

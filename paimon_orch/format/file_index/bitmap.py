@@ -303,10 +303,6 @@ class BitmapIndex:
 
     @cached_property
     def _directory(self) -> tuple[Sequence[Key], Sequence[int], int, int]:
-        """First keys and offsets of the blocks of version 2; start and size of all blocks.
-
-        The key of a single block is omitted.
-        """
         start = _HEAD.size + 8 * self._has_null
         (count,) = _INT32.unpack_from(self._prefix, start)
         if not 0 <= count <= self._count:

@@ -103,13 +103,7 @@ class DeletionVectorRewrite:
 def delete_index_files(reader: FileReader, entries: Iterable[IndexManifestEntry]) -> None:
     """Delete index files that no snapshot references."""
     for entry in entries:
-        path = reader.paths.index_file(
-            reader.schema,
-            entry.partition,
-            bucket=entry.bucket,
-            name=entry.file_name,
-            external=entry.external_path,
-        )
+        path = reader.paths.index_file(reader.schema, entry)
         reader.io.delete(path)
 
 

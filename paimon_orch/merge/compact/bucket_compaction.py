@@ -309,10 +309,9 @@ class BucketCompaction:
             if changes.num_rows:
                 changelog.write(changes)
         if output is not None:
-            if deletes and self._task.drop_delete:
-                merged = drop_retracts(merged)
-            if merged.num_rows:
-                output.write(merged)
+            rows = drop_retracts(merged) if deletes and self._task.drop_delete else merged
+            if rows.num_rows:
+                output.write(rows)
 
     def _add_older_rows(self, step: MergeBatch, lookup: PositionLookup) -> MergeBatch:
         """Look up the keys that only level 0 has, and add their older rows to the batch."""

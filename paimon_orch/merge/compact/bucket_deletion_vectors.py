@@ -26,13 +26,7 @@ def read_deletion_vectors(
     vectors: dict[str, DeletionVector] = {}
     for entry in entries:
         if entry.ranges:
-            path = paths.index_file(
-                schema,
-                entry.partition,
-                bucket=entry.bucket,
-                name=entry.file_name,
-                external=entry.external_path,
-            )
+            path = paths.index_file(schema, entry)
             with wrap_decode_errors(path):
                 data = io.read_bytes(path)
             if len(data) != entry.file_size:

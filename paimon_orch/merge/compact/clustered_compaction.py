@@ -62,10 +62,9 @@ def decode_clustering_range(file: DataFileMeta, schema: TableSchema) -> RangedFi
 def select_merge_groups(
     files: Iterable[DataFileMeta], schema: TableSchema, schemas: Mapping[int, TableSchema]
 ) -> list[FileGroup]:
-    """Return the groups of level-1 files to merge.
+    """Return the groups of level-1 files to merge: with overlapping ranges, and small neighbors.
 
-    A group has files whose ranges overlap by more than a bound, and small neighbors. If a file is
-    sorted by other columns, all files are merged.
+    All files are one group if a file is sorted by other columns.
     """
     files = list(files)
     if not all(has_current_clustering(file, schema, schemas) for file in files):
@@ -171,27 +170,27 @@ class ClusteredCompaction:
             raise
 
     def _compact(self) -> BucketCompactionResult:
-        task, options = self._task, self._schema.typed_options
+        task, reader = self._task, self._reader
         outcome = BucketCompactionResult(before=list(task.inputs))
-        new_files = self._sort_level0()
-        sorted_writers = list(self._writers)
-        # if all clustered files are merged, the new rows are merged in the same pass
-        is_single_merge = len(task.groups) == 1 and not task.higher_level_files
-        merged_with_groups = new_files if is_single_merge else []
-        for group in task.groups:
-            outcome.after += self._merge((*group, *merged_with_groups))
-        if merged_with_groups:
-            for writer in sorted_writers:
-                writer.abort()
-        else:
-            outcome.after += new_files
+        outcome.after += self._write_clustered_files()
         for file in task.standalone_files:
             self._vectors.drop(file.file_name)
-        if options.has_deletion_vectors:
+        if self._schema.typed_options.has_deletion_vectors:
             outcome.index = self._vectors.write(
-                self._reader.io, self._reader.paths, self._schema, task.partition, task.bucket
+                reader.io, reader.paths, self._schema, task.partition, task.bucket
             )
         return outcome
+
+    def _write_clustered_files(self) -> list[DataFileMeta]:
+        groups, new_files = self._task.groups, self._sort_level0()
+        if len(groups) != 1 or self._task.higher_level_files or not new_files:
+            return [file for group in groups for file in self._merge(group)] + new_files
+        # all clustered files are merged: the new rows are merged in the same pass
+        temporary_writers = list(self._writers)
+        merged_files = self._merge((*groups[0], *new_files))
+        for writer in temporary_writers:
+            writer.abort()
+        return merged_files
 
     def _at(self, file: DataFileMeta) -> BucketFile:
         return BucketFile(self._task.partition, self._task.bucket, file)
@@ -249,10 +248,7 @@ class ClusteredCompaction:
         return writer.close()
 
     def _mark_older_rows(self, keys: KeyColumns) -> Mask:
-        """Return which of the sorted, distinct keys have an older row.
-
-        The older rows are added to the deletion vectors, except in first-row tables.
-        """
+        """Return which of the sorted keys have an older row, deleted except in first-row tables."""
         exists = np.zeros(len(keys), bool)
         for file in (*self._task.higher_level_files, *self._task.standalone_files):
             vector = self._vectors.vectors.get(file.file_name)

@@ -116,7 +116,6 @@ class PositionLookup:
         }
 
     def _mark_in_file(self, cursor: _Cursor, keys: KeyColumns) -> Indices | None:
-        """Search one file; return the indices of the missing keys, None if all are missing."""
         if cursor.is_exhausted or keys.at(0) > cursor.high or keys.at(len(keys) - 1) < cursor.low:
             return None
         start, end = keys.count_below(cursor.low), keys.count_up_to(cursor.high)

@@ -113,17 +113,16 @@ def merge_runs(
 ) -> Iterator[MergeBatch]:
     """Yield the rows of all runs in key order, in batches of complete keys.
 
-    :param runs: the runs, oldest first; this order decides between rows with equal sequence
-        numbers, and between all rows of runs that were read without ``_SEQUENCE_NUMBER``
-    :param newest: without ``_SEQUENCE_NUMBER``: yield only the newest row of each key
+    ``runs`` are oldest first, which decides between rows with equal or without sequence numbers.
+    ``newest`` yields only the newest row of each key, for rows without ``_SEQUENCE_NUMBER``.
     """
     buffers = [_RunBuffer(run, key_names) for run in runs]
     while buffers := [buffer for buffer in buffers if buffer.rows is not None]:
         bound = min(buffer.last for buffer in buffers)
         parts = []
         for buffer in buffers:
-            level, taken = buffer.level, buffer.take(bound)
-            if taken is not None:
+            level = buffer.level
+            if (taken := buffer.take(bound)) is not None:
                 parts.append((level, *taken))
         yield _build_batch(parts, sequence, newest=newest)
 

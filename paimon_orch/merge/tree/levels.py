@@ -4,7 +4,7 @@ See docs/format/levels-and-sorted-runs.md and docs/format/compaction-rewrites.md
 """
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
@@ -49,19 +49,30 @@ def build_sorted_runs(
     runs = [SortedRun(0, (file,)) for file in sort_newest_first(f for f in files if f.level == 0)]
     leveled = sorted((f for f in files if f.level > 0), key=lambda file: file.level)
     for level, group in groupby(leveled, key=lambda file: file.level):
-        ranges = sorted(
-            ((*decode_key_bounds(file, key_fields), file) for file in group),
-            key=lambda item: item[0],
-        )
-        for (_, end, file), (start, _, next_file) in pairwise(ranges):
-            if end >= start:
-                raise CorruptFileError(
-                    next_file.file_name,
-                    f"its keys overlap those of {file.file_name} on level {level}, which must be "
-                    "one sorted run",
-                )
+        ranges = sort_by_key_range(group, key_fields)
+        for file, next_file in find_overlaps(ranges):
+            raise CorruptFileError(
+                next_file.file_name,
+                f"its keys overlap those of {file.file_name} on level {level}, which must be "
+                "one sorted run",
+            )
         runs.append(SortedRun(level, tuple(file for _, _, file in ranges)))
     return runs
+
+
+def sort_by_key_range(
+    files: Iterable[DataFileMeta], key_fields: Sequence[Field]
+) -> list["RangedFile"]:
+    """Return files with their smallest and largest keys, sorted by the smallest key."""
+    ranges = ((*decode_key_bounds(file, key_fields), file) for file in files)
+    return sorted(ranges, key=lambda item: item[0])
+
+
+def find_overlaps(ranges: Sequence["RangedFile"]) -> Iterator[tuple[DataFileMeta, DataFileMeta]]:
+    """Yield neighboring files whose key ranges overlap; ``ranges`` are sorted."""
+    for (_, end, file), (start, _, next_file) in pairwise(ranges):
+        if end >= start:
+            yield file, next_file
 
 
 def build_bucket_runs(files: Iterable[DataFileMeta], schema: TableSchema) -> list[SortedRun]:

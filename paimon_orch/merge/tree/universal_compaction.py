@@ -64,14 +64,9 @@ class UniversalCompaction:
     def select_runs(self, num_levels: int, runs: Sequence[SortedRun]) -> RunSelection | None:
         """Return the selection of the first matching rule, or None; ``runs`` are newest first."""
         top = num_levels - 1
-        if len(runs) > 1 and self._is_full_compaction_due(top, runs):
-            return RunSelection(len(runs), top, CompactReason.OPTIMIZATION_INTERVAL)
-        if len(runs) > 1 and self._is_size_threshold_reached(top, runs):
-            return RunSelection(len(runs), top, CompactReason.SIZE_THRESHOLD)
+        if reason := self._find_full_compaction_reason(top, runs):
+            return RunSelection(len(runs), top, reason)
         if len(runs) >= self.trigger:
-            candidate, oldest = sum(run.size for run in runs[:-1]), runs[-1].size
-            if candidate * 100 > self.max_amplification * oldest:
-                return RunSelection(len(runs), top, CompactReason.SIZE_AMPLIFICATION)
             selection = self.extend(
                 num_levels, runs, 1, force=False, reason=CompactReason.SIZE_RATIO
             )
@@ -82,6 +77,19 @@ class UniversalCompaction:
             return self.extend(
                 num_levels, runs, count, force=False, reason=CompactReason.NUMBER_OF_RUNS
             )
+        return None
+
+    def _find_full_compaction_reason(
+        self, top: int, runs: Sequence[SortedRun]
+    ) -> CompactReason | None:
+        if len(runs) > 1 and self._is_full_compaction_due(top, runs):
+            return CompactReason.OPTIMIZATION_INTERVAL
+        if len(runs) > 1 and self._is_size_threshold_reached(top, runs):
+            return CompactReason.SIZE_THRESHOLD
+        if len(runs) >= self.trigger:
+            candidate, oldest = sum(run.size for run in runs[:-1]), runs[-1].size
+            if candidate * 100 > self.max_amplification * oldest:
+                return CompactReason.SIZE_AMPLIFICATION
         return None
 
     def _is_full_compaction_due(self, top: int, runs: Sequence[SortedRun]) -> bool:

@@ -266,13 +266,7 @@ class VersionChecker:
     def _check_index(self, state: SnapshotContents) -> None:
         paths = TablePaths(self.reader.manifests.paths.root)
         for item in state.index:
-            path = paths.index_file(
-                state.schema,
-                item.partition,
-                bucket=item.bucket,
-                name=item.file_name,
-                external=item.external_path,
-            )
+            path = paths.index_file(state.schema, item)
             self._check_file_size(state.version, path, item.file_size)
             where = f"{state.version}, {item.file_name}"
             if item.index_type == HASH_INDEX and item.file_size != _HASH_BYTES * item.row_count:

@@ -135,11 +135,7 @@ def _compute_part(name: str, parts: int) -> int:
 
 
 def find_unreferenced_names(pieces: Sequence[bytes]) -> bytes:
-    """Return the listed files of a part that no manifest names: the reduce side of the shuffle.
-
-    JSON: the parts, sizes by directory and name, the number of old files and of names, empty
-    directories, and the number of names by manifest.
-    """
+    """Return the listed files of a part that no manifest names, and counts, as JSON."""
     listed, used, scanned, received = [], set[str](), 0, 0
     parts, empty, read = set[int](), list[str](), dict[str, int]()
     for piece in pieces:

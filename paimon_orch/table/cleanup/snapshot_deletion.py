@@ -194,13 +194,7 @@ class SnapshotDeletionPlanner:
         for meta in (*self.reader.state(version), *self.reader.changelog(version)):
             yield f"{self.paths.manifest_dir}/{meta.file_name}"
         for item in self.reader.index(version):
-            yield self.paths.index_file(
-                self.schema,
-                item.partition,
-                bucket=item.bucket,
-                name=item.file_name,
-                external=item.external_path,
-            )
+            yield self.paths.index_file(self.schema, item)
         if version.statistics is not None:
             yield f"{self.paths.root}/statistics/{version.statistics}"
 

@@ -3,9 +3,9 @@
 See docs/format/commit.md#conflicts.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.sort.key_order import decode_key_bounds
-from paimon_orch.merge.tree.levels import merge_order_key
+from paimon_orch.merge.tree.levels import find_overlaps, merge_order_key, sort_by_key_range
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +104,8 @@ def check_conflicts(
 def find_live_entry_per_partition(
     manifests: Iterable[Manifest], partitions: Iterable[bytes]
 ) -> list[ManifestEntry] | None:
-    """Return a live entry of each of the partitions that has one; None if that needs all manifests.
-
-    ``manifests`` are ordered from the newest, and only as many as needed are opened: an entry that
-    the newest manifest with a partition adds is live.
-    """
+    """Return a live entry per partition with files; None if that needs all manifests."""
+    # an entry that the newest manifest with a partition adds is live
     entries, missing = list[ManifestEntry](), set(partitions)
     for manifest in manifests:
         row_by_partition: dict[bytes, int | None] = {}
@@ -182,7 +179,7 @@ def _may_share_key_and_sequence(
 
 def _check_level_overlaps(schema: TableSchema, live: Iterable[ManifestEntry]) -> None:
     if schema.typed_options.is_pk_clustering_override:
-        return  # such files may overlap; a bucket guard prevents concurrent compactions
+        return  # these files may overlap; a bucket guard prevents concurrent compactions
     fields = schema.key_fields
     runs: dict[tuple[bytes, int, int], list[ManifestEntry]] = {}
     for entry in live:
@@ -191,17 +188,13 @@ def _check_level_overlaps(schema: TableSchema, live: Iterable[ManifestEntry]) ->
     for entries in runs.values():
         if len(entries) < 2:
             continue
-        files = (entry.file for entry in entries)
-        ranges = sorted(
-            ((*decode_key_bounds(file, fields), file) for file in files), key=lambda item: item[0]
-        )
-        for (_, end, file), (start, _, following) in pairwise(ranges):
-            if end >= start:
-                raise CommitConflictError(
-                    f"files {file.file_name} and {following.file_name} would overlap on level "
-                    f"{file.level}: another commit compacted the same bucket. Plan and run the "
-                    "step again."
-                )
+        ranges = sort_by_key_range((entry.file for entry in entries), fields)
+        for file, next_file in find_overlaps(ranges):
+            raise CommitConflictError(
+                f"files {file.file_name} and {next_file.file_name} would overlap on level "
+                f"{file.level}: another commit compacted the same bucket. Plan and run the "
+                "step again."
+            )
 
 
 def check_bucket_guards(
@@ -210,17 +203,16 @@ def check_bucket_guards(
     index: Iterable[IndexManifestEntry],
 ) -> None:
     """Raise :class:`CommitConflictError` if a guarded bucket changed above level 0."""
-    files: dict[PartitionBucket, set[str]] = {}
+    files = defaultdict[PartitionBucket, set[str]](set)
+    vectors = defaultdict[PartitionBucket, set[str]](set)
     for entry in base:
         if entry.file.level > 0:
-            files.setdefault(entry.partition_bucket, set()).add(entry.file.file_name)
-    vectors: dict[PartitionBucket, set[str]] = {}
+            files[entry.partition_bucket].add(entry.file.file_name)
     for item in index:
         if item.index_type == DELETION_VECTORS_INDEX:
-            vectors.setdefault(item.partition_bucket, set()).add(item.file_name)
+            vectors[item.partition_bucket].add(item.file_name)
     for guard in guards:
-        has_other_files = files.get(guard.bucket, set()) != guard.files
-        if has_other_files or vectors.get(guard.bucket, set()) != guard.index_files:
+        if files[guard.bucket] != guard.files or vectors[guard.bucket] != guard.index_files:
             raise CommitConflictError(
                 f"bucket {guard.bucket.bucket} was compacted by another commit since this one was "
                 "planned. Nothing was changed; plan and run the step again."

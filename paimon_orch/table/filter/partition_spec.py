@@ -97,11 +97,7 @@ def _convert_to_internal(value: object, target: pa.DataType) -> object:
 def build_directory_names(
     spec: Mapping[str, str], fields: Iterable[Field], options: Options
 ) -> dict[str, str]:
-    """Return values as in directory names, e.g. ``5`` for the INT ``05``.
-
-    Raises :class:`InputError` for a value that is neither of the type of its field nor the default
-    partition name.
-    """
+    """Return values as in directory names (``5`` for ``05``); raises :class:`InputError`."""
     names = dict(spec)
     for field in fields:
         text, value = (

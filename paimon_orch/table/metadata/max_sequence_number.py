@@ -23,10 +23,9 @@ def build_sequence_properties(
     added: Iterable[ManifestEntry],
     existing: Callable[[], Iterable[ManifestEntry]],
 ) -> Mapping[str, str]:
-    """Return the property of the next snapshot; empty for tables whose writers read the files.
+    """Return the property of the next snapshot, empty if writers read the files instead.
 
-    ``added`` are the entries of the commit. ``existing`` reads all entries of ``latest``; it is
-    only called if that snapshot lacks the property.
+    ``existing`` reads all entries of ``latest``, only if that snapshot lacks the property.
     """
     if options.get(WRITE_SEQUENCE_NUMBER_INIT_MODE) != "snapshot":
         return {}

@@ -58,11 +58,7 @@ class Tags:
         *,
         time_retained: timedelta | None = None,
     ) -> Snapshot:
-        """Tag a snapshot, by default the newest, without limit or for ``time_retained``.
-
-        An expired snapshot is copied from another tag of it. Raises :class:`InputError` if the name
-        is taken, :class:`NotFoundError` if the snapshot does not exist.
-        """
+        """Tag a snapshot, also an expired one that has another tag; default: the newest."""
         self.check()
         path = self.path(name)
         snapshot, data = self._content(snapshot_id, time_retained)
@@ -82,10 +78,7 @@ class Tags:
         *,
         time_retained: timedelta | None = None,
     ) -> Snapshot:
-        """Change the snapshot of an existing tag, by default to the newest, or its retention time.
-
-        Unknown keys of the tag file are kept.
-        """
+        """Change the snapshot (default: the newest) or the retention time of an existing tag."""
         self.check()
         old = self.get(name)
         io, path = self.snapshots.io, self.path(name)
@@ -155,12 +148,15 @@ class Tags:
             data = extract_snapshot(store.io.read_bytes(self.path(other_tag)), self.path(other_tag))
         if time_retained is None:
             return snapshot, data
+        value = _parse_json_object(data, store.path(snapshot.id))
+        return snapshot, self._encode_with_retention(value, time_retained)
+
+    def _encode_with_retention(self, value: dict[str, Any], time_retained: timedelta) -> bytes:
         if time_retained <= timedelta(0):
             raise InputError(f"a tag cannot be retained for {time_retained}; give a positive time")
-        value = _parse_json_object(data, store.path(snapshot.id))
         value[_CREATE_TIME_KEY] = _encode_local_time(self.clock())
         value[_TIME_RETAINED_KEY] = time_retained.total_seconds()
-        return snapshot, _encode_tag(value)
+        return _encode_tag(value)
 
 
 def _parse_json_object(data: bytes, path: str) -> dict[str, Any]:

@@ -129,11 +129,8 @@ def find_equality_values(
             value_lists = [find_equality_values(child, column) for child in children]
             return min((v for v in value_lists if v is not None), key=len, default=None)
         case Or(children=children):
-            union: list[pa.Scalar[pa.DataType]] = []
-            for child in children:
-                values_of_child = find_equality_values(child, column)
-                if values_of_child is None:
-                    return None
-                union += values_of_child
-            return union
+            listed = [find_equality_values(child, column) for child in children]
+            if any(values is None for values in listed):
+                return None
+            return [value for values in listed for value in values or ()]
     return None

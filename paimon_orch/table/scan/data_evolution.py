@@ -33,10 +33,7 @@ def has_data_evolution(schema: TableSchema) -> bool:
 
 
 def group_files_by_rows(files: Iterable[DataFileMeta]) -> list[RowIdGroup]:
-    """Group the files of a bucket by the rows that they hold, the newest file of each group first.
-
-    Raises :class:`UnsupportedError` if the rows of two groups overlap.
-    """
+    """Group files by rows, newest first; refuses partial overlaps (:class:`UnsupportedError`)."""
     single_files = [(file,) for file in files if file.first_row_id is None]
     numbered = [file for file in files if file.first_row_id is not None]
     numbered.sort(key=lambda f: (f.first_row_id, f.row_count, -f.max_sequence_number, f.file_name))

@@ -28,18 +28,12 @@ def find_manifest_bounds(manifests: Sequence[ManifestFileMeta], schema: TableSch
         index = next((i for i, field in enumerate(fields) if field.name == name), None)
         if index is None:
             return ColumnBounds.unknown()
-        return ColumnBounds.of(
-            [
-                decode_column_stats(
-                    manifest.partition_stats,
-                    index,
-                    arity=len(fields),
-                    data_type=fields[index].type,
-                    path=manifest.file_name,
-                )
-                for manifest in manifests
-            ]
+        arity, data_type = len(fields), fields[index].type
+        stats = (
+            decode_column_stats(m.partition_stats, index, arity, data_type, m.file_name)
+            for m in manifests
         )
+        return ColumnBounds.of(list(stats))
 
     return bounds_of
 
@@ -57,26 +51,16 @@ def group_by_layout(
     files: FileFields, partitions: Sequence[bytes], stats: FileStats
 ) -> Iterator[tuple[Indices, "FileBounds"]]:
     """Group files by schema and columns with statistics; yield their rows and bounds."""
-    dense_columns = (
-        written if listed is None else listed
-        for listed, written in zip(
-            files.get("_VALUE_STATS_COLS"), files.get("_WRITE_COLS"), strict=True
-        )
-    )
+    columns = zip(files.get("_VALUE_STATS_COLS"), files.get("_WRITE_COLS"), strict=True)
+    dense_columns = (written if listed is None else listed for listed, written in columns)
     groups: dict[tuple[int, tuple[str, ...] | None], list[int]] = {}
     for row, layout in enumerate(zip(files.get("_SCHEMA_ID"), dense_columns, strict=True)):
         groups.setdefault(layout, []).append(row)
     for layout, rows in groups.items():
         indices = np.array(rows)
-        yield (
-            indices,
-            FileBounds(
-                stats,
-                stats.find_stats_sources(*layout),
-                files=files.take(indices),
-                partitions=[partitions[row] for row in rows],
-            ),
-        )
+        sources, layout_files = stats.find_stats_sources(*layout), files.take(indices)
+        group_partitions = [partitions[row] for row in rows]
+        yield indices, FileBounds(stats, sources, layout_files, group_partitions)
 
 
 class FileBounds:

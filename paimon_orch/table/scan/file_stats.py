@@ -131,7 +131,6 @@ class FileStats:
     def _map_columns(
         self, schema_id: int, dense: tuple[str, ...] | None
     ) -> dict[str, StatsSource | None]:
-        """Find each read column by its id."""
         file_schema = self._schema_of(schema_id)
         covered = file_schema.names if dense is None else list(dense)
         keys = file_schema.trimmed_primary_keys

@@ -3,6 +3,7 @@
 See docs/format/scan.md.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -53,14 +54,9 @@ class BucketSplit:
 
 def count_visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
     """Return the live rows of a split; None if that needs a merge or the deletion vectors."""
-    may_share_rows = schema.typed_options.get(
-        DATA_EVOLUTION_ENABLED
-    )  # several files of the same rows
-    if (
-        may_share_rows
-        or split.waiting
-        or (schema.primary_keys and not is_raw_convertible(split.files, schema))
-    ):
+    needs_merge = schema.primary_keys and not is_raw_convertible(split.files, schema)
+    # with data evolution several files have the same rows
+    if needs_merge or split.waiting or schema.typed_options.get(DATA_EVOLUTION_ENABLED):
         return None
     live = {file.file_name for file in split.files}
     deleted = [
@@ -99,13 +95,12 @@ def build_bucket_splits(
     entries: Iterable[ManifestEntry], index: Iterable[IndexManifestEntry]
 ) -> list[BucketSplit]:
     """Group live files by bucket, in the order of the buckets' first files."""
-    groups: dict[PartitionBucket, list[ManifestEntry]] = {}
+    groups = defaultdict[PartitionBucket, list[ManifestEntry]](list)
     for entry in entries:
-        groups.setdefault(entry.partition_bucket, []).append(entry)
-    vectors: dict[PartitionBucket, list[IndexManifestEntry]] = {}
-    for item in index:
-        if item.index_type == DELETION_VECTORS_INDEX:
-            vectors.setdefault(item.partition_bucket, []).append(item)
+        groups[entry.partition_bucket].append(entry)
+    vectors = defaultdict[PartitionBucket, list[IndexManifestEntry]](list)
+    for item in (entry for entry in index if entry.index_type == DELETION_VECTORS_INDEX):
+        vectors[item.partition_bucket].append(item)
     return [
         BucketSplit(
             partition=bucket.partition,

@@ -58,10 +58,7 @@ def compute_row_buckets(rows: pa.Table, schema: TableSchema, count: int) -> Sign
 def split_by_bucket(
     rows: pa.Table, schema: TableSchema, assign: AssignBuckets | None = None
 ) -> Iterator[tuple[PartitionBucket, pa.Table]]:
-    """Yield the rows of each partition and bucket, in their order, without the column of buckets.
-
-    ``assign`` is required for rows without that column.
-    """
+    """Yield the rows by partition and bucket; without a bucket column ``assign`` is required."""
     if not rows.num_rows:
         return
     codes = _compute_partition_codes(rows, schema)

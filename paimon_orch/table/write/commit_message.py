@@ -136,11 +136,5 @@ def discard_written_files(reader: FileReader, messages: Iterable[CommitMessage])
                 reader.io.delete(sibling_path(path, name))
         for item in message.index:
             if item.kind is FileKind.ADD:
-                path = reader.paths.index_file(
-                    reader.schema,
-                    item.partition,
-                    bucket=item.bucket,
-                    name=item.file_name,
-                    external=item.external_path,
-                )
+                path = reader.paths.index_file(reader.schema, item)
                 reader.io.delete(path)

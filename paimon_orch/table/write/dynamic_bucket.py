@@ -190,13 +190,7 @@ class HashIndex:
 
     def path(self, entry: IndexManifestEntry) -> str:
         """Return the path of an index file."""
-        return self.reader.paths.index_file(
-            self.reader.schema,
-            entry.partition,
-            bucket=entry.bucket,
-            name=entry.file_name,
-            external=entry.external_path,
-        )
+        return self.reader.paths.index_file(self.reader.schema, entry)
 
 
 @dataclass(slots=True)
@@ -215,11 +209,10 @@ class HashIndexWriter:
 
     def close(self) -> list[IndexManifestEntry]:
         """Write the index of every bucket that got new keys and return an ADD entry for each."""
-        names = FileNameGenerator()
+        names, reader = FileNameGenerator(), self.index.reader
         for partition, assigner in self._assigners.items():
             for bucket, hashes in assigner.changed.items():
                 data, name = encode_hash_index(hashes), names.next("index-")
-                reader = self.index.reader
                 place = reader.paths.new_index_file(reader.schema, partition, bucket, name)
                 entry = IndexManifestEntry(
                     kind=FileKind.ADD,

@@ -22,8 +22,7 @@ def upgrade_after_overwrite(
 ) -> list[ManifestEntry]:
     """Return the added files of an overwrite with the levels to commit them at.
 
-    As in Java Paimon, all files must be on level 0 of non-negative buckets; each bucket is upgraded
-    independently.
+    As in Java Paimon, only if all files are on level 0; buckets are upgraded independently.
     """
     if not _can_upgrade(entries, schema):
         return list(entries)

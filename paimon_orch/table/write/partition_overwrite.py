@@ -13,12 +13,7 @@ def build_overwrite_filter(
     spec: PartitionSpec | Sequence[PartitionSpec] | None,
     schema: TableSchema,
 ) -> Callable[[bytes], bool] | None:
-    """Return a test for the partitions that an overwrite replaces; None if it replaces none.
-
-    ``written`` are the partitions of the new files. Each must match ``spec``, if it is given.
-
-    See docs/format/commit.md#overwrite-and-drop.
-    """
+    """Return a test for the partitions to replace (``written`` must match ``spec``), or None."""
     dynamic = schema.typed_options.get(DYNAMIC_PARTITION_OVERWRITE)
     if not schema.partition_keys or (spec is None and not dynamic) or spec == {}:
         return lambda _: True

@@ -44,11 +44,7 @@ def should_merge_postponed(schema: TableSchema) -> bool:
 def add_postponed_files(
     splits: Iterable[BucketSplit], every: Iterable[BucketSplit], schema: TableSchema
 ) -> list[BucketSplit]:
-    """Return the splits to read, each with the postponed files of its partition.
-
-    Buckets that do not exist yet are added. ``every`` are all live files of the partitions; they
-    determine the bucket counts.
-    """
+    """Return the splits to read, with postponed files; ``every`` are all live files."""
     by_bucket = {split.partition_bucket: split for split in splits if split.bucket >= 0}
     every = list(every)
     counts = {split.partition: split.total_buckets for split in every if split.bucket >= 0}

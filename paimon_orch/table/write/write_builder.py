@@ -60,11 +60,7 @@ class WriteBuilder:
         }
 
     def load_hash_index(self) -> HashIndex | None:
-        """Return the index that assigns keys to dynamic buckets; None for tables without them.
-
-        It is empty for an overwrite. Raises :class:`UnsupportedError` if a key may change its
-        partition.
-        """
+        """Return the index of dynamic buckets, which is empty for an overwrite, or None."""
         if not has_dynamic_buckets(self.stores.schema):
             return None
         if self.is_overwrite:

@@ -45,11 +45,7 @@ class WritePlan:
     def prepare(
         self, batches: Iterable[pa.RecordBatch], first_row: int | None = None
     ) -> Iterator[pa.Table]:
-        """Convert rows as :func:`convert_rows` does.
-
-        With ``first_row``, rows of a primary-key table are numbered from it in
-        ``_SEQUENCE_NUMBER``, for rows that are not written in this order.
-        """
+        """Convert rows; with ``first_row`` number the rows of a primary-key table from it."""
         is_numbered = first_row is not None and bool(self.schema.primary_keys)
         row_number = first_row or 0
         for batch in batches:
