@@ -197,10 +197,7 @@ class FileIndexEvaluator:
     )
 
     def evaluate(self, file: DataFileMeta, path: str, io: FileIO | None = None) -> IndexEvaluation:
-        """Return the rows of a file that may match.
-
-        Without ``io`` only an embedded index is used.
-        """
+        """Return the rows that may match; without ``io`` only an embedded index is used."""
         if not self._is_enabled or file.write_cols is not None:
             return _NOT_EVALUATED
         column_of = self._stored_column_lookup(file.schema_id, ".orc" in file.file_name)

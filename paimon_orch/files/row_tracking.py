@@ -39,10 +39,7 @@ def fill_row_tracking(
 ) -> pa.RecordBatch:
     """Replace nulls by the values of the file's metadata.
 
-    ``numbers`` are the row positions in the file.
-
-    Row ids stay null if the file has neither a column of ids nor a first id: another writer has
-    dropped them.
+    ``numbers`` are row positions. Without a first row id, row ids remain null.
     """
     for index, name in enumerate(batch.schema.names):
         column = batch.column(index)

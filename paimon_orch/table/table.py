@@ -242,8 +242,7 @@ class Table:
         overwrite of a table without partition columns. Records that are not compacted yet are
         replaced too: if a scan of this table produced the rows, scan with ``merge_level_0=True``.
 
-        With ``overwrite-upgrade`` the rows are visible immediately where no key is in two new files
-        of a bucket.
+        With ``overwrite-upgrade`` rows of files with disjoint keys are visible immediately.
         """
         builder = WriteBuilder(
             self.stores, is_overwrite=True, partitions=partitions, commit_id=commit_id

@@ -115,10 +115,7 @@ def _slice_values(array: pa.Array, offsets: pa.Array) -> pa.Array:
 
 
 def find_nested_null(array: pa.Array, data_type: DataType) -> str | None:
-    """Return the path of a null in a NOT NULL part of a nested type, as ``item.price``.
-
-    None if there is none.
-    """
+    """Return the path of a null in a NOT NULL part, as ``item.price``, or None."""
     parts: Sequence[tuple[str, DataType, pa.Array]] = ()
     present = array.drop_null() if array.null_count else array
     match data_type:

@@ -93,10 +93,7 @@ class ColumnBounds:
     def from_fields(
         cls, low: FieldColumn, high: FieldColumn, null_counts: Indices, data_type: AtomicType
     ) -> "ColumnBounds":
-        """Return decoded bounds as :func:`drop_untrusted_bounds` leaves them.
-
-        Files whose rows of statistics have an unexpected arity have unknown statistics.
-        """
+        """Return bounds like :func:`drop_untrusted_bounds`; unknown for unexpected arities."""
         has_arity = low.rows & high.rows
         has_low, has_high = low.valid & has_arity, high.valid & has_arity
         if data_type.name in _FLOAT_TYPES:

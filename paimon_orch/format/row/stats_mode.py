@@ -76,10 +76,8 @@ def truncate_min(value: Bound, length: int) -> Bound:
 def truncate_max(value: Bound, length: int) -> Bound | None:
     """Return an upper bound of at most ``length`` code points or bytes; None if there is none.
 
-    Java increments U+D7FF to a surrogate and stores it as ``?``, so its bound is too small. Here it
-    is incremented to U+E000.
-
-    See docs/format/statistics.md#truncation.
+    Java increments U+D7FF to a surrogate and stores it as ``?``, so its bound is too small; here
+    it becomes U+E000. See docs/format/statistics.md#truncation.
     """
     if len(value) <= length:
         return value

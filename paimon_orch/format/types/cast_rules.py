@@ -48,8 +48,7 @@ _EXPLICIT: dict[str, tuple[str, ...]] = {
 def can_cast(old: DataType, new: DataType, *, explicit: bool = True) -> bool:
     """Return whether a column may change from one type to another; nullability is ignored.
 
-    Without ``explicit`` (option ``disable-explicit-type-casting``) only casts that every engine
-    does by itself count.
+    Without ``explicit`` (``disable-explicit-type-casting``) only implicit casts are allowed.
     """
     if old.with_nullable(True) == new.with_nullable(True):
         return True

@@ -181,7 +181,18 @@ def _merge_map_with_keytime_factory(
         raise _type_mismatch_error(
             name, "merge_map_with_keytime", "a MAP of ROWs of two fields or more", data_type
         )
-    names = [field.name for field in value.fields]
+    time = _parse_time_field(schema, name, value)
+    kind = next(field.type for field in value.fields if field.name == time)
+    if not (isinstance(kind, AtomicType) and kind.name in (TypeRoot.CHAR, TypeRoot.VARCHAR)):
+        raise InputError(
+            f"column {name!r}: 'merge_map_with_keytime' compares field {time!r} as text, but its "
+            f"type is {type_to_sql(kind)}"
+        )
+    return partial(PythonAggregator, combine=merge_map_with_keytime(time))
+
+
+def _parse_time_field(schema: TableSchema, name: str, row_type: RowType) -> str:
+    names = [field.name for field in row_type.fields]
     option = FIELD_TS_FIELD.named(name)
     time = schema.typed_options.get(option, names[-1])
     if time not in names:
@@ -189,13 +200,7 @@ def _merge_map_with_keytime_factory(
             f"option {option.key!r} = {time!r} is not a field of the rows; the fields are "
             f"{', '.join(names)}"
         )
-    kind = value.fields[names.index(time)].type
-    if not (isinstance(kind, AtomicType) and kind.name in (TypeRoot.CHAR, TypeRoot.VARCHAR)):
-        raise InputError(
-            f"column {name!r}: 'merge_map_with_keytime' compares field {time!r} as text, but its "
-            f"type is {type_to_sql(kind)}"
-        )
-    return partial(PythonAggregator, combine=merge_map_with_keytime(time))
+    return time
 
 
 def _nested_update_factory(

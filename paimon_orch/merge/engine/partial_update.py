@@ -51,13 +51,8 @@ def parse_sequence_groups(schema: TableSchema) -> list[SequenceGroup]:
     for key, value in schema.options.items():
         if not (key.startswith("fields.") and key.endswith(".sequence-group")):
             continue
-        names = key.removeprefix("fields.").removesuffix(".sequence-group").split(",")
-        columns = [name.strip() for name in value.split(",") if name.strip()]
-        for name in (*names, *columns):
-            schema.field(name)
-            if name in schema.primary_keys:
-                raise InputError(f"option {key!r}: column {name!r} belongs to the primary key")
-        group = SequenceGroup(tuple(names), tuple(columns))
+        group = _parse_sequence_group(schema, key, value)
+        names, columns = group.sequence, group.columns
         duplicates = (protected | sequences) & set(columns) | protected & set(names)
         if duplicates or len(set(group.fields)) < len(group.fields):
             raise InputError(
@@ -68,6 +63,16 @@ def parse_sequence_groups(schema: TableSchema) -> list[SequenceGroup]:
         sequences |= set(names)
         groups.append(group)
     return groups
+
+
+def _parse_sequence_group(schema: TableSchema, key: str, value: str) -> SequenceGroup:
+    names = key.removeprefix("fields.").removesuffix(".sequence-group").split(",")
+    columns = [name.strip() for name in value.split(",") if name.strip()]
+    for name in (*names, *columns):
+        schema.field(name)
+        if name in schema.primary_keys:
+            raise InputError(f"option {key!r}: column {name!r} belongs to the primary key")
+    return SequenceGroup(tuple(names), tuple(columns))
 
 
 def check_partial_update(schema: TableSchema) -> None:
@@ -143,14 +148,8 @@ class PartialUpdateMergeFunction(MergeFunction):
             self._update_group(state, groups, rows, retract=False)
 
     def _update_group(
-        self,
-        state: _GroupState,
-        groups: Indices,
-        rows: Indices,
-        *,
-        retract: bool,
+        self, state: _GroupState, groups: Indices, rows: Indices, *, retract: bool
     ) -> None:
-        """Merge the columns of a sequence group from the rows that have a sequence."""
         some = state.has_sequence[rows]
         groups, rows = groups[some], rows[some]
         fresh = state.ranks[rows] >= state.accepted[groups]

@@ -119,11 +119,8 @@ def merge_runs(
     buffers = [_RunBuffer(run, key_names) for run in runs]
     while buffers := [buffer for buffer in buffers if buffer.rows is not None]:
         bound = min(buffer.last for buffer in buffers)
-        parts = []
-        for buffer in buffers:
-            level = buffer.level
-            if (taken := buffer.take(bound)) is not None:
-                parts.append((level, *taken))
+        taken = [(buffer.level, buffer.take(bound)) for buffer in buffers]
+        parts = [(level, *rows) for level, rows in taken if rows is not None]
         yield _build_batch(parts, sequence, newest=newest)
 
 

@@ -60,8 +60,7 @@ def _restrict_to_files(split: BucketSplit, files: Sequence[DataFileMeta]) -> Buc
 def pack_splits(splits: Sequence[BucketSplit], schema: TableSchema) -> Iterator[list[BucketSplit]]:
     """Yield the splits of each task, in order, up to ``source.split.target-size``.
 
-    A file counts as at least ``source.split.open-file-cost`` bytes. Small tables are spread over
-    the cores of this machine: the number of Spark's cores is not known where it plans.
+    A file counts as at least ``source.split.open-file-cost`` bytes. Small tables use all cores.
     """
     options = schema.typed_options
     target = options.get(SOURCE_SPLIT_TARGET_SIZE)

@@ -205,7 +205,6 @@ def _run_once(
 
     results: list[bytes] = []
     if work.units:
-        run = partial(step.run, work.shared)
-        label = step.label(table)
+        run, label = partial(step.run, work.shared), step.label(table)
         results = executor.map(run, work.units, label=label, progress=progress, undo=undo)
     return step.commit(table, current, [step.decode(result) for result in results])

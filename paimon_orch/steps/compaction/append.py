@@ -93,8 +93,8 @@ class AppendCompactionUnit(CompactionUnit):
                 writer.abort()
             index.abort()
             raise
-        removed_entries = self._build_entries(FileKind.DELETE, self.inputs)
-        entries = (*removed_entries, *self._build_entries(FileKind.ADD, added))
+        deletes = self._build_entries(FileKind.DELETE, self.inputs)
+        entries = (*deletes, *self._build_entries(FileKind.ADD, added))
         return CommitMessage(entries=entries, index=tuple(index_entries)).encode()
 
     def _copy_groups(

@@ -73,11 +73,7 @@ class SortRequest(PartitionRequest):
 
 
 def plan(table: Table, request: SortRequest) -> CompactionPlan:
-    """Select the partitions to sort, from metadata only; each is rewritten as a whole.
-
-    Raises :class:`UnsupportedError` for other tables than append tables without buckets,
-    :class:`InputError` for columns that have no order.
-    """
+    """Select the partitions to rewrite, from metadata; refuses tables that cannot be sorted."""
     table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
     _check_sortable(table, schema, request.order)

@@ -169,10 +169,7 @@ def run(shared: AnalyzeScan | None, unit: AnalyzeUnit) -> bytes:
 
 
 def commit(table: Table, plan: AnalyzePlan, results: Sequence[_UnitStatistics]) -> AnalyzeResult:
-    """Write the statistics file and commit a snapshot that refers to it.
-
-    Raises :class:`CommitConflictError` if the schema has changed; the file is removed then.
-    """
+    """Write and commit the statistics; :class:`CommitConflictError` if the schema changed."""
     if not plan:
         return AnalyzeResult()
     statistics = _merge_statistics(plan, results)

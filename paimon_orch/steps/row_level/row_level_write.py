@@ -454,9 +454,8 @@ def _delete_rows_of_files(
     planned: RowLevelPlan,
     deleted_rows: Mapping[PartitionBucket, Mapping[str, DeletionVector]],
 ) -> list[CommitMessage]:
-    snapshot = table.stores.snapshots.get(planned.snapshot_id)
     assert planned.source is not None
-    reader = planned.source.reader
+    snapshot, reader = table.stores.snapshots.get(planned.snapshot_id), planned.source.reader
     splits = ScanPlanner(table.stores.manifests, planned.schema).splits(snapshot)
     schemas = open_reader(table, planned.schema, splits).schemas
     units = plan_delete_units(replace(reader, schemas=schemas), splits, deleted_rows)

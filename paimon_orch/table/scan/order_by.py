@@ -30,11 +30,7 @@ class SortKey:
 
 
 def parse_order(order: str | Sequence[str] | None, schema: TableSchema) -> tuple[SortKey, ...]:
-    """Parse ``"price desc nulls last, id"``, a list of columns, or None for no order.
-
-    As in Spark, nulls are first in ascending and last in descending order by default. Raises
-    :class:`InputError` for other syntax, and for nested columns.
-    """
+    """Parse ``"price desc nulls last, id"``; by default nulls are first, or last if descending."""
     if order is None:
         return ()
     import sqlglot

@@ -21,14 +21,9 @@ _FIRST_POSTPONED_SEQUENCE = 1 << 62  # above every sequence number in a bucket
 def read_postponed_rows(
     reader: FileReader, split: BucketSplit, engine: MergeEngine, fields: Sequence[Field]
 ) -> pa.Table:
-    """Return the postponed rows of a bucket in order, numbered after all rows of the bucket.
-
-    ``fields`` hold at least the key of the table, which the bucket is computed from.
-    """
-    schema = reader.schema
-    check_postpone_options(schema)
-    columns = [VALUE_KIND, *fields]
-    key = schema.bucket_key_fields
+    """Return the postponed rows of a bucket in order, numbered after all its rows."""
+    check_postpone_options(reader.schema)
+    columns, key = [VALUE_KIND, *fields], reader.schema.bucket_key_fields
     parts = []
     for file in split.waiting:
         for batch in reader.read(BucketFile(split.partition, POSTPONE_BUCKET, file), columns):

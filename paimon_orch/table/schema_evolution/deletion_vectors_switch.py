@@ -1,5 +1,9 @@
 """Checks before deletion vectors are switched on or off in a table with rows.
 
+With deletion vectors readers do not merge files; without them readers would ignore existing
+deletion vectors. After a full compaction a bucket has neither. No other process may write between
+the compaction and the switch.
+
 See docs/format/lookup-compaction.md#options-for-deletion-vectors.
 """
 
@@ -14,12 +18,7 @@ _DELETION_VECTORS_OPTION = "deletion-vectors.enabled"
 
 
 def check_deletion_vectors_change(table: Table, changes: Iterable[SchemaChange]) -> None:
-    """Refuse to switch deletion vectors while buckets have rows to merge or deletion vectors.
-
-    With deletion vectors readers do not merge files; without them readers would ignore existing
-    deletion vectors. After a full compaction a bucket has neither. No other process may write
-    between the compaction and the switch.
-    """
+    """Refuse the switch while a bucket has rows to merge or deletion vectors."""
     is_enabled_after = table.options.has_deletion_vectors
     for change in changes:
         if isinstance(change, SetOption) and change.key == _DELETION_VECTORS_OPTION:

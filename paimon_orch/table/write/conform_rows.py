@@ -4,7 +4,7 @@ Every write converts its rows here, once: :class:`Table`, the command line, Spar
 source.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
@@ -74,7 +74,17 @@ def convert_rows(
 
 def check_columns(names: Iterable[str], schema: TableSchema, *, row_kind: str | None) -> None:
     """Refuse rows whose columns are not the table's, naming every difference."""
-    names = list(names)
+    differences = _find_column_differences(list(names), schema, row_kind)
+    if differences:
+        raise InputError(
+            f"the rows do not have the table's columns: {'; '.join(differences)}. The table has "
+            f"{', '.join(schema.names)}; nothing was written."
+        )
+
+
+def _find_column_differences(
+    names: Sequence[str], schema: TableSchema, row_kind: str | None
+) -> list[str]:
     given = set(names)
     missing = [name for name in schema.names if name not in given]
     unknown = sorted(given - set(schema.names) - {row_kind})
@@ -90,11 +100,7 @@ def check_columns(names: Iterable[str], schema: TableSchema, *, row_kind: str | 
         differences.append(f"unknown {', '.join(unknown)}")
     if repeated:
         differences.append(f"more than one {', '.join(repeated)}")
-    if differences:
-        raise InputError(
-            f"the rows do not have the table's columns: {'; '.join(differences)}. The table has "
-            f"{', '.join(schema.names)}; nothing was written."
-        )
+    return differences
 
 
 def _convert_column(rows: pa.Table, field: Field, *, are_new: bool) -> pa.Array:
