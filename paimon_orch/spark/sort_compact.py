@@ -59,11 +59,7 @@ def sort_table(
 
 
 def run_sort(
-    session: SparkSession,
-    table: Table,
-    plan: CompactionPlan,
-    *,
-    progress: Progress | None = None,
+    session: SparkSession, table: Table, plan: CompactionPlan, *, progress: Progress | None = None
 ) -> CompactionResult:
     """Execute the plan of a sort; see :func:`sort_table`."""
     request = plan.request

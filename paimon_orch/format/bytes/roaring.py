@@ -367,11 +367,7 @@ def _write_arrays_and_runs(
 
 
 def _write_payloads(
-    out: UInt8Array,
-    groups: _GroupLayout,
-    body: Int64Array,
-    is_run: Mask,
-    stored_as_runs: Mask,
+    out: UInt8Array, groups: _GroupLayout, body: Int64Array, is_run: Mask, stored_as_runs: Mask
 ) -> None:
     """Write positions of array containers, and counts and runs of run containers, at ``body``."""
     starts = groups.container_starts
@@ -379,10 +375,7 @@ def _write_payloads(
     container = np.repeat(np.arange(len(starts)), groups.cardinality)  # of each position
     plain = np.flatnonzero(~stored_as_runs[container])
     _write_numbers(
-        out,
-        body[container[plain]] + 2 * (plain - starts[container[plain]]),
-        low[plain],
-        2,
+        out, body[container[plain]] + 2 * (plain - starts[container[plain]]), low[plain], 2
     )
     run = np.flatnonzero(is_run)
     length = np.diff(run, append=len(low))

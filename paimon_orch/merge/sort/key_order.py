@@ -1,8 +1,8 @@
 """Order of keys: comparable values, sort order and group ends.
 
-Dates, times, timestamps, booleans and floats become integers that sort in the same order, so that Python, numpy
-and Arrow agree on the order: nulls first, ``-0.0`` before ``0.0``, NaN last, text and binary by
-unsigned bytes.
+Dates, times, timestamps, booleans and floats become integers that sort in the same order, so that
+Python, numpy and Arrow agree on the order: nulls first, ``-0.0`` before ``0.0``, NaN last, text and
+binary by unsigned bytes.
 
 See docs/format/data-files.md#order-and-sequence-numbers.
 """

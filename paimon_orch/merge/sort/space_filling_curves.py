@@ -84,8 +84,8 @@ def encode_hilbert(columns: Sequence[UInt64Array], bits: int = 64) -> UInt8Array
     """Return the positions of points on a Hilbert curve; coordinates have ``bits`` bits.
 
     All cells of the grid have different positions, and cells with consecutive positions are
-    adjacent. The positions are bit strings, left-aligned in their bytes. After J. Skilling, "Programming the Hilbert curve"
-    (2004).
+    adjacent. The positions are bit strings, left-aligned in their bytes. After J. Skilling,
+    "Programming the Hilbert curve" (2004).
     """
     axes = _transpose_coordinates([column.astype(np.uint64) for column in columns], bits)
     shifted = [axis << np.uint64(64 - bits) for axis in axes]

@@ -261,10 +261,7 @@ def _read_appended(reader: FileReader, unit: RescaleUnit) -> Iterator[pa.Table]:
 
 
 def _route_rows(
-    shared: RescaleIo,
-    unit: RescaleUnit,
-    rows: pa.Table,
-    writers: Mapping[int, RollingFileWriter],
+    shared: RescaleIo, unit: RescaleUnit, rows: pa.Table, writers: Mapping[int, RollingFileWriter]
 ) -> None:
     schema = shared.factory.schema
     if not rows.num_rows:

@@ -129,12 +129,9 @@ class TargetUnit:
         vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, split.vectors)
         for number, file in enumerate(split.files, self.number):
             bucket_file = BucketFile(split.partition, split.bucket, file)
+            vector = vectors.get(file.file_name)
             batches = reader.read(
-                bucket_file,
-                fields,
-                vectors.get(file.file_name),
-                predicate=source.predicate,
-                positions=True,
+                bucket_file, fields, vector, predicate=source.predicate, positions=True
             )
             for batch in batches:
                 yield batch.column(ROW_POSITION).to_numpy() + first_row_address(number), batch

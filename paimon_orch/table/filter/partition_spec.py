@@ -49,9 +49,9 @@ def parse_partition_specs(
 
 def _check_partition_column(name: str, schema: TableSchema) -> None:
     if name not in schema.partition_keys:
-        partition_columns = ", ".join(schema.partition_keys) or "none"
+        existing = ", ".join(schema.partition_keys) or "none"
         raise NotFoundError(
-            f"{name!r} is not a partition column; the table's partition columns: {partition_columns}"
+            f"{name!r} is not a partition column; the table's partition columns: {existing}"
         )
 
 
