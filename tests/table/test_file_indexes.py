@@ -111,7 +111,7 @@ def test_a_column_and_a_map_key_can_have_several_indexes(tmp_path: Path) -> None
         ("file_index__hash__columns", "k", "not a type of file index"),
         ("file_index__bsi__columns", "status", "cannot have a"),
         ("file_index__bitmap__columns", "k[x]", "not a map"),
-        ("file_index__bitmap__k__version", "1", "does not name"),
+        ("file_index__bitmap__k__version", "1", "does not list"),
     ],
 )
 def test_unsupported_indexes_are_refused(
@@ -414,5 +414,5 @@ def test_the_index_of_a_map_key_is_used(tmp_path: Path) -> None:
     assert (report.rows_selected, list(report.indexes)) == (1, ["bitmap(m[a])"])
     assert table.scan(filter="m['a'] = 'z'").plan() == []
     assert alter(tmp_path, RenameColumn("m", "n")).scan(filter="n['a'] = 'z'").plan() == []
-    with pytest.raises(InputError, match="no map"):
+    with pytest.raises(InputError, match="not a map"):
         table.scan(filter=col("k")["a"] == 1)

@@ -290,7 +290,7 @@ COLUMNS = "k INT, dt STRING, v INT, t TIMESTAMP(3), r ROW<x INT>, s INT"
         (SetOption("snapshot.num-retained.min", "0"), "at least 1"),
         (SetOption("row-tracking.enabled", "true"), "once the table has snapshots"),
         (SetOption("fields.nope.stats-mode", "full"), "does not have"),
-        (SetOption("fields.s.aggregate-function", "max"), "takes no"),
+        (SetOption("fields.s.aggregate-function", "max"), "cannot have"),
         (SetOption("data-evolution.enabled", "false"), "once the table has snapshots"),
     ],
     ids=str,
@@ -383,7 +383,7 @@ def test_writers_store_a_default_in_place_of_null(table: Table) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (UpdateDefault("n", "seven"), "'seven' of column 'n' is no INT"),
+        (UpdateDefault("n", "seven"), "'seven' of column 'n' is not a valid INT"),
         (AddColumn(column="a", type="ARRAY<INT>", default="[1]"), "not supported"),
     ],
     ids=["text", "nested"],
