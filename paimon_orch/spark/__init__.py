@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from paimon_orch.spark.update_and_merge import merge_into, preview_merge, update
 
 _LAZY_MODULES = {  # workers do not need them
-    "merge_into": "row_level",
-    "preview_merge": "row_level",
+    "merge_into": "update_and_merge",
+    "preview_merge": "update_and_merge",
     "sort_table": "sort_compact",
-    "update": "row_level",
+    "update": "update_and_merge",
 }
 
 __all__ = [

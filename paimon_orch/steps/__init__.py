@@ -101,7 +101,7 @@ _MODULES = {
         "RewriteFileIndexRequest",
         "rewrite_file_index",
     ),
-    "row_level.row_level": ("RowLevelRequest", "RowLevelResult", "delete"),
+    "row_level.row_level_write": ("RowLevelRequest", "RowLevelResult", "delete"),
 }
 _MODULE_BY_NAME = {name: module for module, names in _MODULES.items() for name in names}
 

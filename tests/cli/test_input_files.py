@@ -45,7 +45,7 @@ def stored(tmp_path: Path, name: str, content: bytes | str) -> str:
         ("c.csv", b"p,k,v,n\nc,3,\x81,1\n", ["--encoding", "cp1252"], "column 'v' .* which is not cp1252"),
         ("u.csv", "p,k,v,n\n", ["--encoding", "utf-16"], "convert the files to UTF-8, .* iconv"),
         ("u.csv", "p,k,v,n\n", ["--encoding", "shift-jis"], "convert the files to UTF-8, .* iconv"),
-        ("u.csv", "p,k,v,n\n", ["--encoding", "nope"], "encoding 'nope' is not known"),
+        ("u.csv", "p,k,v,n\n", ["--encoding", "nope"], "unknown encoding 'nope'"),
         ("j.jsonl", "{}", ["--encoding", "latin-1"], "--encoding is for CSV only"),
         ("few.csv", "p,k,v,n\nc,3\n", [], "does not have the columns of the header"),
         ("many.csv", "p,k,v,n\nc,3,x,1,more\n", [], "does not have the columns of the header"),
