@@ -239,7 +239,9 @@ def test_key_that_is_not_a_value_of_its_column_is_refused() -> None:
     """With Dagster's default format of hours, loads would be empty without an error."""
     keys = PartitionKeys.of(table_schema("p TIMESTAMP(3)", "p"))
 
-    with pytest.raises(InputError, match=r"'2026-01-01-05:00' is not a value of .* 'p', .* TIMESTAMP"):
+    with pytest.raises(
+        InputError, match=r"'2026-01-01-05:00' is not a value of .* 'p', .* TIMESTAMP"
+    ):
         keys.parse("2026-01-01-05:00")
 
 

@@ -280,7 +280,7 @@ ALONE = [
 ]
 
 
-@pytest.mark.parametrize(("options", "kind", "settled"), ALONE)
+@pytest.mark.parametrize(("options", "kind", "looked_up"), ALONE)
 def test_a_single_retract_is_kept_unless_a_lookup_merges_it(
     options: dict[str, str], kind: str, looked_up: str
 ) -> None:
