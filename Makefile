@@ -8,7 +8,7 @@ INSTALLED := .venv/.installed
 OLDEST := pyspark==4.0.0
 OLDEST_AT := $(CURDIR)/.venv/$(OLDEST)
 OLDEST_TESTS := test_every_step.py datasource/test_stream_write.py \
-	datasource/test_batch_read.py::test_a_session_that_looked_up_formats_before_is_told_of_this_one
+	datasource/test_batch_read.py::test_the_format_is_registered_in_a_session_that_looked_up_formats_before
 UNIT_TESTS := format files merge table storage
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 export PIP_DISABLE_PIP_VERSION_CHECK := 1

@@ -112,3 +112,12 @@ def test_the_steps_run_without_pyspark() -> None:
     )
 
     assert finished.stdout.strip() == "False"
+
+
+def test_the_makefile_names_tests_that_exist(repository: Path) -> None:
+    makefile = (repository / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    [names] = re.findall(r"^OLDEST_TESTS := (.+)$", makefile, re.MULTILINE)
+    for name in names.split():
+        path, _, test = name.partition("::")
+        source = (repository / "tests" / "spark" / path).read_text(encoding="utf-8")
+        assert f"def {test}(" in source or not test, name
