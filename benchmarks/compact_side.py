@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
@@ -23,7 +24,7 @@ def seconds_of(table: Table, executor: Executor) -> float:
     """Return how long the parts of a full compaction take."""
     planned = compact.plan(table, compact.CompactRequest(strategy="full"))
     begin = time.perf_counter()
-    results = executor.map(compact.run, planned.units, label="compact")
+    results = executor.map(partial(compact.run, planned.reader), planned.units, label="compact")
     seconds = time.perf_counter() - begin
     discard_written_files(
         table.stores.reader(), [CommitMessage.decode(result) for result in results]

@@ -35,6 +35,7 @@ from paimon_orch.files.parquet.parquet import ROW_GROUP_ROWS
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
+from paimon_orch.steps.compaction.primary_key import PrimaryKeyCompactionUnit
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
 
@@ -150,6 +151,9 @@ class Compaction:
     def __init__(self, table: Table, strategy: compact.CompactionStrategy) -> None:
         self._table = table
         self._plan = compact.plan(table, compact.CompactRequest(strategy=strategy))
+        self._units = [
+            unit for unit in self._plan.units if isinstance(unit, PrimaryKeyCompactionUnit)
+        ]
         self.rows = sum(unit.rows for unit in self._plan.units)
 
     def run(self) -> list[CommitMessage]:
@@ -160,7 +164,7 @@ class Compaction:
 
     def run_and_forget(self) -> None:
         """Compact and remove the results."""
-        discard_written_files(self._table.reader(), self.run())
+        discard_written_files(self._table.stores.reader(), self.run())
 
     def floor(self, warehouse: Path) -> Callable[[], None]:
         """Return what does the reading and writing alone."""
@@ -193,13 +197,13 @@ class Compaction:
         return run
 
     def _inputs(self) -> set[str]:
-        return {file.file_name for unit in self._plan.units for file in unit.task.files}
+        return {file.file_name for unit in self._units for file in unit.task.files}
 
     def _paths(self, *, above: bool) -> list[str]:
         table = self._table
         return [
             table.paths.data_file(table.schema, unit.task.partition, unit.bucket, file)
-            for unit in self._plan.units
+            for unit in self._units
             for file in (unit.task.higher_level_files if above else unit.task.files)
         ]
 

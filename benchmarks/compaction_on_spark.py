@@ -31,6 +31,7 @@ from support.peers.environments import OLD_SPARK, SPARK, PeerUnavailableError
 from paimon_orch import Catalog
 from paimon_orch.spark import SparkExecutor, spark_session
 from paimon_orch.steps.compaction import compact
+from paimon_orch.steps.compaction.compact import CompactionStrategy
 
 MASTER = "local[2]"
 
@@ -40,9 +41,9 @@ class Contestant:
     """Who compacts the table of a warehouse."""
 
     name: str
-    compact: Callable[[Path, str, compact.Strategy], None]
+    compact: Callable[[Path, str, CompactionStrategy], None]
 
-    def seconds(self, warehouse: Path, table: str, strategy: compact.Strategy) -> float:
+    def seconds(self, warehouse: Path, table: str, strategy: CompactionStrategy) -> float:
         """Return what compacting a copy takes by the clock."""
         copy = warehouse.with_name("copy")
         shutil.copytree(warehouse, copy)
@@ -53,7 +54,7 @@ class Contestant:
         return taken
 
 
-def ours(warehouse: Path, table: str, strategy: compact.CompactionStrategy) -> None:
+def ours(warehouse: Path, table: str, strategy: CompactionStrategy) -> None:
     """Compact with our executor, on the one session of this process."""
     executor = SparkExecutor(spark_session(MASTER))
     compact.compact(Catalog(str(warehouse)).table(table), executor, strategy=strategy)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Self, cast
 
@@ -248,9 +249,9 @@ def saving(rows: int, repeat: int) -> None:
             for columns in (None, ["id"]):
                 seconds = medians(
                     {
-                        "plain": lambda t=plain, c=columns: _scan(t, c),
-                        "index": lambda t=table, c=columns: _scan(t, c),
-                        "small pages": lambda t=table, c=columns: _scan(t, c, indexed=False),
+                        "plain": partial(_scan, plain, columns),
+                        "index": partial(_scan, table, columns),
+                        "small pages": partial(_scan, table, columns, indexed=False),
                     },
                     repeat,
                 )
@@ -276,7 +277,8 @@ def _stored(folder: str) -> int:
 def _scan(table: Table, columns: list[str] | None, *, indexed: bool = True) -> int:
     options = {**table.schema.options, FILE_INDEX_READ_ENABLED.key: str(indexed).lower()}
     scan = table.scan(columns, filter="status = 'PENDING'")
-    return replace(scan, schema=replace(scan.schema, options=options)).to_arrow().num_rows
+    rows: int = replace(scan, schema=replace(scan.schema, options=options)).to_arrow().num_rows
+    return rows
 
 
 def _counted(table: Table, columns: list[str] | None) -> int:

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "format")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import atheris
 
@@ -24,7 +24,7 @@ with atheris.instrument_imports(include=["paimon_orch.format"]):
     from paimon_orch.format.schema import TableSchema
     from paimon_orch.format.snapshot import Snapshot
 
-from test_fuzz import DECODERS as SAMPLES
+from support.decoder_samples import DECODERS as SAMPLES
 
 DECODERS = (
     decode_manifest,

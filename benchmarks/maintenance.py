@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 from uuid import uuid4
 
 import typer
@@ -42,6 +42,8 @@ PARTITIONS = 100
 ORPHANS = 0.1
 MERGE_EVERY = 50
 OLD = time.time() - 7 * 24 * 3600
+
+T = TypeVar("T")
 
 
 class Past:
@@ -178,7 +180,7 @@ def _alone(root: Path) -> tuple[int, int]:
     return int(orphans), int(peak)
 
 
-def _clock(run: Callable[[], object]) -> tuple[float, object]:
+def _clock(run: Callable[[], T]) -> tuple[float, T]:
     start = time.perf_counter()
     result = run()
     return time.perf_counter() - start, result

@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,10 @@ def peer_seconds(
     except PeerUnavailableError as error:
         console.print(f"{peer} is left out: {error}")
         return None
-    return run_json(python, script, command, str(warehouse), table, str(repeat))
+    seconds: dict[str, float] = run_json(
+        python, script, command, str(warehouse), table, str(repeat)
+    )
+    return seconds
 
 
 def run_json(python: Path | str, script: Path, *arguments: str) -> Any:
@@ -66,7 +69,7 @@ def run_json(python: Path | str, script: Path, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-def show(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def show(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """Print a table of results."""
     table = Table(title=title)
     for column in columns:

@@ -57,20 +57,20 @@ def _entry(table: Table, number: int) -> ManifestEntry:
     key_types = [field.type for field in schema.key_fields]
     day = f"2026-01-{number % DAYS + 1:02d}"
     low, high = number * 1_000, number * 1_000 + 999
-    bounds = [
+    min_values, max_values = (
         serialize_row([n, day, n * 3, "PENDING", n / 7, f"customer {n:09d}", n % 9, None], types)
         for n in (low, high)
-    ]
-    keys = [serialize_row([n], key_types) for n in (low, high)]
+    )
+    min_key, max_key = (serialize_row([n], key_types) for n in (low, high))
     counts = (0, 0, number % 17, 0, number % 5, 0, number % 1_009, 1_000)
     file = DataFileMeta(
         file_name=f"data-{uuid4()}-0.parquet",
         file_size=40_000 + number % 1_000,
         row_count=1_000,
-        min_key=keys[0],
-        max_key=keys[1],
-        key_stats=SimpleStats(*keys, (0,)),
-        value_stats=SimpleStats(*bounds, counts),
+        min_key=min_key,
+        max_key=max_key,
+        key_stats=SimpleStats(min_key, max_key, (0,)),
+        value_stats=SimpleStats(min_values, max_values, counts),
         min_sequence_number=low,
         max_sequence_number=high,
         creation_time=1_767_225_600_000 + number,

@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from functools import partial
 from itertools import count
 from pathlib import Path
 from subprocess import PIPE
@@ -236,7 +237,7 @@ def run_executors(warehouse: Path, executors: int) -> float:
         seconds = 0.0
         for units in (planned.units[:executors], planned.units, planned.units):
             begin = time.monotonic()
-            results = executor.map(compact.run, units, label="compact")
+            results = executor.map(partial(compact.run, planned.reader), units, label="compact")
             seconds = time.monotonic() - begin
             for result in results:
                 for entry in CommitMessage.decode(result).added:
@@ -259,7 +260,7 @@ def measure_driver(folder: Path, files: int, rows: int) -> Iterator[Line]:
         begin = time.monotonic()
         planned = compact.plan(table, compact.CompactRequest(strategy="full"))
         ready = time.monotonic()
-        results = executor.map(compact.run, planned.units, label="compact")
+        results = executor.map(partial(compact.run, planned.reader), planned.units, label="compact")
         done = time.monotonic()
         compact.commit(table, planned, [CommitMessage.decode(result) for result in results])
         end = time.monotonic()

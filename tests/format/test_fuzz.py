@@ -1,12 +1,13 @@
 """Decoders return a value or raise a PaimonError for damaged bytes, and agree with each other."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.decoder_samples import DECODERS, FILE, Decoder
 
 from paimon_orch.errors import CorruptFileError, PaimonError
 from paimon_orch.format.deletion_vector import (
@@ -17,114 +18,7 @@ from paimon_orch.format.deletion_vector import (
 )
 from paimon_orch.format.manifest import avro_container as avro
 from paimon_orch.format.manifest.columnar_manifest import ColumnarManifest
-from paimon_orch.format.manifest.index_manifest import (
-    DELETION_VECTORS_INDEX,
-    DeletionVectorRange,
-    IndexManifestEntry,
-    decode_index_manifest,
-    encode_index_manifest,
-)
-from paimon_orch.format.manifest.manifest_entry import (
-    DataFileMeta,
-    FileKind,
-    ManifestEntry,
-    decode_manifest,
-    encode_manifest,
-)
-from paimon_orch.format.manifest.manifest_list import (
-    ManifestFileMeta,
-    decode_manifest_list,
-    encode_manifest_list,
-)
-from paimon_orch.format.row.simple_stats import EMPTY_STATS, SimpleStats
-from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
-
-STATS = SimpleStats(b"\0" * 12, b"\1" * 20, (0, None, 5))
-ENTRIES = [
-    ManifestEntry(
-        kind=FileKind(number % 2),
-        partition=b"\0\0\0\0" + bytes(8),
-        bucket=number,
-        total_buckets=4,
-        file=DataFileMeta(
-            file_name=f"data-{number}.parquet",
-            file_size=9,
-            row_count=9,
-            min_key=b"k",
-            max_key=b"l",
-            key_stats=STATS,
-            value_stats=STATS,
-            extra_files=("a", "b"),
-        ),
-    )
-    for number in range(4)
-]
-RANGES = (DeletionVectorRange(data_file="data-0.parquet", offset=1, length=22, cardinality=1),)
-INDEXES = [
-    IndexManifestEntry(
-        kind=FileKind.ADD,
-        partition=b"",
-        bucket=0,
-        index_type=DELETION_VECTORS_INDEX,
-        file_name="index-0",
-        file_size=31,
-        row_count=1,
-        ranges=RANGES,
-    )
-]
-LISTED = [
-    ManifestFileMeta(
-        file_name=f"manifest-{number}",
-        file_size=9,
-        num_added_files=1,
-        num_deleted_files=0,
-        partition_stats=EMPTY_STATS,
-        schema_id=0,
-    )
-    for number in range(3)
-]
-SNAPSHOT = Snapshot(
-    id=3,
-    schema_id=0,
-    base_manifest_list="base",
-    delta_manifest_list="delta",
-    commit_user="user",
-    commit_identifier=7,
-    commit_kind=CommitKind.APPEND,
-    time_millis=1_700_000_000_000,
-    total_record_count=5,
-    delta_record_count=5,
-)
-SCHEMA = TableSchema(
-    id=0,
-    fields=(Field(id=0, name="id", type=AtomicType(False, TypeRoot.BIGINT)),),
-    highest_field_id=0,
-    partition_keys=(),
-    primary_keys=("id",),
-    options={"bucket": "1"},
-    comment=None,
-    time_millis=7,
-)
-
-FILE = "db.db/t/some/file"
-Decoder = Callable[[bytes], object]
-DECODERS: dict[str, tuple[bytes, Decoder]] = {
-    "manifest": (encode_manifest(ENTRIES), lambda data: decode_manifest(data, FILE)),
-    "plain manifest": (encode_manifest(ENTRIES, "null"), lambda data: decode_manifest(data, FILE)),
-    "manifest list": (encode_manifest_list(LISTED), lambda data: decode_manifest_list(data, FILE)),
-    "plain manifest list": (
-        encode_manifest_list(LISTED, "null"),
-        lambda data: decode_manifest_list(data, FILE),
-    ),
-    "index manifest": (
-        encode_index_manifest(INDEXES, "null"),
-        lambda data: decode_index_manifest(data, FILE),
-    ),
-    "snapshot": (SNAPSHOT.to_json(), lambda data: Snapshot.from_json(data, FILE)),
-    "schema": (SCHEMA.to_json(), lambda data: TableSchema.from_json(data, FILE)),
-}
+from paimon_orch.format.manifest.manifest_entry import decode_manifest
 
 
 def damaged(data: bytes) -> Iterator[bytes]:
@@ -140,9 +34,9 @@ def decoded(decode: Decoder, data: bytes) -> object:
     try:
         return decode(data)
     except PaimonError as error:
-        found = error
-    assert FILE in str(found)
-    return found
+        refusal = error
+    assert FILE in str(refusal)
+    return refusal
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -206,7 +100,7 @@ def test_damaged_deletion_vectors(bitmap64: bool) -> None:
     assert decode_deletion_vector_file(whole, [found], FILE) == {"data-0.parquet": vector}
     for data in damaged(whole):
         error = decoded(lambda data: decode_deletion_vector_file(data, [found], FILE), data)
-        assert isinstance(error, PaimonError), "a checksum tells"
+        assert isinstance(error, PaimonError), "the checksum differs"
     payload = vector.encode_payload(bitmap64=bitmap64)
     for data in damaged(payload):
         decoded(lambda data: decode_deletion_vector_payload(data, FILE), data)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pypaimon import CatalogFactory, Schema  # type: ignore[import-not-found]
-from pypaimon.schema.data_types import AtomicInteger, DataTypeParser, PyarrowFieldParser  # type: ignore[import-not-found]
-from pypaimon.schema.schema_change import SchemaChange  # type: ignore[import-not-found]
+from pypaimon import CatalogFactory, Schema
+from pypaimon.schema.data_types import AtomicInteger, DataTypeParser, PyarrowFieldParser
+from pypaimon.schema.schema_change import SchemaChange
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 from support.golden import arrow_table, canonical_rows

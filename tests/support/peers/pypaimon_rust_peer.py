@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pypaimon_rust.datafusion import PaimonCatalog, SQLContext  # type: ignore[import-not-found]
+from pypaimon_rust.datafusion import PaimonCatalog, SQLContext
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 from support.golden import arrow_table, canonical_rows
