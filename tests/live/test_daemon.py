@@ -24,6 +24,7 @@ BACKFILL = """mutation ($backfill: LaunchBackfillParams!) {
     __typename ... on LaunchBackfillSuccess {backfillId} ... on PythonError {message}
   }
 }"""
+FAILURE = dg.DagsterRunStatus.FAILURE
 TICKS = """query ($sensor: SensorSelector!) {
   sensorOrError(sensorSelector: $sensor) {
     ... on Sensor {sensorState {ticks(limit: 100) {
@@ -79,6 +80,12 @@ def successful_runs(
 ) -> Sequence[dg.DagsterRun]:
     runs = runs_of(instance, table, **{"paimon/partition": f"dt={partition}"})
     return [run for run in runs if run.status is dg.DagsterRunStatus.SUCCESS]
+
+
+def status_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.DagsterRunStatus:
+    current = instance.get_run_by_id(run.run_id)
+    assert current
+    return current.status
 
 
 def ticks_with_requests(deployment: Deployment, table: str) -> list[dict[str, Any]]:
@@ -159,17 +166,18 @@ def test_slot_of_a_killed_run_is_released_and_the_run_retried(
 ) -> None:
     commit("lake.orders", "2026-03-01")
     [worker] = wait_for_result(lambda: compacting_processes(gate, "lake.orders"), daemon.logs)
+    partition = {"paimon/partition": "dt=2026-03-01"}
+    [killed] = runs_of(instance, "lake.orders", **partition)
 
     os.kill(worker, signal.SIGKILL)
     shut.unlink()
 
+    wait_for_result(lambda: status_of(instance, killed) is FAILURE, daemon.logs)
+    wait_for_result(lambda: len(runs_of(instance, "lake.orders", **partition)) == 2, daemon.logs)
     [retry] = wait_for_result(
         lambda: successful_runs(instance, "lake.orders", "2026-03-01"), daemon.logs
     )
-    assert retry.parent_run_id
-    killed = instance.get_run_by_id(retry.parent_run_id)
-    assert killed
-    assert killed.status is dg.DagsterRunStatus.FAILURE
+    assert retry.parent_run_id == killed.run_id
     assert inspect(table("lake.orders")).level0_files == 0
 
 
