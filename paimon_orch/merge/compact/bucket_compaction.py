@@ -25,7 +25,7 @@ from paimon_orch.merge.compact.bucket_deletion_vectors import (
     read_deletion_vectors,
 )
 from paimon_orch.merge.compact.changelog_producer import ChangelogProducer
-from paimon_orch.merge.compact.lookup import PositionLookup
+from paimon_orch.merge.compact.position_lookup import PositionLookup
 from paimon_orch.merge.engine.merge_engine import create_merge_engine, drop_retracts, filter_batch
 from paimon_orch.merge.engine.record_level_expire import RecordLevelExpire
 from paimon_orch.merge.sort.key_order import KeyOrderChecker

@@ -27,7 +27,7 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.types.data_types import Field, parse_type
-from paimon_orch.merge.compact.lookup import PositionLookup
+from paimon_orch.merge.compact.position_lookup import PositionLookup
 from paimon_orch.merge.sort.key_order import KeyColumns
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
