@@ -1,4 +1,4 @@
-"""System tables: metadata of a table as rows (``db.t$files``)."""
+"""System tables (``db.t$files``): metadata tables, and other views of the rows of a table."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.format.types.predicate import Predicate
-from paimon_orch.table import system_table_rows as metadata
+from paimon_orch.table import metadata_tables
 from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.scan.base_scan import ROW_KIND, BaseScan, filter_batches, limit_batches
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 MetadataTableBuilder = Callable[["Table", Snapshot | None], pa.Table]
 _METADATA_TABLES: Mapping[str, tuple[pa.Schema, MetadataTableBuilder]] = {
-    "snapshots": (metadata.SNAPSHOTS_COLUMNS, metadata.build_snapshots_table),
-    "schemas": (metadata.SCHEMAS_COLUMNS, metadata.build_schemas_table),
-    "options": (metadata.OPTIONS_COLUMNS, metadata.build_options_table),
-    "tags": (metadata.TAGS_COLUMNS, metadata.build_tags_table),
-    "manifests": (metadata.MANIFESTS_COLUMNS, metadata.build_manifests_table),
-    "files": (metadata.FILES_COLUMNS, metadata.build_files_table),
-    "partitions": (metadata.PARTITIONS_COLUMNS, metadata.build_partitions_table),
-    "buckets": (metadata.BUCKETS_COLUMNS, metadata.build_buckets_table),
-    "statistics": (metadata.STATISTICS_COLUMNS, metadata.build_statistics_table),
+    "snapshots": (metadata_tables.SNAPSHOTS_COLUMNS, metadata_tables.build_snapshots_table),
+    "schemas": (metadata_tables.SCHEMAS_COLUMNS, metadata_tables.build_schemas_table),
+    "options": (metadata_tables.OPTIONS_COLUMNS, metadata_tables.build_options_table),
+    "tags": (metadata_tables.TAGS_COLUMNS, metadata_tables.build_tags_table),
+    "manifests": (metadata_tables.MANIFESTS_COLUMNS, metadata_tables.build_manifests_table),
+    "files": (metadata_tables.FILES_COLUMNS, metadata_tables.build_files_table),
+    "partitions": (metadata_tables.PARTITIONS_COLUMNS, metadata_tables.build_partitions_table),
+    "buckets": (metadata_tables.BUCKETS_COLUMNS, metadata_tables.build_buckets_table),
+    "statistics": (metadata_tables.STATISTICS_COLUMNS, metadata_tables.build_statistics_table),
 }
 _DATA_TABLES = ("ro", "audit_log", "row_tracking")
 _MERGED_TABLES = ("audit_log", "row_tracking")

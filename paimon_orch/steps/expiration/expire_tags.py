@@ -20,7 +20,7 @@ from paimon_orch.table.cleanup.references import (
 )
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter, list_file_roots
 from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
-from paimon_orch.table.system_table_rows import parse_tag_time
+from paimon_orch.table.metadata_tables import parse_tag_time
 from paimon_orch.table.table import Table
 
 

@@ -1,4 +1,4 @@
-"""The rows of system tables, with the same columns as Paimon's.
+"""Metadata tables: the system tables about files, snapshots and options, with the columns of Paimon.
 
 Times without a zone are local wall clock times, as Paimon shows them.
 """
