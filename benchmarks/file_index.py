@@ -44,7 +44,7 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
 from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.scan.file_pruner import FilePruner
-from paimon_orch.table.schema_evolution.schema_changes import SetOption
+from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 

@@ -18,7 +18,6 @@ MAX_POSITIONAL = 5
 MAX_LINES = 60
 P90_LINES = 20
 SAME_IDEA_ON_TWO_FLOORS = {
-    "alter",
     "analyze",
     "catalog",
     "compact",

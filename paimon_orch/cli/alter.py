@@ -15,8 +15,8 @@ from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import Field, type_to_sql
-from paimon_orch.table.schema_evolution.apply_schema_changes import apply_schema_changes
-from paimon_orch.table.schema_evolution.schema_changes import (
+from paimon_orch.table.schema_change.apply_schema_changes import apply_schema_changes
+from paimon_orch.table.schema_change.schema_changes import (
     AddColumn,
     ColumnPath,
     DropColumn,

@@ -21,9 +21,9 @@ from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.storage import resolve_warehouse
 from paimon_orch.table.cleanup.safe_delete import list_file_roots
 from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.schema_evolution.apply_schema_changes import alter_schema
-from paimon_orch.table.schema_evolution.deletion_vectors_switch import check_deletion_vectors_change
-from paimon_orch.table.schema_evolution.schema_changes import SchemaChange, SetOption
+from paimon_orch.table.schema_change.apply_schema_changes import alter_schema
+from paimon_orch.table.schema_change.deletion_vectors_switch import check_deletion_vectors_change
+from paimon_orch.table.schema_change.schema_changes import SchemaChange, SetOption
 from paimon_orch.table.step_gate import require_external_systems, warn_of_options
 from paimon_orch.table.system_table import SystemTable
 from paimon_orch.table.table import Table

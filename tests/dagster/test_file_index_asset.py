@@ -7,7 +7,7 @@ from support.dagster.spark_resources import UnavailableSparkResource
 
 from paimon_orch.dagster import PaimonCatalogResource, build_file_index_asset
 from paimon_orch.steps.inspection.health import compute_health
-from paimon_orch.table.schema_evolution.schema_changes import SetOption
+from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 DAYS = ["2026-01-01", "2026-01-02", "2026-01-03"]

@@ -16,7 +16,7 @@ from paimon_orch.dagster import (
 )
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.table.schema_evolution.schema_changes import SetOption
+from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 DAYS = ["2026-01-01", "2026-01-02", "2026-01-03"]

@@ -25,7 +25,7 @@ from paimon_orch.format.types.predicate import Leaf, Operator
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
-from paimon_orch.table.schema_evolution.schema_changes import ResetOption, SetOption
+from paimon_orch.table.schema_change.schema_changes import ResetOption, SetOption
 from paimon_orch.table.table import Table
 
 COLUMNS = "k INT, s STRING, b BIGINT, d DATE, f DOUBLE, ts TIMESTAMP(3), dec DECIMAL(10, 2)"

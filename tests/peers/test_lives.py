@@ -21,7 +21,7 @@ from paimon_orch.format.types.cast_rules import can_cast
 from paimon_orch.format.types.data_types import type_from_json
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.table.schema_evolution.schema_changes import (
+from paimon_orch.table.schema_change.schema_changes import (
     AddColumn,
     DropColumn,
     MoveColumn,

@@ -15,7 +15,7 @@ from support.golden import (
 from support.peers.peers import Peer
 
 from paimon_orch import Catalog
-from paimon_orch.table.schema_evolution.schema_changes import SetOption
+from paimon_orch.table.schema_change.schema_changes import SetOption
 
 
 @pytest.mark.parametrize("folder", ["postpone", "postpone_merge_on_read"])

@@ -14,7 +14,7 @@ from paimon_orch.steps.maintenance.rewrite_file_index import (
     plan,
     rewrite_file_index,
 )
-from paimon_orch.table.schema_evolution.schema_changes import SetOption
+from paimon_orch.table.schema_change.schema_changes import SetOption
 
 
 def test_spark_makes_the_indexes_of_all_partitions(tmp_path: Path, spark: SparkSession) -> None:

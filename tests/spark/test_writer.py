@@ -23,7 +23,7 @@ from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.spark import writer
 from paimon_orch.steps import ingest
-from paimon_orch.table.schema_evolution.schema_changes import UpdateDefault
+from paimon_orch.table.schema_change.schema_changes import UpdateDefault
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.write_plan import WritePlan

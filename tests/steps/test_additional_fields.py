@@ -42,7 +42,7 @@ from paimon_orch.steps.maintenance.analyze import analyze
 from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
 from paimon_orch.steps.row_level import row_level_write as row_level
-from paimon_orch.table.schema_evolution.schema_changes import (
+from paimon_orch.table.schema_change.schema_changes import (
     SchemaChange,
     SetOption,
     UpdateColumnComment,

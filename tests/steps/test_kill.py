@@ -55,7 +55,7 @@ def test_expiration_killed_anywhere(tmp_path: Path, kind: str) -> None:
 def test_expiration_that_keeps_changelogs_killed_anywhere(tmp_path: Path) -> None:
     table = make_table(tmp_path / "table", "changelog", [("upsert", 1), ("full", 0), ("upsert", 2)])
     from paimon_orch import Catalog
-    from paimon_orch.table.schema_evolution.schema_changes import SetOption
+    from paimon_orch.table.schema_change.schema_changes import SetOption
 
     catalog = Catalog(str(tmp_path / "table"))
     catalog.alter_table("db.t", [SetOption("changelog.num-retained.max", "20"), SetOption("changelog.time-retained", "30 d")])  # fmt: skip

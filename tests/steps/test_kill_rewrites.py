@@ -33,7 +33,7 @@ from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
 from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
 from paimon_orch.steps.row_level.row_level_write import RowSource, delete
-from paimon_orch.table.schema_evolution.schema_changes import SetOption
+from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 pytestmark = MARKS

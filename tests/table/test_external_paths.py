@@ -21,7 +21,7 @@ from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check import check
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
-from paimon_orch.table.schema_evolution.schema_changes import SetOption
+from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 STRATEGIES = ("round-robin", "entropy-inject", "weight-robin", "specific-fs")

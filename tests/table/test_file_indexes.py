@@ -24,7 +24,7 @@ from paimon_orch.format.types.predicate import to_arrow_expression
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.filter.bind import bind_filter
-from paimon_orch.table.schema_evolution.schema_changes import RenameColumn, SchemaChange
+from paimon_orch.table.schema_change.schema_changes import RenameColumn, SchemaChange
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()

@@ -201,7 +201,7 @@ def test_a_commit_is_refused_when_the_option_is_set_after_planning(tmp_path: Pat
 
 
 def test_an_option_that_blocks_steps_can_be_removed_by_alter(tmp_path: Path) -> None:
-    from paimon_orch.table.schema_evolution.schema_changes import ResetOption
+    from paimon_orch.table.schema_change.schema_changes import ResetOption
 
     table = _table(tmp_path, **dict([ICEBERG]))
     Catalog(str(tmp_path)).alter_table("db.t", [ResetOption(ICEBERG[0])])

@@ -18,7 +18,7 @@ from paimon_orch import Catalog
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
-from paimon_orch.table.schema_evolution.schema_changes import AddColumn
+from paimon_orch.table.schema_change.schema_changes import AddColumn
 from paimon_orch.table.system_table import SYSTEM_TABLE_NAMES
 from paimon_orch.table.table import Table
 

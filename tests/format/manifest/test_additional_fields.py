@@ -55,8 +55,8 @@ from paimon_orch.format.row.simple_stats import SimpleStats
 from paimon_orch.format.schema import TableSchema, build_table_schema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import parse_columns
-from paimon_orch.table.schema_evolution.apply_schema_changes import apply_schema_changes
-from paimon_orch.table.schema_evolution.schema_changes import (
+from paimon_orch.table.schema_change.apply_schema_changes import apply_schema_changes
+from paimon_orch.table.schema_change.schema_changes import (
     AddColumn,
     RenameColumn,
     SchemaChange,

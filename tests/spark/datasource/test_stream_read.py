@@ -20,7 +20,7 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.table.metadata.consumers import ConsumerStore
-from paimon_orch.table.schema_evolution.schema_changes import AddColumn, UpdateType
+from paimon_orch.table.schema_change.schema_changes import AddColumn, UpdateType
 
 if TYPE_CHECKING:
     from paimon_orch.table.table import Table

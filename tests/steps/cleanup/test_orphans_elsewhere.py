@@ -20,7 +20,7 @@ from paimon_orch.errors import (
 from paimon_orch.steps.cleanup import remove_orphan_files as step
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
-from paimon_orch.table.schema_evolution.schema_changes import SetOption
+from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 

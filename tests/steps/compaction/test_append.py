@@ -41,7 +41,7 @@ from paimon_orch.steps.compaction.compact import (
     plan,
 )
 from paimon_orch.steps.row_level.row_level_write import delete
-from paimon_orch.table.schema_evolution.schema_changes import AddColumn, RenameColumn, SchemaChange
+from paimon_orch.table.schema_change.schema_changes import AddColumn, RenameColumn, SchemaChange
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 

@@ -16,7 +16,7 @@ from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
 from paimon_orch.steps.row_level.row_level_write import delete
-from paimon_orch.table.schema_evolution.schema_changes import ResetOption, SetOption
+from paimon_orch.table.schema_change.schema_changes import ResetOption, SetOption
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()

@@ -36,7 +36,7 @@ from paimon_orch.steps.compaction import compact as step
 from paimon_orch.steps.compaction.compact import CompactionStrategy, compact
 from paimon_orch.steps.inspection.check import check
 from paimon_orch.steps.maintenance.rescale import rescale
-from paimon_orch.table.schema_evolution.schema_changes import SetOption
+from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 STRATEGIES: tuple[CompactionStrategy, ...] = ("minor", "full")

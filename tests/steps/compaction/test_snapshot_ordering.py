@@ -35,7 +35,7 @@ from paimon_orch.steps.compaction.compact import CompactionStrategy, compact
 from paimon_orch.steps.inspection.check import check
 from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.table.commit.commit_changes import CommitChanges
-from paimon_orch.table.schema_evolution.schema_changes import SetOption
+from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.conform_rows import conform_rows
 from paimon_orch.table.write.table_write import TableWriter

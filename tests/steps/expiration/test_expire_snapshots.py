@@ -41,7 +41,7 @@ from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check import check
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
 from paimon_orch.table.commit.commit_changes import CommitChanges
-from paimon_orch.table.schema_evolution.schema_changes import SetOption
+from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 NOW = 10_000_000_000

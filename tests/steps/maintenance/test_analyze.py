@@ -30,7 +30,7 @@ from paimon_orch.steps.maintenance.analyze import (
     commit,
     plan,
 )
-from paimon_orch.table.schema_evolution.schema_changes import AddColumn
+from paimon_orch.table.schema_change.schema_changes import AddColumn
 from paimon_orch.table.table import Table
 
 

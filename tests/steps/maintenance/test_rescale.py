@@ -25,7 +25,7 @@ from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check import check
 from paimon_orch.steps.maintenance import rescale as step
 from paimon_orch.steps.maintenance.rescale import rescale
-from paimon_orch.table.schema_evolution.schema_changes import SetOption
+from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 

@@ -24,7 +24,7 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.maintenance import rewrite_file_index as step
-from paimon_orch.table.schema_evolution.schema_changes import (
+from paimon_orch.table.schema_change.schema_changes import (
     AddColumn,
     DropColumn,
     RenameColumn,

@@ -14,7 +14,7 @@ from paimon_orch import Catalog
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.row_level import row_level_write as row_level
-from paimon_orch.table.schema_evolution.schema_changes import (
+from paimon_orch.table.schema_change.schema_changes import (
     AddColumn,
     DropColumn,
     RenameColumn,

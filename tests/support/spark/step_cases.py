@@ -29,7 +29,7 @@ from paimon_orch.steps.maintenance.analyze import analyze
 from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
 from paimon_orch.steps.row_level import row_level_write as row_level
-from paimon_orch.table.schema_evolution.schema_changes import SetOption
+from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 KEYS = 40

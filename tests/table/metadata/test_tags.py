@@ -14,7 +14,7 @@ from support.tables import assert_healthy, new_table, rows_of, table_of
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.table.metadata.tags import Tags
-from paimon_orch.table.schema_evolution.schema_changes import AddColumn
+from paimon_orch.table.schema_change.schema_changes import AddColumn
 from paimon_orch.table.table import Table
 
 

@@ -17,7 +17,7 @@ from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check import check
 from paimon_orch.steps.maintenance.analyze import analyze
-from paimon_orch.table.schema_evolution.schema_changes import AddColumn, SetOption
+from paimon_orch.table.schema_change.schema_changes import AddColumn, SetOption
 from paimon_orch.table.table import Table
 
 MAIN = [("a", 1, "main"), ("b", 2, "main")]

@@ -17,7 +17,7 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact, compact_written_partitions
 from paimon_orch.steps.row_level import row_level_write as row_level
 from paimon_orch.table.metadata.manifest_io import ManifestReader
-from paimon_orch.table.schema_evolution.schema_changes import SetOption
+from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 

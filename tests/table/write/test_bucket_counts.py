@@ -12,7 +12,7 @@ from paimon_orch.errors import CommitConflictError
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
-from paimon_orch.table.schema_evolution.schema_changes import SetOption
+from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 FULL = {"manifest__full_compaction_threshold_size": "1 b"}

@@ -13,7 +13,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check import check
-from paimon_orch.table.schema_evolution.schema_changes import SetOption
+from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 ROWS = [(None, None), (None, "x"), (1, None), (1, "x")]

@@ -35,7 +35,7 @@ from paimon_orch.format.types.data_types import (
 )
 from paimon_orch.retry_policy import SCHEMA_CHANGE
 from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.schema_evolution.schema_changes import (
+from paimon_orch.table.schema_change.schema_changes import (
     AddColumn,
     ColumnPath,
     DropColumn,

@@ -14,8 +14,8 @@ from paimon_orch.format.schema import TableSchema, build_table_schema
 from paimon_orch.format.types.data_types import parse_columns, parse_type, type_to_sql
 from paimon_orch.storage import FileIO, LocalFileIO
 from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.schema_evolution.apply_schema_changes import apply_schema_changes
-from paimon_orch.table.schema_evolution.schema_changes import (
+from paimon_orch.table.schema_change.apply_schema_changes import apply_schema_changes
+from paimon_orch.table.schema_change.schema_changes import (
     AddColumn,
     DropColumn,
     MoveColumn,

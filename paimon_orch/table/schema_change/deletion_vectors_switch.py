@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from paimon_orch.errors import InputError
 from paimon_orch.table.filter.partition_spec import format_partition
-from paimon_orch.table.schema_evolution.schema_changes import ResetOption, SchemaChange, SetOption
+from paimon_orch.table.schema_change.schema_changes import ResetOption, SchemaChange, SetOption
 from paimon_orch.table.table import Table
 
 _DELETION_VECTORS_OPTION = "deletion-vectors.enabled"
