@@ -26,7 +26,7 @@ from paimon_orch.merge.compact.append_deletion_vectors import (
     is_bucket_unaware,
 )
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
-from paimon_orch.merge.tree.append_compaction import (
+from paimon_orch.merge.tree.append_compact_strategy import (
     AppendCompactStrategy,
     DeletionVectorRef,
     FileGroup,

@@ -7,7 +7,7 @@ import pytest
 from paimon_orch.errors import InputError
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options import Options
-from paimon_orch.merge.tree.append_compaction import (
+from paimon_orch.merge.tree.append_compact_strategy import (
     AppendCompactStrategy,
     DeletionVectorRef,
     FileGroup,
