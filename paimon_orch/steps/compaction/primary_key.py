@@ -17,12 +17,12 @@ from paimon_orch.merge.compact.bucket_deletion_vectors import (
     BucketDeletionVectors,
     read_deletion_vectors,
 )
-from paimon_orch.merge.compact.clustered_compaction import (
+from paimon_orch.merge.compact.compaction_splitter import split_task
+from paimon_orch.merge.compact.pk_clustering_compaction import (
     CLUSTERED_LEVEL,
     ClusteredCompaction,
     plan_clustered_compaction,
 )
-from paimon_orch.merge.compact.compaction_splitter import split_task
 from paimon_orch.merge.engine.merge_engine import create_merge_engine
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.merge.tree.compact_strategy import plan_full_compaction, plan_minor_compaction
