@@ -24,6 +24,7 @@ SAME_IDEA_ON_TWO_FLOORS = {
     "ingest",
     "inspect",
     "quarantine",
+    "sort_compact",
 }
 
 

@@ -33,10 +33,10 @@ from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError
 from paimon_orch.steps.common import executor as executors
 from paimon_orch.steps.compaction import compact as compact_step
-from paimon_orch.steps.compaction import sort as sort_compact
+from paimon_orch.steps.compaction import sort_compact
 from paimon_orch.steps.compaction.plan import CompactRequest
 from paimon_orch.steps.compaction.policy import CompactionDecision, decide
-from paimon_orch.steps.compaction.sort import SortOrder, SortRequest
+from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:

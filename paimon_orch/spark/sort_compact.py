@@ -29,9 +29,9 @@ from paimon_orch.steps.common.executor import Progress
 from paimon_orch.steps.common.partition_selection import PartitionSpecs
 from paimon_orch.steps.common.row_tracking_writer import write_tracked_rows
 from paimon_orch.steps.common.step import run_plan
-from paimon_orch.steps.compaction import sort as sort_compact
+from paimon_orch.steps.compaction import sort_compact
 from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionResult
-from paimon_orch.steps.compaction.sort import SortOrder, SortRequest
+from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest
 from paimon_orch.steps.row_level.row_level_write import RowSource
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage

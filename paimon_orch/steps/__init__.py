@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         MovePostponedRequest,
         move_postponed,
     )
-    from paimon_orch.steps.compaction.sort import SortOrder, SortRequest
+    from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest
     from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs
     from paimon_orch.steps.expiration.expire_partitions import expire_partitions
     from paimon_orch.steps.expiration.expire_snapshots import (
@@ -75,7 +75,7 @@ _MODULES = {
     ),
     "compaction.policy": ("CompactionDecision", "CompactionPolicy", "decide"),
     "compaction.postpone": ("MOVE_POSTPONED", "MovePostponedRequest", "move_postponed"),
-    "compaction.sort": ("SortOrder", "SortRequest"),
+    "compaction.sort_compact": ("SortOrder", "SortRequest"),
     "expiration.expire_changelogs": ("expire_changelogs",),
     "expiration.expire_partitions": ("expire_partitions",),
     "expiration.expire_snapshots": (

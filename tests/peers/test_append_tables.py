@@ -25,7 +25,13 @@ from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.compaction.sort import SortOrder, SortRequest, commit, plan, plan_read_units
+from paimon_orch.steps.compaction.sort_compact import (
+    SortOrder,
+    SortRequest,
+    commit,
+    plan,
+    plan_read_units,
+)
 from paimon_orch.steps.row_level.row_level_write import RowSource, delete
 from paimon_orch.table.table import Table
 

@@ -15,7 +15,7 @@ from paimon_orch import Catalog
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.spark.sort_compact import sort_table
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.compaction.sort import OrderStrategy, SortOrder
+from paimon_orch.steps.compaction.sort_compact import OrderStrategy, SortOrder
 from paimon_orch.steps.row_level.row_level_write import delete
 from paimon_orch.table.schema_change.schema_changes import UpdateDefault
 from paimon_orch.table.table import Table

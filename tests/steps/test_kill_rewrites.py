@@ -21,7 +21,7 @@ from paimon_orch import Catalog
 from paimon_orch.steps import ingest
 from paimon_orch.steps.cleanup.remove_unexisting_files import remove_unexisting_files
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.compaction import sort as sort_compact
+from paimon_orch.steps.compaction import sort_compact
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.compaction.postpone import move_postponed
 from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs

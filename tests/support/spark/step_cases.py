@@ -20,7 +20,7 @@ from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.compaction.postpone import move_postponed
-from paimon_orch.steps.compaction.sort import SortOrder
+from paimon_orch.steps.compaction.sort_compact import SortOrder
 from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.expiration.expire_tags import delete_tag

@@ -20,7 +20,13 @@ from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import CompactionPlan, compact
-from paimon_orch.steps.compaction.sort import SortOrder, SortRequest, commit, plan, plan_read_units
+from paimon_orch.steps.compaction.sort_compact import (
+    SortOrder,
+    SortRequest,
+    commit,
+    plan,
+    plan_read_units,
+)
 from paimon_orch.steps.row_level.row_level_write import RowSource, delete
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
