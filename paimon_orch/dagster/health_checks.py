@@ -8,9 +8,9 @@ import dagster as dg
 from pydantic import Field
 
 from paimon_orch.dagster.components.attribute_rules import Attributes
+from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.names import check_table_name, definition_name, table_asset_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
-from paimon_orch.dagster.retries import raise_dagster_errors
 from paimon_orch.errors import InputError
 from paimon_orch.steps.inspection.check import check
 from paimon_orch.steps.inspection.health import TableHealth, compute_health

@@ -9,10 +9,10 @@ import dagster as dg
 import pyarrow as pa
 from pydantic import Field
 
+from paimon_orch.dagster.error_conversion import fail_if_unsupported
 from paimon_orch.dagster.metadata import Metadata, PaimonMetadata, count_rows_not_visible
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.resources import PaimonCatalogResource
-from paimon_orch.dagster.retries import fail_if_unsupported
 from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.errors import InputError
 from paimon_orch.format.snapshot import Snapshot

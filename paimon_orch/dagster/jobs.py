@@ -11,6 +11,7 @@ from typing import Any
 
 import dagster as dg
 
+from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.maintenance_ops import (
     COMPACT_MANIFESTS,
     EXPIRE_PARTITIONS,
@@ -24,7 +25,6 @@ from paimon_orch.dagster.metadata import Metadata
 from paimon_orch.dagster.names import definition_name, pool_name, table_asset_key
 from paimon_orch.dagster.progress import build_progress_logger
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
-from paimon_orch.dagster.retries import raise_dagster_errors
 from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.dagster.run_context import build_executor, build_spark_link_metadata
 from paimon_orch.steps.common.executor import InProcessExecutor

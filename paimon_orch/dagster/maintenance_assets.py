@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import dagster as dg
 from pydantic import Field
 
+from paimon_orch.dagster.error_conversion import RETRY_TRANSIENT, raise_dagster_errors
 from paimon_orch.dagster.metadata import (
     Metadata,
     build_column_metadata,
@@ -28,7 +29,6 @@ from paimon_orch.dagster.names import (
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.progress import build_progress_logger
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
-from paimon_orch.dagster.retries import RETRY_TRANSIENT, raise_dagster_errors
 from paimon_orch.dagster.run_config import (
     AllowanceConfig,
     build_allowance_config,

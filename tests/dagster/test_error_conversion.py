@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from paimon_orch.dagster.retries import raise_dagster_errors
+from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.errors import CommitOutcomeUnknownError
 
 
