@@ -35,7 +35,7 @@ from paimon_orch.dagster.run_config import (
     build_config_class,
     report_stale_options,
 )
-from paimon_orch.dagster.run_context import build_executor, build_spark_link_metadata
+from paimon_orch.dagster.spark_links import build_executor, build_spark_link_metadata
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.step import run_step

@@ -20,7 +20,7 @@ from paimon_orch.dagster.names import compaction_asset_key, table_asset_key
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
 from paimon_orch.dagster.run_config import report_stale_options
-from paimon_orch.dagster.run_context import build_spark_link_metadata
+from paimon_orch.dagster.spark_links import build_spark_link_metadata
 from paimon_orch.steps.ingest import IngestResult
 from paimon_orch.steps.inspection.inspect import TableReport, inspect
 from paimon_orch.table.catalog import Catalog

@@ -12,7 +12,7 @@ import pytest
 from support.dagster.interrupted import SLEEP, interrupt_compaction
 
 from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource, build_compaction_asset
-from paimon_orch.dagster.run_context import build_spark_link_metadata
+from paimon_orch.dagster.spark_links import build_spark_link_metadata
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check import check
