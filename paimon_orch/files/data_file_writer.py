@@ -40,7 +40,7 @@ from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.index_options import LATEST_BITMAP_VERSION, parse_index_specs
 from paimon_orch.format.file_index.values import BLOOM_FILTER
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
-from paimon_orch.format.manifest.records import check_manifest_format
+from paimon_orch.format.manifest.manifest_format import check_manifest_format
 from paimon_orch.format.options.core_options import (
     CHANGELOG_FILE_PREFIX,
     DATA_FILE_PREFIX,

@@ -17,7 +17,7 @@ from paimon_orch.format.manifest.additional_fields import (
     extend_schema,
 )
 from paimon_orch.format.manifest.manifest_entry import FileKind, check_file_name, check_shape
-from paimon_orch.format.manifest.records import decode_records
+from paimon_orch.format.manifest.manifest_format import decode_records
 
 INDEX_MANIFEST_VERSION = 1
 HASH_INDEX = "HASH"

@@ -20,7 +20,7 @@ from paimon_orch.format.manifest.additional_fields import (
     collect_known_fields,
     extend_schema,
 )
-from paimon_orch.format.manifest.records import decode_records
+from paimon_orch.format.manifest.manifest_format import decode_records
 from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.format.row.simple_stats import EMPTY_STATS, SimpleStats
 

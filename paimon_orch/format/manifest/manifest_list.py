@@ -22,7 +22,7 @@ from paimon_orch.format.manifest.manifest_entry import (
     stats_from_avro,
     stats_to_avro,
 )
-from paimon_orch.format.manifest.records import decode_records
+from paimon_orch.format.manifest.manifest_format import decode_records
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats
 from paimon_orch.format.types.data_types import Field

@@ -21,12 +21,12 @@ from paimon_orch.format.manifest.index_manifest import (
     encode_index_manifest,
 )
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry, encode_manifest
+from paimon_orch.format.manifest.manifest_format import check_manifest_format
 from paimon_orch.format.manifest.manifest_list import (
     ManifestFileMeta,
     decode_manifest_list,
     encode_manifest_list,
 )
-from paimon_orch.format.manifest.records import check_manifest_format
 from paimon_orch.format.options.core_options import MANIFEST_TARGET_FILE_SIZE
 from paimon_orch.format.paths import FileNameGenerator, TablePaths
 from paimon_orch.format.schema import TableSchema

@@ -26,12 +26,12 @@ from paimon_orch.format.manifest.manifest_entry import (
     decode_manifest,
     encode_manifest,
 )
+from paimon_orch.format.manifest.manifest_format import decode_records
 from paimon_orch.format.manifest.manifest_list import (
     ManifestFileMeta,
     decode_manifest_list,
     encode_manifest_list,
 )
-from paimon_orch.format.manifest.records import decode_records
 from paimon_orch.format.row.simple_stats import SimpleStats
 
 STATS = SimpleStats(b"\1\2", b"\3\4", (None, 0, 5))
