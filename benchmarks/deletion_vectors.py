@@ -20,8 +20,8 @@ from measure import console, medians, show
 
 from paimon_orch.files.data_file_reader import BATCH_ROWS
 from paimon_orch.format.arrays import Positions
+from paimon_orch.format.deleted_row_mask import DeletedRowMask
 from paimon_orch.format.deletion_vector import DeletionVector, decode_deletion_vector_payload
-from paimon_orch.format.row_mask import DeletedRowMask
 
 SHARES = (0.2, 0.5, 0.8)
 SIZES = (2_000_000, 20_000_000, 200_000_000)

@@ -32,13 +32,13 @@ from paimon_orch.files.stats.column_bounds import (
 from paimon_orch.files.stats.evaluator import may_match
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.deleted_row_mask import DeletedRowMask
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.file_index.evaluation import to_positions
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.row.simple_stats import ColumnStats
-from paimon_orch.format.row_mask import DeletedRowMask
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.format.text import RawText, encode_text
 from paimon_orch.format.types.arrow import (

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from paimon_orch.format.bytes.roaring import BLOCK_SIZE, ContainerLocation, read_containers
+from paimon_orch.format.deleted_row_mask import DeletedRowMask
 from paimon_orch.format.deletion_vector import DeletionVector, decode_deletion_vector_payload
-from paimon_orch.format.row_mask import DeletedRowMask
 
 WORD = 1 << 32
 KINDS = ("array", "bit set", "runs", "full")
