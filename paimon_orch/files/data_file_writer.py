@@ -37,8 +37,8 @@ from paimon_orch.files.stats.collector import (
 )
 from paimon_orch.format.external_paths import DataFilePathFactory, NewFilePath
 from paimon_orch.format.file_index.build import FileIndexBuilder
+from paimon_orch.format.file_index.index_keys import BLOOM_FILTER
 from paimon_orch.format.file_index.index_options import LATEST_BITMAP_VERSION, parse_index_specs
-from paimon_orch.format.file_index.values import BLOOM_FILTER
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.manifest.manifest_format import check_manifest_format
 from paimon_orch.format.options.core_options import (

@@ -28,6 +28,7 @@ from paimon_orch.format.file_index.evaluation import (
     evaluate_rows,
     select_rows,
 )
+from paimon_orch.format.file_index.index_keys import BITMAP, RANGE_BITMAP
 from paimon_orch.format.file_index.index_options import (
     BITMAP_VERSION,
     LATEST_BITMAP_VERSION,
@@ -41,7 +42,6 @@ from paimon_orch.format.file_index.index_query import (
     find_stored_column,
     is_same_type,
 )
-from paimon_orch.format.file_index.values import BITMAP, RANGE_BITMAP
 from paimon_orch.format.manifest.file_fields import FileFields
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options.core_options import (

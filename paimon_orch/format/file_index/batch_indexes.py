@@ -13,7 +13,7 @@ import numpy.typing as npt
 from paimon_orch.format.arrays import Indices, Mask
 from paimon_orch.format.bytes.binary_batch import BinaryBatch, to_object_array
 from paimon_orch.format.file_index.bloom_filter import hash_key, iterate_bit_hashes
-from paimon_orch.format.file_index.values import (
+from paimon_orch.format.file_index.index_keys import (
     BITMAP,
     BLOOM_FILTER,
     RANGE_BITMAP,

@@ -30,11 +30,17 @@ from paimon_orch.format.bytes.roaring import (
     serialize_positions,
 )
 from paimon_orch.format.file_index.container import ByteSource
+from paimon_orch.format.file_index.index_keys import (
+    EncodedColumn,
+    Key,
+    KeyCodec,
+    Keys,
+    get_key_codec,
+)
 from paimon_orch.format.file_index.java_hash_order import (
     compute_index_hash_map_order,
     compute_java_hash_codes,
 )
-from paimon_orch.format.file_index.values import EncodedColumn, Key, KeyCodec, Keys, get_key_codec
 from paimon_orch.format.types.data_types import AtomicType
 from paimon_orch.format.types.predicate import Operator
 

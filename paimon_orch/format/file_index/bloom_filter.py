@@ -17,7 +17,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import UInt32Array, UInt64Array
 from paimon_orch.format.file_index.container import ByteSource
 from paimon_orch.format.file_index.hashing import hash_int64, hash_xxh64
-from paimon_orch.format.file_index.values import Key, Keys, has_byte_keys, to_float_bits
+from paimon_orch.format.file_index.index_keys import Key, Keys, has_byte_keys, to_float_bits
 from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 from paimon_orch.format.types.predicate import Operator
 

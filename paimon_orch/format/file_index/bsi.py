@@ -21,7 +21,7 @@ from paimon_orch.format.bytes.roaring import (
 )
 from paimon_orch.format.file_index.bit_slices import BitSlices, serialize_bit_slices
 from paimon_orch.format.file_index.container import ByteSource
-from paimon_orch.format.file_index.values import EncodedColumn, Key
+from paimon_orch.format.file_index.index_keys import EncodedColumn, Key
 from paimon_orch.format.types.data_types import AtomicType
 from paimon_orch.format.types.predicate import Operator
 

@@ -12,6 +12,15 @@ from paimon_orch.format.file_index.bitmap import BitmapIndex, encode_bitmap_inde
 from paimon_orch.format.file_index.bloom_filter import BloomFilterBuilder, BloomFilterIndex
 from paimon_orch.format.file_index.bsi import encode_bit_slice_index
 from paimon_orch.format.file_index.container import ByteSource, encode_container
+from paimon_orch.format.file_index.index_keys import (
+    BITMAP,
+    BLOOM_FILTER,
+    BSI,
+    RANGE_BITMAP,
+    EncodedColumn,
+    encode_column,
+    encode_non_null_keys,
+)
 from paimon_orch.format.file_index.index_options import (
     BITMAP_INDEX_BLOCK_SIZE,
     BITMAP_VERSION,
@@ -22,15 +31,6 @@ from paimon_orch.format.file_index.index_options import (
     compute_container_order,
 )
 from paimon_orch.format.file_index.range_bitmap import RangeBitmapIndex, encode_range_bitmap_index
-from paimon_orch.format.file_index.values import (
-    BITMAP,
-    BLOOM_FILTER,
-    BSI,
-    RANGE_BITMAP,
-    EncodedColumn,
-    encode_column,
-    encode_non_null_keys,
-)
 from paimon_orch.format.types.data_types import AtomicType, Field
 
 _MAX_CHUNK = 2**31 - 1

@@ -19,6 +19,7 @@ from paimon_orch.format.file_index.bitmap import BitmapIndex
 from paimon_orch.format.file_index.bloom_filter import BloomFilterIndex
 from paimon_orch.format.file_index.bsi import BitSliceIndex
 from paimon_orch.format.file_index.container import ByteSource, FileIndexes
+from paimon_orch.format.file_index.index_keys import BITMAP, BLOOM_FILTER, BSI, RANGE_BITMAP, Key
 from paimon_orch.format.file_index.index_query import (
     MAX_INDEXED_ROWS,
     IndexEvaluator,
@@ -27,7 +28,6 @@ from paimon_orch.format.file_index.index_query import (
     StoredColumnLookup,
 )
 from paimon_orch.format.file_index.range_bitmap import RangeBitmapIndex
-from paimon_orch.format.file_index.values import BITMAP, BLOOM_FILTER, BSI, RANGE_BITMAP, Key
 from paimon_orch.format.types.data_types import AtomicType
 from paimon_orch.format.types.predicate import Operator
 

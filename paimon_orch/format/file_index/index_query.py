@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from paimon_orch.format.file_index.values import Key, encode_key, is_lossy
+from paimon_orch.format.file_index.index_keys import Key, encode_key, is_lossy
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field, TypeRoot
 from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Predicate

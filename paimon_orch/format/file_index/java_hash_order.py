@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from paimon_orch.format.arrays import Int64Array, UInt32Array
 from paimon_orch.format.bytes.murmur3 import hash_binary_array
-from paimon_orch.format.file_index.values import Keys, to_float_bits
+from paimon_orch.format.file_index.index_keys import Keys, to_float_bits
 from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 
 _FIRST_CAPACITY = 16

@@ -26,7 +26,7 @@ from paimon_orch.format.bytes.binary_batch import (
 from paimon_orch.format.bytes.roaring import build_full_bitmap, deserialize_bitmap, serialize_mask
 from paimon_orch.format.file_index.bit_slices import BitSlices, serialize_bit_slices
 from paimon_orch.format.file_index.container import ByteSource
-from paimon_orch.format.file_index.values import (
+from paimon_orch.format.file_index.index_keys import (
     EncodedColumn,
     Key,
     KeyCodec,

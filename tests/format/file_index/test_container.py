@@ -15,9 +15,9 @@ from paimon_orch.format.file_index.bitmap import BitmapIndex, encode_bitmap_inde
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import ByteSource, decode_container, encode_container
 from paimon_orch.format.file_index.evaluation import evaluate_rows
+from paimon_orch.format.file_index.index_keys import encode_column
 from paimon_orch.format.file_index.index_options import compute_container_order, parse_index_specs
 from paimon_orch.format.file_index.index_query import IndexFilter, StoredColumn
-from paimon_orch.format.file_index.values import encode_column
 from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot, parse_type
 from paimon_orch.format.types.predicate import And, Leaf, Operator, Or
 

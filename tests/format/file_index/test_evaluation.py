@@ -16,15 +16,15 @@ from paimon_orch.format.file_index.batch_evaluation import evaluate_batch
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import ByteSource, decode_container
 from paimon_orch.format.file_index.evaluation import evaluate_rows
-from paimon_orch.format.file_index.index_options import parse_index_specs
-from paimon_orch.format.file_index.index_query import IndexFilter, StoredColumn, find_stored_column
-from paimon_orch.format.file_index.range_bitmap import encode_range_bitmap_index
-from paimon_orch.format.file_index.values import (
+from paimon_orch.format.file_index.index_keys import (
     INDEX_TYPES,
     argsort_stable,
     check_indexable_type,
     encode_column,
 )
+from paimon_orch.format.file_index.index_options import parse_index_specs
+from paimon_orch.format.file_index.index_query import IndexFilter, StoredColumn, find_stored_column
+from paimon_orch.format.file_index.range_bitmap import encode_range_bitmap_index
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, Field, parse_type
 from paimon_orch.format.types.predicate import (

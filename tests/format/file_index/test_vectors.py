@@ -31,10 +31,10 @@ from paimon_orch.format.file_index.evaluation import (
     open_index,
     select_rows,
 )
+from paimon_orch.format.file_index.index_keys import Key, encode_column, encode_non_null_keys
 from paimon_orch.format.file_index.index_options import IndexSpec, parse_index_specs
 from paimon_orch.format.file_index.index_query import IndexFilter, StoredColumn
 from paimon_orch.format.file_index.range_bitmap import RangeBitmapIndex
-from paimon_orch.format.file_index.values import Key, encode_column, encode_non_null_keys
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import FILE_INDEX_IN_MANIFEST_THRESHOLD
 from paimon_orch.format.types.data_types import AtomicType, Field, parse_type
