@@ -12,7 +12,7 @@ from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.names import check_table_name, definition_name, table_asset_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.errors import InputError
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.inspection.health import TableHealth, compute_health
 from paimon_orch.table.table import Table
 

@@ -17,7 +17,7 @@ from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.expiration import expire_partitions as partition_step
 from paimon_orch.steps.expiration import expire_snapshots as snapshot_step
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance import compact_manifests as manifest_step
 from paimon_orch.table.table import Table
 

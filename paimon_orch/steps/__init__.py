@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         expire_snapshots,
     )
     from paimon_orch.steps.expiration.expire_tags import delete_tag, expire_tags
-    from paimon_orch.steps.inspection.check import CheckReport, check
+    from paimon_orch.steps.inspection.check_table import CheckReport, check
     from paimon_orch.steps.inspection.findings import Finding
     from paimon_orch.steps.inspection.health import TableHealth, compute_health
     from paimon_orch.steps.inspection.inspect import TableReport, inspect
@@ -87,7 +87,7 @@ _MODULES = {
     "cleanup.quarantine": ("Quarantine",),
     "cleanup.remove_orphan_files": ("OrphanFilesPlan", "OrphanFilesResult", "remove_orphan_files"),
     "cleanup.remove_unexisting_files": ("remove_unexisting_files",),
-    "inspection.check": ("CheckReport", "check"),
+    "inspection.check_table": ("CheckReport", "check"),
     "inspection.findings": ("Finding",),
     "inspection.health": ("TableHealth", "compute_health"),
     "inspection.inspect": ("TableReport", "inspect"),

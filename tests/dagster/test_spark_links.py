@@ -15,7 +15,7 @@ from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource, bui
 from paimon_orch.dagster.spark_links import build_spark_link_metadata
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from support.peers.kinds import Kind, rows, write
 from support.peers.peers import Peer
 
 from paimon_orch import Catalog
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 
 VARIANTS: dict[str, dict[str, str]] = {
     "deletion vectors": {"deletion-vectors.enabled": "true"},

@@ -11,7 +11,7 @@ from support.peers.peers import Peer
 
 from paimon_orch import Catalog
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 
 OPTIONS = {
     "round-robin": {"changelog-producer": "lookup"},

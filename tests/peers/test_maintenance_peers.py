@@ -21,7 +21,7 @@ from paimon_orch import Catalog
 from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.table.table import Table
 
 SCENARIOS = ["java-0.9/tags", "java-0.9/branches", "java-0.9/expired", "java-0.9/many_snapshots", "pypaimon-2.1/tags_branches"]  # fmt: skip

@@ -35,7 +35,7 @@ from paimon_orch import Catalog
 from paimon_orch.spark import package_archive
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.table.table import Table
 
 pytestmark = [

@@ -27,7 +27,7 @@ from paimon_orch.steps.compaction.postpone import move_postponed
 from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs
 from paimon_orch.steps.expiration.expire_partitions import expire_partitions
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance.analyze import analyze
 from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
 from paimon_orch.steps.maintenance.rescale import rescale

@@ -19,7 +19,7 @@ from support.tables import new_table, rows_of, table_of
 
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.row_level import row_level_write as row_level
 from paimon_orch.steps.row_level.task_result import ADDRESS_COLUMN, KIND_COLUMN, RowLevelTaskResult
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard

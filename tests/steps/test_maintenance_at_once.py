@@ -15,7 +15,7 @@ from support.histories import backdate_files, unreferenced_files
 from support.tables import new_table
 
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 
 SECONDS = 5.0
 

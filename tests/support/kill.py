@@ -24,7 +24,7 @@ from support.histories import backdate_files, unreferenced_files
 
 from paimon_orch import Catalog
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.table.table import Table
 
 MARKS = [

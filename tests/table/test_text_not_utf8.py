@@ -18,7 +18,7 @@ from paimon_orch.format.text import RawText, decode_readable_text, decode_text, 
 from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance import analyze, rescale
 from paimon_orch.table.table import Table
 from paimon_orch.table.write import conform_rows

@@ -34,7 +34,7 @@ from paimon_orch import Catalog
 from paimon_orch.errors import CommitConflictError, UnsupportedError
 from paimon_orch.steps.compaction import compact as step
 from paimon_orch.steps.compaction.compact import CompactionStrategy, compact
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table

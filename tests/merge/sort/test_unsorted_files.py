@@ -23,7 +23,7 @@ from paimon_orch.files.data_file_reader import ROW_POSITION
 from paimon_orch.merge.sort.key_order import KeyOrderChecker
 from paimon_orch.merge.sort.late_materialization import RowGroupValues
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.table.table import Table
 
 COLUMNS: dict[str, tuple[st.SearchStrategy[Any], pa.DataType]] = {

@@ -15,7 +15,7 @@ from support.tables import stored_files
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.table.table import Table
 
 

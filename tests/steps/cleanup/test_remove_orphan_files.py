@@ -30,7 +30,7 @@ from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.steps.cleanup import remove_orphan_files as step
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.table.table import Table
 
 

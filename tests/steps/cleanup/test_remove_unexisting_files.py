@@ -14,7 +14,7 @@ from paimon_orch.steps.cleanup.remove_unexisting_files import plan, remove_unexi
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.common.step import EmptyRequest
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 
 
 def test_the_remaining_files_can_be_read(tmp_path: Path) -> None:

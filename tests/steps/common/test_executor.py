@@ -13,7 +13,7 @@ from support.tables import stored_files
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.steps.cleanup import remove_orphan_files as step
 from paimon_orch.steps.common.executor import InProcessExecutor, ThresholdExecutor
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 
 
 class Elsewhere(InProcessExecutor):

@@ -32,7 +32,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.compaction.compact import CompactionStrategy, compact
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.schema_change.schema_changes import SetOption

@@ -19,7 +19,7 @@ from paimon_orch.steps.expiration.expire_changelogs import (
     plan,
 )
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.table.table import Table
 
 

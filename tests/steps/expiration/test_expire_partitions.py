@@ -20,7 +20,7 @@ from paimon_orch.steps.expiration.expire_partitions import (
     expire_partitions,
     plan,
 )
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.table.table import Table
 
 NOW = datetime(2026, 3, 10, 12)

@@ -38,7 +38,7 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration import expire_snapshots as step
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.schema_change.schema_changes import SetOption

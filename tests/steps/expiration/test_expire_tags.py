@@ -24,7 +24,7 @@ from support.tables import new_table, small_batches, stored_files, table_of
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, UnsupportedError
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.expiration.expire_tags import delete_tag, expire_tags, plan
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance.create_tags import create_tags
 from paimon_orch.table.table import Table
 

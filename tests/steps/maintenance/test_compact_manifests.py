@@ -10,7 +10,7 @@ from support.tables import new_table
 
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.common.step import EmptyRequest
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance.compact_manifests import compact_manifests, plan
 
 HISTORY = [("upsert", 1), ("full", 0), ("tag", 1), ("overwrite", 2), ("upsert", 3), ("minor", 0)]

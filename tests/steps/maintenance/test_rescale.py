@@ -22,7 +22,7 @@ from paimon_orch.files.data_file_writer import RollingFileWriter
 from paimon_orch.format.types.data_types import parse_type
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance import rescale as step
 from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.table.schema_change.schema_changes import SetOption

@@ -24,7 +24,7 @@ from paimon_orch.steps.compaction.sort_compact import SortOrder
 from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.expiration.expire_tags import delete_tag
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance.analyze import analyze
 from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index

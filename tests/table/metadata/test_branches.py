@@ -12,7 +12,7 @@ from support.tables import assert_healthy, new_table, rows_of, table_of
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.table.schema_change.schema_changes import AddColumn, SetOption
 from paimon_orch.table.table import Table
 

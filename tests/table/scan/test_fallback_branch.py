@@ -15,7 +15,7 @@ from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance.analyze import analyze
 from paimon_orch.table.schema_change.schema_changes import AddColumn, SetOption
 from paimon_orch.table.table import Table

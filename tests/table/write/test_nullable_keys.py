@@ -12,7 +12,7 @@ from paimon_orch import Catalog
 from paimon_orch.errors import InputError
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 

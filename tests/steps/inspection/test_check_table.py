@@ -21,7 +21,7 @@ from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.table.table import Table
 
 # pypaimon writes deletes but a count of 0
