@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_orch.spark.datasource.batch_read import register
 from paimon_orch.spark.execution.spark_executor import SparkExecutor
-from paimon_orch.spark.reader import read
+from paimon_orch.spark.frame_reader import read
 from paimon_orch.spark.session.java_home import Java, find_java
 from paimon_orch.spark.session.package_archive import package_archive, ship_package
 from paimon_orch.spark.session.session import (

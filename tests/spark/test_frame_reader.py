@@ -20,7 +20,7 @@ from paimon_orch import Catalog
 from paimon_orch.errors import InputError
 from paimon_orch.spark import read
 from paimon_orch.spark.column_types import build_visible_schema, convert_batch
-from paimon_orch.spark.reader import separate_native_files
+from paimon_orch.spark.frame_reader import separate_native_files
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
 from paimon_orch.table.schema_change.schema_changes import (
