@@ -42,7 +42,7 @@ from support.peers.environments import SPARK, PeerUnavailableError, peer_start
 
 from paimon_orch import Catalog
 from paimon_orch.spark import SparkExecutor, read, spark_session, stop_session
-from paimon_orch.spark.writer import cluster_by_bucket, write
+from paimon_orch.spark.frame_writer import cluster_by_bucket, write
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
 from paimon_orch.table.table import Table

@@ -48,7 +48,7 @@ def load_waves(
 
     Each wave is one snapshot.
     """
-    from paimon_orch.spark.writer import write
+    from paimon_orch.spark.frame_writer import write
 
     table = create_flight_board(catalog)
     for month in keys:

@@ -140,7 +140,7 @@ def ingest(
 
 
 def _preview(rows: "DataFrame", table: Table, arguments: IngestArguments) -> IngestPreview:
-    from paimon_orch.spark.writer import preview
+    from paimon_orch.spark.frame_writer import preview
 
     with Progress(console=error_console, transient=True) as bars:
         progress = add_progress_bar(bars, f"ingest {table.identifier}")
@@ -155,7 +155,7 @@ def _write(
     *,
     compact_after: bool,
 ) -> tuple[IngestResult, CompactionResult | None]:
-    from paimon_orch.spark.writer import write
+    from paimon_orch.spark.frame_writer import write
 
     with Progress(console=error_console, transient=True) as bars:
         progress = add_progress_bar(bars, f"ingest {table.identifier}")

@@ -22,8 +22,8 @@ from paimon_orch.demo.flights import (
     find_flights_zip,
 )
 from paimon_orch.spark.execution.spark_executor import SparkExecutor
+from paimon_orch.spark.frame_writer import write
 from paimon_orch.spark.session.session import java_in_use, spark_session
-from paimon_orch.spark.writer import write
 from paimon_orch.steps.compaction.compact import CompactionResult, compact
 from paimon_orch.steps.inspection.inspect import TableReport, inspect
 from paimon_orch.table.catalog import Catalog

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from paimon_orch.spark.datasource.batch_read import register
 from paimon_orch.spark.execution.spark_executor import SparkExecutor
 from paimon_orch.spark.frame_reader import read
+from paimon_orch.spark.frame_writer import write
 from paimon_orch.spark.session.java_home import Java, find_java
 from paimon_orch.spark.session.package_archive import package_archive, ship_package
 from paimon_orch.spark.session.session import (
@@ -17,7 +18,6 @@ from paimon_orch.spark.session.session import (
     spark_session,
     stop_session,
 )
-from paimon_orch.spark.writer import write
 
 if TYPE_CHECKING:
     from paimon_orch.spark.sort_compact import sort_table

@@ -16,13 +16,13 @@ from paimon_orch.spark.execution.spark_executor import (
     SparkExecutor,
 )
 from paimon_orch.spark.execution.tasks import map_units_in_spark
+from paimon_orch.spark.frame_writer import ClusteredFrame
 from paimon_orch.spark.row_conversion import (
     build_carrier_schema,
     quote_column,
     to_carrier_batches,
     to_spark_schema,
 )
-from paimon_orch.spark.writer import ClusteredFrame
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.conflict_retry import discard_results
 from paimon_orch.steps.common.executor import Progress

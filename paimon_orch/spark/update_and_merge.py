@@ -20,6 +20,7 @@ from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.spark.execution.job_failures import translate_failure
 from paimon_orch.spark.execution.spark_executor import SparkExecutor
 from paimon_orch.spark.execution.tasks import map_units_in_spark
+from paimon_orch.spark.frame_writer import cluster_by_bucket
 from paimon_orch.spark.row_conversion import (
     build_carrier_schema,
     quote_column,
@@ -41,7 +42,6 @@ from paimon_orch.spark.row_level_columns import (
     list_row_id_columns,
     to_column,
 )
-from paimon_orch.spark.writer import cluster_by_bucket
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import Progress
 from paimon_orch.steps.common.step import run_plan

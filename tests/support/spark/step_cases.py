@@ -13,9 +13,9 @@ from support.tables import Row, levels_of, new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.spark import SparkExecutor
+from paimon_orch.spark.frame_writer import write
 from paimon_orch.spark.sort_compact import sort_table
 from paimon_orch.spark.update_and_merge import merge_into, update
-from paimon_orch.spark.writer import write
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
