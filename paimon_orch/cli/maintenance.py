@@ -34,7 +34,7 @@ from paimon_orch.steps.expiration import expire_changelogs as changelog_step
 from paimon_orch.steps.expiration import expire_partitions as partition_step
 from paimon_orch.steps.expiration import expire_snapshots as expire_step
 from paimon_orch.steps.expiration import expire_tags as tag_step
-from paimon_orch.steps.inspection import check as check_step
+from paimon_orch.steps.inspection import check_table
 from paimon_orch.steps.maintenance import compact_manifests as manifest_step
 from paimon_orch.steps.maintenance import rescale as rescale_step
 
@@ -252,7 +252,7 @@ def check(
 
     Prints one line for each finding. The exit status is 1 if there is a finding.
     """
-    report = check_step.check(open_table(ctx, warehouse, table), deep=deep)
+    report = check_table.check(open_table(ctx, warehouse, table), deep=deep)
     lines = [str(finding) for finding in report.findings]
     text = f"{len(lines)} findings in {report.versions} versions and {report.data_files} data files"
     print_values(report.to_dict(), as_json, "\n".join([*lines, text]))

@@ -21,7 +21,7 @@ from paimon_orch import Catalog
 from paimon_orch.errors import InputError, PaimonError, StorageError
 from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.format.bucket.bucket_function import compute_buckets
-from paimon_orch.spark import writer
+from paimon_orch.spark import frame_writer
 from paimon_orch.steps import ingest
 from paimon_orch.table.schema_change.schema_changes import UpdateDefault
 from paimon_orch.table.table import Table
@@ -45,7 +45,7 @@ def test_rows_are_routed_as_the_format_says_one_file_a_bucket(
     table = new_table(tmp_path, bucket="5")
     frame = spark.range(0, 500, 1, 4).selectExpr("id AS k", "CAST(id AS STRING) AS v")
 
-    result = writer.write(frame, table)
+    result = frame_writer.write(frame, table)
 
     splits = table.files()
     assert {split.bucket for split in splits} == set(range(5))
@@ -66,7 +66,7 @@ def test_the_last_row_of_a_key_in_the_frame_wins(spark: SparkSession, tmp_path: 
     rows = [(k % 40, f"{at:04}") for at, k in enumerate(np.random.default_rng(5).permutation(400))]
     frame = frame_of(spark, [(int(k), v) for k, v in rows], KEYED)
 
-    writer.write(frame, table)
+    frame_writer.write(frame, table)
 
     assert rows_of(table) == sorted({int(k): v for k, v in rows}.items())
     assert_healthy(table)
@@ -83,7 +83,7 @@ def test_columns_and_times_are_stored_as_spark_names_and_reads_them(
     try:
         moment, clock = "timestamp'2026-07-01 12:00:00'", "timestamp_ntz'2026-07-01 12:00:00'"
         frame = spark.sql(f"SELECT 1 AS `k.x`, {moment} AS `n.`, {clock} AS `with blank`")
-        writer.write(frame, table)
+        frame_writer.write(frame, table)
     finally:
         spark.conf.set(zone, str(before))
 
@@ -93,8 +93,8 @@ def test_columns_and_times_are_stored_as_spark_names_and_reads_them(
 
 def test_a_later_write_wins_over_an_earlier_one(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path)
-    writer.write(frame_of(spark, [(1, "a"), (2, "b")], KEYED).repartition(3), table)
-    writer.write(frame_of(spark, [(1, "c")], KEYED), table)
+    frame_writer.write(frame_of(spark, [(1, "a"), (2, "b")], KEYED).repartition(3), table)
+    frame_writer.write(frame_of(spark, [(1, "c")], KEYED), table)
 
     assert rows_of(table) == [(1, "c"), (2, "b")]
     low = [file.min_sequence_number for split in table.files() for file in split.files]
@@ -103,10 +103,10 @@ def test_a_later_write_wins_over_an_earlier_one(spark: SparkSession, tmp_path: P
 
 def test_row_kinds_delete(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path)
-    writer.write(frame_of(spark, [(1, "a"), (2, "b")], KEYED), table)
+    frame_writer.write(frame_of(spark, [(1, "a"), (2, "b")], KEYED), table)
 
     rows = [(1, None, "-D"), (3, "c", "+I")]
-    writer.write(frame_of(spark, rows, f"{KEYED}, op string"), table, row_kind="op")
+    frame_writer.write(frame_of(spark, rows, f"{KEYED}, op string"), table, row_kind="op")
 
     assert rows_of(table) == [(2, "b"), (3, "c")]
 
@@ -119,7 +119,7 @@ def test_partitions_and_buckets_are_written_by_one_task_each(
     )
     rows = [(p, k, "x") for p in ("a", "b/c", "") for k in range(30)]
 
-    result = writer.write(frame_of(spark, rows, f"p string, {KEYED}").repartition(3), table)
+    result = frame_writer.write(frame_of(spark, rows, f"p string, {KEYED}").repartition(3), table)
 
     assert result.files == len(table.files()) == 6
     assert rows_of(table) == sorted(rows)
@@ -134,8 +134,8 @@ def test_tables_without_key_keep_every_row(
     table = new_table(tmp_path, key=(), bucket=bucket, **options)
     rows = [(k % 10, "x") for k in range(100)]
 
-    writer.write(frame_of(spark, rows, KEYED).repartition(3), table)
-    writer.write(frame_of(spark, [(None, None)], KEYED), table)
+    frame_writer.write(frame_of(spark, rows, KEYED).repartition(3), table)
+    frame_writer.write(frame_of(spark, [(None, None)], KEYED), table)
 
     assert sorted(rows_of(table), key=str) == sorted([*rows, (None, None)], key=str)
     assert_healthy(table)
@@ -157,9 +157,9 @@ def test_overwriting_replaces_partitions_or_all(
     spark: SparkSession, tmp_path: Path, dynamic: str, expected: list[tuple[int, int, str]]
 ) -> None:
     table = partitioned(tmp_path, dynamic_partition_overwrite=dynamic)
-    writer.write(frame_of(spark, [(1, 1, "old"), (2, 2, "old")], PARTITIONED), table)
+    frame_writer.write(frame_of(spark, [(1, 1, "old"), (2, 2, "old")], PARTITIONED), table)
 
-    writer.write(frame_of(spark, [(1, 9, "new")], PARTITIONED), table, mode="overwrite")
+    frame_writer.write(frame_of(spark, [(1, 9, "new")], PARTITIONED), table, mode="overwrite")
 
     assert rows_of(table) == expected
     assert_healthy(table)
@@ -168,7 +168,7 @@ def test_overwriting_replaces_partitions_or_all(
 def test_no_rows_are_no_snapshot(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path)
 
-    result = writer.write(frame_of(spark, [], KEYED), table)
+    result = frame_writer.write(frame_of(spark, [], KEYED), table)
 
     assert (result.snapshot_id, result.rows, table.snapshot()) == (None, 0, None)
 
@@ -181,7 +181,7 @@ def test_a_row_that_does_not_fit_leaves_no_file(spark: SparkSession, tmp_path: P
     with pytest.raises(
         InputError, match=r"column 'v' is string and cannot be stored as int32.*seven"
     ):
-        writer.write(frame_of(spark, rows, KEYED).repartition(3), table)
+        frame_writer.write(frame_of(spark, rows, KEYED).repartition(3), table)
 
     assert stored_files(table) == before
 
@@ -189,7 +189,7 @@ def test_a_row_that_does_not_fit_leaves_no_file(spark: SparkSession, tmp_path: P
 def test_wrong_columns_are_refused_before_spark_runs(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path)
     with pytest.raises(InputError, match="missing v; unknown x"):
-        writer.write(frame_of(spark, [(1, "a")], "k bigint, x string"), table)
+        frame_writer.write(frame_of(spark, [(1, "a")], "k bigint, x string"), table)
 
 
 def test_a_task_that_is_tried_again_adds_nothing_twice(spark: SparkSession, tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_task_that_is_tried_again_adds_nothing_twice(spark: SparkSession, tmp_
     dying = Dying(**{field.name: getattr(planned, field.name) for field in fields(planned)})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ingest, "plan", lambda *_, **__: dying)
-        writer.write(frame_of(spark, [(1, "a"), (2, "b")], KEYED), table)
+        frame_writer.write(frame_of(spark, [(1, "a"), (2, "b")], KEYED), table)
 
     assert mark.exists()
     assert levels_of(table) == [0]
@@ -220,7 +220,7 @@ def test_columns_of_pandas_frames_arrive(spark: SparkSession, tmp_path: Path) ->
     table = new_table(tmp_path, "k BIGINT, at TIMESTAMP(3), n INT", bucket="2")
     frame = pd.DataFrame({"k": [1, 2], "at": [pd.Timestamp("2026-01-01"), pd.NaT], "n": [1, 2]})
 
-    writer.write(spark.createDataFrame(frame), table)
+    frame_writer.write(spark.createDataFrame(frame), table)
 
     assert rows_of(table, filter="at is not null") == [(1, pd.Timestamp("2026-01-01"), 1)]
 
@@ -231,7 +231,7 @@ def test_an_error_of_the_frame_is_raised(spark: SparkSession, tmp_path: Path) ->
     frame = spark.range(5).selectExpr("id AS k", "CAST(raise_error('no luck') AS STRING) AS v")
 
     with pytest.raises((PaimonError, PySparkException), match="no luck"):
-        writer.write(frame, table)
+        frame_writer.write(frame, table)
 
     assert stored_files(table) == before
 
@@ -252,8 +252,8 @@ def test_keys_of_dynamic_buckets_stay_in_their_bucket(spark: SparkSession, tmp_p
         "'a' AS v",
     )
 
-    writer.write(frame, table)
-    writer.write(frame.withColumn("v", fn.lit("b")), table)
+    frame_writer.write(frame, table)
+    frame_writer.write(frame.withColumn("v", fn.lit("b")), table)
 
     assert sorted(split.bucket for split in table.files()) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert rows_of(table) == sorted((k % 3, k, "b") for k in range(90))
@@ -268,7 +268,7 @@ def test_rows_with_the_default_partition_are_sent_to_the_task_of_that_partition(
     )
     Catalog(str(tmp_path)).alter_table("db.t", [UpdateDefault("p", "z")])  # null is another task's
 
-    writer.write(frame_of(spark, [("z", 1), (None, 2)], "p string, k bigint"), table)
+    frame_writer.write(frame_of(spark, [("z", 1), (None, 2)], "p string, k bigint"), table)
 
     assert rows_of(table) == [("z", 1), ("z", 2)]
     assert_healthy(table)
@@ -280,8 +280,8 @@ def test_one_task_assigns_the_dynamic_buckets_of_a_table_without_partitions(
     table = new_table(tmp_path, bucket="-1", dynamic_bucket__target_row_num="20")
     frame = spark.range(0, 50, 1, 4).selectExpr("id AS k", "CAST(id AS STRING) AS v")
 
-    writer.write(frame, table)
-    writer.write(frame, table, mode="overwrite")
+    frame_writer.write(frame, table)
+    frame_writer.write(frame, table, mode="overwrite")
 
     assert sorted(split.bucket for split in table.files()) == [0, 1, 2]
     assert len(rows_of(table)) == 50
@@ -292,18 +292,20 @@ def test_a_static_overwrite_replaces_only_its_partition(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = new_table(tmp_path, "p STRING, k BIGINT", key=(), partition_by=["p"], bucket="-1")
-    writer.write(frame_of(spark, [("a", 1), ("b", 2), (None, 3)], "p string, k bigint"), table)
+    frame_writer.write(
+        frame_of(spark, [("a", 1), ("b", 2), (None, 3)], "p string, k bigint"), table
+    )
     new = frame_of(spark, [(None, 9)], "p string, k bigint")
     null = {"p": "__DEFAULT_PARTITION__"}
 
-    writer.write(new, table, mode="overwrite", partitions=null)
+    frame_writer.write(new, table, mode="overwrite", partitions=null)
 
     assert rows_of(table) == [(None, 9), ("a", 1), ("b", 2)]
     files = stored_files(table)
     with pytest.raises(InputError, match="not all rows are in the partition"):
-        writer.write(new, table, mode="overwrite", partitions={"p": "a"})
+        frame_writer.write(new, table, mode="overwrite", partitions={"p": "a"})
     with pytest.raises(InputError, match="overwrite only"):
-        writer.write(new, table, partitions=null)
+        frame_writer.write(new, table, partitions=null)
     with pytest.raises(InputError, match="'k' is not a partition column"):
-        writer.write(new, table, mode="overwrite", partitions={"k": 1})
+        frame_writer.write(new, table, mode="overwrite", partitions={"k": 1})
     assert stored_files(table) == files

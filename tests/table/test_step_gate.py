@@ -21,7 +21,7 @@ from paimon_orch.steps.cleanup import remove_orphan_files, remove_unexisting_fil
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
 from paimon_orch.steps.expiration import expire_changelogs, expire_snapshots, expire_tags
-from paimon_orch.steps.inspection import check, inspect
+from paimon_orch.steps.inspection import check_table, inspect
 from paimon_orch.steps.maintenance import analyze, compact_manifests, rescale, rewrite_file_index
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
@@ -366,5 +366,5 @@ def test_metadata_of_a_table_that_cannot_be_read_is_shown_and_checked(
 ) -> None:
     table = _table(tmp_path, **options)
     assert inspect.inspect(table).snapshot is not None
-    assert check.check(table, deep=False).findings == ()
+    assert check_table.check(table, deep=False).findings == ()
     assert table.system("files").scan().to_arrow().num_rows == 2
