@@ -23,6 +23,7 @@ SAME_IDEA_ON_TWO_FLOORS = {
     "compact",
     "ingest",
     "inspect",
+    "postpone",
     "quarantine",
     "sort_compact",
 }

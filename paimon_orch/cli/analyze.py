@@ -1,7 +1,6 @@
-"""The commands ``analyze`` (column statistics) and ``move-postponed`` (postpone buckets)."""
+"""The command ``analyze``: column statistics."""
 
 import json
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -11,21 +10,18 @@ from rich.table import Table as RichTable
 from paimon_orch.cli.arguments import AsJson, DryRun, Identifier, Master, Warehouse
 from paimon_orch.cli.common import (
     add_progress_bar,
+    build_executor,
     console,
     error_console,
     open_table,
     parse_names,
-    print_result,
     print_values,
-    start_spark,
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError
 from paimon_orch.format.table_statistics import TableStatistics
-from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 from paimon_orch.steps.common.step import run_step
-from paimon_orch.steps.compaction import postpone
 from paimon_orch.steps.maintenance import analyze as step
 
 _Columns = Annotated[
@@ -44,7 +40,6 @@ _EXAMPLES = [
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
     register_command(app, analyze, Panel.COMPACT, examples=_EXAMPLES)
-    register_command(app, move_postponed, Panel.COMPACT)
 
 
 def analyze(
@@ -74,7 +69,7 @@ def analyze(
         print_values(planned.to_dict(), as_json, text)
         return
     with Progress(console=error_console, transient=True) as bars:
-        executor = _build_executor(planned.units, master)
+        executor = build_executor(planned.units, master)
         progress = add_progress_bar(bars, "analyze")
         result = run_step(step.ANALYZE, target, planned, executor, progress=progress)
     if as_json:
@@ -84,15 +79,6 @@ def analyze(
     else:
         _print_statistics(result.statistics)
         print(f"snapshot {result.snapshot_id}")
-
-
-def _build_executor(units: Sequence[object], master: str) -> Executor:
-    """Return an executor that starts Spark only if there is something to read."""
-    if not units:
-        return InProcessExecutor()
-    from paimon_orch.spark.execution.spark_executor import SparkExecutor
-
-    return SparkExecutor(start_spark(master))
 
 
 def _print_statistics(statistics: TableStatistics) -> None:
@@ -111,36 +97,3 @@ def _print_statistics(statistics: TableStatistics) -> None:
         )
         rows.add_row(name, *("" if value is None else str(value) for value in values))
     console.print(rows)
-
-
-def move_postponed(
-    ctx: typer.Context,
-    warehouse: Warehouse,
-    table: Identifier,
-    dry_run: DryRun = False,
-    master: Master = "local[*]",
-    as_json: AsJson = False,
-) -> None:
-    """Move rows from postpone buckets to real ones.
-
-    Writers to a table with 'bucket' = -2 may put rows into postpone buckets, where readers do not
-    see them.
-    """
-    target = open_table(ctx, warehouse, table)
-    planned = postpone.plan(target, postpone.MovePostponedRequest())
-    rows = planned.rows
-    if dry_run:
-        text = f"would move {rows:,} rows of {len(planned.units)} partitions; nothing was changed"
-        print_values(planned.to_dict(), as_json, text)
-        return
-    with Progress(console=error_console, transient=True) as bars:
-        result = run_step(
-            postpone.MOVE_POSTPONED,
-            target,
-            planned,
-            _build_executor(planned.units, master),
-            progress=add_progress_bar(bars, f"move {table}"),
-        )
-    snapshot = result.snapshot
-    values: dict[str, object] = {"snapshot_id": None if snapshot is None else snapshot.id}
-    print_result(values | {"rows": rows}, as_json, "no rows in postpone buckets")

@@ -1,7 +1,7 @@
 """What commands share: opening tables, parsing texts, printing results, starting Spark."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +15,7 @@ from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
+from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 from paimon_orch.steps.common.partition_selection import PartitionRequest, plan_splits
 from paimon_orch.steps.compaction.compact import CompactionResult, compact_written_partitions
 from paimon_orch.table.catalog import Catalog
@@ -215,6 +216,15 @@ def start_spark(master: str) -> "SparkSession":
     session = spark_session(remote=master) if is_remote else spark_session(master)
     error_console.print(f"Spark {session.version} on {java_in_use(session)}")
     return session
+
+
+def build_executor(units: Sequence[object], master: str) -> Executor:
+    """Return an executor that starts Spark only if there are units to run."""
+    if not units:
+        return InProcessExecutor()
+    from paimon_orch.spark.execution.spark_executor import SparkExecutor
+
+    return SparkExecutor(start_spark(master))
 
 
 def add_progress_bar(bars: Progress, description: str) -> Callable[[int, int], None]:

@@ -1,0 +1,56 @@
+"""The command ``move-postponed``: rows of postpone buckets."""
+
+import typer
+from rich.progress import Progress
+
+from paimon_orch.cli.arguments import AsJson, DryRun, Identifier, Master, Warehouse
+from paimon_orch.cli.common import (
+    add_progress_bar,
+    build_executor,
+    error_console,
+    open_table,
+    print_result,
+    print_values,
+)
+from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.registration import register_command
+from paimon_orch.steps.common.step import run_step
+from paimon_orch.steps.compaction import postpone
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register the commands of this module."""
+    register_command(app, move_postponed, Panel.COMPACT)
+
+
+def move_postponed(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    dry_run: DryRun = False,
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+) -> None:
+    """Move rows from postpone buckets to real ones.
+
+    Writers to a table with 'bucket' = -2 may put rows into postpone buckets, where readers do not
+    see them.
+    """
+    target = open_table(ctx, warehouse, table)
+    planned = postpone.plan(target, postpone.MovePostponedRequest())
+    rows = planned.rows
+    if dry_run:
+        text = f"would move {rows:,} rows of {len(planned.units)} partitions; nothing was changed"
+        print_values(planned.to_dict(), as_json, text)
+        return
+    with Progress(console=error_console, transient=True) as bars:
+        result = run_step(
+            postpone.MOVE_POSTPONED,
+            target,
+            planned,
+            build_executor(planned.units, master),
+            progress=add_progress_bar(bars, f"move {table}"),
+        )
+    snapshot = result.snapshot
+    values: dict[str, object] = {"snapshot_id": None if snapshot is None else snapshot.id}
+    print_result(values | {"rows": rows}, as_json, "no rows in postpone buckets")
