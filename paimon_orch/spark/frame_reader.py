@@ -28,10 +28,10 @@ from paimon_orch.spark.execution.tasks import map_units_in_spark
 from paimon_orch.spark.row_conversion import to_spark_schema
 from paimon_orch.storage.local import LocalFileIO
 from paimon_orch.table.scan.base_scan import BaseScan
+from paimon_orch.table.scan.bucket_split import BucketSplit, is_file_raw_convertible
 from paimon_orch.table.scan.data_evolution import has_data_evolution
-from paimon_orch.table.scan.file_pruner import is_file_raw_convertible
 from paimon_orch.table.scan.scan import Scan
-from paimon_orch.table.scan.scan_planner import BucketSplit, filter_partitions
+from paimon_orch.table.scan.scan_planner import filter_partitions
 
 _GLOB_CHARACTERS = frozenset("*?[]{}\\")  # patterns in Spark's paths
 _HIDDEN_PREFIXES = ("_", ".")  # Spark ignores such files without an error

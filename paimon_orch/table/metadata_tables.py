@@ -20,8 +20,8 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import AtomicType, Field
 from paimon_orch.table.metadata.metadata_io import read_statistics
+from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.file_stats import FileStats
-from paimon_orch.table.scan.scan_planner import BucketSplit
 
 if TYPE_CHECKING:
     from paimon_orch.table.table import Table

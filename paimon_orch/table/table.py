@@ -24,6 +24,7 @@ from paimon_orch.table.metadata.branches import Branches
 from paimon_orch.table.metadata.rollback import rollback
 from paimon_orch.table.metadata.tags import Tags
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
+from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.incremental_scan import IncrementalScan
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.scan_builder import (
@@ -32,7 +33,6 @@ from paimon_orch.table.scan.scan_builder import (
     build_incremental_scan,
     build_scan,
 )
-from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.step_gate import list_stale_options
 from paimon_orch.table.system_table import SystemTable
 from paimon_orch.table.table_stores import TableStores

@@ -18,7 +18,8 @@ from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.metadata.tags import Tags
-from paimon_orch.table.scan.scan_planner import BucketSplit, ScanPlanner
+from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.scan.scan_planner import ScanPlanner
 from paimon_orch.table.step_gate import require_step
 
 

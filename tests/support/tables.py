@@ -22,7 +22,7 @@ from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vect
 from paimon_orch.merge.sort import sort_merge_reader as stream
 from paimon_orch.merge.sort.key_order import KeyColumns, decode_key
 from paimon_orch.merge.tree.levels import build_sorted_runs
-from paimon_orch.table.scan.scan_planner import BucketSplit
+from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
 
 Row = tuple[Any, ...]

@@ -27,9 +27,9 @@ from paimon_orch.spark.datasource.input_partitions import divide_splits, pack_sp
 from paimon_orch.spark.execution.tasks import lighten_worker
 from paimon_orch.spark.row_conversion import to_spark_schema
 from paimon_orch.table.scan.base_scan import ROW_KIND, BaseScan
+from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.incremental_scan import IncrementalScan
 from paimon_orch.table.scan.scan import Scan
-from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.scan.visibility import Visibility, describe_unseen_rows_in_scan
 
 if TYPE_CHECKING:  # Spark 4.0 has no filters

@@ -11,10 +11,9 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.tree.levels import plan_merge_sections
+from paimon_orch.table.scan.bucket_split import BucketSplit, is_raw_convertible
 from paimon_orch.table.scan.data_evolution import group_files_by_rows, has_data_evolution
-from paimon_orch.table.scan.file_pruner import is_raw_convertible
 from paimon_orch.table.scan.scan import Scan
-from paimon_orch.table.scan.scan_planner import BucketSplit
 
 
 def divide_splits(splits: Iterable[BucketSplit], scan: Scan) -> list[BucketSplit]:

@@ -12,13 +12,9 @@ from paimon_orch.table.filter.partition_spec import (
     build_any_partition_matcher,
     parse_partition_spec,
 )
+from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.manifest_selection import build_spec_manifest_selector
-from paimon_orch.table.scan.scan_planner import (
-    BucketSplit,
-    ScanPlanner,
-    build_bucket_splits,
-    filter_partitions,
-)
+from paimon_orch.table.scan.scan_planner import ScanPlanner, build_bucket_splits, filter_partitions
 from paimon_orch.table.table import Table
 
 PartitionSpecs = Sequence[str | Mapping[str, object]]

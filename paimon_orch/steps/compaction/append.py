@@ -48,7 +48,7 @@ from paimon_orch.steps.expiration.expire_partitions import exclude_expired_parti
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.filter.partition_spec import format_partition
-from paimon_orch.table.scan.scan_planner import BucketSplit
+from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 

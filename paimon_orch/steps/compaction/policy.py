@@ -24,7 +24,7 @@ from paimon_orch.steps.inspection.health import (
     count_small_files,
 )
 from paimon_orch.table.filter.partition_spec import format_partition
-from paimon_orch.table.scan.scan_planner import BucketSplit
+from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
 
 _TABLE_OPTION_REASONS = frozenset(

@@ -34,7 +34,7 @@ from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionResult
 from paimon_orch.steps.row_level.row_level_write import TargetUnit, split_bucket_by_size
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
-from paimon_orch.table.scan.scan_planner import BucketSplit
+from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 

@@ -10,7 +10,7 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.merge.tree.levels import build_bucket_runs
 from paimon_orch.steps.cleanup import remove_orphan_files
 from paimon_orch.steps.cleanup.remove_orphan_files import RemoveOrphanFilesRequest
-from paimon_orch.table.scan.scan_planner import BucketSplit
+from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
 
 SMALL_FILE_RATIO = 0.7  # of the target size

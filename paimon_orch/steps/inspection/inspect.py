@@ -10,7 +10,7 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.steps.inspection.health import TableHealth, compute_health, compute_snapshot_health
 from paimon_orch.table.filter.partition_spec import format_partition
-from paimon_orch.table.scan.scan_planner import BucketSplit
+from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.visibility import Visibility
 from paimon_orch.table.table import Table
 

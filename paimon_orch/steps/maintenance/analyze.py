@@ -19,8 +19,8 @@ from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
+from paimon_orch.table.scan.bucket_split import BucketSplit, count_visible_rows
 from paimon_orch.table.scan.scan import Scan
-from paimon_orch.table.scan.scan_planner import BucketSplit, count_visible_rows
 from paimon_orch.table.table import Table
 
 _UnitStatistics = list[Any]

@@ -32,7 +32,7 @@ from paimon_orch.table.filter.partition_spec import (
     parse_partition_specs,
 )
 from paimon_orch.table.scan.bucket_reader import BucketReader
-from paimon_orch.table.scan.scan_planner import BucketSplit
+from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.bucket_routing import compute_row_buckets
 from paimon_orch.table.write.commit_message import CommitMessage

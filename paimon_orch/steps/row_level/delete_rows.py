@@ -21,7 +21,7 @@ from paimon_orch.format.manifest.manifest_entry import (
 from paimon_orch.merge.compact.append_deletion_vectors import DeletionVectorRewrite
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.steps.common.copy_rows import copy_rows
-from paimon_orch.table.scan.scan_planner import BucketSplit
+from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.write.commit_message import CommitMessage
 
 DeletedRowsByFile = Mapping[str, DeletionVector]

@@ -52,8 +52,9 @@ from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.scan.bucket_reader import BucketReader
+from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.file_pruner import FilePruner
-from paimon_orch.table.scan.scan_planner import BucketSplit, ScanPlanner
+from paimon_orch.table.scan.scan_planner import ScanPlanner
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.bucket_routing import BUCKET_COLUMN
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files

@@ -34,14 +34,17 @@ from paimon_orch.merge.tree.levels import (
     sort_oldest_first,
 )
 from paimon_orch.table.scan.base_scan import ROW_KIND
+from paimon_orch.table.scan.bucket_split import (
+    BucketSplit,
+    is_file_raw_convertible,
+    is_raw_convertible,
+)
 from paimon_orch.table.scan.data_evolution import (
     DataEvolutionReader,
     group_files_by_rows,
     has_data_evolution,
 )
-from paimon_orch.table.scan.file_pruner import is_file_raw_convertible, is_raw_convertible
 from paimon_orch.table.scan.postponed_rows import read_postponed_rows
-from paimon_orch.table.scan.scan_planner import BucketSplit
 
 
 class BucketReader:

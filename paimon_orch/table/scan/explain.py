@@ -18,8 +18,11 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.predicate import Predicate, restrict_to_columns
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.merge.tree.levels import plan_merge_sections
-from paimon_orch.table.scan.file_pruner import is_file_raw_convertible, is_raw_convertible
-from paimon_orch.table.scan.scan_planner import BucketSplit
+from paimon_orch.table.scan.bucket_split import (
+    BucketSplit,
+    is_file_raw_convertible,
+    is_raw_convertible,
+)
 
 
 @dataclass(slots=True)

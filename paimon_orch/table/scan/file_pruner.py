@@ -21,11 +21,11 @@ from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.file_fields import FileFields, ObjectFileFields, build_file_fields
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
-from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.predicate import Predicate, restrict_to_columns
 from paimon_orch.merge.tree.levels import plan_merge_sections
 from paimon_orch.table.scan.bucket_pruner import BucketPruner
+from paimon_orch.table.scan.bucket_split import is_raw_convertible
 from paimon_orch.table.scan.file_bounds import (
     find_manifest_bounds,
     find_partition_bounds,
@@ -34,29 +34,6 @@ from paimon_orch.table.scan.file_bounds import (
 from paimon_orch.table.scan.file_stats import FileStats, SchemaLookup
 
 _BATCH_SIZE = 8_192  # files whose statistics and indexes are in memory at a time
-
-
-def is_raw_convertible(files: Sequence[DataFileMeta], schema: TableSchema) -> bool:
-    """Return whether a bucket has each key in at most one file, and no retracts.
-
-    See docs/format/scan.md.
-    """
-    if any(file.level == 0 or file.delete_row_count for file in files):
-        return len(files) == 1 and files[0].delete_row_count == 0
-    options = schema.typed_options
-    one_level = len({file.level for file in files}) == 1
-    return one_level or options.has_deletion_vectors or options.merge_engine == "first-row"
-
-
-def is_file_raw_convertible(
-    files: Sequence[DataFileMeta], file: DataFileMeta, schema: TableSchema
-) -> bool:
-    """Return whether the file's rows, except deleted ones, are rows of the table."""
-    if schema.typed_options.get(DATA_EVOLUTION_ENABLED):
-        return False
-    return not schema.primary_keys or (
-        is_raw_convertible(files, schema) and file.delete_row_count is not None
-    )
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,9 @@ from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore, list_numbered_files
 from paimon_orch.table.scan.base_scan import ROW_KIND, BaseScan, filter_batches
 from paimon_orch.table.scan.bucket_reader import BucketReader
+from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.file_pruner import FilePruner
-from paimon_orch.table.scan.scan_planner import BucketSplit, ScanPlanner, build_bucket_splits
+from paimon_orch.table.scan.scan_planner import ScanPlanner, build_bucket_splits
 from paimon_orch.table.scan.snapshot_diff import diff_bucket, find_changed_buckets
 from paimon_orch.table.scan.visibility import Visibility
 

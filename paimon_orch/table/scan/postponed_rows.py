@@ -12,7 +12,7 @@ from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.engine.merge_engine import MergeEngine
-from paimon_orch.table.scan.scan_planner import BucketSplit
+from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.write.postpone_bucket import check_postpone_options
 
 _FIRST_POSTPONED_SEQUENCE = 1 << 62  # above every sequence number in a bucket

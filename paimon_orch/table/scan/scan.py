@@ -20,6 +20,7 @@ from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.scan.base_scan import BaseScan, filter_batches, limit_batches
 from paimon_orch.table.scan.bucket_reader import BucketReader
+from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.scan.explain import ScanReport, explain_scan
 from paimon_orch.table.scan.fallback_branch import FallbackBranch
@@ -28,7 +29,6 @@ from paimon_orch.table.scan.file_stats import FileStats
 from paimon_orch.table.scan.order_by import SortKey, sort_batches
 from paimon_orch.table.scan.scan_planner import (
     ALL_LEVELS,
-    BucketSplit,
     ScanPlanner,
     apply_limit,
     filter_partitions,

@@ -14,60 +14,15 @@ from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS_INDEX, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
-from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import KEY_PREFIX, TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.predicate import Predicate, restrict_to_columns, to_arrow_expression
 from paimon_orch.table.metadata.manifest_io import ManifestReader
-from paimon_orch.table.scan.file_pruner import FilePruner, is_raw_convertible
+from paimon_orch.table.scan.bucket_split import BucketSplit, count_visible_rows
+from paimon_orch.table.scan.file_pruner import FilePruner
 
 ALL_LEVELS = range(2**31)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BucketSplit:
-    """The live files of one bucket, and the index files of their deletion vectors."""
-
-    partition: bytes
-    bucket: int
-    total_buckets: int
-    files: tuple[DataFileMeta, ...]
-    vectors: tuple[IndexManifestEntry, ...] = ()
-
-    is_fallback: bool = False
-    """Whether the files belong to the fallback branch (``scan.fallback-branch``)."""
-
-    waiting: tuple[DataFileMeta, ...] = ()
-    """Ordered postponed files of the partition to merge too (``postpone.merge-on-read``)."""
-
-    @property
-    def partition_bucket(self) -> PartitionBucket:
-        """Return the bucket that is read."""
-        return PartitionBucket(self.partition, self.bucket)
-
-    @property
-    def row_count(self) -> int:
-        """Return the physical rows, including deleted ones."""
-        return sum(file.row_count for file in self.files)
-
-
-def count_visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
-    """Return the live rows of a split; None if that needs a merge or the deletion vectors."""
-    needs_merge = schema.primary_keys and not is_raw_convertible(split.files, schema)
-    # with data evolution several files have the same rows
-    if needs_merge or split.waiting or schema.typed_options.get(DATA_EVOLUTION_ENABLED):
-        return None
-    live = {file.file_name for file in split.files}
-    deleted = [
-        item.cardinality
-        for entry in split.vectors
-        for item in entry.ranges or ()
-        if item.data_file in live
-    ]
-    if None in deleted:
-        return None
-    return split.row_count - sum(number or 0 for number in deleted)
 
 
 def apply_limit(

@@ -18,8 +18,8 @@ from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
 from paimon_orch.table.scan.base_scan import ROW_KIND
 from paimon_orch.table.scan.bucket_reader import BucketReader, add_constant_row_kind
+from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.row_codes import UNKNOWN_CODE, build_value_codes
-from paimon_orch.table.scan.scan_planner import BucketSplit
 
 BucketPair = tuple[BucketSplit | None, BucketSplit | None]
 _INSERT, _, _UPDATE, _DELETE = ROW_KIND_SYMBOLS

@@ -11,10 +11,13 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import AtomicType, TypeRoot
-from paimon_orch.table.scan.file_pruner import is_file_raw_convertible
+from paimon_orch.table.scan.bucket_split import (
+    BucketSplit,
+    count_visible_rows,
+    is_file_raw_convertible,
+)
 from paimon_orch.table.scan.file_stats import FileStats
 from paimon_orch.table.scan.order_by import SortKey
-from paimon_orch.table.scan.scan_planner import BucketSplit, count_visible_rows
 
 
 def select_top_n_splits(

@@ -22,7 +22,7 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.options.engine_options import POSTPONE_DEFAULT_BUCKET_NUM
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.table.scan.scan_planner import BucketSplit
+from paimon_orch.table.scan.bucket_split import BucketSplit
 
 _DROPPED_OPTIONS = re.compile(
     r"file\.format\.per\.level|metadata\.stats-mode\.per\.level|fields\..*\.stats-mode|file-index\..*"

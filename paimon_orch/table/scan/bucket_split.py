@@ -1,0 +1,81 @@
+"""The files of one bucket to read: the unit of a scan.
+
+See docs/format/scan.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
+from paimon_orch.format.schema import TableSchema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketSplit:
+    """The live files of one bucket, and the index files of their deletion vectors."""
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    files: tuple[DataFileMeta, ...]
+    vectors: tuple[IndexManifestEntry, ...] = ()
+
+    is_fallback: bool = False
+    """Whether the files belong to the fallback branch (``scan.fallback-branch``)."""
+
+    waiting: tuple[DataFileMeta, ...] = ()
+    """Ordered postponed files of the partition to merge too (``postpone.merge-on-read``)."""
+
+    @property
+    def partition_bucket(self) -> PartitionBucket:
+        """Return the bucket that is read."""
+        return PartitionBucket(self.partition, self.bucket)
+
+    @property
+    def row_count(self) -> int:
+        """Return the physical rows, including deleted ones."""
+        return sum(file.row_count for file in self.files)
+
+
+def count_visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
+    """Return the live rows of a split; None if that needs a merge or the deletion vectors."""
+    needs_merge = schema.primary_keys and not is_raw_convertible(split.files, schema)
+    # with data evolution several files have the same rows
+    if needs_merge or split.waiting or schema.typed_options.get(DATA_EVOLUTION_ENABLED):
+        return None
+    live = {file.file_name for file in split.files}
+    deleted = [
+        item.cardinality
+        for entry in split.vectors
+        for item in entry.ranges or ()
+        if item.data_file in live
+    ]
+    if None in deleted:
+        return None
+    return split.row_count - sum(number or 0 for number in deleted)
+
+
+def is_raw_convertible(files: Sequence[DataFileMeta], schema: TableSchema) -> bool:
+    """Return whether a bucket has each key in at most one file, and no retracts.
+
+    See docs/format/scan.md.
+    """
+    if any(file.level == 0 or file.delete_row_count for file in files):
+        return len(files) == 1 and files[0].delete_row_count == 0
+    options = schema.typed_options
+    one_level = len({file.level for file in files}) == 1
+    return one_level or options.has_deletion_vectors or options.merge_engine == "first-row"
+
+
+def is_file_raw_convertible(
+    files: Sequence[DataFileMeta], file: DataFileMeta, schema: TableSchema
+) -> bool:
+    """Return whether the file's rows, except deleted ones, are rows of the table."""
+    if schema.typed_options.get(DATA_EVOLUTION_ENABLED):
+        return False
+    return not schema.primary_keys or (
+        is_raw_convertible(files, schema) and file.delete_row_count is not None
+    )
