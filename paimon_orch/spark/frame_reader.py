@@ -23,7 +23,6 @@ from paimon_orch.spark.datasource.batch_read import (
     PaimonReader,
     warn_of_rows_left_out,
 )
-from paimon_orch.spark.datasource.input_partitions import divide_splits, pack_splits
 from paimon_orch.spark.execution.tasks import map_units_in_spark
 from paimon_orch.spark.row_conversion import to_spark_schema
 from paimon_orch.storage.local import LocalFileIO
@@ -32,6 +31,7 @@ from paimon_orch.table.scan.bucket_split import BucketSplit, is_file_raw_convert
 from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.scan_planner import filter_partitions
+from paimon_orch.table.scan.split_generator import divide_splits, pack_splits
 
 _GLOB_CHARACTERS = frozenset("*?[]{}\\")  # patterns in Spark's paths
 _HIDDEN_PREFIXES = ("_", ".")  # Spark ignores such files without an error

@@ -23,13 +23,13 @@ from paimon_orch.spark.datasource.datasource_options import (
     DataSourceOptions,
 )
 from paimon_orch.spark.datasource.filters import to_predicate
-from paimon_orch.spark.datasource.input_partitions import divide_splits, pack_splits
 from paimon_orch.spark.execution.tasks import lighten_worker
 from paimon_orch.spark.row_conversion import to_spark_schema
 from paimon_orch.table.scan.base_scan import ROW_KIND, BaseScan
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.incremental_scan import IncrementalScan
 from paimon_orch.table.scan.scan import Scan
+from paimon_orch.table.scan.split_generator import divide_splits, pack_splits
 from paimon_orch.table.scan.visibility import Visibility, describe_unseen_rows_in_scan
 
 if TYPE_CHECKING:  # Spark 4.0 has no filters

@@ -23,7 +23,6 @@ from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.format.types.predicate import collect_columns
 from paimon_orch.spark.column_types import build_target_schema, convert_batch
 from paimon_orch.spark.datasource.datasource_options import STREAM_READ_OPTIONS, DataSourceOptions
-from paimon_orch.spark.datasource.input_partitions import divide_splits, pack_splits
 from paimon_orch.spark.datasource.offsets import StreamFollower, StreamOffset
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.scan.base_scan import ROW_KIND
@@ -32,6 +31,7 @@ from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.incremental_scan import IncrementalScan, SnapshotRange
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.scan_planner import ALL_LEVELS, ScanPlanner, build_bucket_splits
+from paimon_orch.table.scan.split_generator import divide_splits, pack_splits
 from paimon_orch.table.system_table import SystemTable
 from paimon_orch.table.write.postpone_bucket import should_merge_postponed
 

@@ -31,10 +31,11 @@ from paimon_orch.steps.compaction.append import (
     select_append_units,
 )
 from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionResult
-from paimon_orch.steps.row_level.row_level_write import TargetUnit, split_bucket_by_size
+from paimon_orch.steps.row_level.row_level_write import TargetUnit
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.scan.split_generator import split_bucket_by_size
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 

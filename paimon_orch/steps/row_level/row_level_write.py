@@ -18,7 +18,6 @@ from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
-from paimon_orch.format.options.core_options import SOURCE_SPLIT_OPEN_FILE_COST
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
@@ -55,6 +54,7 @@ from paimon_orch.table.scan.bucket_reader import BucketReader
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.scan_planner import ScanPlanner
+from paimon_orch.table.scan.split_generator import split_bucket_by_size
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.bucket_routing import BUCKET_COLUMN
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
@@ -62,8 +62,6 @@ from paimon_orch.table.write.dynamic_bucket import HashIndex
 from paimon_orch.table.write.table_write import TableWriter
 from paimon_orch.table.write.write_builder import WriteBuilder
 from paimon_orch.table.write.write_plan import WritePlan
-
-_TARGET_UNIT_BYTES = 32 << 20  # reading such files takes longer than starting a Spark task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,20 +229,6 @@ def _build_units(splits: Iterable[BucketSplit], schema: TableSchema) -> Iterator
         for part in [split] if schema.primary_keys else split_bucket_by_size(split, schema):
             yield TargetUnit(part, number)
             number += 1 if schema.primary_keys else len(part.files)
-
-
-def split_bucket_by_size(split: BucketSplit, schema: TableSchema) -> Iterator[BucketSplit]:
-    """Split a bucket into parts that each justify a task, in the order of the rows."""
-    cost = schema.typed_options.get(SOURCE_SPLIT_OPEN_FILE_COST)
-    part, weight = [], 0
-    for file in sorted(split.files, key=lambda file: file.min_sequence_number):
-        part.append(file)
-        weight += max(file.file_size, cost)
-        if weight >= _TARGET_UNIT_BYTES:
-            yield replace(split, files=tuple(part))
-            part, weight = [], 0
-    if part:
-        yield replace(split, files=tuple(part))
 
 
 @dataclass(frozen=True, slots=True)

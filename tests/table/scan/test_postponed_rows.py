@@ -14,9 +14,9 @@ from support.tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.spark.datasource.input_partitions import divide_splits
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.table.scan.split_generator import divide_splits
 from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 

@@ -1,4 +1,4 @@
-"""Division of a scan into tasks: into the smallest independent parts, then packed by size."""
+"""Divides a scan into the splits of tasks: independent parts of buckets, packed by size."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +14,8 @@ from paimon_orch.merge.tree.levels import plan_merge_sections
 from paimon_orch.table.scan.bucket_split import BucketSplit, is_raw_convertible
 from paimon_orch.table.scan.data_evolution import group_files_by_rows, has_data_evolution
 from paimon_orch.table.scan.scan import Scan
+
+_TARGET_UNIT_BYTES = 32 << 20  # reading such files takes longer than starting a Spark task
 
 
 def divide_splits(splits: Iterable[BucketSplit], scan: Scan) -> list[BucketSplit]:
@@ -76,3 +78,17 @@ def pack_splits(splits: Sequence[BucketSplit], schema: TableSchema) -> Iterator[
         size += split_size
     if task:
         yield task
+
+
+def split_bucket_by_size(split: BucketSplit, schema: TableSchema) -> Iterator[BucketSplit]:
+    """Split a bucket into parts that each justify a task, in the order of the rows."""
+    cost = schema.typed_options.get(SOURCE_SPLIT_OPEN_FILE_COST)
+    part, weight = [], 0
+    for file in sorted(split.files, key=lambda file: file.min_sequence_number):
+        part.append(file)
+        weight += max(file.file_size, cost)
+        if weight >= _TARGET_UNIT_BYTES:
+            yield replace(split, files=tuple(part))
+            part, weight = [], 0
+    if part:
+        yield replace(split, files=tuple(part))
