@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from paimon_orch.errors import wrap_decode_errors
 from paimon_orch.files.data_file_reader import BucketFile
+from paimon_orch.files.stats.file_stats import FileStats
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.partition_path import format_partition_value, format_partition_values
 from paimon_orch.format.paths import parse_file_format
@@ -21,7 +22,6 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import AtomicType, Field
 from paimon_orch.table.metadata.metadata_io import read_statistics
 from paimon_orch.table.scan.bucket_split import BucketSplit
-from paimon_orch.table.scan.file_stats import FileStats
 
 if TYPE_CHECKING:
     from paimon_orch.table.table import Table

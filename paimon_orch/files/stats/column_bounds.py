@@ -1,6 +1,6 @@
 """Statistics of columns for evaluation: trusted bounds as internal values.
 
-See docs/format/statistics.md#use-on-read and docs/format/schema-evolution.md.
+See docs/format/statistics.md#use-on-read.
 """
 
 from collections.abc import Sequence
@@ -14,19 +14,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paimon_orch.files.stats.collector import to_internal_value
+from paimon_orch.files.stats.stats_evolution import evolve_stats
 from paimon_orch.format.arrays import AnyArray, Indices, Mask
 from paimon_orch.format.bytes.binary_batch import to_object_array
 from paimon_orch.format.row.binary_row_columns import FieldColumn
-from paimon_orch.format.row.simple_stats import ColumnStats
+from paimon_orch.format.row.simple_stats import UNKNOWN_STATS, ColumnStats
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 
-UNKNOWN_STATS = ColumnStats()
 UNKNOWN_COUNT = -1
 """The null count of a file whose null count is unknown."""
 
 _ALL_ROWS = 2**63 - 1
-_INTEGER_TYPES = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
 _FLOAT_TYPES = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 _PYTHON_TYPES = {
     TypeRoot.BOOLEAN: bool,
@@ -42,7 +41,6 @@ _PYTHON_TYPES = {
     TypeRoot.TIMESTAMP: datetime,
     TypeRoot.TIMESTAMP_LTZ: datetime,
 }
-_UNITS_PER_MILLI = {0: 1, 1: 1_000, 2: 1_000_000}  # of a millisecond, by the unit of the precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,45 +148,6 @@ def _is_cut_too_low(text: str) -> bool:
     Java's truncation writes a question mark where the last character would have to become U+E000.
     """
     return text.endswith(("?", "\ufffd"))
-
-
-def evolve_stats(stats: ColumnStats, old: DataType, new: DataType) -> ColumnStats:
-    """Return the statistics of a column after a cast of its values.
-
-    They are unknown if the cast changes the order of values.
-    """
-    if old.with_nullable(True) == new.with_nullable(True):
-        return stats
-    if not isinstance(old, AtomicType) or not isinstance(new, AtomicType):
-        return UNKNOWN_STATS
-    if TypeRoot.TIMESTAMP in old.name and old.name == new.name and old.params[0] <= new.params[0]:
-        factor = _units_per_milli(new) // _units_per_milli(old)
-        low, high = (
-            bound * factor if isinstance(bound, int) else None for bound in (stats.min, stats.max)
-        )
-        return ColumnStats(low, high, stats.null_count)
-    return stats if _is_value_preserving(old, new) else UNKNOWN_STATS
-
-
-def _units_per_milli(data_type: AtomicType) -> int:
-    return _UNITS_PER_MILLI[max(0, data_type.params[0] - 1) // 3]
-
-
-def _is_value_preserving(old: AtomicType, new: AtomicType) -> bool:
-    """Return whether a cast leaves the internal form of every value unchanged."""
-    if old.name in _INTEGER_TYPES and new.name in _INTEGER_TYPES:
-        return _INTEGER_TYPES.index(old.name) <= _INTEGER_TYPES.index(new.name)
-    if (old.name, new.name) in (
-        (TypeRoot.FLOAT, TypeRoot.DOUBLE),
-        (TypeRoot.VARBINARY, TypeRoot.VARBINARY),
-    ):
-        return new.name == TypeRoot.DOUBLE or old.params[0] <= new.params[0]
-    if (old.name, new.name) == (TypeRoot.VARCHAR, TypeRoot.VARCHAR):
-        return old.params[0] <= new.params[0]
-    if old.name == new.name == TypeRoot.DECIMAL:
-        (precision, scale), (new_precision, new_scale) = old.params, new.params
-        return scale <= new_scale and precision - scale <= new_precision - new_scale
-    return False
 
 
 def build_constant_stats(value: object, data_type: DataType) -> ColumnStats:

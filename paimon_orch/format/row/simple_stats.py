@@ -40,4 +40,5 @@ class SimpleStats:
         )
 
 
+UNKNOWN_STATS = ColumnStats()
 EMPTY_STATS = SimpleStats()

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.files.stats.collector import StatsCollector
+from paimon_orch.files.stats.file_stats import FileStats
 from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
@@ -30,7 +31,6 @@ from paimon_orch.steps.inspection.check_metadata import SnapshotContents
 from paimon_orch.steps.inspection.findings import Findings
 from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.scan.file_stats import FileStats
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from itertools import product
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, InputError
+from paimon_orch.files.stats.file_stats import SchemaLookup
 from paimon_orch.format.bucket.bucket_function import build_bucket_key_signature, compute_buckets
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.options.core_options import BUCKET_FUNCTION_TYPE, BUCKET_KEY
@@ -16,7 +17,6 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 from paimon_orch.format.types.predicate import And, Leaf, Operator, Or, Predicate
-from paimon_orch.table.scan.file_stats import SchemaLookup
 
 _MAX_BUCKET_KEYS = 1_000  # beyond that hashing all combinations costs more than it saves
 _MAX_HASHABLE_PRECISIONS = {TypeRoot.DECIMAL: 18, TypeRoot.TIMESTAMP: 6, TypeRoot.TIMESTAMP_LTZ: 6}

@@ -16,6 +16,12 @@ import numpy as np
 
 from paimon_orch.files.file_index_reader import FileIndexEvaluator
 from paimon_orch.files.stats.evaluator import may_match
+from paimon_orch.files.stats.file_bounds import (
+    find_manifest_bounds,
+    find_partition_bounds,
+    group_by_layout,
+)
+from paimon_orch.files.stats.file_stats import FileStats, SchemaLookup
 from paimon_orch.format.arrays import Indices, Mask
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.file_fields import FileFields, ObjectFileFields, build_file_fields
@@ -26,12 +32,6 @@ from paimon_orch.format.types.predicate import Predicate, restrict_to_columns
 from paimon_orch.merge.tree.levels import plan_merge_sections
 from paimon_orch.table.scan.bucket_pruner import BucketPruner
 from paimon_orch.table.scan.bucket_split import is_raw_convertible
-from paimon_orch.table.scan.file_bounds import (
-    find_manifest_bounds,
-    find_partition_bounds,
-    group_by_layout,
-)
-from paimon_orch.table.scan.file_stats import FileStats, SchemaLookup
 
 _BATCH_SIZE = 8_192  # files whose statistics and indexes are in memory at a time
 

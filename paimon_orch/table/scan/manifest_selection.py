@@ -9,13 +9,13 @@ from itertools import compress
 import numpy as np
 
 from paimon_orch.files.stats.evaluator import may_contain
+from paimon_orch.files.stats.file_bounds import find_manifest_bounds
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.text import is_utf8
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 from paimon_orch.table.metadata.manifest_io import ManifestSelector
-from paimon_orch.table.scan.file_bounds import find_manifest_bounds
 
 _MAX_PARTITIONS = 1_000  # more are not compared with the statistics of manifests
 _INTEGER_BITS = {TypeRoot.TINYINT: 7, TypeRoot.SMALLINT: 15, TypeRoot.INT: 31, TypeRoot.BIGINT: 63}

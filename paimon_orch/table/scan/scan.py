@@ -8,6 +8,7 @@ import pyarrow as pa
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.files.file_index_reader import TopRowsOrLimit
 from paimon_orch.files.row_tracking import row_tracking_fields
+from paimon_orch.files.stats.file_stats import FileStats
 from paimon_orch.format.file_index.evaluation import TopN
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
@@ -25,7 +26,6 @@ from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.scan.explain import ScanReport, explain_scan
 from paimon_orch.table.scan.fallback_branch import FallbackBranch
 from paimon_orch.table.scan.file_pruner import FilePruner
-from paimon_orch.table.scan.file_stats import FileStats
 from paimon_orch.table.scan.order_by import SortKey, sort_batches
 from paimon_orch.table.scan.scan_planner import (
     ALL_LEVELS,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from paimon_orch.files.stats.file_stats import FileStats
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.schema import TableSchema
@@ -16,7 +17,6 @@ from paimon_orch.table.scan.bucket_split import (
     count_visible_rows,
     is_file_raw_convertible,
 )
-from paimon_orch.table.scan.file_stats import FileStats
 from paimon_orch.table.scan.order_by import SortKey
 
 

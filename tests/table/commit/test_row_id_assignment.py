@@ -19,6 +19,7 @@ from paimon_orch.errors import (
 from paimon_orch.files import data_file_writer as writer
 from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.files.row_tracking import ROW_ID, ROW_SEQUENCE_NUMBER, row_tracking_fields
+from paimon_orch.files.stats.file_stats import FileStats
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
@@ -32,7 +33,6 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.bind import bind_filter
-from paimon_orch.table.scan.file_stats import FileStats
 from paimon_orch.table.table import Table
 
 COLUMNS = ["k", "_ROW_ID", "_SEQUENCE_NUMBER"]

@@ -15,10 +15,10 @@ from support.golden_limits import MERGED_BY_ENGINES, refusal_pattern
 from paimon_orch import Catalog
 from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.files.stats.collector import to_internal_value
+from paimon_orch.files.stats.file_stats import FileStats
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.types.data_types import AtomicType
 from paimon_orch.format.types.predicate import Leaf, Not, Operator, Predicate, to_arrow_expression
-from paimon_orch.table.scan.file_stats import FileStats
 
 READ = [
     case

@@ -10,6 +10,7 @@ import numpy as np
 
 from paimon_orch.files.stats.column_bounds import ColumnBounds, encode_null_counts
 from paimon_orch.files.stats.evaluator import BoundsOf
+from paimon_orch.files.stats.file_stats import FileStats, StatsSource, decode_column_stats
 from paimon_orch.format.arrays import Indices
 from paimon_orch.format.manifest.file_fields import FileFields
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
@@ -17,7 +18,6 @@ from paimon_orch.format.row.binary_row_columns import read_field_column
 from paimon_orch.format.row.simple_stats import SimpleStats
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import AtomicType
-from paimon_orch.table.scan.file_stats import FileStats, StatsSource, decode_column_stats
 
 
 def find_manifest_bounds(manifests: Sequence[ManifestFileMeta], schema: TableSchema) -> BoundsOf:
