@@ -124,6 +124,14 @@ class TableSchema:
         return self.select(text.split(",") if text else self.trimmed_primary_keys)
 
     @property
+    def is_bucket_unaware(self) -> bool:
+        """Return whether the table has neither a primary key nor fixed buckets.
+
+        See docs/format/buckets.md#bucket-modes.
+        """
+        return not self.primary_keys and self.typed_options.bucket == -1
+
+    @property
     def cross_partition(self) -> bool:
         """Return whether the primary key does not contain all partition columns.
 

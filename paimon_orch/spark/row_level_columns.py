@@ -11,7 +11,6 @@ from paimon_orch.errors import InputError
 from paimon_orch.files.row_tracking import ROW_ID, row_tracking_fields
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import type_to_sql
-from paimon_orch.merge.compact.append_deletion_vectors import is_bucket_unaware
 from paimon_orch.merge.engine.update_rows import should_merge_updates
 from paimon_orch.spark.row_conversion import build_carrier_schema, quote_column, to_spark_schema
 from paimon_orch.steps.row_level.task_result import OLD_VALUE_PREFIX
@@ -92,7 +91,7 @@ def expand_star(
 def list_fixed_columns(schema: TableSchema) -> list[str]:
     """Return the columns that determine a row's file and cannot be updated."""
     keys = (*schema.primary_keys, *schema.partition_keys)
-    bucket_keys = [] if is_bucket_unaware(schema) else schema.bucket_key_fields
+    bucket_keys = [] if schema.is_bucket_unaware else schema.bucket_key_fields
     return list(dict.fromkeys((*keys, *(field.name for field in bucket_keys))))
 
 

@@ -11,16 +11,10 @@ from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.options.core_options import DELETION_VECTOR_INDEX_FILE_TARGET_SIZE
-from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.compact.bucket_deletion_vectors import (
     BucketDeletionVectors,
     read_deletion_vectors,
 )
-
-
-def is_bucket_unaware(schema: TableSchema) -> bool:
-    """Return whether the table has neither a primary key nor fixed buckets."""
-    return not schema.primary_keys and schema.typed_options.bucket == -1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,10 +43,10 @@ class DeletionVectorRewrite:
         touched = [entry for entry in self.index_files if _data_file_names(entry) & {*drop, *added}]
         if not touched and not added:
             return []
-        unaware = is_bucket_unaware(self.reader.schema)
         reader = self.reader
+        is_unaware = reader.schema.is_bucket_unaware
         old = read_deletion_vectors(
-            reader.io, reader.paths, reader.schema, touched if unaware else self.index_files
+            reader.io, reader.paths, reader.schema, touched if is_unaware else self.index_files
         )
         unchanged = {
             name: vector
@@ -62,7 +56,7 @@ class DeletionVectorRewrite:
         extended = {
             name: old[name] | vector if name in old else vector for name, vector in added.items()
         }
-        if not unaware:
+        if not is_unaware:
             return [self._write(unchanged | extended)]
         written = [
             self._write(part)

@@ -23,7 +23,6 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.compact.append_deletion_vectors import (
     DeletionVectorRewrite,
-    is_bucket_unaware,
 )
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.merge.tree.append_compact_strategy import (
@@ -154,7 +153,7 @@ def plan(table: Table, request: CompactRequest) -> CompactionPlan:
         snapshot_id=snapshot.id,
         reader=reader,
         units=tuple(units),
-        guards=() if is_bucket_unaware(schema) else tuple(map(_build_guard, units)),
+        guards=() if schema.is_bucket_unaware else tuple(map(_build_guard, units)),
         skipped_buckets=sum(not units for units in by_split),
     )
 
@@ -171,7 +170,7 @@ def plan_bucket_units(
         split=split,
         refs=collect_deletion_vector_refs(split.vectors),
         is_full=strategy == "full",
-        is_unaware=is_bucket_unaware(reader.schema),
+        is_unaware=reader.schema.is_bucket_unaware,
     )
     return planner.plan(AppendCompactStrategy.of(reader.schema.typed_options), reader.schema)
 

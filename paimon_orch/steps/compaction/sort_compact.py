@@ -14,7 +14,6 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, M
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.merge.compact.append_deletion_vectors import is_bucket_unaware
 from paimon_orch.merge.sort.space_filling_curves import (
     decode_leading_words,
     encode_hilbert,
@@ -105,7 +104,7 @@ def _build_unit(split: BucketSplit, schema: TableSchema, order: SortOrder) -> Ap
 
 
 def _check_sortable(table: Table, schema: TableSchema, order: SortOrder) -> None:
-    if not is_bucket_unaware(schema):
+    if not schema.is_bucket_unaware:
         raise UnsupportedError(
             f"{table.identifier}: only append tables without buckets can be sorted; buckets and "
             "primary keys determine where rows are stored"

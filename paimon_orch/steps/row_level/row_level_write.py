@@ -24,7 +24,6 @@ from paimon_orch.format.schema import VALUE_KIND, TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.format.types.predicate import Predicate, collect_columns, to_arrow_expression
-from paimon_orch.merge.compact.append_deletion_vectors import is_bucket_unaware
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
@@ -468,7 +467,7 @@ def _build_changes(
     guards = tuple(
         BucketGuard.of(unit.split.partition_bucket, (), unit.split.vectors)
         for unit in planned.units
-        if unit.split.partition_bucket in rewritten and not is_bucket_unaware(schema)
+        if unit.split.partition_bucket in rewritten and not schema.is_bucket_unaware
     )
     return CommitChanges(
         kind=CommitKind.OVERWRITE if rewritten else CommitKind.APPEND,

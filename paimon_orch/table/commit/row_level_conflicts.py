@@ -75,7 +75,6 @@ def check_deletion_vectors(
     """
     if schema.primary_keys:
         return
-    unaware = schema.typed_options.bucket == -1
     live = {entry.file.file_name for entry in base}
     deleted = set[str]()
     for entry in delta:
@@ -85,7 +84,9 @@ def check_deletion_vectors(
             deleted.add(entry.file.file_name)
     deleted -= {entry.file.file_name for entry in delta if entry.kind is FileKind.ADD}
     vectors = Counter(
-        _list_data_files(apply_index_changes(previous, changes, bucketed=not unaware))
+        _list_data_files(
+            apply_index_changes(previous, changes, bucketed=not schema.is_bucket_unaware)
+        )
     )
     new = set(_list_data_files(entry for entry in changes if entry.kind is FileKind.ADD))
     for name in sorted(deleted | new):

@@ -178,8 +178,8 @@ class SnapshotBuilder:
     ) -> str | None:
         if not index:
             return None if self.latest is None else self.latest.index_manifest
-        unaware = not self.schema.primary_keys and self.schema.typed_options.bucket == -1
-        return writer.index_manifest(apply_index_changes(before, index, bucketed=not unaware))
+        bucketed = not self.schema.is_bucket_unaware
+        return writer.index_manifest(apply_index_changes(before, index, bucketed=bucketed))
 
     def _resolve_statistics(self) -> str | None:
         """Return the new statistics file, or the old one if it has the current schema."""
