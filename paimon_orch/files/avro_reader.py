@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import wrap_library_errors
+from paimon_orch.files.nested_arrays import map_key_value_types
 from paimon_orch.files.parquet.thrift_compact import encode_integer
-from paimon_orch.files.schema_evolution.nested import map_key_value_types
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.manifest.avro_container import iterate_blocks, open_block_reader
 from paimon_orch.format.text import encode_text

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.avro_reader import DECIMAL_BYTES
-from paimon_orch.files.schema_evolution.nested import flatten_values, map_key_value_types
+from paimon_orch.files.nested_arrays import flatten_values, map_key_value_types
 from paimon_orch.format.types.data_types import (
     ArrayType,
     AtomicType,

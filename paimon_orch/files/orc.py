@@ -19,13 +19,13 @@ import pyarrow.compute as pc
 from pyarrow import orc
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.parquet.thrift_compact import decode_varint
-from paimon_orch.files.schema_evolution.nested import (
+from paimon_orch.files.nested_arrays import (
     build_map_entries,
     map_atoms,
     with_fields,
     with_values,
 )
+from paimon_orch.files.parquet.thrift_compact import decode_varint
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.types.arrow import (
     NumberedBatch,

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from paimon_orch.errors import InputError
+from paimon_orch.files.nested_arrays import map_atoms
 from paimon_orch.files.parquet import int96
 from paimon_orch.files.parquet.footer import Footer
 from paimon_orch.files.parquet.int96 import (
@@ -29,7 +30,6 @@ from paimon_orch.files.parquet.page_reader import (
     PageReader,
     RowGroupPages,
 )
-from paimon_orch.files.schema_evolution.nested import map_atoms
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER
 from paimon_orch.format.types.arrow import to_arrow_schema

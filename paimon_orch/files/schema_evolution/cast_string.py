@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.files.schema_evolution.nested import flatten_values, map_key_value_types
+from paimon_orch.files.nested_arrays import flatten_values, map_key_value_types
 from paimon_orch.format.partition_path import format_java_double
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import (

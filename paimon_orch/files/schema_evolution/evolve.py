@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.files.schema_evolution.cast import cast, truncate_timestamps
-from paimon_orch.files.schema_evolution.nested import (
+from paimon_orch.files.nested_arrays import (
     build_map_entries,
     map_atoms,
     map_key_value_fields,
@@ -18,6 +17,7 @@ from paimon_orch.files.schema_evolution.nested import (
     with_fields,
     with_values,
 )
+from paimon_orch.files.schema_evolution.cast import cast, truncate_timestamps
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import (
     ArrayType,

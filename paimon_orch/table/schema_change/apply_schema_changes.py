@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from paimon_orch.errors import CommitConflictError, InputError, NotFoundError
-from paimon_orch.files.schema_evolution.default_values import parse_default
+from paimon_orch.files.default_values import parse_default
 from paimon_orch.format.bucket.bucket_function import build_bucket_key_signature
 from paimon_orch.format.options.core_options import (
     ADD_COLUMN_BEFORE_PARTITION,

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import build_constant_column
-from paimon_orch.files.schema_evolution.default_values import fill_default
+from paimon_orch.files.default_values import fill_default
+from paimon_orch.files.nested_arrays import find_nested_null
 from paimon_orch.files.schema_evolution.evolve import convert_to_arrow_type
-from paimon_orch.files.schema_evolution.nested import find_nested_null
 from paimon_orch.format.options.core_options import ROWKIND_FIELD, SEQUENCE_FIELD
 from paimon_orch.format.row.row_kind import RowKind, is_retract, parse_row_kinds
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
