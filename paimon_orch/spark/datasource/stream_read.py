@@ -29,11 +29,11 @@ from paimon_orch.table.scan.base_scan import ROW_KIND
 from paimon_orch.table.scan.bucket_reader import add_constant_row_kind
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.incremental_scan import IncrementalScan, SnapshotRange
+from paimon_orch.table.scan.postponed_rows import should_merge_postponed
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.scan_planner import ALL_LEVELS, ScanPlanner, build_bucket_splits
 from paimon_orch.table.scan.split_generator import divide_splits, pack_splits
 from paimon_orch.table.system_table import SystemTable
-from paimon_orch.table.write.postpone_bucket import should_merge_postponed
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit

@@ -1,21 +1,58 @@
-"""Reads the postponed rows of a bucket, for ``postpone.merge-on-read``."""
+"""Reads postponed rows with the rows of their buckets, for ``postpone.merge-on-read``.
 
-from collections.abc import Sequence
+See docs/format/postpone-buckets.md.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.format.bucket.bucket_function import compute_buckets
+from paimon_orch.format.options.core_options import POSTPONE_MERGE_ON_READ
 from paimon_orch.format.paths import POSTPONE_BUCKET
-from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.engine.merge_engine import MergeEngine
 from paimon_orch.table.scan.bucket_split import BucketSplit
-from paimon_orch.table.write.postpone_bucket import check_postpone_options
+from paimon_orch.table.write.postpone_bucket import (
+    check_postpone_options,
+    compute_bucket_count,
+    has_postpone_buckets,
+    sort_postponed_files,
+)
 
 _FIRST_POSTPONED_SEQUENCE = 1 << 62  # above every sequence number in a bucket
+
+
+def should_merge_postponed(schema: TableSchema) -> bool:
+    """Return whether batch readers merge postponed rows (``postpone.merge-on-read``)."""
+    merges = schema.typed_options.get(POSTPONE_MERGE_ON_READ)
+    return merges and has_postpone_buckets(schema) and bool(schema.primary_keys)
+
+
+def add_postponed_files(
+    splits: Iterable[BucketSplit], every: Iterable[BucketSplit], schema: TableSchema
+) -> list[BucketSplit]:
+    """Return the splits to read, with postponed files; ``every`` are all live files."""
+    by_bucket = {split.partition_bucket: split for split in splits if split.bucket >= 0}
+    every = list(every)
+    counts = {split.partition: split.total_buckets for split in every if split.bucket >= 0}
+    for split in every:
+        if split.bucket != POSTPONE_BUCKET:
+            continue
+        count = counts.get(split.partition) or compute_bucket_count(schema, split.row_count)
+        waiting = tuple(sort_postponed_files(split.files))
+        for bucket in range(count):
+            empty = BucketSplit(
+                partition=split.partition, bucket=bucket, total_buckets=count, files=()
+            )
+            split_to_read = by_bucket.get(empty.partition_bucket, empty)
+            by_bucket[empty.partition_bucket] = replace(split_to_read, waiting=waiting)
+    return list(by_bucket.values())
 
 
 def read_postponed_rows(

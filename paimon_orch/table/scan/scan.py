@@ -27,6 +27,7 @@ from paimon_orch.table.scan.explain import ScanReport, explain_scan
 from paimon_orch.table.scan.fallback_branch import FallbackBranch
 from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.order_by import SortKey, sort_batches
+from paimon_orch.table.scan.postponed_rows import add_postponed_files, should_merge_postponed
 from paimon_orch.table.scan.scan_planner import (
     ALL_LEVELS,
     ScanPlanner,
@@ -35,7 +36,6 @@ from paimon_orch.table.scan.scan_planner import (
 )
 from paimon_orch.table.scan.top_n_files import select_top_n_splits
 from paimon_orch.table.scan.visibility import Visibility
-from paimon_orch.table.write.postpone_bucket import add_postponed_files, should_merge_postponed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

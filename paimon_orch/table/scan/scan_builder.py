@@ -18,10 +18,10 @@ from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.scan.fallback_branch import FallbackBranch
 from paimon_orch.table.scan.incremental_scan import IncrementalScan, SnapshotRange
 from paimon_orch.table.scan.order_by import parse_order
+from paimon_orch.table.scan.postponed_rows import should_merge_postponed
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.step_gate import warn_of_unknown_options
 from paimon_orch.table.table_stores import TableStores
-from paimon_orch.table.write.postpone_bucket import should_merge_postponed
 
 _MERGE_ON_READ_OPTION = "deletion-vectors.merge-on-read"
 

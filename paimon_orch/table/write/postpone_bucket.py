@@ -16,7 +16,6 @@ from paimon_orch.format.options.core_options import (
     BUCKET_FUNCTION_TYPE,
     DATA_FILE_PREFIX,
     POSTPONE_BATCH_WRITE_FIXED_BUCKET,
-    POSTPONE_MERGE_ON_READ,
     POSTPONE_TARGET_ROW_NUM_PER_BUCKET,
 )
 from paimon_orch.format.options.engine_options import POSTPONE_DEFAULT_BUCKET_NUM
@@ -33,33 +32,6 @@ _FILE_NUMBER = re.compile(r"-(\d+)\.\w+$")
 def has_postpone_buckets(schema: TableSchema) -> bool:
     """Return whether a table has postpone buckets."""
     return schema.typed_options.bucket == POSTPONE_BUCKET
-
-
-def should_merge_postponed(schema: TableSchema) -> bool:
-    """Return whether batch readers merge postponed rows (``postpone.merge-on-read``)."""
-    merges = schema.typed_options.get(POSTPONE_MERGE_ON_READ)
-    return merges and has_postpone_buckets(schema) and bool(schema.primary_keys)
-
-
-def add_postponed_files(
-    splits: Iterable[BucketSplit], every: Iterable[BucketSplit], schema: TableSchema
-) -> list[BucketSplit]:
-    """Return the splits to read, with postponed files; ``every`` are all live files."""
-    by_bucket = {split.partition_bucket: split for split in splits if split.bucket >= 0}
-    every = list(every)
-    counts = {split.partition: split.total_buckets for split in every if split.bucket >= 0}
-    for split in every:
-        if split.bucket != POSTPONE_BUCKET:
-            continue
-        count = counts.get(split.partition) or compute_bucket_count(schema, split.row_count)
-        waiting = tuple(sort_postponed_files(split.files))
-        for bucket in range(count):
-            empty = BucketSplit(
-                partition=split.partition, bucket=bucket, total_buckets=count, files=()
-            )
-            split_to_read = by_bucket.get(empty.partition_bucket, empty)
-            by_bucket[empty.partition_bucket] = replace(split_to_read, waiting=waiting)
-    return list(by_bucket.values())
 
 
 @dataclass(frozen=True, slots=True)
