@@ -16,12 +16,11 @@ import pyarrow.compute as pc
 from paimon_orch.errors import StorageError
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.file_format import FormatWriter, open_writer
-from paimon_orch.files.file_index_reader import (
-    INDEX_SUFFIX,
+from paimon_orch.files.file_index_reader import INDEX_SUFFIX, sibling_path
+from paimon_orch.files.file_index_writer import (
     create_index_builder,
     find_bitmap_version,
     should_embed_index,
-    sibling_path,
 )
 from paimon_orch.files.parquet.parquet import ROW_GROUP_ROWS
 from paimon_orch.files.row_tracking import (

@@ -8,7 +8,7 @@ See docs/format/file-index.md.
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -20,7 +20,6 @@ from paimon_orch.errors import CorruptFileError, PaimonError, UnsupportedError
 from paimon_orch.files.schema_evolution.evolve import find_source_field
 from paimon_orch.format.arrays import Mask
 from paimon_orch.format.file_index.batch_evaluation import evaluate_batch
-from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import ByteSource, ContainerDecoder, FileIndexes
 from paimon_orch.format.file_index.evaluation import (
     IndexEvaluation,
@@ -29,12 +28,6 @@ from paimon_orch.format.file_index.evaluation import (
     select_rows,
 )
 from paimon_orch.format.file_index.index_keys import BITMAP, RANGE_BITMAP
-from paimon_orch.format.file_index.index_options import (
-    BITMAP_VERSION,
-    LATEST_BITMAP_VERSION,
-    parse_index_specs,
-    set_default_bitmap_version,
-)
 from paimon_orch.format.file_index.index_query import (
     IndexFilter,
     StoredColumn,
@@ -44,11 +37,7 @@ from paimon_orch.format.file_index.index_query import (
 )
 from paimon_orch.format.manifest.file_fields import FileFields
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
-from paimon_orch.format.options.core_options import (
-    DATA_EVOLUTION_ENABLED,
-    FILE_INDEX_IN_MANIFEST_THRESHOLD,
-    FILE_INDEX_READ_ENABLED,
-)
+from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED, FILE_INDEX_READ_ENABLED
 from paimon_orch.format.options.engine_options import FILE_INDEX_STRICT
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import Field, MapType, TypeRoot
@@ -82,41 +71,6 @@ def sibling_path(path: str, name: str) -> str:
     return f"{path.rsplit('/', 1)[0]}/{name}"
 
 
-def create_index_builder(
-    schema: TableSchema, bitmap_version: int = LATEST_BITMAP_VERSION
-) -> FileIndexBuilder | None:
-    """Return a builder of the indexes of a new data file; None if the table has none.
-
-    ``bitmap_version`` is the version of bitmap indexes whose options name none. Raises
-    :class:`InputError` for options with columns that cannot be indexed.
-    """
-    specs = set_default_bitmap_version(parse_index_specs(schema.options), bitmap_version)
-    return FileIndexBuilder(specs, schema.fields) if specs else None
-
-
-def find_bitmap_version(
-    io: FileIO,
-    path_of: Callable[[DataFileMeta], str],
-    files: Iterable[DataFileMeta],
-    schema: TableSchema,
-) -> int:
-    """Return the version of new bitmap indexes whose options name none: the version in ``files``.
-
-    Java Paimon 0.9 writes version 1 and fails on files with version 2. A table without bitmap
-    indexes gets the default of newer releases.
-    """
-    if is_bitmap_version_configured(schema):
-        return LATEST_BITMAP_VERSION
-    versions = (read_bitmap_version(io, path_of(file), file) for file in files)
-    return next((version for version in versions if version is not None), LATEST_BITMAP_VERSION)
-
-
-def is_bitmap_version_configured(schema: TableSchema) -> bool:
-    """Return whether the options name the version of every bitmap index."""
-    specs = parse_index_specs(schema.options)
-    return all(spec.index != BITMAP or spec.options.has(BITMAP_VERSION) for spec in specs)
-
-
 def read_bitmap_version(io: FileIO, path: str, file: DataFileMeta) -> int | None:
     """Return the version of a data file's bitmap indexes; None if there is no readable one."""
     with suppress(CorruptFileError), open_indexes(io, path, file) as indexes:
@@ -125,11 +79,6 @@ def read_bitmap_version(io: FileIO, path: str, file: DataFileMeta) -> int | None
             if blob is not None:
                 return blob.bytes(0, 1)[0]
     return None
-
-
-def should_embed_index(container: bytes, schema: TableSchema) -> bool:
-    """Return whether the indexes of a file are embedded in the manifest."""
-    return len(container) <= schema.typed_options.get(FILE_INDEX_IN_MANIFEST_THRESHOLD)
 
 
 @contextmanager

@@ -4,7 +4,6 @@ See docs/format/procedures.md#rewrite-file-indexes.
 """
 
 import logging
-import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -17,9 +16,9 @@ from paimon_orch.files.file_index_reader import (
     INDEX_SUFFIX,
     open_indexes,
     read_bitmap_version,
-    should_embed_index,
     sibling_path,
 )
+from paimon_orch.files.file_index_writer import next_index_name, should_embed_index
 from paimon_orch.format.file_index.build import FileIndexBuilder, is_built_with
 from paimon_orch.format.file_index.container import encode_container
 from paimon_orch.format.file_index.index_options import (
@@ -54,7 +53,6 @@ logger = logging.getLogger(__name__)
 
 FileIdentity = tuple[object, ...]
 
-_NUMBERED_INDEX_NAME = re.compile(r"(.*)-(\d+)\.index")
 _READER_THREADS = 8  # heads of index files read at a time
 _MAX_UNIT_FILES, _MAX_UNIT_BYTES = 100, 1 << 30
 MAX_FILES_PER_COMMIT = 1_000
@@ -420,14 +418,6 @@ def _store_index(
 
 def _find_index_names(file: DataFileMeta) -> list[str]:
     return [name for name in file.extra_files if name.endswith(INDEX_SUFFIX)]
-
-
-def next_index_name(name: str) -> str:
-    """Return the next name of an index file: ``x.index``, ``x-1.index``, ``x-2.index``."""
-    match = _NUMBERED_INDEX_NAME.fullmatch(name)
-    if match is None:
-        return f"{name.removesuffix(INDEX_SUFFIX)}-1{INDEX_SUFFIX}"
-    return f"{match.group(1)}-{int(match.group(2)) + 1}{INDEX_SUFFIX}"
 
 
 def commit(

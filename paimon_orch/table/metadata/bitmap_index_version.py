@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
-from paimon_orch.files.file_index_reader import is_bitmap_version_configured, read_bitmap_version
+from paimon_orch.files.file_index_reader import read_bitmap_version
+from paimon_orch.files.file_index_writer import is_bitmap_version_configured
 from paimon_orch.format.file_index.index_options import LATEST_BITMAP_VERSION
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.snapshot import Snapshot

@@ -119,18 +119,6 @@ def test_an_index_file_gets_the_next_number(table: Table) -> None:
     assert [sorted(found) for found in indexes_of(table)] == [["k", "v"]] * 2
 
 
-@pytest.mark.parametrize(
-    ("name", "following"),
-    [
-        ("data-0.parquet.index", "data-0.parquet-1.index"),
-        ("data-0.parquet-1.index", "data-0.parquet-2.index"),
-        ("data-0.parquet-9.index", "data-0.parquet-10.index"),
-    ],
-)
-def test_names_of_index_files(name: str, following: str) -> None:
-    assert step.next_index_name(name) == following
-
-
 def test_an_index_type_removed_from_the_options_is_removed(table: Table) -> None:
     table = alter(
         table, SetOption(BLOOM, "k"), SetOption("file-index.bloom-filter.k.items", "10"), BESIDE
