@@ -26,12 +26,14 @@ from paimon_orch.merge.compact.bucket_deletion_vectors import (
 )
 from paimon_orch.merge.compact.changelog_producer import ChangelogProducer
 from paimon_orch.merge.compact.position_lookup import PositionLookup
-from paimon_orch.merge.engine.merge_engine import create_merge_engine, drop_retracts, filter_batch
+from paimon_orch.merge.engine.merge_engine import create_merge_engine
 from paimon_orch.merge.engine.record_level_expire import RecordLevelExpire
+from paimon_orch.merge.engine.retracts import drop_retracts
 from paimon_orch.merge.sort.key_order import KeyOrderChecker
 from paimon_orch.merge.sort.sort_merge_reader import (
     MergeBatch,
     MergeRun,
+    filter_batch,
     insert_rows,
     merge_runs,
     plan_batch_rows,

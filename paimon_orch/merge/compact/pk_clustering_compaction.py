@@ -31,7 +31,8 @@ from paimon_orch.merge.compact.bucket_deletion_vectors import (
     BucketDeletionVectors,
     read_deletion_vectors,
 )
-from paimon_orch.merge.engine.merge_engine import create_merge_engine, drop_retracts
+from paimon_orch.merge.engine.merge_engine import create_merge_engine
+from paimon_orch.merge.engine.retracts import drop_retracts
 from paimon_orch.merge.sort.key_order import Key, KeyColumns, KeyOrderChecker, decode_key_bounds
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs, plan_batch_rows
 from paimon_orch.merge.tree.compact_reason import CompactReason

@@ -11,12 +11,8 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Indices, Mask
-from paimon_orch.format.options.core_options import (
-    IGNORE_UPDATE_BEFORE,
-    SEQUENCE_FIELD,
-    SEQUENCE_FIELD_SORT_ORDER,
-)
-from paimon_orch.format.row.row_kind import RowKind, is_retract
+from paimon_orch.format.options.core_options import SEQUENCE_FIELD, SEQUENCE_FIELD_SORT_ORDER
+from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
 from paimon_orch.merge.aggregate.registry import find_aggregate_function
 from paimon_orch.merge.engine.aggregation import check_aggregation, create_aggregation
@@ -26,8 +22,15 @@ from paimon_orch.merge.engine.partial_update import (
     parse_sequence_groups,
 )
 from paimon_orch.merge.engine.record_level_expire import RecordLevelExpire
+from paimon_orch.merge.engine.retracts import (
+    drop_batch_retracts,
+    drop_ignored_rows,
+    drop_retracts,
+    find_retracts,
+    should_drop_retracts,
+)
 from paimon_orch.merge.sort.sequence_order import SequenceOrder
-from paimon_orch.merge.sort.sort_merge_reader import MergeBatch
+from paimon_orch.merge.sort.sort_merge_reader import MergeBatch, filter_batch
 
 # functions that can change the first value of a key
 _NON_NEUTRAL_FUNCTIONS = {"collect", "listagg", "nested_update", "nested_partial_update"}
@@ -70,16 +73,9 @@ class MergeEngine:
         descending = options.get(SEQUENCE_FIELD_SORT_ORDER) == "descending"
         return SequenceOrder(tuple(options.get(SEQUENCE_FIELD)), descending)
 
-    def accepted(self, rows: pa.Table) -> pa.Table:
+    def drop_ignored_rows(self, rows: pa.Table) -> pa.Table:
         """Return the rows to write; ignored rows get no sequence number and no changelog."""
-        kinds = rows.column(VALUE_KIND.name)
-        if self.ignores_delete:
-            dropped = is_retract(kinds)
-        elif self.schema.typed_options.get(IGNORE_UPDATE_BEFORE):
-            dropped = kinds.to_numpy() == int(RowKind.UPDATE_BEFORE)
-        else:
-            return rows
-        return rows.filter(pa.array(~dropped)) if dropped.any() else rows
+        return drop_ignored_rows(rows, self.schema)
 
     def required_columns(self, names: Sequence[str]) -> list[str]:
         """Return the columns to read so that ``names`` can be merged, in the order of the table."""
@@ -91,10 +87,6 @@ class MergeEngine:
         return [name for name in schema.names if name in required]
 
     @property
-    def _should_drop_retracts(self) -> bool:
-        return self.ignores_delete and self._name in ("deduplicate", "first-row")
-
-    @property
     def _can_change_single_rows(self) -> bool:
         """Return whether merging a single added row can change it."""
         if self._name == "partial-update":
@@ -104,11 +96,11 @@ class MergeEngine:
 
     def prepare(self, step: MergeBatch) -> MergeBatch:
         """Drop ignored rows; a key with no remaining row is dropped."""
-        if step.is_single_run and not self._should_drop_retracts:
+        if step.is_single_run and not should_drop_retracts(self.schema):
             return step
         if self.schema.typed_options.needs_lookup and self._name != "first-row":
             step = keep_newest_level(step)
-        return drop_batch_retracts(step) if self._should_drop_retracts else step
+        return drop_batch_retracts(step) if should_drop_retracts(self.schema) else step
 
     def merge(self, step: MergeBatch, *, settles: bool = False, deletes: bool = True) -> pa.Table:
         """Return one row for each key of a prepared batch, in key order.
@@ -137,7 +129,7 @@ class MergeEngine:
         counts = np.ones(len(is_merged), bool) if settles else step.reduced_groups
         if counts is not None:
             changes = self._can_change_single_rows
-            is_merged |= counts if changes else counts & _retract_mask(step)[step.starts]
+            is_merged |= counts if changes else counts & find_retracts(step)[step.starts]
         if step.is_single_run and not is_merged.any():
             return step.rows
         return self._merge_columns(step, is_merged)
@@ -187,17 +179,6 @@ def iterate_in_lockstep(sizes: Indices) -> Iterator[tuple[Indices, Indices]]:
         yield by_size[:active], firsts[:active] + turn
 
 
-def filter_batch(step: MergeBatch, keep: Mask) -> MergeBatch:
-    """Return the batch without some rows; ``keep`` is in the order of ``step.order``."""
-    if keep.all():
-        return step
-    group = np.repeat(np.arange(len(step.starts)), step.sizes)
-    starts = np.flatnonzero(np.diff(group[keep], prepend=-1))
-    return MergeBatch(
-        rows=step.rows, keys=step.keys, order=step.order[keep], starts=starts, levels=step.levels
-    )
-
-
 def keep_newest_level(step: MergeBatch) -> MergeBatch:
     """Drop rows above level 0 except those of each key's lowest level, which are already merged.
 
@@ -216,27 +197,11 @@ def keep_newest_level(step: MergeBatch) -> MergeBatch:
     )
 
 
-def _retract_mask(step: MergeBatch) -> Mask:
-    mask: Mask = is_retract(step.rows.column(VALUE_KIND.name))[step.order]
-    return mask
-
-
-def drop_batch_retracts(step: MergeBatch) -> MergeBatch:
-    """Drop -U and -D rows."""
-    return filter_batch(step, ~_retract_mask(step))
-
-
 def _take_first_rows(step: MergeBatch) -> pa.Table:
-    retracts = _retract_mask(step)
+    retracts = find_retracts(step)
     if retracts.any():
         raise InputError(
             "'merge-engine' = 'first-row' takes no -U and -D rows; set 'ignore-delete' = 'true' "
             "to drop them"
         )
     return step.rows.take(pa.array(step.order[step.starts]))
-
-
-def drop_retracts(rows: pa.Table) -> pa.Table:
-    """Return the rows without -U and -D rows."""
-    retracts = is_retract(rows.column(VALUE_KIND.name))
-    return rows.filter(pa.array(~retracts)) if retracts.any() else rows

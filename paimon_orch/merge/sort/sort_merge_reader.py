@@ -60,6 +60,17 @@ class MergeBatch:
         return groups
 
 
+def filter_batch(step: MergeBatch, keep: Mask) -> MergeBatch:
+    """Return the batch without some rows; ``keep`` is in the order of ``step.order``."""
+    if keep.all():
+        return step
+    group = np.repeat(np.arange(len(step.starts)), step.sizes)
+    starts = np.flatnonzero(np.diff(group[keep], prepend=-1))
+    return MergeBatch(
+        rows=step.rows, keys=step.keys, order=step.order[keep], starts=starts, levels=step.levels
+    )
+
+
 class _RunBuffer:
     """The loaded rows of one run that are not yielded yet."""
 

@@ -17,7 +17,8 @@ from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.format.types.predicate import Predicate, restrict_to_columns
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
-from paimon_orch.merge.engine.merge_engine import MergeEngine, create_merge_engine, drop_retracts
+from paimon_orch.merge.engine.merge_engine import MergeEngine, create_merge_engine
+from paimon_orch.merge.engine.retracts import drop_retracts
 from paimon_orch.merge.sort.key_order import KeyOrderChecker
 from paimon_orch.merge.sort.late_materialization import LateMaterialization, should_materialize_late
 from paimon_orch.merge.sort.sort_merge_reader import (

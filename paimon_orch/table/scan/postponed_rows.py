@@ -71,6 +71,6 @@ def read_postponed_rows(
             )
             parts.append(batch.filter(pa.array(numbers == split.bucket)))
     stored = pa.Table.from_batches(parts) if parts else to_arrow_schema(columns).empty_table()
-    rows = engine.accepted(stored)
+    rows = engine.drop_ignored_rows(stored)
     order = np.arange(_FIRST_POSTPONED_SEQUENCE, _FIRST_POSTPONED_SEQUENCE + rows.num_rows)
     return rows.add_column(0, SEQUENCE_NUMBER.name, pa.array(order, pa.int64()))

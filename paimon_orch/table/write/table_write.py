@@ -81,13 +81,13 @@ class TableWriter:
         if not self._schema.primary_keys:
             self._get_append_writer(partition_bucket).write(rows)
             return
-        accepted = create_merge_engine(self._schema).accepted(rows)
-        if not accepted.num_rows:
+        rows = create_merge_engine(self._schema).drop_ignored_rows(rows)
+        if not rows.num_rows:
             return
         if partition_bucket.bucket == POSTPONE_BUCKET:
-            self._write_postponed(partition_bucket, accepted)
+            self._write_postponed(partition_bucket, rows)
         else:
-            self._buffer_rows(partition_bucket, accepted)
+            self._buffer_rows(partition_bucket, rows)
 
     def _buffer_rows(self, partition_bucket: PartitionBucket, rows: pa.Table) -> None:
         numbered = self._number_rows(
