@@ -2,34 +2,22 @@
 
 import errno
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import IO, Any, TypeVar
 from urllib.parse import urlparse
-from uuid import uuid4
 
-from paimon_orch.errors import (
-    CorruptFileError,
-    InputError,
-    PaimonError,
-    StorageError,
-    UnsupportedError,
-)
-from paimon_orch.retry_policy import OBJECT_PUT_WHILE_BUSY, OBJECT_READ
+from paimon_orch.errors import CorruptFileError, InputError, PaimonError, UnsupportedError
+from paimon_orch.retry_policy import OBJECT_READ
 from paimon_orch.storage.base import FileInfo, check_path
-from paimon_orch.storage.object_store_options import LOCK_PATH, StorageOptions
+from paimon_orch.storage.exclusive_create import ExclusiveCreator, check_trusted
+from paimon_orch.storage.object_store_options import StorageOptions
 from paimon_orch.storage.streams import ObjectInput, ObjectOutput
 
 T = TypeVar("T")
 
-# First release of each package that creates files exclusively by a conditional request. s3fs was
-# tested with racing committers; of gcsfs (ifGenerationMatch=0) and adlfs (If-None-Match) only the
-# source was checked.
-_MIN_TRUSTED_VERSIONS = {"s3fs": (2025, 7), "gcsfs": (2025, 7), "adlfs": (2024, 12)}
-_MEMORY_MODULE = "fsspec.implementations.memory"  # exclusive in one process: for tests
 _PACKAGE_BY_SCHEME = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"} | dict.fromkeys(
     ("abfs", "abfss", "az"), "adlfs"
 )
@@ -49,7 +37,6 @@ _PERMANENT_ERRORS = (
     TypeError,
     ValueError,
 )
-_verified_stores: set[tuple[int, str]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +73,8 @@ class FsspecFileIO:
         except Exception as error:  # noqa: BLE001 - each package has its own errors
             raise InputError(
                 f"{self.root}: the store cannot be opened with these options: "
-                f"{self._describe_error(error)}"
-            ) from self._redact_cause(error)
+                f"{self.options.describe_error(error)}"
+            ) from self.options.redact_cause(error)
 
     def open_input(self, path: str) -> IO[bytes]:
         """Open for random reads."""
@@ -106,9 +93,9 @@ class FsspecFileIO:
     def open_output(self, path: str) -> IO[bytes]:
         """Open a new object for writing; it becomes visible when it is closed."""
         fs = self._get_writable_fs(path)
-        with self._wrap_errors(path, "written"):
+        with self.options.wrap_errors(path, "written"):
             sink = fs.open(path, "wb", block_size=_PART_BYTES)
-        return ObjectOutput(sink, lambda: self._wrap_errors(path, "written"))  # type: ignore[return-value]
+        return ObjectOutput(sink, lambda: self.options.wrap_errors(path, "written"))  # type: ignore[return-value]
 
     def read_bytes(self, path: str) -> bytes:
         """Return the whole content."""
@@ -122,54 +109,17 @@ class FsspecFileIO:
         because of its first attempt, and refusals differ between servers. Raises
         :class:`StorageError` if there is no object after an error, because it may still appear.
         """
-        fs = self._get_writable_fs(path)
-        if self.options.lock_path is not None:
-            return self._create_under_lock(fs, path, data)
-        self._verify_exclusive_create(fs, path)
-        try:
-            OBJECT_PUT_WHILE_BUSY.call(
-                lambda: fs.pipe_file(path, data, mode="create"), retry_on=_is_busy
-            )
-        except Exception as error:  # noqa: BLE001 - the stored object decides
-            return self._resolve_create_outcome(path, data, error)
-        return True
-
-    def _create_under_lock(self, fs: Any, path: str, data: bytes) -> bool:
-        """Create while holding the lock file that all committers share."""
-        from filelock import FileLock, Timeout
-
-        head, tail = path.rsplit("/", 1)
-        temporary = f"{head}/.{tail}.{uuid4()}.tmp"
-        assert self.options.lock_path is not None
-        try:
-            with FileLock(self.options.lock_path, timeout=self.lock_seconds):
-                if self.exists(path):
-                    return False
-                fs.makedirs(head, exist_ok=True)
-                fs.pipe_file(temporary, data)
-                fs.mv(temporary, path)  # complete when it becomes visible
-        except Timeout as error:
-            raise StorageError(
-                f"{path}: the lock {self.options.lock_path} was not released within "
-                f"{self.lock_seconds:g} seconds"
-            ) from error
-        except Exception as error:  # noqa: BLE001 - the stored object decides
-            return self._resolve_create_outcome(path, data, error)
-        return True
-
-    def _resolve_create_outcome(self, path: str, data: bytes, error: Exception) -> bool:
-        try:
-            return self.read_bytes(path) == data
-        except (FileNotFoundError, StorageError):
-            raise StorageError(
-                f"{path}: it is unknown whether the object was created "
-                f"({self._describe_error(error)}). Check whether it exists before you try again."
-            ) from self._redact_cause(error)
+        return ExclusiveCreator(
+            fs=self._get_writable_fs(path),
+            io=self,
+            options=self.options,
+            lock_seconds=self.lock_seconds,
+        ).create(path, data)
 
     def write(self, path: str, data: bytes) -> None:
         """Replace the object."""
         fs = self._get_writable_fs(path)
-        with self._wrap_errors(path, "written"):
+        with self.options.wrap_errors(path, "written"):
             fs.pipe_file(path, data)
 
     def list_dir(self, path: str) -> Iterator[FileInfo]:
@@ -215,14 +165,14 @@ class FsspecFileIO:
     def delete(self, path: str) -> None:
         """Delete one object; a missing object is not an error."""
         fs = self._get_writable_fs(path)
-        with suppress(FileNotFoundError), self._wrap_errors(path, "deleted"):
+        with suppress(FileNotFoundError), self.options.wrap_errors(path, "deleted"):
             fs.rm_file(path)  # fs.rm would treat * and ? in a name as a pattern
 
     def delete_dir(self, path: str) -> None:
         """Delete all objects below a name."""
         fs = self._get_writable_fs(path)
         below = f"{fs._strip_protocol(path)}/"  # noqa: SLF001 - fsspec compares names in this form
-        with suppress(FileNotFoundError), self._wrap_errors(path, "deleted"):
+        with suppress(FileNotFoundError), self.options.wrap_errors(path, "deleted"):
             for name in fs.find(path):
                 if name.startswith(below):
                     fs.rm_file(name)
@@ -254,7 +204,7 @@ class FsspecFileIO:
             return False
         fs = self._get_writable_fs(source)
         self._check_path(target)
-        with self._wrap_errors(source, f"copied to {target}"):
+        with self.options.wrap_errors(source, f"copied to {target}"):
             fs.cp_file(source, target)
             fs.rm_file(source)
         return True
@@ -279,80 +229,15 @@ class FsspecFileIO:
         """Return the file system. Raises :class:`UnsupportedError` if writes are not trusted."""
         self._check_path(path)
         fs = self._fs
-        module = type(fs).__module__
-        package = module.partition(".")[0]
-        if module == _MEMORY_MODULE or self.options.lock_path is not None:
-            return fs
-        needed = _MIN_TRUSTED_VERSIONS.get(package)
-        if needed is None:
-            packages = ", ".join(sorted(_MIN_TRUSTED_VERSIONS))
-            raise UnsupportedError(
-                f"{path}: is not written. Only {packages} can write tables; {type(fs).__name__} of "
-                f"{module} is not known to create files exclusively, so two committers could "
-                "overwrite each other. Reading works; to write, give all committers the storage "
-                f"option {LOCK_PATH}=<a file that all of them reach>."
-            )
-        from importlib.metadata import version
-
-        installed = version(package)
-        if _parse_release(installed) < needed:
-            raise UnsupportedError(
-                f"{path}: is not written: {package} {installed} may overwrite a file of another "
-                f"committer; install {package}>={needed[0]}.{needed[1]}"
-            )
+        check_trusted(fs, path, self.options)
         return fs
-
-    def _verify_exclusive_create(self, fs: Any, path: str) -> None:
-        """Test once per process and bucket whether the server creates objects exclusively."""
-        bucket = "/".join(path.split("/", 3)[:3])
-        if type(fs).__module__ == _MEMORY_MODULE or (hash(fs), bucket) in _verified_stores:
-            return
-        head, tail = path.rsplit("/", 1)
-        # listings of the format ignore this name (docs/format/table-layout.md#atomic-writes)
-        probe = f"{head}/.{tail}.{uuid4()}.tmp"
-        with self._wrap_errors(probe, "created"):
-            try:
-                fs.pipe_file(probe, b"first", mode="create")
-                with suppress(Exception):  # after any error the first object must still be there
-                    fs.pipe_file(probe, b"second", mode="create")
-                is_exclusive = fs.cat_file(probe) == b"first"
-            finally:
-                with suppress(Exception):  # orphan cleanup deletes what remains
-                    fs.rm_file(probe)
-        if not is_exclusive:
-            raise UnsupportedError(
-                f"{path}: is not written. At {bucket} a second creation of the same name replaces the "
-                "first object, so two committers could overwrite each other. Use a store with "
-                "conditional writes."
-            )
-        _verified_stores.add((hash(fs), bucket))
 
     def _retry_read(self, path: str, action: str, call: Callable[[], T]) -> T:
         """Call a read; retry it after temporary errors."""
-        with self._wrap_errors(path, action):
+        with self.options.wrap_errors(path, action):
             return OBJECT_READ.call(
                 call, retry_on=lambda error: not isinstance(error, _PERMANENT_ERRORS)
             )
-
-    @contextmanager
-    def _wrap_errors(self, path: str, action: str) -> Iterator[None]:
-        """Convert errors of fsspec packages into :class:`StorageError`, without secrets."""
-        try:
-            yield
-        except (FileNotFoundError, NotADirectoryError, PaimonError):
-            raise
-        except Exception as error:  # noqa: BLE001 - each package has its own errors
-            raise StorageError(
-                f"{path}: cannot be {action}: {self._describe_error(error)}"
-            ) from self._redact_cause(error)
-
-    def _describe_error(self, error: Exception) -> str:
-        return self.options.redact(f"{type(error).__name__}: {error}")
-
-    def _redact_cause(self, error: Exception) -> Exception | None:
-        """Return the error, or None if its traceback would show a secret."""
-        text = "".join(traceback.format_exception(error))
-        return error if self.options.redact(text) == text else None
 
 
 def open_object_store(uri: str, options: Mapping[str, Any]) -> tuple[FsspecFileIO, str]:
@@ -385,11 +270,6 @@ def open_object_store(uri: str, options: Mapping[str, Any]) -> tuple[FsspecFileI
     return FsspecFileIO(root, StorageOptions.of(options)), root
 
 
-def _is_busy(error: BaseException) -> bool:
-    """Return whether the put failed because another put of the same name is in progress."""
-    return isinstance(error, OSError) and error.errno == errno.EBUSY
-
-
 def _get_modification_time(entry: Mapping[str, Any]) -> float:
     """Return when an object was written; the current time if unknown: cleanup keeps it."""
     if entry["type"] == "directory":
@@ -404,7 +284,3 @@ def _get_modification_time(entry: Mapping[str, Any]) -> float:
             with suppress(ValueError):
                 return datetime.fromisoformat(value).timestamp()
     return time.time()
-
-
-def _parse_release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) if part.isdigit() else 0 for part in version.split(".")[:2])

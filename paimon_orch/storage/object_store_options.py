@@ -2,11 +2,13 @@
 
 import json
 import os
+import traceback
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, PaimonError, StorageError
 
 STORAGE_OPTIONS_ENV = "PAIMON_STORAGE_OPTIONS"
 LOCK_PATH = "lock_path"  # not an fsspec option: a lock file for stores without exclusive creation
@@ -81,6 +83,27 @@ class StorageOptions:
         for value in values:
             text = text.replace(value, _REDACTED)
         return text
+
+    def describe_error(self, error: Exception) -> str:
+        """Return the type and message of an error without secrets."""
+        return self.redact(f"{type(error).__name__}: {error}")
+
+    def redact_cause(self, error: Exception) -> Exception | None:
+        """Return the error, or None if its traceback would show a secret."""
+        text = "".join(traceback.format_exception(error))
+        return error if self.redact(text) == text else None
+
+    @contextmanager
+    def wrap_errors(self, path: str, action: str) -> Iterator[None]:
+        """Convert errors of fsspec packages into :class:`StorageError`, without secrets."""
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError, PaimonError):
+            raise
+        except Exception as error:  # noqa: BLE001 - each package has its own errors
+            raise StorageError(
+                f"{path}: cannot be {action}: {self.describe_error(error)}"
+            ) from self.redact_cause(error)
 
     def __repr__(self) -> str:
         names = (f"{name}={_REDACTED}" for name in sorted({*self.explicit, *self.inherited}))

@@ -16,8 +16,7 @@ import pytest
 from filelock import FileLock
 
 from paimon_orch.errors import CorruptFileError, InputError, StorageError, UnsupportedError
-from paimon_orch.storage import FsspecFileIO, LocalFileIO, resolve_warehouse
-from paimon_orch.storage import object_store as objects
+from paimon_orch.storage import FsspecFileIO, LocalFileIO, exclusive_create, resolve_warehouse
 from paimon_orch.storage.object_store_options import StorageOptions
 
 pytest.importorskip("fsspec")
@@ -82,7 +81,7 @@ def store(monkeypatch: pytest.MonkeyPatch, impatient: None) -> Iterator[type[Fak
     monkeypatch.setattr(FakeS3, "answers", [])
     monkeypatch.setattr(FakeS3, "calls", [])
     monkeypatch.setattr(FakeS3, "keeps_condition", True)
-    monkeypatch.setattr(objects, "_verified_stores", set())
+    monkeypatch.setattr(exclusive_create, "_verified_stores", set())
     yield FakeS3
     FakeS3.clear_instance_cache()
 

@@ -1,0 +1,139 @@
+"""Exclusive creation of objects: of two committers that create one name, only one succeeds.
+
+See docs/format/table-layout.md#atomic-writes.
+"""
+
+import errno
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from paimon_orch.errors import StorageError, UnsupportedError
+from paimon_orch.retry_policy import OBJECT_PUT_WHILE_BUSY
+from paimon_orch.storage.base import FileIO
+from paimon_orch.storage.object_store_options import LOCK_PATH, StorageOptions
+
+# First release of each package that creates files exclusively by a conditional request. s3fs was
+# tested with racing committers; of gcsfs (ifGenerationMatch=0) and adlfs (If-None-Match) only the
+# source was checked.
+_MIN_TRUSTED_VERSIONS = {"s3fs": (2025, 7), "gcsfs": (2025, 7), "adlfs": (2024, 12)}
+_MEMORY_MODULE = "fsspec.implementations.memory"  # exclusive in one process: for tests
+_verified_stores: set[tuple[int, str]] = set()
+
+
+def check_trusted(fs: Any, path: str, options: StorageOptions) -> None:
+    """Raise :class:`UnsupportedError` unless a lock or the package makes creation exclusive."""
+    module = type(fs).__module__
+    package = module.partition(".")[0]
+    if module == _MEMORY_MODULE or options.lock_path is not None:
+        return
+    needed = _MIN_TRUSTED_VERSIONS.get(package)
+    if needed is None:
+        packages = ", ".join(sorted(_MIN_TRUSTED_VERSIONS))
+        raise UnsupportedError(
+            f"{path}: is not written. Only {packages} can write tables; {type(fs).__name__} of "
+            f"{module} is not known to create files exclusively, so two committers could "
+            "overwrite each other. Reading works; to write, give all committers the storage "
+            f"option {LOCK_PATH}=<a file that all of them reach>."
+        )
+    from importlib.metadata import version
+
+    installed = version(package)
+    if _parse_release(installed) < needed:
+        raise UnsupportedError(
+            f"{path}: is not written: {package} {installed} may overwrite a file of another "
+            f"committer; install {package}>={needed[0]}.{needed[1]}"
+        )
+
+
+def _parse_release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) if part.isdigit() else 0 for part in version.split(".")[:2])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExclusiveCreator:
+    """Creates objects of a store whose package :func:`check_trusted` accepts."""
+
+    fs: Any
+    io: FileIO
+    """Reads the store, with retries."""
+    options: StorageOptions
+    lock_seconds: float
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Put an object on the condition that it does not exist; see :meth:`FileIO.create`."""
+        if self.options.lock_path is not None:
+            return self._create_under_lock(self.options.lock_path, path, data)
+        self._verify_store(path)
+        try:
+            OBJECT_PUT_WHILE_BUSY.call(
+                lambda: self.fs.pipe_file(path, data, mode="create"), retry_on=_is_busy
+            )
+        except Exception as error:  # noqa: BLE001 - the stored object decides
+            return self._resolve_outcome(path, data, error)
+        return True
+
+    def _create_under_lock(self, lock_path: str, path: str, data: bytes) -> bool:
+        """Create while holding the lock file that all committers share."""
+        from filelock import FileLock, Timeout
+
+        head, tail = path.rsplit("/", 1)
+        temporary = f"{head}/.{tail}.{uuid4()}.tmp"
+        try:
+            with FileLock(lock_path, timeout=self.lock_seconds):
+                if self.io.exists(path):
+                    return False
+                self.fs.makedirs(head, exist_ok=True)
+                self.fs.pipe_file(temporary, data)
+                self.fs.mv(temporary, path)  # complete when it becomes visible
+        except Timeout as error:
+            raise StorageError(
+                f"{path}: the lock {lock_path} was not released within "
+                f"{self.lock_seconds:g} seconds"
+            ) from error
+        except Exception as error:  # noqa: BLE001 - the stored object decides
+            return self._resolve_outcome(path, data, error)
+        return True
+
+    def _resolve_outcome(self, path: str, data: bytes, error: Exception) -> bool:
+        """Return whether the stored object is ours after an error."""
+        try:
+            return self.io.read_bytes(path) == data
+        except (FileNotFoundError, StorageError):
+            raise StorageError(
+                f"{path}: it is unknown whether the object was created "
+                f"({self.options.describe_error(error)}). Check whether it exists before you try "
+                "again."
+            ) from self.options.redact_cause(error)
+
+    def _verify_store(self, path: str) -> None:
+        """Test once per process and bucket whether the server creates objects exclusively."""
+        fs = self.fs
+        bucket = "/".join(path.split("/", 3)[:3])
+        if type(fs).__module__ == _MEMORY_MODULE or (hash(fs), bucket) in _verified_stores:
+            return
+        head, tail = path.rsplit("/", 1)
+        # listings of the format ignore this name (docs/format/table-layout.md#atomic-writes)
+        probe = f"{head}/.{tail}.{uuid4()}.tmp"
+        with self.options.wrap_errors(probe, "created"):
+            try:
+                fs.pipe_file(probe, b"first", mode="create")
+                with suppress(Exception):  # after any error the first object must still be there
+                    fs.pipe_file(probe, b"second", mode="create")
+                is_exclusive = fs.cat_file(probe) == b"first"
+            finally:
+                with suppress(Exception):  # orphan cleanup deletes what remains
+                    fs.rm_file(probe)
+        if not is_exclusive:
+            raise UnsupportedError(
+                f"{path}: is not written. At {bucket} a second creation of the same name replaces "
+                "the first object, so two committers could overwrite each other. Use a store with "
+                "conditional writes."
+            )
+        _verified_stores.add((hash(fs), bucket))
+
+
+def _is_busy(error: BaseException) -> bool:
+    """Return whether the put failed because another put of the same name is in progress."""
+    return isinstance(error, OSError) and error.errno == errno.EBUSY
