@@ -33,25 +33,20 @@ from paimon_orch.format.types.data_types import (
     TypeRoot,
     type_to_sql,
 )
-from paimon_orch.merge.aggregate.collect import (
-    PythonAggregator,
-    collect,
-    listagg,
-    merge_map,
-    merge_map_with_keytime,
-    retract_collect,
-    retract_map,
-)
-from paimon_orch.merge.aggregate.field_aggregator import (
-    BooleanAggregator,
-    FieldAggregator,
+from paimon_orch.merge.aggregate.bool_and_or import BooleanAggregator
+from paimon_orch.merge.aggregate.collect import collect, retract_collect
+from paimon_orch.merge.aggregate.field_aggregator import FieldAggregator
+from paimon_orch.merge.aggregate.listagg import listagg
+from paimon_orch.merge.aggregate.merge_map import merge_map, merge_map_with_keytime, retract_map
+from paimon_orch.merge.aggregate.nested_update import NestedAppend, NestedTable
+from paimon_orch.merge.aggregate.python_aggregator import PythonAggregator
+from paimon_orch.merge.aggregate.selected_value import (
     FirstNonNullValue,
     FirstValue,
     LastNonNullValue,
     LastValue,
     MinMaxAggregator,
 )
-from paimon_orch.merge.aggregate.nested_update import NestedAppend, NestedTable
 from paimon_orch.merge.aggregate.sketches import bitmap_union, hll_sketch_union, theta_sketch_union
 from paimon_orch.merge.aggregate.sum_product import Product, Sum
 

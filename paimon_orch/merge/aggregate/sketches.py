@@ -5,12 +5,11 @@ See docs/format/aggregate-functions.md.
 
 import struct
 from collections.abc import Callable
-from typing import Any
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.bytes.roaring_union import union_bitmaps_32, union_bitmaps_64
+from paimon_orch.merge.aggregate.python_aggregator import CombineFunction
 
-CombineFunction = Callable[[Any, Any], Any]
 _EMPTY_THETA = bytes.fromhex("01030300001e0000")
 _SINGLE_ITEM = 0x20
 _SAMPLING_RATE_ONE = struct.pack("<f", 1)

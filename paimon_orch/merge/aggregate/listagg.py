@@ -1,0 +1,37 @@
+"""The aggregate function ``listagg``: texts of a key in one text.
+
+See docs/format/aggregate-functions.md.
+"""
+
+from paimon_orch.merge.aggregate.python_aggregator import CombineFunction
+
+_NON_BREAKING_SPACES = "\x85\xa0\u2007\u202f"
+
+
+def listagg(separator: str, *, distinct: bool) -> CombineFunction:
+    """Return the function that concatenates UTF-8 texts; blank texts are skipped."""
+    delimiter = separator.encode()
+    split_at = delimiter or b" "
+
+    def combine(old: bytes | None, new: bytes | None) -> bytes | None:
+        if new is None or _is_blank(new):
+            return old
+        if old is None or _is_blank(old):
+            return new
+        if not distinct:
+            return old + delimiter + new
+        tokens = old.split(split_at)
+        for token in new.split(split_at):
+            if not _is_blank(token) and token not in tokens:
+                tokens.append(token)
+                old += delimiter + token
+        return old
+
+    return combine
+
+
+def _is_blank(text: bytes) -> bool:
+    """Return whether a text is blank for Java, where non-breaking spaces are not white space."""
+    if text and b"!" <= text[:1] <= b"~":  # the first byte is usually visible ASCII
+        return False
+    return all(c.isspace() and c not in _NON_BREAKING_SPACES for c in text.decode(errors="replace"))

@@ -1,0 +1,85 @@
+"""Aggregates a column value by value in Python, for values that have no vectorized form."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from paimon_orch.format.arrays import Indices
+from paimon_orch.merge.aggregate.field_aggregator import FieldAggregator
+
+CombineFunction = Callable[[Any, Any], Any]
+
+
+class PythonAggregator(FieldAggregator):
+    """Aggregates by a function of (accumulated value, row's value); both can be None."""
+
+    def __init__(
+        self,
+        name: str,
+        column: pa.Array,
+        groups: int,
+        *,
+        combine: CombineFunction,
+        take_back: CombineFunction | None = None,
+        commutes: bool = False,
+    ) -> None:
+        # as bytes, because nested text that Java stored can be invalid UTF-8
+        super().__init__(name, column.view(replace_text_by_binary(column.type)), groups)
+        self._target = column.type
+        self._combine, self._take_back, self._is_commutative = combine, take_back, commutes
+        self._state: list[Any] = [None] * groups
+
+    def _values(self, groups: Indices, rows: Indices) -> Iterator[tuple[int, Any]]:
+        return zip(groups.tolist(), self.column.take(pa.array(rows)).to_pylist(), strict=True)
+
+    def add(self, groups: Indices, rows: Indices) -> None:
+        """Combine with the row's value."""
+        for group, value in self._values(groups, rows):
+            self._state[group] = self._combine(self._state[group], value)
+
+    def add_older(self, groups: Indices, rows: Indices) -> None:
+        """Combine with an older row's value."""
+        if self._is_commutative and not self.ignores_retract:  # Java Paimon swaps the arguments
+            self.add(groups, rows)
+            return
+        for group, value in self._values(groups, rows):
+            self._state[group] = self._combine(value, self._state[group])
+
+    def retract(self, groups: Indices, rows: Indices) -> None:
+        """Retract the row's value."""
+        if self._take_back is None:
+            super().retract(groups, rows)
+            return
+        for group, value in self._values(groups, rows):
+            self._state[group] = self._take_back(self._state[group], value)
+
+    def reset(self, groups: Indices, rows: Indices) -> None:
+        """Reset to a row's value."""
+        for group, value in self._values(groups, rows):
+            self._state[group] = value
+
+    def clear(self, groups: Indices) -> None:
+        """Reset to null."""
+        for group in groups.tolist():
+            self._state[group] = None
+
+    def result(self) -> pa.Array:
+        """Return the values."""
+        return pa.array(self._state, self.column.type).view(self._target)
+
+
+def replace_text_by_binary(kind: pa.DataType) -> pa.DataType:
+    """Return the type with binary instead of text at any depth; the bytes are not decoded."""
+    if pa.types.is_string(kind):
+        return pa.binary()
+    if isinstance(kind, pa.ListType):
+        return pa.list_(kind.value_field.with_type(replace_text_by_binary(kind.value_type)))
+    if isinstance(kind, pa.MapType):
+        return pa.map_(
+            kind.key_field.with_type(replace_text_by_binary(kind.key_type)),
+            kind.item_field.with_type(replace_text_by_binary(kind.item_type)),
+        )
+    if isinstance(kind, pa.StructType):
+        return pa.struct([field.with_type(replace_text_by_binary(field.type)) for field in kind])
+    return kind
