@@ -1,23 +1,16 @@
 """Attributes in the YAML of the table and database components."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import dagster as dg
 from pydantic import Field, model_validator
 
-from paimon_orch.dagster.components.attribute_rules import (
-    CRON_RULE,
-    DURATION_RULE,
-    SIZE_RULE,
-    TIMEZONE_RULE,
-    Attributes,
-    JsonSchema,
-    KeyRule,
-    require_any_of,
-)
+from paimon_orch.dagster.components.attribute_rules import Attributes, KeyRule
+from paimon_orch.dagster.components.compaction_attributes import CompactionAttributes
+from paimon_orch.dagster.components.freshness_attributes import FreshnessAttributes
 from paimon_orch.dagster.components.maintenance_attributes import (
     OrphanFilesAttributes,
     PartitionExpirationAttributes,
@@ -31,91 +24,9 @@ from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionRes
 from paimon_orch.dagster.run_config import STALE_EXTERNAL_HELP, UNKNOWN_OPTIONS_HELP
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.step_support import Allowances
-from paimon_orch.format.times import parse_duration
-from paimon_orch.steps.compaction.policy import CompactionPolicy
 
 _YamlScalar = str | bool | int | float
 """A rendered template that looks like a number is a number."""
-
-_DEFAULT_POLICY = CompactionPolicy()
-
-
-class CompactionAttributes(Attributes):
-    """When a partition is compacted: if any threshold is reached, see docs/dagster.md."""
-
-    level0_files: int = Field(
-        default=_DEFAULT_POLICY.level0_files, description="Minimum number of files in level 0."
-    )
-    sorted_runs: int = Field(
-        default=_DEFAULT_POLICY.sorted_runs,
-        description="Minimum number of sorted runs that a reader merges.",
-    )
-    small_files: int = Field(
-        default=_DEFAULT_POLICY.small_files,
-        description="Minimum number of small files of an append table.",
-    )
-    deleted_ratio: float = Field(
-        default=_DEFAULT_POLICY.deleted_ratio,
-        ge=0,
-        le=1,
-        description="Rewrite the partition above this share of deleted or retracted rows.",
-    )
-    max_rewrite: Annotated[str | None, SIZE_RULE] = Field(
-        default=_DEFAULT_POLICY.max_rewrite,
-        description="Do not request compactions that would read more than this, for example 10 gb.",
-    )
-    max_wait: Annotated[str, DURATION_RULE] = Field(
-        default=_DEFAULT_POLICY.max_wait,
-        description="Compact a partition below all thresholds after this time, for example 1 h.",
-    )
-
-    def policy(self) -> CompactionPolicy:
-        """Return the policy; raises :class:`InputError` for an invalid size or duration."""
-        return CompactionPolicy(**self.model_dump())
-
-
-class FreshnessAttributes(Attributes):
-    """How fresh data must be: a maximum age (``fail_after``) or a deadline (``deadline_cron``)."""
-
-    object_schemas: ClassVar[Sequence[JsonSchema]] = (
-        require_any_of("fail_after", "deadline_cron"),
-    )
-
-    fail_after: Annotated[str | None, DURATION_RULE] = Field(
-        default=None, description="Age after which the freshness check fails, for example 24 h."
-    )
-    warn_after: Annotated[str | None, DURATION_RULE] = Field(
-        default=None, description="Age after which the freshness check warns, for example 12 h."
-    )
-    deadline_cron: Annotated[str | None, CRON_RULE] = Field(
-        default=None, description="Cron schedule of the deadline."
-    )
-    within: Annotated[str | None, DURATION_RULE] = Field(
-        default=None,
-        description="Time before the deadline in which new data is expected, for example 2 h.",
-    )
-    timezone: Annotated[str, TIMEZONE_RULE] = Field(
-        default="UTC", description="Time zone of deadline_cron."
-    )
-
-    def policy(self) -> dg.FreshnessPolicy:
-        """Return Dagster's policy; raises :class:`InputError` unless one kind is given."""
-        if (self.fail_after is None) == (self.deadline_cron is None):
-            raise InputError("freshness requires one of 'fail_after' and 'deadline_cron'")
-        if self.fail_after is not None:
-            return dg.FreshnessPolicy.time_window(
-                fail_window=parse_duration("fail_after", self.fail_after),
-                warn_window=parse_duration("warn_after", self.warn_after)
-                if self.warn_after
-                else None,
-            )
-        if self.within is None:
-            raise InputError("freshness with 'deadline_cron' requires 'within'")
-        return dg.FreshnessPolicy.cron(
-            deadline_cron=str(self.deadline_cron),
-            lower_bound_delta=parse_duration("within", self.within),
-            timezone=self.timezone,
-        )
 
 
 class SparkAttributes(Attributes):

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from support.dagster.ticks import evaluate_sensor, scheduled_op_config
 
 from paimon_orch.dagster import CompactionPolicy, PaimonCatalogResource, PaimonTableComponent
-from paimon_orch.dagster.components.component_attributes import CompactionAttributes
+from paimon_orch.dagster.components.compaction_attributes import CompactionAttributes
 from paimon_orch.errors import InputError
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table

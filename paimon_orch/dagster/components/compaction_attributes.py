@@ -1,0 +1,44 @@
+"""Attributes of compaction in the YAML of components."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from paimon_orch.dagster.components.attribute_rules import DURATION_RULE, SIZE_RULE, Attributes
+from paimon_orch.steps.compaction.policy import CompactionPolicy
+
+_DEFAULT_POLICY = CompactionPolicy()
+
+
+class CompactionAttributes(Attributes):
+    """When a partition is compacted: if any threshold is reached, see docs/dagster.md."""
+
+    level0_files: int = Field(
+        default=_DEFAULT_POLICY.level0_files, description="Minimum number of files in level 0."
+    )
+    sorted_runs: int = Field(
+        default=_DEFAULT_POLICY.sorted_runs,
+        description="Minimum number of sorted runs that a reader merges.",
+    )
+    small_files: int = Field(
+        default=_DEFAULT_POLICY.small_files,
+        description="Minimum number of small files of an append table.",
+    )
+    deleted_ratio: float = Field(
+        default=_DEFAULT_POLICY.deleted_ratio,
+        ge=0,
+        le=1,
+        description="Rewrite the partition above this share of deleted or retracted rows.",
+    )
+    max_rewrite: Annotated[str | None, SIZE_RULE] = Field(
+        default=_DEFAULT_POLICY.max_rewrite,
+        description="Do not request compactions that would read more than this, for example 10 gb.",
+    )
+    max_wait: Annotated[str, DURATION_RULE] = Field(
+        default=_DEFAULT_POLICY.max_wait,
+        description="Compact a partition below all thresholds after this time, for example 1 h.",
+    )
+
+    def policy(self) -> CompactionPolicy:
+        """Return the policy; raises :class:`InputError` for an invalid size or duration."""
+        return CompactionPolicy(**self.model_dump())
