@@ -29,8 +29,8 @@ from paimon_orch.storage.local import LocalFileIO
 from paimon_orch.table.scan.base_scan import BaseScan
 from paimon_orch.table.scan.bucket_split import BucketSplit, is_file_raw_convertible
 from paimon_orch.table.scan.data_evolution import has_data_evolution
+from paimon_orch.table.scan.partition_pruner import filter_partitions
 from paimon_orch.table.scan.scan import Scan
-from paimon_orch.table.scan.scan_planner import filter_partitions
 from paimon_orch.table.scan.split_generator import divide_splits, pack_splits
 
 _GLOB_CHARACTERS = frozenset("*?[]{}\\")  # patterns in Spark's paths

@@ -13,8 +13,8 @@ from paimon_orch.table.filter.partition_spec import (
     parse_partition_spec,
 )
 from paimon_orch.table.scan.bucket_split import BucketSplit
-from paimon_orch.table.scan.manifest_selection import build_spec_manifest_selector
-from paimon_orch.table.scan.scan_planner import ScanPlanner, build_bucket_splits, filter_partitions
+from paimon_orch.table.scan.partition_pruner import build_spec_manifest_selector, filter_partitions
+from paimon_orch.table.scan.scan_planner import ScanPlanner, build_bucket_splits
 from paimon_orch.table.table import Table
 
 PartitionSpecs = Sequence[str | Mapping[str, object]]

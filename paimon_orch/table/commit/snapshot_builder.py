@@ -32,7 +32,7 @@ from paimon_orch.table.metadata.manifest_merge import ManifestMerger
 from paimon_orch.table.metadata.max_sequence_number import build_sequence_properties
 from paimon_orch.table.metadata.metadata_io import read_statistics
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
-from paimon_orch.table.scan.manifest_selection import build_partition_manifest_selector
+from paimon_orch.table.scan.partition_pruner import build_partition_manifest_selector
 
 logger = logging.getLogger(__name__)
 

@@ -27,13 +27,9 @@ from paimon_orch.table.scan.explain import ScanReport, explain_scan
 from paimon_orch.table.scan.fallback_branch import FallbackBranch
 from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.order_by import SortKey, sort_batches
+from paimon_orch.table.scan.partition_pruner import filter_partitions
 from paimon_orch.table.scan.postponed_rows import add_postponed_files, should_merge_postponed
-from paimon_orch.table.scan.scan_planner import (
-    ALL_LEVELS,
-    ScanPlanner,
-    apply_limit,
-    filter_partitions,
-)
+from paimon_orch.table.scan.scan_planner import ALL_LEVELS, ScanPlanner, apply_limit
 from paimon_orch.table.scan.top_n_files import select_top_n_splits
 from paimon_orch.table.scan.visibility import Visibility
 

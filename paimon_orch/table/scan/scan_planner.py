@@ -7,17 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
-from paimon_orch.files.data_file_reader import build_constant_column
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS_INDEX, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
-from paimon_orch.format.row.binary_row import deserialize_row
-from paimon_orch.format.schema import KEY_PREFIX, TableSchema
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.types.predicate import Predicate, restrict_to_columns, to_arrow_expression
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.scan.bucket_split import BucketSplit, count_visible_rows
 from paimon_orch.table.scan.file_pruner import FilePruner
@@ -66,35 +61,6 @@ def build_bucket_splits(
         )
         for bucket, group in groups.items()
     ]
-
-
-def filter_partitions(
-    partitions: Iterable[bytes], schema: TableSchema, predicate: Predicate | None
-) -> set[bytes]:
-    """Return the partitions that may have rows that match a predicate."""
-    distinct = list(dict.fromkeys(partitions))
-    keys = set(schema.partition_keys)
-    restricted = None if predicate is None else restrict_to_columns(predicate, keys)
-    if restricted is None or not distinct:
-        return set(distinct)
-    number = f"{KEY_PREFIX}NUMBER"  # a name that no column of a table has
-    table = build_partition_table(distinct, schema).append_column(
-        number, pa.array(range(len(distinct)))
-    )
-    matching = table.filter(to_arrow_expression(restricted)).column(number).to_pylist()
-    return {distinct[index] for index in matching}
-
-
-def build_partition_table(partitions: Sequence[bytes], schema: TableSchema) -> pa.Table:
-    """Return one row of typed values for each serialized partition."""
-    fields = schema.partition_fields
-    types = [field.type for field in fields]
-    rows = [deserialize_row(data, types) for data in partitions]
-    columns = [
-        pa.concat_arrays([build_constant_column(row[i], field.type, 1) for row in rows])
-        for i, field in enumerate(fields)
-    ]
-    return pa.table(columns, names=[field.name for field in fields])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,24 +1,56 @@
-"""Which manifests may name files of some partitions, by the partition statistics of manifest lists.
+"""Selects partitions by a predicate, and the manifests that may name files of partitions.
 
-See docs/format/scan.md.
+Manifests are selected by the partition statistics of manifest lists. See docs/format/scan.md.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import compress
 
 import numpy as np
+import pyarrow as pa
 
+from paimon_orch.files.data_file_reader import build_constant_column
 from paimon_orch.files.stats.evaluator import may_contain
 from paimon_orch.files.stats.file_bounds import find_manifest_bounds
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.row.binary_row import deserialize_row
-from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.schema import KEY_PREFIX, TableSchema
 from paimon_orch.format.text import is_utf8
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
+from paimon_orch.format.types.predicate import Predicate, restrict_to_columns, to_arrow_expression
 from paimon_orch.table.metadata.manifest_io import ManifestSelector
 
 _MAX_PARTITIONS = 1_000  # more are not compared with the statistics of manifests
 _INTEGER_BITS = {TypeRoot.TINYINT: 7, TypeRoot.SMALLINT: 15, TypeRoot.INT: 31, TypeRoot.BIGINT: 63}
+
+
+def filter_partitions(
+    partitions: Iterable[bytes], schema: TableSchema, predicate: Predicate | None
+) -> set[bytes]:
+    """Return the partitions that may have rows that match a predicate."""
+    distinct = list(dict.fromkeys(partitions))
+    keys = set(schema.partition_keys)
+    restricted = None if predicate is None else restrict_to_columns(predicate, keys)
+    if restricted is None or not distinct:
+        return set(distinct)
+    number = f"{KEY_PREFIX}NUMBER"  # a name that no column of a table has
+    table = build_partition_table(distinct, schema).append_column(
+        number, pa.array(range(len(distinct)))
+    )
+    matching = table.filter(to_arrow_expression(restricted)).column(number).to_pylist()
+    return {distinct[index] for index in matching}
+
+
+def build_partition_table(partitions: Sequence[bytes], schema: TableSchema) -> pa.Table:
+    """Return one row of typed values for each serialized partition."""
+    fields = schema.partition_fields
+    types = [field.type for field in fields]
+    rows = [deserialize_row(data, types) for data in partitions]
+    columns = [
+        pa.concat_arrays([build_constant_column(row[i], field.type, 1) for row in rows])
+        for i, field in enumerate(fields)
+    ]
+    return pa.table(columns, names=[field.name for field in fields])
 
 
 def build_spec_manifest_selector(
