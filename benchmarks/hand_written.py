@@ -23,11 +23,8 @@ from paimon_orch.format.bytes.roaring import build_bitmap
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.file_index import bit_slices, bitmap, bloom_filter, range_bitmap
 from paimon_orch.format.file_index.index_keys import encode_column, encode_non_null_keys
-from paimon_orch.format.manifest.columnar_manifest import (
-    DecodedManifest,
-    open_manifest,
-    read_live_entries,
-)
+from paimon_orch.format.manifest.columnar_manifest import DecodedManifest, open_manifest
+from paimon_orch.format.manifest.live_entries import read_live_entries
 from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
     FileKind,

@@ -17,7 +17,7 @@ from paimon_orch import Catalog
 from paimon_orch.files import data_file_writer as writer
 from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.format.deletion_vector import DeletionVector
-from paimon_orch.format.manifest.manifest_entry import filter_live_entries
+from paimon_orch.format.manifest.live_entries import filter_live_entries
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.merge.sort import sort_merge_reader as stream
 from paimon_orch.merge.sort.key_order import KeyColumns, decode_key

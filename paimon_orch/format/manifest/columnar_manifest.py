@@ -8,7 +8,7 @@ the manifest is decoded record by record.
 
 import io
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import repeat
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from paimon_orch.errors import PaimonError, wrap_decode_errors
-from paimon_orch.format.arrays import Indices, Mask
+from paimon_orch.format.arrays import Indices
 from paimon_orch.format.manifest.additional_fields import (
     AdditionalFields,
     FieldDefinition,
@@ -29,11 +29,7 @@ from paimon_orch.format.manifest.avro_batch_decoder import (
     find_record_type,
     is_column_type,
 )
-from paimon_orch.format.manifest.avro_container import (
-    AVRO_MAGIC,
-    iterate_blocks,
-    open_block_reader,
-)
+from paimon_orch.format.manifest.avro_container import AVRO_MAGIC, iterate_blocks, open_block_reader
 from paimon_orch.format.manifest.manifest_entry import (
     MANIFEST_FIELDS,
     MANIFEST_SCHEMA,
@@ -181,63 +177,6 @@ def open_manifest(data: bytes, path: str) -> Manifest:
     """Decode a manifest, as columns if possible; errors name ``path``."""
     columns = ColumnarManifest.decode(data, path) if len(data) >= _MIN_COLUMNAR_BYTES else None
     return DecodedManifest(decode_manifest(data, path)) if columns is None else columns
-
-
-def read_live_entries(
-    manifests: Sequence[Manifest],
-    partitions: Collection[bytes] | None = None,
-    levels: range | None = None,
-    choose: "Callable[[Manifest, Indices], Indices] | None" = None,
-) -> list[ManifestEntry]:
-    """Return the ADD entries without a DELETE entry in any of the manifests, in order.
-
-    ``choose`` takes a manifest and the indices of its live entries in ``partitions`` and
-    ``levels``, and returns the indices of the entries to build.
-
-    See docs/format/manifest.md#file-identity-and-merging.
-    """
-    deleted = _DeletedFiles.of(manifests)
-    entries = []
-    for manifest in manifests:
-        live = manifest.kinds == FileKind.ADD
-        if levels is not None:
-            live &= (manifest.levels >= levels.start) & (manifest.levels < levels.stop)
-        if partitions is not None:
-            live &= _to_mask(partition in partitions for partition in manifest.partitions())
-        rows = np.flatnonzero(deleted.exclude_from(manifest, live))
-        entries += manifest.entries(rows if choose is None else choose(manifest, rows))
-    return entries
-
-
-@dataclass(frozen=True, slots=True)
-class _DeletedFiles:
-    """Identities of DELETE entries, compared only for entries with the same file name."""
-
-    names: frozenset[str]
-    identities: frozenset[tuple[object, ...]]
-
-    @classmethod
-    def of(cls, manifests: Iterable[Manifest]) -> "_DeletedFiles":
-        identities = frozenset(
-            entry.identity
-            for manifest in manifests
-            if manifest.kinds.any()
-            for entry in manifest.entries(np.flatnonzero(manifest.kinds == FileKind.DELETE))
-        )
-        return cls(frozenset(str(identity[3]) for identity in identities), identities)
-
-    def exclude_from(self, manifest: Manifest, added: Mask) -> Mask:
-        if not self.names:
-            return added
-        live = added.copy()
-        rows = np.flatnonzero(live & _to_mask(name in self.names for name in manifest.names))
-        is_deleted = _to_mask(entry.identity in self.identities for entry in manifest.entries(rows))
-        live[rows[is_deleted]] = False
-        return live
-
-
-def _to_mask(flags: Iterable[bool]) -> Mask:
-    return np.fromiter(flags, bool)
 
 
 def _decode_columns(

@@ -310,35 +310,3 @@ def check_file_name(name: str, path: str) -> str:
     if not is_safe_file_name(name):
         raise CorruptFileError(path, f"names the file {name!r}, which is outside its directory")
     return name
-
-
-def merge_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
-    """Cancel ADD and DELETE entries of the same file, in order; keep unmatched DELETE entries.
-
-    See docs/format/manifest.md#file-identity-and-merging.
-    """
-    live: dict[tuple[object, ...], ManifestEntry] = {}
-    for entry in entries:
-        identity = entry.identity
-        if entry.kind is FileKind.ADD:
-            if identity in live:
-                raise CorruptFileError(
-                    entry.file.file_name, "was added twice without being deleted"
-                )
-            live[identity] = entry
-        elif identity in live and live[identity].kind is FileKind.ADD:
-            del live[identity]
-        else:
-            live[identity] = entry
-    return list(live.values())
-
-
-def filter_live_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
-    """Return the ADD entries without a DELETE entry, independent of their order."""
-    entries = list(entries)
-    deleted = {entry.identity for entry in entries if entry.kind is FileKind.DELETE}
-    return [
-        entry
-        for entry in entries
-        if entry.kind is FileKind.ADD and (not deleted or entry.identity not in deleted)
-    ]

@@ -16,12 +16,8 @@ from paimon_orch.format.manifest.index_manifest import (
     DeletionVectorRange,
     IndexManifestEntry,
 )
-from paimon_orch.format.manifest.manifest_entry import (
-    DataFileMeta,
-    FileKind,
-    ManifestEntry,
-    filter_live_entries,
-)
+from paimon_orch.format.manifest.live_entries import filter_live_entries
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
 from paimon_orch.format.schema import TableSchema

@@ -10,7 +10,8 @@ import numpy as np
 
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.columnar_manifest import Manifest
-from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, filter_live_entries
+from paimon_orch.format.manifest.live_entries import filter_live_entries
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema

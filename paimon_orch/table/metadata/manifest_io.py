@@ -8,18 +8,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from paimon_orch.errors import (
-    CorruptFileError,
-    MissingFileError,
-    wrap_decode_errors,
-)
+from paimon_orch.errors import CorruptFileError, MissingFileError, wrap_decode_errors
 from paimon_orch.format.arrays import Indices
-from paimon_orch.format.manifest.columnar_manifest import Manifest, open_manifest, read_live_entries
+from paimon_orch.format.manifest.columnar_manifest import Manifest, open_manifest
 from paimon_orch.format.manifest.index_manifest import (
     IndexManifestEntry,
     decode_index_manifest,
     encode_index_manifest,
 )
+from paimon_orch.format.manifest.live_entries import read_live_entries
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry, encode_manifest
 from paimon_orch.format.manifest.manifest_format import check_manifest_format
 from paimon_orch.format.manifest.manifest_list import (

@@ -6,7 +6,8 @@ See docs/format/manifest.md#manifest-merging.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, merge_entries
+from paimon_orch.format.manifest.live_entries import merge_entries
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (

@@ -19,8 +19,8 @@ from paimon_orch.format.manifest.columnar_manifest import (
     ColumnarManifest,
     DecodedManifest,
     open_manifest,
-    read_live_entries,
 )
+from paimon_orch.format.manifest.live_entries import filter_live_entries, read_live_entries
 from paimon_orch.format.manifest.manifest_entry import (
     MANIFEST_SCHEMA,
     DataFileMeta,
@@ -29,7 +29,6 @@ from paimon_orch.format.manifest.manifest_entry import (
     _entry_to_avro,
     decode_manifest,
     encode_manifest,
-    filter_live_entries,
 )
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.row.simple_stats import SimpleStats

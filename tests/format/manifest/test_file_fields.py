@@ -5,17 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paimon_orch.format.manifest.columnar_manifest import (
-    ColumnarManifest,
-    open_manifest,
-    read_live_entries,
-)
+from paimon_orch.format.manifest.columnar_manifest import ColumnarManifest, open_manifest
 from paimon_orch.format.manifest.file_fields import (
     _ATTRIBUTE_BY_FIELD,
     ManifestFileFields,
     ObjectFileFields,
     build_file_fields,
 )
+from paimon_orch.format.manifest.live_entries import read_live_entries
 from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
     FileKind,

@@ -13,12 +13,8 @@ from hypothesis import strategies as st
 from support.tables import assert_healthy, new_table, rows_of, table_of
 
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.format.manifest.manifest_entry import (
-    DataFileMeta,
-    FileKind,
-    ManifestEntry,
-    filter_live_entries,
-)
+from paimon_orch.format.manifest.live_entries import filter_live_entries
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options import Options
 from paimon_orch.format.row.binary_row import EMPTY_ROW
