@@ -18,11 +18,7 @@ from pyroaring import BitMap
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.arrays import Int64Array
-from paimon_orch.format.bytes.binary_batch import (
-    BinaryBatch,
-    encode_big_endian,
-    join_around_values,
-)
+from paimon_orch.format.bytes.binary_batch import BinaryBatch, encode_big_endian, join_around_values
 from paimon_orch.format.bytes.roaring import (
     build_full_bitmap,
     deserialize_bitmap,
@@ -37,10 +33,7 @@ from paimon_orch.format.file_index.index_keys import (
     Keys,
     get_key_codec,
 )
-from paimon_orch.format.file_index.java_hash_order import (
-    compute_index_hash_map_order,
-    compute_java_hash_codes,
-)
+from paimon_orch.format.java_hash import compute_index_hash_map_order, compute_java_hash_codes
 from paimon_orch.format.types.data_types import AtomicType
 from paimon_orch.format.types.predicate import Operator
 

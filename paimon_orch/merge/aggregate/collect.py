@@ -5,7 +5,7 @@ See docs/format/aggregate-functions.md.
 
 from typing import Any
 
-from paimon_orch.format.bucket.java_hash import (
+from paimon_orch.format.java_hash import (
     compute_hash_map_order,
     compute_java_hash_code,
     encode_double_bits,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.bucket.java_hash import compute_hash_map_order
 from paimon_orch.format.bytes.murmur3 import hash_bytes
+from paimon_orch.format.java_hash import compute_hash_map_order
 from paimon_orch.format.row.binary_row import encode_row
 from paimon_orch.format.types.data_types import DataType
 from paimon_orch.merge.sort.key_order import to_comparable_value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_orch.format.bucket.java_hash import compute_hash_map_order
+from paimon_orch.format.java_hash import compute_hash_map_order
 
 # fmt: off
 NUMBERS = [47, 52, 74, 104, 66, 5, 94, 11, 2, 81, 71, 63, 67, 0, 68, 10, 18, 55, 17, 57, 108, 48, 116, 1, 82, 20]
