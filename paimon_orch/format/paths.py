@@ -61,6 +61,11 @@ class TablePaths:
         return f"{self.branch_root}/snapshot"
 
     @property
+    def changelog_dir(self) -> str:
+        """Return the directory of changelogs of expired snapshots, and their hints."""
+        return f"{self.branch_root}/changelog"
+
+    @property
     def tag_dir(self) -> str:
         """Return the directory of tags."""
         return f"{self.branch_root}/tag"

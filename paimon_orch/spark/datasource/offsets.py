@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.format.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 from paimon_orch.spark.datasource.datasource_options import DataSourceOptions
+from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.metadata.consumers import ConsumerStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
-from paimon_orch.table.scan.incremental_scan import list_changelog_ids, read_snapshot_or_changelog
+from paimon_orch.table.scan.incremental_scan import read_snapshot_or_changelog
 from paimon_orch.table.table import Table
 
 logger = logging.getLogger(__name__)
@@ -213,7 +214,9 @@ class StreamFollower:
         """Return the expired snapshots whose changes cannot be read any more."""
         earliest = self._store.earliest_id() or end.snapshot
         expired = set(range(start.snapshot, min(end.snapshot, earliest)))
-        return expired.difference([] if start.whole else list_changelog_ids(self._store))
+        return expired.difference(
+            [] if start.whole else ChangelogStore(self._store.io, self._store.paths).ids()
+        )
 
     def _report_expired(self, expired: set[int]) -> None:
         text = (

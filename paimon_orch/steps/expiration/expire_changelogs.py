@@ -12,7 +12,6 @@ from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 from paimon_orch.steps.common.file_deletion import delete_files, delete_in_threads
 from paimon_orch.steps.expiration.retention import Retention, RetentionRequest
 from paimon_orch.table.cleanup.references import (
-    CHANGELOG_PREFIX,
     ReferenceReader,
     RetainedSnapshot,
     RetainedSnapshotKind,
@@ -20,6 +19,7 @@ from paimon_orch.table.cleanup.references import (
 )
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter, list_file_roots
 from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
+from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.metadata.consumers import ConsumerStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST
 from paimon_orch.table.table import Table
@@ -137,8 +137,9 @@ def run_expiration(
     """Delete the changelogs of a plan and return what was deleted."""
     if not planned:
         return planned
-    directory, files = f"{table.paths.branch_root}/changelog", planned.files_to_delete
-    table.io.write(f"{directory}/{EARLIEST}", str(planned.end).encode())
+    assert planned.end is not None
+    store, files = ChangelogStore(table.io, table.paths), planned.files_to_delete
+    store.write_hint(EARLIEST, planned.end)
     roots = list_file_roots(table.io, table.paths)
     label = f"expire changelogs of {table.identifier}"
     refused = delete_files(
@@ -147,6 +148,6 @@ def run_expiration(
     remover = SafeDeleter(io=table.io, roots=roots)
     delete_in_threads(remover, files.metadata)
     delete_in_threads(remover, files.lists)
-    delete_in_threads(remover, [f"{directory}/{CHANGELOG_PREFIX}{n}" for n in planned.changelogs])
+    delete_in_threads(remover, list(map(store.path, planned.changelogs)))
     refused_paths = {*refused, *remover.refused}
     return replace(planned, files_to_delete=files.filter(lambda path: path not in refused_paths))

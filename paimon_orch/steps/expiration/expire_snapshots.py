@@ -38,7 +38,6 @@ from paimon_orch.steps.expiration.retention import (
     is_changelog_decoupled,
 )
 from paimon_orch.table.cleanup.references import (
-    CHANGELOG_PREFIX,
     ReferenceReader,
     RetainedSnapshot,
     RetainedSnapshotKind,
@@ -46,8 +45,9 @@ from paimon_orch.table.cleanup.references import (
 )
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter, list_file_roots
 from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
+from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.metadata.consumers import ConsumerStore
-from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SnapshotStore
+from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore
 from paimon_orch.table.table import Table
 
 logger = logging.getLogger(__name__)
@@ -302,13 +302,11 @@ def _delete_metadata(table: Table, planned: SnapshotExpirationPlan) -> int:
 
 
 def _write_decoupled_changelog(table: Table, number: int) -> None:
-    folder = f"{table.paths.branch_root}/changelog"
     try:
         data = table.io.read_bytes(table.stores.snapshots.path(number))
     except FileNotFoundError:  # another process expired it and retained its changelog
         return
-    table.io.write(f"{folder}/{CHANGELOG_PREFIX}{number}", data)
-    table.io.write(f"{folder}/{LATEST}", str(number).encode())
+    ChangelogStore(table.io, table.paths).add(number, data)
 
 
 def _collect_work(

@@ -21,14 +21,15 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileInfo, FileIO
 from paimon_orch.table.cleanup.safe_delete import is_plain_path, list_data_roots
 from paimon_orch.table.filter.partition_spec import build_directory_names, build_partition_matcher
+from paimon_orch.table.metadata.changelog_store import CHANGELOG_PREFIX
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST
+from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SNAPSHOT_PREFIX
 
 # directories of a branch, and the prefixes of their regular files
 _BRANCH_FOLDERS = {
-    "snapshot": ("snapshot-", EARLIEST, LATEST),
-    "changelog": ("changelog-", EARLIEST, LATEST),
+    "snapshot": (SNAPSHOT_PREFIX, EARLIEST, LATEST),
+    "changelog": (CHANGELOG_PREFIX, EARLIEST, LATEST),
 }
 _TEMPORARY_FOLDERS = ("schema", "tag", "consumer")
 _SHARED_FOLDERS = ("manifest", "index", "statistics")

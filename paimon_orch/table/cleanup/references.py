@@ -20,16 +20,10 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.retry_policy import REFERENCE_READ, SNAPSHOT_LISTING
 from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.branches import Branches
+from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.metadata.snapshot_store import (
-    EARLIEST,
-    SnapshotStore,
-    list_numbered_files,
-    read_hint,
-)
-
-CHANGELOG_PREFIX = "changelog-"
+from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore
 
 
 class RetainedSnapshotKind(StrEnum):
@@ -176,13 +170,13 @@ class RetainedSnapshotStore:
     def _read_changelogs(
         self, paths: TablePaths, vanished: list[str]
     ) -> Iterator[RetainedSnapshot]:
-        directory = f"{paths.branch_root}/changelog"
-        ids = list_numbered_files(self.io, directory, CHANGELOG_PREFIX)
-        earliest = read_hint(self.io, f"{directory}/{EARLIEST}")
+        store = ChangelogStore(self.io, paths)
+        ids, earliest = store.ids(), store.hint(EARLIEST)
         first = earliest if earliest is not None and earliest in ids else 0
         for number in ids:
-            path = f"{directory}/{CHANGELOG_PREFIX}{number}"
-            version = self._read(RetainedSnapshotKind.CHANGELOG, paths, str(number), path, vanished)
+            version = self._read(
+                RetainedSnapshotKind.CHANGELOG, paths, str(number), store.path(number), vanished
+            )
             if version is not None:
                 is_complete = number >= first
                 yield replace(version, is_complete=is_complete, keeps_changelog=is_complete)

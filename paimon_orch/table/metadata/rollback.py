@@ -5,16 +5,10 @@ See docs/format/rollback.md.
 
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.table.metadata.snapshot_store import (
-    EARLIEST,
-    LATEST,
-    SnapshotStore,
-    list_numbered_files,
-)
+from paimon_orch.table.metadata.changelog_store import ChangelogStore
+from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SnapshotStore
 from paimon_orch.table.metadata.tags import Tags, extract_snapshot
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
-
-_CHANGELOG_PREFIX = "changelog-"
 
 
 def find_rollback_target(store: SnapshotStore, moment: SnapshotSelector) -> Snapshot:
@@ -57,18 +51,7 @@ def rollback(store: SnapshotStore, moment: SnapshotSelector) -> Snapshot:
     for snapshot_id in reversed(store.ids()):
         if snapshot_id > target.id:
             store.io.delete(store.path(snapshot_id))
-    _delete_changelogs(store, target.id)
+    ChangelogStore(store.io, store.paths).delete_after(target.id)
     for name in later_tags:
         store.io.delete(f"{store.paths.tag_dir}/tag-{name}")
     return target
-
-
-def _delete_changelogs(store: SnapshotStore, newest: int) -> None:
-    """Delete the changelogs of expired snapshots after ``newest``, and the hints to them."""
-    directory = f"{store.paths.branch_root}/changelog"
-    later = [i for i in list_numbered_files(store.io, directory, _CHANGELOG_PREFIX) if i > newest]
-    for snapshot_id in reversed(later):
-        store.io.delete(f"{directory}/{_CHANGELOG_PREFIX}{snapshot_id}")
-    if later:
-        for hint in (LATEST, EARLIEST):  # without hints readers list the directory
-            store.io.delete(f"{directory}/{hint}")

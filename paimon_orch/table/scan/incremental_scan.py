@@ -22,10 +22,10 @@ from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.format.types.predicate import Predicate, collect_columns
 from paimon_orch.storage import FileIO
+from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.metadata.manifest_io import ManifestReader
-from paimon_orch.table.metadata.metadata_io import read_metadata_file
 from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.metadata.snapshot_store import SnapshotStore, list_numbered_files
+from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.scan.base_scan import ROW_KIND, BaseScan, filter_batches
 from paimon_orch.table.scan.bucket_reader import BucketReader
 from paimon_orch.table.scan.bucket_split import BucketSplit
@@ -35,7 +35,6 @@ from paimon_orch.table.scan.snapshot_diff import diff_bucket, find_changed_bucke
 from paimon_orch.table.scan.visibility import Visibility
 
 INCREMENTAL_MODES = ("auto", "delta", "changelog", "diff")
-_CHANGELOG_PREFIX = "changelog-"
 _SCAN_MODE_OPTION = "incremental-between-scan-mode"
 _TAG_TO_SNAPSHOT_OPTION = "incremental-between-tag-to-snapshot"
 
@@ -98,25 +97,16 @@ def _check_snapshot_order(start: int, end: int) -> None:
         raise InputError(f"the first snapshot, {start}, is newer than the last, {end}; swap them")
 
 
-def list_changelog_ids(store: SnapshotStore) -> list[int]:
-    """Return the ids of expired snapshots whose changelog is kept, ascending."""
-    return list_numbered_files(store.io, _changelog_directory(store), _CHANGELOG_PREFIX)
-
-
 def read_snapshot_or_changelog(store: SnapshotStore, snapshot_id: int) -> Snapshot:
     """Read a snapshot, or the changelog of an expired one; raises :class:`NotFoundError`."""
-    if not store.exists(snapshot_id) and snapshot_id in list_changelog_ids(store):
-        path = f"{_changelog_directory(store)}/{_CHANGELOG_PREFIX}{snapshot_id}"
-        return Snapshot.from_json(read_metadata_file(store.io, path), path)
+    changelogs = ChangelogStore(store.io, store.paths)
+    if not store.exists(snapshot_id) and snapshot_id in changelogs.ids():
+        return changelogs.get(snapshot_id)
     try:
         return store.get(snapshot_id)
     except NotFoundError as error:
         error.add_note("an incremental read needs every snapshot after the first up to the last")
         raise
-
-
-def _changelog_directory(store: SnapshotStore) -> str:
-    return f"{store.paths.branch_root}/changelog"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
