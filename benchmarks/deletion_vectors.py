@@ -1,10 +1,10 @@
-"""Deletion vectors beside the milliseconds that the format's proposal published for Java (PIP-16).
+"""Deletion vectors, compared with the times that the format's proposal (PIP-16) published for Java.
 
     python benchmarks/deletion_vectors.py [--most 200000000] [--repeat 3]
 
-For so many random positions below a largest one: make the vector, serialize it, read it again, and ask for every row
-up to the largest whether it is hidden, as a scan does. The proposal adds and asks position by position, for the same
-number of positions; it ran on another machine.
+Builds a vector of random positions below a maximum, serializes it, deserializes it, and checks for
+every row up to the maximum whether it is deleted, like a scan. The proposal adds and checks the
+same number of positions one at a time; it ran on another machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Annotated
 import numpy as np
 import pyarrow as pa
 import typer
-from measure import console, medians, show
+from measurement import console, medians, show
 
 from paimon_orch.files.data_file_reader import BATCH_ROWS
 from paimon_orch.format.arrays import Positions
@@ -36,44 +36,45 @@ PUBLISHED = {
 }
 
 
-def count_visible(vector: DeletionVector, rows: int) -> int:
-    """Return how many rows are not hidden, batch by batch."""
-    hidden, visible = DeletedRowMask.of(vector), 0
+def count_live_rows(vector: DeletionVector, rows: int) -> int:
+    """Return the number of rows that are not deleted, counted batch by batch."""
+    mask, live_rows = DeletedRowMask.of(vector), 0
     for start in range(0, rows, BATCH_ROWS):
         size = min(BATCH_ROWS, rows - start)
-        kept = hidden.kept(start, size)
-        visible += size if kept is None else kept.true_count
-    return visible
+        live = mask.kept(start, size)
+        live_rows += size if live is None else live.true_count
+    return live_rows
 
 
-def measure(share: float, most: int, repeat: int) -> tuple[str, ...]:
-    """Return a line of the result: each step beside what was published of it."""
-    chosen = np.arange(most) < int(share * most)
-    np.random.default_rng(0).shuffle(chosen)
-    positions: Positions = np.flatnonzero(chosen)
-    del chosen
+def measure(share: float, rows: int, repeat: int) -> tuple[str, ...]:
+    """Return a row of the result: our time and the published time of each step."""
+    deleted = np.arange(rows) < int(share * rows)
+    np.random.default_rng(0).shuffle(deleted)
+    positions: Positions = np.flatnonzero(deleted)
+    del deleted
     vector = DeletionVector.of(positions)
     data = vector.encode_payload(bitmap64=False)
-    assert count_visible(decode_deletion_vector_payload(data, ""), most) == most - len(positions)
+    decoded = decode_deletion_vector_payload(data, "")
+    assert count_live_rows(decoded, rows) == rows - len(positions)
     runs: dict[str, Callable[[], object]] = {
         "add": lambda: DeletionVector.of(positions),
         "serialize": lambda: vector.encode_payload(bitmap64=False),
         "deserialize": lambda: decode_deletion_vector_payload(data, ""),
-        "contains": lambda: count_visible(vector, most),
+        "contains": lambda: count_live_rows(vector, rows),
     }
     seconds = medians(runs, repeat)
-    found = [1000 * seconds[step] for step in STEPS]
+    times = [1000 * seconds[step] for step in STEPS]
     size = len(data) / 1e6
-    published = PUBLISHED.get((share, most))
+    published = PUBLISHED.get((share, rows))
     if published is None:
-        return f"{share:.0%} of {most:,}", *(f"{value:.1f}" for value in found), f"{size:.2f}"
-    beside = [f"{ours:.1f} / {theirs}" for ours, theirs in zip(found, published, strict=False)]
-    return f"{share:.0%} of {most:,}", *beside, f"{size:.2f} / {published[-1]}"
+        return f"{share:.0%} of {rows:,}", *(f"{time:.1f}" for time in times), f"{size:.2f}"
+    columns = [f"{ours:.1f} / {theirs}" for ours, theirs in zip(times, published, strict=False)]
+    return f"{share:.0%} of {rows:,}", *columns, f"{size:.2f} / {published[-1]}"
 
 
 def main(
-    most: Annotated[int, typer.Option(help="The largest position to try.")] = SIZES[-1],
-    repeat: Annotated[int, typer.Option(help="Runs, of which the median counts.")] = 3,
+    most: Annotated[int, typer.Option(help="Upper bound of the positions.")] = SIZES[-1],
+    repeat: Annotated[int, typer.Option(help="Number of runs; the median is printed.")] = 3,
 ) -> None:
     """Measure and print."""
     pa.set_cpu_count(1)

@@ -1,6 +1,7 @@
-"""Decoders on damaged input, with coverage guidance: python benchmarks/fuzz.py [-max_total_time=60] (needs atheris).
+"""Coverage-guided fuzzing of the decoders: python benchmarks/fuzz.py [-max_total_time=60].
 
-A decoder may refuse its input with a PaimonError; any other error ends the run and leaves the input in a file.
+Needs atheris. A decoder may reject its input with a PaimonError. Any other error ends the run, and
+the input is written to a file.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ DECODERS = (
 )
 
 
-def one_input(data: bytes) -> None:
-    """Let the decoder that the first byte names read the rest."""
+def decode_input(data: bytes) -> None:
+    """Decode the input with the decoder that its first byte selects."""
     if not data:
         return
     number, content = data[0] % (len(DECODERS) + 1), data[1:]
@@ -51,14 +52,14 @@ def one_input(data: bytes) -> None:
 
 
 def main() -> None:
-    """Start from the samples of the tests."""
+    """Run the fuzzer, with the decoder samples of the tests as corpus."""
     if not any(argument.startswith("-max_total_time") for argument in sys.argv):
         sys.argv.append("-max_total_time=60")
     with tempfile.TemporaryDirectory() as folder:
         for number, (data, _) in enumerate(SAMPLES.values()):
             for decoder in range(len(DECODERS) + 1):
                 Path(folder, f"{number}-{decoder}").write_bytes(bytes([decoder]) + data)
-        atheris.Setup([*sys.argv, folder], one_input)
+        atheris.Setup([*sys.argv, folder], decode_input)
         atheris.Fuzz()
 
 

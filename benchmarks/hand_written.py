@@ -1,7 +1,9 @@
-"""Hand-written code against the library that could replace it, in whole operations: library time / our time.
+"""Hand-written code compared with libraries that could replace it: library time / our time.
 
-Modules whose docstring states a ratio got it from here. ``xxhash`` is not a dependency of the package; without it that
-line is left out. Run: ``python benchmarks/hand_written.py``.
+    python benchmarks/hand_written.py
+
+Each case is a complete operation. The ratios in the docstrings of modules come from this benchmark.
+``xxhash`` is not a dependency of the package; its case is skipped if it is not installed.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
-from measure import console, medians
+from measurement import console, medians
 from pyroaring import BitMap
 
 from paimon_orch.format import deletion_vector
@@ -38,11 +40,11 @@ from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 ROWS, FILES, REPEAT = 1_000_000, 20_000, 7
 INT, TEXT = AtomicType(True, TypeRoot.INT), AtomicType(True, TypeRoot.VARCHAR, (100,))
 Case = tuple[str, Callable[[], object], Callable[[], object]]
-"""Operation, how we do it, how it is done with the library."""
+"""Name of the operation, our implementation, implementation with the library."""
 
 
 def with_patches(run: Callable[[], object], *patches: Any) -> Callable[[], object]:
-    """Return ``run`` with functions replaced by others."""
+    """Return a function that calls ``run`` with the patches applied."""
 
     def patched() -> object:
         with patches[0], patches[1] if len(patches) > 1 else nullcontext():
@@ -52,7 +54,7 @@ def with_patches(run: Callable[[], object], *patches: Any) -> Callable[[], objec
 
 
 def avro_cases() -> Iterator[Case]:
-    """Yield reading a manifest with fastavro."""
+    """Yield cases that read a manifest, compared with fastavro."""
     stats = SimpleStats(bytes(28), bytes(28), (0, 0))
     entries = [
         ManifestEntry(
@@ -78,12 +80,12 @@ def avro_cases() -> Iterator[Case]:
         lambda: read_live_entries([open_manifest(data, "m")]),
         lambda: read_live_entries([DecodedManifest(decode_manifest(data, "m"))]),
     )
-    one = np.array([0])
+    first_row = np.array([0])
     yield (
         "one entry of a manifest",
-        lambda: read_live_entries([open_manifest(data, "m")], choose=lambda _m, _rows: one),
+        lambda: read_live_entries([open_manifest(data, "m")], choose=lambda _m, _rows: first_row),
         lambda: read_live_entries(
-            [DecodedManifest(decode_manifest(data, "m"))], choose=lambda _m, _rows: one
+            [DecodedManifest(decode_manifest(data, "m"))], choose=lambda _m, _rows: first_row
         ),
     )
 
@@ -101,19 +103,19 @@ def library_bitmap(positions: Any) -> bytes:
 
 
 def library_groups(positions: Any, starts: Any) -> tuple[bytes, Any]:
-    """Serialize groups of positions with pyroaring, each of its own."""
+    """Serialize each group of positions as a separate bitmap with pyroaring."""
     bodies = [library_bitmap(group) for group in np.split(positions, starts[1:])]
     return b"".join(bodies), np.array([len(body) for body in bodies], np.int64)
 
 
 def roaring_cases() -> Iterator[Case]:
-    """Yield building indexes and deletion vectors with pyroaring's own serialization."""
+    """Yield cases that build indexes and deletion vectors, compared with pyroaring."""
     random = np.random.default_rng(0)
     for distinct in (1_000, 300_000):
         values = encode_column([pa.array(random.integers(0, distinct, ROWS), pa.int32())], INT)
         run = partial(bitmap.encode_bitmap_index, values, INT)
         library = with_patches(run, patch.object(bitmap, "serialize_groups", library_groups))
-        yield f"bitmap index of {distinct:,} values", run, library
+        yield f"bitmap index, {distinct:,} distinct values", run, library
         if distinct == 1_000:
             run = partial(range_bitmap.encode_range_bitmap_index, values, INT)
             yield (
@@ -137,7 +139,7 @@ def roaring_cases() -> Iterator[Case]:
 
 
 def hash_cases() -> Iterator[Case]:
-    """Yield building a bloom filter with the package xxhash, and a bitmap index in the order of its keys."""
+    """Yield a bloom filter, compared with xxhash, and a bitmap index, compared with sorted keys."""
     random = np.random.default_rng(0)
     texts = [f"customer-{number}" for number in random.integers(0, 10**9, ROWS).tolist()]
     keys = encode_non_null_keys(pa.array(texts), TEXT)
@@ -165,24 +167,21 @@ def hash_cases() -> Iterator[Case]:
 
 
 def build_bloom_filter(keys: Any) -> bytes:
-    """Return the filter of one column."""
+    """Return the bloom filter of a column."""
     builder = bloom_filter.BloomFilterBuilder(TEXT, ROWS, 0.1)
     builder.add(keys)
     return builder.finish()
 
 
-def data_file_cases() -> Iterator[Case]:
-    """Yield reading Parquet pages and distinct counts: the cases of paimon_orch.files."""
-    yield from ()
-
-
 def main() -> None:
-    """Print a line for each operation."""
-    for cases in (avro_cases, roaring_cases, hash_cases, data_file_cases):
+    """Print the ratio of each operation."""
+    for cases in (avro_cases, roaring_cases, hash_cases):
         for name, ours, library in cases():
             seconds = medians({"ours": ours, "library": library}, REPEAT)
             ratio = seconds["library"] / seconds["ours"]
-            console.print(f"{name}: {ratio:.2f} ({seconds['ours'] * 1000:.1f} ms)")
+            console.print(
+                f"{name}: library / ours {ratio:.2f}, ours {seconds['ours'] * 1000:.1f} ms"
+            )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Code of data files that a library could replace: what it costs, compared with that library.
+"""Hand-written code for data files, compared with libraries that could replace it.
 
     python benchmarks/hand_written_files.py [--rows 1000000] [--repeat 5]
 
-The modules name the measured ratio: ``paimon_orch/files/parquet/page_reader.py`` reads single pages
-of Parquet files, ``paimon_orch/files/stats/analyze_columns.py`` counts distinct values.
+``paimon_orch/files/parquet/page_reader.py`` reads single pages of Parquet files and
+``paimon_orch/files/stats/analyze_columns.py`` counts distinct values; the docstrings of both state
+the ratios measured here.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
-from measure import medians, show
+from measurement import medians, show
 
 from paimon_orch.files.parquet.parquet import ParquetFileReader, ParquetFileWriter
 from paimon_orch.files.stats.analyze_columns import DistinctCounter
@@ -29,22 +30,19 @@ MAX_HASHES = 1 << 16
 
 
 class CountingFile(io.BytesIO):
-    """A file that counts the bytes that are read."""
+    """A file in memory that counts the bytes read from it."""
 
     bytes_read = 0
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read and count."""
+        """Read and count the bytes."""
         data = super().read(size)
         self.bytes_read += len(data)
         return data
 
 
 def count_distinct(rows: int, repeat: int) -> None:
-    """Estimate the distinct values of a column.
-
-    A theta sketch of datasketches, and one of numpy arrays.
-    """
+    """Estimate distinct values with a theta sketch of datasketches and with numpy."""
     numbers = np.random.default_rng(5).integers(0, rows, rows)
     batches = [
         pa.array(numbers[start : start + BATCH_ROWS]) for start in range(0, rows, BATCH_ROWS)
@@ -60,10 +58,10 @@ def count_distinct(rows: int, repeat: int) -> None:
         hashes = np.empty(0, np.uint64)
         for batch in batches:
             values = batch.unique().to_numpy()
-            more = pd.util.hash_array(values, categorize=False)
+            batch_hashes = pd.util.hash_array(values, categorize=False)
             if len(hashes) == MAX_HASHES:
-                more = more[more < hashes[-1]]
-            hashes = np.unique(np.concatenate([hashes, more]))[:MAX_HASHES]
+                batch_hashes = batch_hashes[batch_hashes < hashes[-1]]
+            hashes = np.unique(np.concatenate([hashes, batch_hashes]))[:MAX_HASHES]
         if len(hashes) < MAX_HASHES:
             return len(hashes)
         return round((MAX_HASHES - 1) * 2.0**64 / float(hashes[-1]))
@@ -83,10 +81,7 @@ def count_distinct(rows: int, repeat: int) -> None:
 
 
 def read_pages(rows: int, repeat: int) -> None:
-    """Read one row in a thousand of a Parquet file.
-
-    Single pages, and whole row groups with pyarrow.
-    """
+    """Read one row in a thousand of a Parquet file: single pages, or row groups with pyarrow."""
     fields = parse_columns("id BIGINT, note STRING")
     random = np.random.default_rng(7)
     notes = random.integers(48, 112, (rows, 80), np.uint8).view("S80").ravel().astype("U80")
@@ -104,7 +99,9 @@ def read_pages(rows: int, repeat: int) -> None:
     }
     bytes_read: dict[str, int] = {}
 
-    def counted(name: str, read: Callable[[CountingFile], pa.Table]) -> Callable[[], object]:
+    def with_byte_count(
+        name: str, read: Callable[[CountingFile], pa.Table]
+    ) -> Callable[[], object]:
         def run() -> int:
             source = CountingFile(data)
             rows = read(source)
@@ -126,12 +123,15 @@ def read_pages(rows: int, repeat: int) -> None:
         return pa.concat_tables(groups)
 
     seconds = medians(
-        {"single pages": counted("single pages", pages), "pyarrow": counted("pyarrow", row_groups)},
+        {
+            "single pages": with_byte_count("single pages", pages),
+            "pyarrow": with_byte_count("pyarrow", row_groups),
+        },
         repeat,
     )
     base = seconds["single pages"]
     show(
-        f"{len(positions):,} of {rows:,} rows in stretches of 20, {len(data) / 1e6:.0f} MB",
+        f"{len(positions):,} of {rows:,} rows in ranges of 20, {len(data) / 1e6:.0f} MB",
         ("", "CPU seconds", "ratio", "MB read"),
         [
             (name, f"{s:.4f}", f"{s / base:.1f}", f"{bytes_read[name] / 1e6:.2f}")
@@ -142,7 +142,7 @@ def read_pages(rows: int, repeat: int) -> None:
 
 def main(
     rows: Annotated[int, typer.Option(help="Number of rows.")] = 1_000_000,
-    repeat: Annotated[int, typer.Option(help="Runs, of which the median counts.")] = 5,
+    repeat: Annotated[int, typer.Option(help="Number of runs; the median is printed.")] = 5,
 ) -> None:
     """Measure and print."""
     count_distinct(rows, repeat)

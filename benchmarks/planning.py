@@ -1,8 +1,9 @@
-"""Planning a scan: how long it takes to find the live files, beside fastavro alone and pypaimon.
+"""Scan planning: find the live files of a snapshot, compared with fastavro and pypaimon.
 
     python benchmarks/planning.py [--files 100000] [--repeat 5] [--no-peers]
 
-Goal: at most a third of the time that fastavro needs to read the same manifests, and a tenth of pypaimon's.
+Goal: at most a third of the time that fastavro takes to read the same manifests, and a tenth of the
+time of pypaimon.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from uuid import uuid4
 
 import fastavro
 import typer
-from measure import medians, peer_seconds, show
+from measurement import medians, peer_seconds, show
 
 from paimon_orch import Catalog
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
@@ -33,8 +34,8 @@ COLUMNS = (
 DAYS, BUCKETS, COMMITS = 30, 16, 4
 
 
-def make_table(warehouse: Path, files: int) -> Table:
-    """Return a table of entries for so many data files; the files themselves are not needed to plan."""
+def create_table(warehouse: Path, files: int) -> Table:
+    """Create a table with manifest entries only; planning does not open data files."""
     table = Catalog(str(warehouse)).create_table(
         "db.t",
         COLUMNS,
@@ -44,14 +45,15 @@ def make_table(warehouse: Path, files: int) -> Table:
     )
     step = -(-files // COMMITS)
     for start in range(0, files, step):
-        entries = tuple(_entry(table, number) for number in range(start, min(start + step, files)))
+        numbers = range(start, min(start + step, files))
+        entries = tuple(_make_entry(table, number) for number in numbers)
         table.stores.new_commit(StepKind.WRITE_ROWS).commit(
             CommitChanges(kind=CommitKind.APPEND, entries=entries)
         )
     return table
 
 
-def _entry(table: Table, number: int) -> ManifestEntry:
+def _make_entry(table: Table, number: int) -> ManifestEntry:
     schema = table.schema
     types = [field.type for field in schema.fields]
     key_types = [field.type for field in schema.key_fields]
@@ -89,12 +91,12 @@ def _entry(table: Table, number: int) -> ManifestEntry:
 
 def main(
     files: Annotated[int, typer.Option(help="Number of data files.")] = 100_000,
-    repeat: Annotated[int, typer.Option(help="Runs, of which the median counts.")] = 5,
-    peers: Annotated[bool, typer.Option(help="Also run pypaimon.")] = True,  # noqa: FBT002
+    repeat: Annotated[int, typer.Option(help="Number of runs; the median is printed.")] = 5,
+    peers: Annotated[bool, typer.Option(help="Compare with pypaimon.")] = True,  # noqa: FBT002
 ) -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory() as folder:
-        table = make_table(Path(folder), files)
+        table = create_table(Path(folder), files)
         snapshot = table.snapshot()
         assert snapshot is not None
         paths = [
@@ -103,7 +105,7 @@ def main(
         ]
         seconds = medians(
             {
-                "fastavro alone": lambda: [
+                "fastavro": lambda: [
                     list(fastavro.reader(io.BytesIO(path.read_bytes()))) for path in paths
                 ],
                 "plan": lambda: table.scan().plan(),
@@ -111,19 +113,19 @@ def main(
             },
             repeat,
         )
-        found = sum(len(split.files) for split in table.scan().plan())
-        assert found == files, found
+        planned_files = sum(len(split.files) for split in table.scan().plan())
+        assert planned_files == files, planned_files
         if peers:
-            theirs = peer_seconds("pypaimon", "plan", Path(folder), "db.t", 1)
-            for name, value in (theirs or {}).items():
+            pypaimon_seconds = peer_seconds("pypaimon", "plan", Path(folder), "db.t", 1)
+            for name, value in (pypaimon_seconds or {}).items():
                 seconds[f"pypaimon: {name}"] = value
-    base, plan = seconds["fastavro alone"], seconds["plan"]
+    base, plan = seconds["fastavro"], seconds["plan"]
     rows = [
         (name, f"{value:.3f}", f"{value / base:.2f}", f"{value / plan:.1f}")
         for name, value in seconds.items()
     ]
     title = f"Planning {files:,} data files in {len(paths)} manifests"
-    show(title, ("", "CPU seconds", "beside fastavro", "beside our plan"), rows)
+    show(title, ("", "CPU seconds", "ratio to fastavro", "ratio to our plan"), rows)
 
 
 if __name__ == "__main__":

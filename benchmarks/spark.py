@@ -1,16 +1,20 @@
-"""The data source, ingest and compaction on Spark, beside Spark's own Parquet reader and Java Paimon's connector.
+"""Spark reads, ingest and compaction, compared with Spark's Parquet reader and Paimon's connector.
 
-    python benchmarks/spark.py [--rows 10000000] [--files 1000] [--repeat 3] [--only read,merge,ingest,executors,driver]
-        [--no-peers]
+    python benchmarks/spark.py [--rows 10000000] [--files 1000] [--repeat 3] [--no-peers]
+        [--only read,merge,ingest,executors,driver]
 
-So many rows are read, and merged from five runs; half of them are ingested, and of 2.5 times as many eight buckets are
-compacted; each of the files has a 2,000th of them. What is read comes from the data source, and from ``paimon_orch.spark.read``;
-beside the former stands a source that hands over one batch in memory again and again, as no Python source can be quicker.
+- read: all rows of a compacted table, through the data source and through
+  ``paimon_orch.spark.read``, compared with Spark's Parquet reader and Java. A data source that
+  yields one batch in memory repeatedly shows the limit for any Python source.
+- merge: the same number of rows in five overlapping runs, compared with Java.
+- ingest: half of the rows, compared with Java.
+- executors: compaction of eight buckets with 2.5 times the rows, one executor and two.
+- driver: share of planning and commit in the compaction of many files of rows / 2,000 rows each.
 
-All on ``local[2]``, but for the compaction by one and by two executors of one core each, which are processes of their own
-(``local-cluster``). CPU seconds are those of the driver, the JVM and all workers together, as a shared machine's clock
-drifts more; ratios by the clock stand beside. Java Paimon is its connector on the Spark that it was built for, and can
-be had only where a Maven repository has it, or the variable PAIMON_SPARK_JAR names its jar.
+All parts run on ``local[2]``, except for executors: these have one core each and are separate
+processes (``local-cluster``). CPU seconds include the driver, the JVM and all workers; wall-clock
+speedups are printed too, but vary more on a shared machine. Java Paimon is its connector on the
+Spark version that it was built for, from a Maven repository or the jar that PAIMON_SPARK_JAR names.
 """
 
 from __future__ import annotations
@@ -35,9 +39,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 from compaction import VALUES, make_rows
-from measure import HERE, console, run_json, show
+from measurement import HERE, console, run_json, show
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from spark_clock import compare
+from spark_timing import compare
 from support.peers.environments import SPARK, PeerUnavailableError, peer_start
 
 from paimon_orch import Catalog
@@ -63,30 +67,30 @@ Times = tuple[float, float]
 
 
 @contextmanager
-def started(master: str, **config: str) -> Iterator[SparkSession]:
-    """Run a session with two shuffle tasks."""
+def run_session(master: str, **config: str) -> Iterator[SparkSession]:
+    """Start a session with two shuffle partitions, and stop it afterwards."""
     settings = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "4g"}
     session = spark_session(master, config=settings | config)
     yield session
     stop_session(session)
 
 
-def new_table(warehouse: Path, buckets: int, name: str = "db.t", **options: str) -> Table:
-    """Create a primary-key table that compacts only when it is told to."""
+def create_table(warehouse: Path, buckets: int, name: str = "db.t", **options: str) -> Table:
+    """Create a primary-key table without automatic compaction."""
     options = {"bucket": str(buckets), "write-only": "true", "write-buffer-size": "8 gb"} | options
     catalog = Catalog(str(warehouse))
     return catalog.create_table(name, COLUMNS, primary_key=["id"], options=options)
 
 
-def fill(table: Table, rows: int, seed: int = 0) -> None:
-    """Upsert rows with the keys from 0 on, a part at a time."""
+def upsert_rows(table: Table, rows: int, seed: int = 0) -> None:
+    """Upsert rows with the keys 0 to ``rows`` - 1, in chunks."""
     for start in range(0, rows, CHUNK):
         numbers = np.arange(start, min(rows, start + CHUNK))
         table.upsert(make_rows("bigint", numbers, seed).drop_columns("kind"))
 
 
-def one_batch(rows: int) -> type[DataSource]:
-    """Return a source without any work of its own: the workload's rows, one batch of them again and again, in two tasks."""
+def one_batch_source(rows: int) -> type[DataSource]:
+    """Return a data source without work: two tasks yield one batch of the workload repeatedly."""
     table = make_rows("bigint", np.arange(BATCH_ROWS), 0).drop_columns("kind")
     (batch,) = table.combine_chunks().to_batches()
 
@@ -112,25 +116,25 @@ def one_batch(rows: int) -> type[DataSource]:
     return OneBatch
 
 
-def discarded(frame: DataFrame) -> None:
-    """Compute all rows and columns, and keep nothing."""
+def compute(frame: DataFrame) -> None:
+    """Compute all rows and columns without storing them."""
     frame.write.format("noop").mode("overwrite").save()
 
 
-def java(command: str, warehouse: Path, rows: Path, repeat: int) -> Times | None:
-    """Let Paimon's connector do the same; None where it cannot be had."""
+def time_java(command: str, warehouse: Path, rows: Path, repeat: int) -> Times | None:
+    """Measure Paimon's connector; if it is not available, print the reason and return None."""
     try:
         start = peer_start(SPARK)
     except PeerUnavailableError as error:
-        console.print(f"Paimon's connector is left out: {error}")
+        console.print(f"Skipped Paimon's connector: {error}")
         return None
-    words = (start.command[-1], command, str(warehouse), str(rows), str(repeat))
-    cpu, clock = run_json(start.command[0], HERE / "spark_java_side.py", *words)
-    return cpu, clock
+    arguments = (start.command[-1], command, str(warehouse), str(rows), str(repeat))
+    cpu, wall_clock = run_json(start.command[0], HERE / "spark_java_worker.py", *arguments)
+    return cpu, wall_clock
 
 
-def line(title: str, ours: Times, theirs: Times | None) -> Line:
-    """Return a line of the result: how many times as fast we are."""
+def make_line(title: str, ours: Times, theirs: Times | None) -> Line:
+    """Return a row of the result: both CPU seconds, our speedup in CPU and in wall-clock time."""
     if theirs is None:
         return (title, f"{ours[0]:.1f}", "-", "-", "-")
     ratios = (f"{other / own:.2f}" for own, other in zip(ours, theirs, strict=True))
@@ -138,107 +142,113 @@ def line(title: str, ours: Times, theirs: Times | None) -> Line:
 
 
 def measure_read(folder: Path, rows: int, repeat: int, *, peers: bool) -> Iterator[Line]:
-    """Read a compacted table through the data source, and its files with Spark's own reader."""
-    table = new_table(folder, BUCKETS)
-    fill(table, rows)
+    """Read a compacted table through the data source, and its files with Spark's Parquet reader."""
+    table = create_table(folder, BUCKETS)
+    upsert_rows(table, rows)
     compact.compact(table, InProcessExecutor(), strategy="full")
     files = [
         table.paths.data_file(table.schema, split.partition, split.bucket, file)
         for split in table.files()
         for file in split.files
     ]
-    with started("local[2]") as spark:
-        spark.dataSource.register(one_batch(rows))
+    with run_session("local[2]") as spark:
+        spark.dataSource.register(one_batch_source(rows))
         names = table.schema.names
         source = spark.read.format("paimon")
-        held = spark.read.format("one_batch")
+        one_batch = spark.read.format("one_batch")
         runs = {
-            "read()": lambda: discarded(read(spark, table.scan())),
-            "source": lambda: discarded(source.load(table.paths.root)),
-            "one batch": lambda: discarded(held.load()),
-            "native": lambda: discarded(spark.read.parquet(*files).select(*names)),
+            "read()": lambda: compute(read(spark, table.scan())),
+            "source": lambda: compute(source.load(table.paths.root)),
+            "one batch": lambda: compute(one_batch.load()),
+            "native": lambda: compute(spark.read.parquet(*files).select(*names)),
         }
-        found = compare(runs, repeat)
-    theirs = java("read", folder, folder, repeat) if peers else None
-    for way in ("read()", "source", "one batch"):
-        yield line(f"{rows:,} rows, {way}: Spark's Parquet", found[way], found["native"])
-    for way in ("read()", "source"):
-        yield line(f"{rows:,} rows, {way}: Java", found[way], theirs)
+        times = compare(runs, repeat)
+    java_times = time_java("read", folder, folder, repeat) if peers else None
+    for name in ("read()", "source", "one batch"):
+        title = f"{rows:,} rows, {name} vs. Spark's Parquet reader"
+        yield make_line(title, times[name], times["native"])
+    for name in ("read()", "source"):
+        yield make_line(f"{rows:,} rows, {name} vs. Java", times[name], java_times)
 
 
 def measure_merge(folder: Path, rows: int, repeat: int, *, peers: bool) -> Iterator[Line]:
-    """Read a table of overlapping runs, which have to be merged."""
-    table = new_table(folder, BUCKETS)
+    """Read a table of overlapping runs that are merged while reading."""
+    table = create_table(folder, BUCKETS)
     for run in range(RUNS):
-        fill(table, rows // RUNS, run)
-    with started("local[2]") as spark:
+        upsert_rows(table, rows // RUNS, run)
+    with run_session("local[2]") as spark:
         frame = spark.read.format("paimon")
         runs = {
-            "read()": lambda: discarded(read(spark, table.scan())),
-            "source": lambda: discarded(frame.load(table.paths.root)),
+            "read()": lambda: compute(read(spark, table.scan())),
+            "source": lambda: compute(frame.load(table.paths.root)),
         }
-        found = compare(runs, repeat)
-    theirs = java("read", folder, folder, repeat) if peers else None
-    for way, times in found.items():
-        yield line(f"merge {RUNS} runs, {rows:,} rows, {way}: Java", times, theirs)
+        times = compare(runs, repeat)
+    java_times = time_java("read", folder, folder, repeat) if peers else None
+    for name in runs:
+        title = f"merge {RUNS} runs, {rows:,} rows, {name} vs. Java"
+        yield make_line(title, times[name], java_times)
 
 
 def measure_ingest(folder: Path, rows: int, repeat: int, *, peers: bool) -> Iterator[Line]:
-    """Write rows into primary-key tables: one shuffle, checked in the plan."""
+    """Write rows into primary-key tables; the query plan must have exactly one shuffle."""
     source = folder / "rows.parquet"
     numbers = np.random.default_rng(0).permutation(rows)
     pq.write_table(make_rows("bigint", numbers, 0).drop_columns("kind"), source)
-    turns = 1 + repeat
-    for turn in range(turns):
-        new_table(folder / "ours", BUCKETS, f"db.w{turn}")
-        new_table(folder / "java", BUCKETS, f"db.w{turn}")
+    for turn in range(1 + repeat):
+        create_table(folder / "ours", BUCKETS, f"db.w{turn}")
+        create_table(folder / "java", BUCKETS, f"db.w{turn}")
     tables = (Catalog(str(folder / "ours")).table(f"db.w{turn}") for turn in count())
-    with started("local[2]") as spark:
+    with run_session("local[2]") as spark:
         frame = spark.read.parquet(str(source))
-        _check_plan(frame, Catalog(str(folder / "ours")).table("db.w0"))
-        found = compare({"ours": lambda: write(frame, next(tables))}, repeat)
-    theirs = java("write", folder / "java", source, repeat) if peers else None
-    yield line(f"ingest {rows:,} rows: Java, write-only", found["ours"], theirs)
+        _check_shuffle(frame, Catalog(str(folder / "ours")).table("db.w0"))
+        times = compare({"ours": lambda: write(frame, next(tables))}, repeat)
+    java_times = time_java("write", folder / "java", source, repeat) if peers else None
+    yield make_line(f"ingest {rows:,} rows vs. Java, write-only", times["ours"], java_times)
 
 
-def _check_plan(frame: DataFrame, table: Table) -> None:
-    with redirect_stdout(io.StringIO()) as text:
+def _check_shuffle(frame: DataFrame, table: Table) -> None:
+    with redirect_stdout(io.StringIO()) as output:
         cluster_by_bucket(
             frame, table.schema, WriteBuilder(table.stores).plan().prepare
         ).frame.explain()
-    shuffles = text.getvalue().count("Exchange hashpartitioning")
-    by_rows = [word for word in ("BatchEvalPython", "PythonRDD") if word in text.getvalue()]
-    if shuffles != 1 or by_rows:
-        raise RuntimeError(f"not one shuffle without Python objects: {text.getvalue()}")
+    query_plan = output.getvalue()
+    shuffles = query_plan.count("Exchange hashpartitioning")
+    uses_python_rows = any(name in query_plan for name in ("BatchEvalPython", "PythonRDD"))
+    if shuffles != 1 or uses_python_rows:
+        raise RuntimeError(f"expected one shuffle and no Python row objects: {query_plan}")
 
 
 def measure_executors(folder: Path, rows: int, repeat: int) -> Iterator[Line]:
-    """Compact a table on one and on two executors, each in a driver of its own, turn about."""
-    table = new_table(folder, EXECUTOR_BUCKETS)
+    """Compact a table on one and on two executors alternately, each in a new driver."""
+    table = create_table(folder, EXECUTOR_BUCKETS)
     for run in range(RUNS):
-        fill(table, rows // RUNS, run)
+        upsert_rows(table, rows // RUNS, run)
     seconds: dict[str, list[float]] = {"1": [], "2": []}
     for _ in range(repeat):
-        for executors, found in seconds.items():
-            words = ("--part", executors, "--warehouse", str(folder))
-            side = [sys.executable, __file__, *words]
-            found.append(json.loads(subprocess.run(side, stdout=PIPE, check=True).stdout))
-    one, two = (statistics.median(found) for found in seconds.values())
-    title = f"compact {EXECUTOR_BUCKETS} buckets, {rows:,} rows: 1 executor (clock)"
-    yield (title, f"{two:.1f}", f"{one:.1f}", "-", f"{one / two:.2f}")
+        for executors, times in seconds.items():
+            arguments = ("--executors", executors, "--warehouse", str(folder))
+            command = [sys.executable, __file__, *arguments]
+            times.append(json.loads(subprocess.run(command, stdout=PIPE, check=True).stdout))
+    one_executor, two_executors = (statistics.median(times) for times in seconds.values())
+    title = f"compact {EXECUTOR_BUCKETS} buckets, {rows:,} rows: 2 vs. 1 executor (wall-clock s)"
+    speedup = f"{one_executor / two_executors:.2f}"
+    yield (title, f"{two_executors:.1f}", f"{one_executor:.1f}", "-", speedup)
 
 
-def run_executors(warehouse: Path, executors: int) -> float:
-    """Run the compaction of a table on some executors, and forget what it wrote; the last time counts."""
+def time_compaction(warehouse: Path, executors: int) -> float:
+    """Return the wall-clock seconds of a compaction, whose files are deleted.
+
+    The first two of three runs are warm-ups.
+    """
     table = Catalog(str(warehouse)).table("db.t")
-    planned = compact.plan(table, compact.CompactRequest(strategy="full"))
-    with started(f"local-cluster[{executors},1,1024]") as spark:
+    plan = compact.plan(table, compact.CompactRequest(strategy="full"))
+    with run_session(f"local-cluster[{executors},1,1024]") as spark:
         executor = SparkExecutor(spark)
         seconds = 0.0
-        for units in (planned.units[:executors], planned.units, planned.units):
-            begin = time.monotonic()
-            results = executor.map(partial(compact.run, planned.reader), units, label="compact")
-            seconds = time.monotonic() - begin
+        for units in (plan.units[:executors], plan.units, plan.units):
+            start = time.monotonic()
+            results = executor.map(partial(compact.run, plan.reader), units, label="compact")
+            seconds = time.monotonic() - start
             for result in results:
                 for entry in CommitMessage.decode(result).added:
                     table.io.delete(
@@ -250,37 +260,39 @@ def run_executors(warehouse: Path, executors: int) -> float:
 
 
 def measure_driver(folder: Path, files: int, rows: int) -> Iterator[Line]:
-    """Compact a table of many files, and tell what of the time was planning and committing."""
-    table = new_table(folder, EXECUTOR_BUCKETS)
+    """Compact a table of many files; return the share of the time that planning and commit take."""
+    table = create_table(folder, EXECUTOR_BUCKETS)
     for run in range(files // EXECUTOR_BUCKETS):
-        fill(table, rows, run)
-    with started("local[2]") as spark:
+        upsert_rows(table, rows, run)
+    with run_session("local[2]") as spark:
         executor = SparkExecutor(spark)
         executor.map(bytes, [1, 1], label="warm up")
-        begin = time.monotonic()
-        planned = compact.plan(table, compact.CompactRequest(strategy="full"))
-        ready = time.monotonic()
-        results = executor.map(partial(compact.run, planned.reader), planned.units, label="compact")
-        done = time.monotonic()
-        compact.commit(table, planned, [CommitMessage.decode(result) for result in results])
+        start = time.monotonic()
+        plan = compact.plan(table, compact.CompactRequest(strategy="full"))
+        planned = time.monotonic()
+        results = executor.map(partial(compact.run, plan.reader), plan.units, label="compact")
+        compacted = time.monotonic()
+        compact.commit(table, plan, [CommitMessage.decode(result) for result in results])
         end = time.monotonic()
-    on_driver, whole = end - done + ready - begin, end - begin
-    title = f"driver's part of compacting {files:,} files (clock)"
-    yield (title, f"{on_driver:.1f}", f"{whole:.1f}", "-", f"{on_driver / whole:.3f}")
+    on_driver, total = planned - start + end - compacted, end - start
+    title = f"planning and commit / whole compaction of {files:,} files (wall-clock s, share)"
+    yield (title, f"{on_driver:.1f}", f"{total:.1f}", "-", f"{on_driver / total:.3f}")
 
 
 def main(
-    rows: Annotated[int, typer.Option(help="Rows to read, half of them to ingest.")] = 10_000_000,
-    files: Annotated[int, typer.Option(help="Files to plan over.")] = 1_000,
-    repeat: Annotated[int, typer.Option(help="Runs, of which the median counts.")] = 3,
-    only: Annotated[str, typer.Option(help="Which parts, with commas between.")] = ",".join(PARTS),
-    peers: Annotated[bool, typer.Option(help="Also run Java.")] = True,  # noqa: FBT002
-    part: Annotated[int, typer.Option(hidden=True)] = 0,
+    rows: Annotated[
+        int, typer.Option(help="Rows to read; half of them are ingested.")
+    ] = 10_000_000,
+    files: Annotated[int, typer.Option(help="Number of files for the part driver.")] = 1_000,
+    repeat: Annotated[int, typer.Option(help="Number of runs; the median is printed.")] = 3,
+    only: Annotated[str, typer.Option(help="Parts to run, separated by commas.")] = ",".join(PARTS),
+    peers: Annotated[bool, typer.Option(help="Compare with Java.")] = True,  # noqa: FBT002
+    executors: Annotated[int, typer.Option(hidden=True)] = 0,
     warehouse: Annotated[Path, typer.Option(hidden=True)] = Path(),
 ) -> None:
     """Measure and print."""
-    if part:
-        sys.stdout.write(json.dumps(run_executors(warehouse, part)))
+    if executors:
+        sys.stdout.write(json.dumps(time_compaction(warehouse, executors)))
         return
     measures = {
         "read": lambda folder: measure_read(folder, rows, repeat, peers=peers),
@@ -293,7 +305,7 @@ def main(
     for name in only.split(","):
         with tempfile.TemporaryDirectory() as folder:
             lines += list(measures[name](Path(folder)))
-    columns = ("beside", "ours, CPU s", "theirs, CPU s", "times as fast", "by the clock")
+    columns = ("", "ours, CPU s", "other, CPU s", "CPU speedup", "wall-clock speedup")
     show("Spark, local[2]", columns, lines)
 
 

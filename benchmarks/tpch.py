@@ -1,7 +1,8 @@
-"""TPC-H's orders and lineitem as primary-key tables under refreshes; data by ``tpchgen-cli`` (pip install it).
+"""TPC-H's orders and lineitem as primary-key tables with refreshes.
 
-The generator makes no refresh streams, so they are made here by the benchmark's rules: a refresh inserts 0.1 % new orders
-with keys from the gaps that TPC-H leaves, and deletes 0.1 % of the orders, each with its lines.
+``tpchgen-cli`` (a Python package to install) generates the data. It generates no refresh streams,
+so this module creates them by the rules of TPC-H: a refresh inserts 0.1 % new orders, with keys
+from the unused part of each block of keys, and deletes 0.1 % of the orders with their lines.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from paimon_orch.steps.compaction import compact
 from paimon_orch.table.table import Table
 
 KEYS = {"orders": ["o_orderkey"], "lineitem": ["l_orderkey", "l_linenumber"]}
-SHARE, USED_OF_A_BLOCK, BLOCK = 0.001, 8, 32
+REFRESH_SHARE, USED_KEYS_PER_BLOCK, KEYS_PER_BLOCK = 0.001, 8, 32
 _TYPES = {
     "int64": "BIGINT",
     "int32": "INT",
@@ -31,12 +32,12 @@ _TYPES = {
 
 
 def is_available() -> bool:
-    """Tell whether the generator is installed."""
+    """Return whether the generator is installed."""
     return shutil.which("tpchgen-cli") is not None
 
 
 def generate(folder: Path, scale: float) -> dict[str, pa.Table]:
-    """Return the rows of both tables."""
+    """Generate the rows of both tables."""
     tables = ",".join(KEYS)
     command = [
         "tpchgen-cli",
@@ -47,23 +48,24 @@ def generate(folder: Path, scale: float) -> dict[str, pa.Table]:
         f"--output-dir={folder}",
     ]
     subprocess.run(command, check=True, capture_output=True)
-    return {name: _plain(pq.read_table(folder / f"{name}.parquet")) for name in KEYS}
+    return {name: _cast_text(pq.read_table(folder / f"{name}.parquet")) for name in KEYS}
 
 
-def _plain(rows: pa.Table) -> pa.Table:
-    """Return text as plain strings."""
+def _cast_text(rows: pa.Table) -> pa.Table:
+    """Cast string views and other text types to strings."""
     for index, field in enumerate(rows.schema):
         if str(field.type) not in _TYPES:
             rows = rows.set_column(index, field.name, rows.column(index).cast(pa.string()))
     return rows
 
 
-def make_tables(
+def create_tables(
     warehouse: Path, generated: dict[str, pa.Table], options: dict[str, str], batches: int
 ) -> dict[str, Table]:
-    """Return both tables, compacted once and refreshed so often since."""
+    """Create both tables, compacted once and then refreshed ``batches`` times."""
     tables = {}
     random = np.random.default_rng(0)
+    free_ranges = KEYS_PER_BLOCK // USED_KEYS_PER_BLOCK - 1
     orders = generated["orders"].column("o_orderkey").to_numpy()
     for name, rows in generated.items():
         columns = ", ".join(f"{f.name} {_TYPES.get(str(f.type), 'STRING')}" for f in rows.schema)
@@ -73,14 +75,14 @@ def make_tables(
         tables[name].upsert(rows)
         compact.compact(tables[name], InProcessExecutor(), strategy="full")
     for batch in range(batches):
-        chosen = random.choice(orders, int(len(orders) * SHARE), replace=False)
-        gone = random.choice(orders, int(len(orders) * SHARE), replace=False)
+        inserted = random.choice(orders, int(len(orders) * REFRESH_SHARE), replace=False)
+        deleted = random.choice(orders, int(len(orders) * REFRESH_SHARE), replace=False)
         for name, rows in generated.items():
             key = KEYS[name][0]
-            new = rows.filter(pc.is_in(rows.column(key), pa.array(chosen)))
+            new = rows.filter(pc.is_in(rows.column(key), pa.array(inserted)))
             keys = new.column(key).to_numpy()
-            unused = keys + USED_OF_A_BLOCK * (1 + batch % (BLOCK // USED_OF_A_BLOCK - 1))
+            unused = keys + USED_KEYS_PER_BLOCK * (1 + batch % free_ranges)
             new = new.set_column(rows.schema.get_field_index(key), key, pa.array(unused))
             tables[name].upsert(new)
-            tables[name].delete(rows.filter(pc.is_in(rows.column(key), pa.array(gone))))
+            tables[name].delete(rows.filter(pc.is_in(rows.column(key), pa.array(deleted))))
     return tables

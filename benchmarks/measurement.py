@@ -1,4 +1,4 @@
-"""What the benchmarks share: medians of interleaved runs, other implementations, a table of results."""
+"""Shared by the benchmarks: medians of alternating runs, other implementations, result tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ console = Console()
 
 
 def medians(runs: Mapping[str, Callable[[], object]], repeat: int) -> dict[str, float]:
-    """Run each in turn, several times over, and return the median CPU seconds of each: drift hits all alike."""
+    """Return the median CPU seconds of each run.
+
+    The runs alternate, so that a change in the machine's speed affects all of them equally.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(repeat):
         for name, run in runs.items():
@@ -38,7 +41,7 @@ def medians(runs: Mapping[str, Callable[[], object]], repeat: int) -> dict[str, 
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return what all threads of a process have used, also those that compile and collect garbage."""
+    """Return the CPU seconds of all threads of a process, including compilation and GC."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -46,12 +49,12 @@ def cpu_seconds(pid: int) -> float:
 def peer_seconds(
     peer: str, command: str, warehouse: Path, table: str, repeat: int
 ) -> dict[str, float] | None:
-    """Let another implementation do the same in an environment of its own; None where there is none."""
-    script = HERE / f"{peer.replace('-', '_')}_side.py"
+    """Run a command with another implementation in its environment; None if it is not available."""
+    script = HERE / f"{peer.replace('-', '_')}_worker.py"
     try:
         python = peer_start(peer).command[0]
     except PeerUnavailableError as error:
-        console.print(f"{peer} is left out: {error}")
+        console.print(f"Skipped {peer}: {error}")
         return None
     seconds: dict[str, float] = run_json(
         python, script, command, str(warehouse), table, str(repeat)
@@ -61,12 +64,12 @@ def peer_seconds(
 
 def run_json(python: Path | str, script: Path, *arguments: str) -> Any:
     """Run a script and return the JSON document that it prints."""
-    done = subprocess.run(
+    process = subprocess.run(
         [str(python), "-I", str(script), *arguments], capture_output=True, text=True, check=False
     )
-    if done.returncode != 0:
-        raise RuntimeError(f"{script.name} {' '.join(arguments)}: {done.stderr[-2000:]}")
-    return json.loads(done.stdout)
+    if process.returncode != 0:
+        raise RuntimeError(f"{script.name} {' '.join(arguments)}: {process.stderr[-2000:]}")
+    return json.loads(process.stdout)
 
 
 def show(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

@@ -1,4 +1,4 @@
-"""The same with pypaimon-rust; runs inside that package's own environment: read WAREHOUSE db.t REPEAT."""
+"""Plans or reads a table with pypaimon-rust, in its environment: plan|read WAREHOUSE db.t REPEAT."""
 
 from __future__ import annotations
 

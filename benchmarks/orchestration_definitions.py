@@ -1,4 +1,4 @@
-"""The code location that ``orchestration.py`` measures: one table, with intervals as they are by default."""
+"""The code location that ``orchestration.py`` measures: one table, default intervals."""
 
 import dagster as dg
 

@@ -1,6 +1,8 @@
-"""Reads and writes with Paimon's own connector, in the environment of tests/peers: JAR read|write WAREHOUSE ROWS REPEAT.
+"""Reads and writes with Paimon's Spark connector: JAR read|write WAREHOUSE ROWS REPEAT.
 
-``ROWS`` is a Parquet file to write into copies of ``db.t``, which the warehouse has as ``db.w0``, ``db.w1`` and so on.
+Runs in the environment of that connector (tests/support/peers/environments.py). ``read`` reads the
+table ``db.t``. ``write`` writes the Parquet file ``ROWS`` into the tables ``db.w0``, ``db.w1``, and
+so on, one per run.
 """
 
 from __future__ import annotations
@@ -13,11 +15,11 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 sys.path.append(str(Path(__file__).resolve().parent))
-from spark_clock import compare
+from spark_timing import compare
 
 
 def main(jar: str, command: str, warehouse: str, rows: str, repeat: str) -> None:
-    """Print the median (CPU seconds, seconds) as JSON."""
+    """Print the median (CPU seconds, wall-clock seconds) as JSON."""
     settings = {
         "spark.driver.extraClassPath": jar,
         "spark.driver.memory": "4g",
@@ -43,8 +45,8 @@ def main(jar: str, command: str, warehouse: str, rows: str, repeat: str) -> None
         target = f"paimon.db.w{next(numbers)}"
         spark.read.parquet(rows).writeTo(target).append()
 
-    found = compare({"java": read if command == "read" else write}, int(repeat))
-    sys.stdout.write(json.dumps(found["java"]))
+    times = compare({"java": read if command == "read" else write}, int(repeat))
+    sys.stdout.write(json.dumps(times["java"]))
 
 
 if __name__ == "__main__":
