@@ -30,7 +30,7 @@ def file_of(schema: Any, records: list[Any], codec: str = "null") -> io.BytesIO:
 
 
 @pytest.mark.parametrize(
-    ("column", "wanted"),
+    ("column", "expected"),
     [
         ("SMALLINT NOT NULL", "int"),
         ("INT", ["null", "int"]),
@@ -50,10 +50,10 @@ def file_of(schema: Any, records: list[Any], codec: str = "null") -> io.BytesIO:
         ("MAP<STRING, INT> NOT NULL", {"type": "map", "values": ["null", "int"]}),
     ],
 )
-def test_types_are_written_as_java_writes_them(column: str, wanted: Any) -> None:
+def test_avro_types_equal_those_of_java(column: str, expected: Any) -> None:
     [field] = build_avro_schema(parse_columns(f"c {column}"))["fields"]
-    assert field["type"] == wanted
-    assert ("default" in field) == isinstance(wanted, list)
+    assert field["type"] == expected
+    assert ("default" in field) == isinstance(expected, list)
 
 
 def test_records_are_named_after_their_column() -> None:
@@ -67,7 +67,7 @@ def test_records_are_named_after_their_column() -> None:
 
 
 @pytest.mark.parametrize("nullable_root", [False, True])
-def test_both_roots_are_read(nullable_root: bool) -> None:
+def test_files_with_and_without_a_nullable_root_are_read(nullable_root: bool) -> None:
     fields = parse_columns("a INT, b STRING, r ROW<x TIMESTAMP(3)>")
     schema = build_avro_schema(fields)
     records = [{"a": i, "b": None, "r": {"x": i}} for i in range(5)]
@@ -77,7 +77,7 @@ def test_both_roots_are_read(nullable_root: bool) -> None:
     assert batch.column("r").field("x").cast(pa.int64()).to_pylist() == [0, 1, 2, 3, 4]
 
 
-def test_the_unit_of_a_timestamp_is_that_of_the_file() -> None:
+def test_timestamps_keep_the_unit_of_the_file() -> None:
     fields = parse_columns("t TIMESTAMP(6)")
     millis = {"type": "long", "logicalType": "timestamp-millis"}
     data = file_of(
@@ -88,7 +88,7 @@ def test_the_unit_of_a_timestamp_is_that_of_the_file() -> None:
 
 
 @pytest.mark.parametrize("batch_rows", [1, 7, 10_000])
-def test_blocks_and_batches_need_not_fit(batch_rows: int) -> None:
+def test_batches_can_span_several_blocks(batch_rows: int) -> None:
     fields = parse_columns("id INT NOT NULL, s STRING")
     table = pa.table([range(5000), ["x" * 40] * 5000], schema=to_arrow_schema(fields))
     sink = io.BytesIO()
@@ -103,26 +103,28 @@ def test_blocks_and_batches_need_not_fit(batch_rows: int) -> None:
 
 @given(st.lists(st.none() | st.integers(-(10**38) + 1, 10**38 - 1)))
 def test_decimals_of_any_length_are_decoded(numbers: list[int | None]) -> None:
-    stored = [None if number is None else encode_unscaled(number) for number in numbers]
-    found = build_decimals(stored, pa.decimal128(38, 0))
-    assert found.to_pylist() == [None if number is None else Decimal(number) for number in numbers]
+    encoded = [None if number is None else encode_unscaled(number) for number in numbers]
+    decimals = build_decimals(encoded, pa.decimal128(38, 0))
+    assert decimals.to_pylist() == [
+        None if number is None else Decimal(number) for number in numbers
+    ]
 
 
 @pytest.mark.parametrize(
-    ("number", "wanted"),
+    ("number", "expected"),
     [(0, b"\0"), (127, b"\x7f"), (128, b"\0\x80"), (-128, b"\x80"), (-129, b"\xff\x7f")],
 )
-def test_decimals_take_the_fewest_bytes(number: int, wanted: bytes) -> None:
-    assert encode_unscaled(number) == wanted
+def test_decimals_are_encoded_in_the_fewest_bytes(number: int, expected: bytes) -> None:
+    assert encode_unscaled(number) == expected
 
 
 @pytest.mark.parametrize("kind", ["TIMESTAMP(9)", "TIMESTAMP(7) WITH LOCAL TIME ZONE", "TIME(6)"])
-def test_finer_times_are_refused_by_column(kind: str) -> None:
+def test_unsupported_time_precisions_are_refused_with_the_column(kind: str) -> None:
     with pytest.raises(UnsupportedError, match=r"column 'r_x'.*Avro files hold TIME up to 3"):
         build_avro_schema(parse_columns(f"r ROW<x {kind}>"))
 
 
-def test_blocks_without_chosen_rows_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_without_selected_rows_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = {"type": "record", "name": ROOT, "fields": [{"name": "k", "type": "int"}]}
     data = io.BytesIO()
     fastavro.writer(data, schema, [{"k": 2 * n} for n in range(3_000)], sync_interval=100)
@@ -135,12 +137,12 @@ def test_blocks_without_chosen_rows_are_not_decoded(monkeypatch: pytest.MonkeyPa
         return rows
 
     monkeypatch.setattr(fastavro, "schemaless_reader", counted)
-    chosen = np.array([5, 6, 1_000, 2_400, 2_401])
+    selected = np.array([5, 6, 1_000, 2_400, 2_401])
     reader = AvroFileReader(io.BytesIO(data.getvalue()), parse_columns("k INT"))
 
-    found = list(reader.read_selected(["k"], 2, chosen))
+    results = list(reader.read_selected(["k"], 2, selected))
 
-    assert [at.tolist() for at, _ in found] == [[5, 6], [1_000, 2_400], [2_401]]
-    rows = [k for _, batch in found for k in batch.column("k").to_pylist()]
+    assert [positions.tolist() for positions, _ in results] == [[5, 6], [1_000, 2_400], [2_401]]
+    rows = [k for _, batch in results for k in batch.column("k").to_pylist()]
     assert rows == [10, 12, 2_000, 4_800, 4_802]
     assert 0 < sum(decoded) < 600

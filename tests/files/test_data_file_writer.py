@@ -1,4 +1,4 @@
-"""Files of every format have about the target size, and metadata of their contents."""
+"""Files of every format have about the target size and correct metadata."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS = 120_000
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
-def test_files_roll_near_the_target_size(kind: str, tmp_path: Path) -> None:
+def test_files_are_rolled_near_the_target_size(kind: str, tmp_path: Path) -> None:
     options = {"file.format": kind, "target-file-size": "256 kb"}
     table = Catalog(str(tmp_path)).create_table("db.t", "id BIGINT, v BIGINT", options=options)
     noise = np.random.default_rng(1).integers(-(2**63), 2**63 - 1, ROWS)
@@ -37,7 +37,7 @@ def test_files_roll_near_the_target_size(kind: str, tmp_path: Path) -> None:
     assert table.scan().to_arrow().column("v").to_pylist() == noise.tolist()
 
 
-def test_levels_may_have_their_own_format(tmp_path: Path) -> None:
+def test_each_level_can_have_its_own_format(tmp_path: Path) -> None:
     options = {"file.format.per.level": "0:avro,5:orc", "bucket": "1"}
     table = Catalog(str(tmp_path)).create_table(
         "db.t", "id BIGINT NOT NULL, v BIGINT", primary_key=["id"], options=options
@@ -48,7 +48,7 @@ def test_levels_may_have_their_own_format(tmp_path: Path) -> None:
     assert table.scan().to_arrow().to_pydict() == {"id": [1, 2, 3], "v": [1, 20, 30]}
 
 
-def test_a_column_that_a_format_cannot_hold_leaves_no_file(tmp_path: Path) -> None:
+def test_an_unsupported_column_type_leaves_no_file(tmp_path: Path) -> None:
     table = Catalog(str(tmp_path)).create_table(
         "db.t", "id BIGINT, m MULTISET<INT>", options={"file.format": "orc"}
     )
@@ -61,7 +61,7 @@ def test_a_column_that_a_format_cannot_hold_leaves_no_file(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("index", "pages"), [("bitmap", True), ("bloom-filter", False)])
-def test_files_whose_index_selects_rows_have_small_pages(
+def test_files_with_a_row_selecting_index_have_small_pages(
     index: str, pages: bool, tmp_path: Path
 ) -> None:
     options = {f"file-index.{index}.columns": "id", f"file-index.{index}.id.items": "100"}

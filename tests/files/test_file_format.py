@@ -54,15 +54,17 @@ def read(kind: str, fields: Sequence[Field], data: bytes, batch_rows: int = 7) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
-def test_what_is_written_is_read(kind: str) -> None:
+def test_written_rows_are_read_unchanged(kind: str) -> None:
     @settings(max_examples=60, deadline=None)
     @given(tables(kind))
-    def check(made: tuple[list[Field], pa.Table]) -> None:
-        fields, table = made
+    def check(columns: tuple[list[Field], pa.Table]) -> None:
+        fields, table = columns
         half = table.num_rows // 2
-        found = read(kind, fields, write(kind, fields, [table.slice(0, half), table.slice(half)]))
-        assert found.schema.equals(table.schema)
-        assert canonical_rows(found) == canonical_rows(table)
+        rows_read = read(
+            kind, fields, write(kind, fields, [table.slice(0, half), table.slice(half)])
+        )
+        assert rows_read.schema.equals(table.schema)
+        assert canonical_rows(rows_read) == canonical_rows(table)
 
     check()
 
@@ -83,8 +85,8 @@ def test_sliced_and_chunked_rows_are_written(kind: str) -> None:
     ]
     table = pa.Table.from_pylist(rows, to_arrow_schema(fields))
     parts = [pa.concat_tables([table.slice(3, 5), table.slice(11, 2)]), table.slice(29)]
-    found = read(kind, fields, write(kind, fields, parts))
-    assert canonical_rows(found) == canonical_rows(pa.concat_tables(parts))
+    rows_read = read(kind, fields, write(kind, fields, parts))
+    assert canonical_rows(rows_read) == canonical_rows(pa.concat_tables(parts))
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -96,7 +98,7 @@ def test_a_file_without_rows_can_be_read(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_only_the_asked_columns_are_read_in_the_asked_order(kind: str) -> None:
+def test_only_the_requested_columns_are_read_in_the_requested_order(kind: str) -> None:
     fields = parse_columns("a INT, b STRING, c DOUBLE")
     table = pa.table([[1, 2], ["x", "y"], [0.5, None]], schema=to_arrow_schema(fields))
     reader = open_reader(io.BytesIO(write(kind, fields, [table])), f"f.{kind}", fields)
@@ -107,7 +109,7 @@ def test_only_the_asked_columns_are_read_in_the_asked_order(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_a_batch_without_columns_has_its_rows(kind: str) -> None:
+def test_a_batch_without_columns_has_a_row_count(kind: str) -> None:
     fields = parse_columns("a INT")
     table = pa.table([[1, 2, 3]], schema=to_arrow_schema(fields))
     reader = open_reader(io.BytesIO(write(kind, fields, [table])), f"f.{kind}", fields)
@@ -134,7 +136,7 @@ def test_every_compression_can_be_read(kind: str, codec: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_an_unknown_compression_is_refused_with_the_known_ones(kind: str) -> None:
+def test_the_error_for_an_unknown_compression_lists_the_known_ones(kind: str) -> None:
     with pytest.raises(InputError, match=r"'file\.compression' = 'lzma'.*zstd"):
         write(kind, parse_columns("id INT"), [], **{"file.compression": "lzma"})
 

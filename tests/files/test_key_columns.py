@@ -1,4 +1,4 @@
-"""Keys are read from key columns: Java 0.9 wrote rows without key values in value columns."""
+"""Keys are read from key columns, because Java 0.9 wrote rows without keys in value columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROWS = pa.table(
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc"])
-def test_a_key_that_is_null_among_the_values_is_read_from_its_own_column(
+def test_a_key_missing_in_value_columns_is_read_from_its_key_column(
     tmp_path: Path, file_format: str
 ) -> None:
     table = new_table(tmp_path, file__format=file_format)
@@ -39,16 +39,16 @@ def test_a_key_that_is_null_among_the_values_is_read_from_its_own_column(
     )
     path.parent.mkdir(parents=True)
     (pq.write_table if file_format == "parquet" else orc.write_table)(ROWS, path)
-    at = BucketFile(
+    bucket_file = BucketFile(
         EMPTY_ROW, 0, DataFileMeta(file_name=name, file_size=path.stat().st_size, row_count=3)
     )
 
-    found = pa.Table.from_batches(reader.read(at, table.schema.fields))
+    rows = pa.Table.from_batches(reader.read(bucket_file, table.schema.fields))
 
-    assert found.to_pydict() == {"k": [1, 2, 3], "v": ["a", "b", "c"]}
+    assert rows.to_pydict() == {"k": [1, 2, 3], "v": ["a", "b", "c"]}
 
 
-def test_files_without_key_columns_hold_the_key_among_the_values(tmp_path: Path) -> None:
+def test_keys_are_read_from_value_columns_if_there_are_no_key_columns(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     reader = table.stores.reader()
     path = Path(
@@ -61,12 +61,12 @@ def test_files_without_key_columns_hold_the_key_among_the_values(tmp_path: Path)
     path.parent.mkdir(parents=True)
     keys = pa.array([1, 2, 3], pa.int64())
     pq.write_table(ROWS.drop_columns(["_KEY_k", "k"]).append_column("k", keys), path)
-    at = BucketFile(
+    bucket_file = BucketFile(
         EMPTY_ROW,
         0,
         DataFileMeta(file_name="data-0.parquet", file_size=path.stat().st_size, row_count=3),
     )
 
-    (batch,) = reader.read(at, table.schema.fields)
+    (batch,) = reader.read(bucket_file, table.schema.fields)
 
     assert batch.column("k").to_pylist() == [1, 2, 3]

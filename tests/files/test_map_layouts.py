@@ -15,7 +15,7 @@ from paimon_orch.steps.compaction.compact import compact
 
 
 @pytest.mark.parametrize("name", ["t", "t_pk"])
-def test_a_shredded_map_is_refused_by_the_name_of_the_layout(name: str, tmp_path: Path) -> None:
+def test_a_shredded_map_is_refused_with_the_name_of_its_layout(name: str, tmp_path: Path) -> None:
     warehouse = copy_warehouse(GOLDEN / "java-2.0" / "map_shared_shredding", tmp_path / "w")
     for path in (warehouse / "db.db" / name / "schema").iterdir():
         schema = json.loads(path.read_text(encoding="utf-8"))

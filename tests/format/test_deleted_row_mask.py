@@ -41,16 +41,16 @@ def kind_of(container: ContainerLocation) -> str:
 
 
 def expected(hidden: set[int], first: int, count: int) -> list[bool] | None:
-    kept = [row not in hidden for row in range(first, first + count)]
-    return None if all(kept) else kept
+    is_live = [row not in hidden for row in range(first, first + count)]
+    return None if all(is_live) else is_live
 
 
 def kept_of(rows: DeletedRowMask, first: int, count: int) -> list[bool] | None:
-    kept = rows.kept(first, count)
-    if kept is None:
+    is_live = rows.kept(first, count)
+    if is_live is None:
         return None
-    kept.validate(full=True)
-    answer: list[bool] = kept.to_pylist()
+    is_live.validate(full=True)
+    answer: list[bool] = is_live.to_pylist()
     return answer
 
 
@@ -83,9 +83,9 @@ def test_a_container_of_each_kind_is_unpacked(kind: str, seed: int) -> None:
 def test_masks_select_the_rows_that_are_not_deleted(
     parts: list[tuple[int, str, int]], bitmap64: bool, batches: list[tuple[int, int]]
 ) -> None:
-    begin = WORD - 2 * BLOCK_SIZE if bitmap64 else 0  # across the end of a word
+    start = WORD - 2 * BLOCK_SIZE if bitmap64 else 0  # across the end of a word
     hidden = {
-        begin + block * BLOCK_SIZE + row
+        start + block * BLOCK_SIZE + row
         for block, kind, seed in parts
         for row in of_kind(kind, seed)
     }
@@ -93,7 +93,7 @@ def test_masks_select_the_rows_that_are_not_deleted(
     rows = DeletedRowMask.of(decode_deletion_vector_payload(payload, "f"))
 
     for first, count in batches:
-        assert kept_of(rows, begin + first, count) == expected(hidden, begin + first, count)
+        assert kept_of(rows, start + first, count) == expected(hidden, start + first, count)
 
 
 def test_a_batch_without_deleted_rows_has_no_mask() -> None:

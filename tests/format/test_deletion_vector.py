@@ -85,13 +85,15 @@ def test_index_files_are_encoded_byte_for_byte(file: dict[str, Any]) -> None:
 
 
 @given(st.sets(st.integers(0, 2**33)), st.sets(st.integers(0, 2**33)))
-def test_union_and_round_trip_preserve_every_position(one: set[int], two: set[int]) -> None:
-    union = DeletionVector.of(sorted(one)) | DeletionVector.of(sorted(two))
+def test_union_and_round_trip_preserve_every_position(
+    positions: set[int], other_positions: set[int]
+) -> None:
+    union = DeletionVector.of(sorted(positions)) | DeletionVector.of(sorted(other_positions))
 
     again = decode_deletion_vector_payload(union.encode_payload(bitmap64=True), "f")
 
-    np.testing.assert_array_equal(sorted(one | two), again.positions())
-    assert len(one | two) == again.cardinality
+    np.testing.assert_array_equal(sorted(positions | other_positions), again.positions())
+    assert len(positions | other_positions) == again.cardinality
 
 
 def test_positions_may_be_unordered_and_repeated() -> None:

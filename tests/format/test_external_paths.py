@@ -25,8 +25,8 @@ def external(paths: str, strategy: str, root: str = "/w/t", **more: str) -> Exte
     return ExternalPaths.of(Options(options), root)
 
 
-def roots_used(found: ExternalPaths | None, files: int) -> Counter[str]:
-    placement = DataFilePathFactory("/w/t", "p=1/bucket-0", found)
+def roots_used(paths: ExternalPaths | None, files: int) -> Counter[str]:
+    placement = DataFilePathFactory("/w/t", "p=1/bucket-0", paths)
     return Counter(
         placement.place(f"data-{n}").path.removesuffix(f"/data-{n}") for n in range(files)
     )
@@ -41,7 +41,7 @@ def roots_used(found: ExternalPaths | None, files: int) -> Counter[str]:
         (b"The quick brown fox jumps over the lazy dog", 0x2E4FF723),
     ],
 )
-def test_murmur3_with_seed_0_is_the_published_one(data: bytes, expected: int) -> None:
+def test_murmur3_with_seed_0_equals_published_hashes(data: bytes, expected: int) -> None:
     assert hash_murmur3_32(data) == expected
 
 
@@ -54,7 +54,7 @@ def test_murmur3_with_seed_0_is_the_published_one(data: bytes, expected: int) ->
         ("data-dcf699cc-379e-4c33-98e6-2c255a94462b-0.parquet", "1000/0010/1010/10100010"),
     ],
 )
-def test_entropy_directories_are_those_of_java(name: str, directories: str) -> None:
+def test_entropy_directories_equal_those_of_java(name: str, directories: str) -> None:
     assert compute_entropy_directories(name) == directories
 
 
@@ -74,11 +74,11 @@ def test_without_weights_paths_alternate() -> None:
 
 
 def test_specific_fs_selects_paths_by_scheme() -> None:
-    found = external(f"s3://x/t,{TWO}", "specific-fs", specific_fs="FILE")
-    assert set(roots_used(found, 4)) == {"/a/t/p=1/bucket-0", "/b/t/p=1/bucket-0"}
+    paths = external(f"s3://x/t,{TWO}", "specific-fs", specific_fs="FILE")
+    assert set(roots_used(paths, 4)) == {"/a/t/p=1/bucket-0", "/b/t/p=1/bucket-0"}
 
 
-def test_the_metadata_names_the_uri_as_java_does() -> None:
+def test_external_uris_in_metadata_equal_those_of_java() -> None:
     placed = DataFilePathFactory("/w/t", "bucket-0", external("file:///a/t/", "round-robin")).place(
         "x"
     )
@@ -92,7 +92,7 @@ def test_files_are_below_the_table_without_strategy_or_paths(paths: str, strateg
 
 
 @pytest.mark.parametrize(
-    ("paths", "strategy", "more", "kind", "words"),
+    ("paths", "strategy", "options", "kind", "message"),
     [
         (TWO, "random", {}, InputError, "must be one of none, round-robin"),
         ("/a/t", "round-robin", {}, InputError, "with a scheme"),
@@ -105,16 +105,16 @@ def test_files_are_below_the_table_without_strategy_or_paths(paths: str, strateg
     ],
 )
 def test_invalid_external_path_options_are_refused(
-    paths: str, strategy: str, more: dict[str, str], kind: type[PaimonError], words: str
+    paths: str, strategy: str, options: dict[str, str], kind: type[PaimonError], message: str
 ) -> None:
-    with pytest.raises(kind, match=words) as error:
-        external(paths, strategy, **more)
+    with pytest.raises(kind, match=message) as error:
+        external(paths, strategy, **options)
     assert PATHS in str(error.value)
 
 
 def test_schemes_of_the_same_store_are_equivalent() -> None:
-    found = external("s3a://x/t", "round-robin", root="s3://w/t")
-    assert found is not None
+    paths = external("s3a://x/t", "round-robin", root="s3://w/t")
+    assert paths is not None
     assert (
-        DataFilePathFactory("s3://w/t", "bucket-0", found).place("x").path == "s3a://x/t/bucket-0/x"
+        DataFilePathFactory("s3://w/t", "bucket-0", paths).place("x").path == "s3a://x/t/bucket-0/x"
     )

@@ -25,8 +25,8 @@ def damaged(data: bytes) -> Iterator[bytes]:
     """Yield truncations and bit flips of the bytes, spread evenly."""
     for size in range(0, len(data), max(1, len(data) // 60)):
         yield data[:size]
-    for number, at in enumerate(range(0, len(data), max(1, len(data) // 300))):
-        yield data[:at] + bytes([data[at] ^ 1 << number % 8]) + data[at + 1 :]
+    for number, position in enumerate(range(0, len(data), max(1, len(data) // 300))):
+        yield data[:position] + bytes([data[position] ^ 1 << number % 8]) + data[position + 1 :]
 
 
 def decoded(decode: Decoder, data: bytes) -> object:
@@ -40,20 +40,22 @@ def decoded(decode: Decoder, data: bytes) -> object:
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_truncated_and_flipped_bytes(name: str) -> None:
-    whole, decode = DECODERS[name]
-    assert not isinstance(decoded(decode, whole), PaimonError)
-    for data in damaged(whole):
+def test_truncated_and_flipped_bytes_raise_expected_errors(name: str) -> None:
+    sample, decode = DECODERS[name]
+    assert not isinstance(decoded(decode, sample), PaimonError)
+    for data in damaged(sample):
         decoded(decode, data)
 
 
 @pytest.mark.parametrize("name", DECODERS)
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(data=st.data())
-def test_spliced_bytes(name: str, data: st.DataObject) -> None:
-    whole, decode = DECODERS[name]
-    at, cut = data.draw(st.integers(0, len(whole))), data.draw(st.integers(0, 20))
-    decoded(decode, whole[:at] + data.draw(st.binary(max_size=20)) + whole[at + cut :])
+def test_spliced_bytes_raise_expected_errors(name: str, data: st.DataObject) -> None:
+    sample, decode = DECODERS[name]
+    position, cut = data.draw(st.integers(0, len(sample))), data.draw(st.integers(0, 20))
+    decoded(
+        decode, sample[:position] + data.draw(st.binary(max_size=20)) + sample[position + cut :]
+    )
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
@@ -61,9 +63,9 @@ def test_spliced_bytes(name: str, data: st.DataObject) -> None:
 def test_columnar_decoding_of_damaged_manifests_agrees_with_the_records(
     place: int, inserted: bytes, cut: int
 ) -> None:
-    whole = DECODERS["plain manifest"][0]
-    at = place % len(whole)
-    data = whole[:at] + inserted + whole[at + cut :]
+    sample = DECODERS["plain manifest"][0]
+    position = place % len(sample)
+    data = sample[:position] + inserted + sample[position + cut :]
     columns = ColumnarManifest.decode(data, FILE)
     if columns is not None:
         try:
@@ -86,20 +88,20 @@ JSON = st.recursive(
 @pytest.mark.parametrize("name", ["snapshot", "schema"])
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(data=st.data())
-def test_json_of_another_shape(name: str, data: st.DataObject) -> None:
-    whole, decode = DECODERS[name]
-    value: dict[str, Any] = json.loads(whole)
+def test_json_of_another_shape_raises_expected_errors(name: str, data: st.DataObject) -> None:
+    sample, decode = DECODERS[name]
+    value: dict[str, Any] = json.loads(sample)
     key = data.draw(st.sampled_from(sorted(value)))
     decoded(decode, json.dumps(value | {key: data.draw(JSON)}).encode())
 
 
 @pytest.mark.parametrize("bitmap64", [False, True])
-def test_damaged_deletion_vectors(bitmap64: bool) -> None:
+def test_damaged_deletion_vector_files_raise_expected_errors(bitmap64: bool) -> None:
     vector = DeletionVector.of([1, 5, 70_000, *range(100_000, 200_000)])
-    whole, [found] = encode_deletion_vector_file({"data-0.parquet": vector}, bitmap64=bitmap64)
-    assert decode_deletion_vector_file(whole, [found], FILE) == {"data-0.parquet": vector}
-    for data in damaged(whole):
-        error = decoded(lambda data: decode_deletion_vector_file(data, [found], FILE), data)
+    content, [entry] = encode_deletion_vector_file({"data-0.parquet": vector}, bitmap64=bitmap64)
+    assert decode_deletion_vector_file(content, [entry], FILE) == {"data-0.parquet": vector}
+    for data in damaged(content):
+        error = decoded(lambda data: decode_deletion_vector_file(data, [entry], FILE), data)
         assert isinstance(error, PaimonError), "the checksum differs"
     payload = vector.encode_payload(bitmap64=bitmap64)
     for data in damaged(payload):

@@ -25,12 +25,12 @@ COMPUTED = {
 
 
 @pytest.mark.parametrize("count", PUT)
-def test_order_of_entries_added_with_put(count: int) -> None:
+def test_entries_added_with_put_have_the_order_of_java(count: int) -> None:
     assert [NUMBERS[i] for i in compute_hash_map_order(NUMBERS[:count])] == PUT[count]
 
 
 @pytest.mark.parametrize("count", COMPUTED)
-def test_order_of_entries_added_with_compute_if_absent(count: int) -> None:
+def test_entries_added_with_compute_if_absent_have_the_order_of_java(count: int) -> None:
     order = compute_hash_map_order(NUMBERS[:count], computed=True)
 
     assert [NUMBERS[i] for i in order] == COMPUTED[count]

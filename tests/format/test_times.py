@@ -25,7 +25,7 @@ def test_durations_have_a_number_and_a_unit(text: str, duration: timedelta) -> N
 
 
 @pytest.mark.parametrize("text", ["", "3", "d", "-3 d", "3 weeks", "1.5 d", "3 d 4 h", "P1D"])
-def test_other_durations_are_refused_with_the_name_of_the_option(text: str) -> None:
+def test_invalid_durations_are_refused_with_the_name_of_the_option(text: str) -> None:
     with pytest.raises(InputError, match=f"^--older-than '{text}' is not a duration; write"):
         parse_duration("--older-than", text)
 
@@ -48,7 +48,7 @@ def test_points_in_time_are_iso_8601_or_epoch_milliseconds(text: str, millis: in
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2026-13-01", "12:00/13:00", "P1D", "3 d"])
-def test_other_points_in_time_are_refused_with_the_name_of_the_option(text: str) -> None:
+def test_invalid_points_in_time_are_refused_with_the_name_of_the_option(text: str) -> None:
     with pytest.raises(InputError, match=f"^--timestamp '{text}' is not a point in time; write"):
         parse_timestamp("--timestamp", text)
 

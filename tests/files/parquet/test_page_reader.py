@@ -1,4 +1,4 @@
-"""Reading rows of Parquet files by pages gives the same rows as reading whole columns."""
+"""Reading rows of Parquet files by pages returns the same rows as reading complete columns."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from paimon_orch.format.types.data_types import Field, parse_columns
 
 
 @pytest.fixture
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages are looked for however little it saves."""
+def always_read_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read by pages even if this saves few bytes."""
     monkeypatch.setattr(parquet_pages, "_is_small_enough", lambda *_: True)
     monkeypatch.setattr(parquet_pages, "_FOOTER_COST_FACTOR", 0)
     monkeypatch.setattr(parquet, "LOCAL_COSTS", ReadCosts(0, -(1 << 30)))
     selection._warn_damaged_page_index.cache_clear()
 
 
-class Counting(io.BytesIO):
-    """Bytes in memory, which count what is read of them."""
+class CountingBytes(io.BytesIO):
+    """A file in memory that counts the bytes read from it."""
 
     count = 0
 
@@ -51,41 +51,46 @@ class Counting(io.BytesIO):
         return data
 
 
-def chosen_rows(data: bytes, chosen: list[int], names: list[str] | None = None) -> pa.Table:
-    """Read chosen rows of a file."""
-    opened = ParquetFileReader(io.BytesIO(data))
-    at = np.array(chosen, np.int64)
-    names = list(opened.names) if names is None else names
-    found = []
+def read_by_pages(data: bytes, positions: list[int], names: list[str] | None = None) -> pa.Table:
+    """Read rows of a file by pages."""
+    reader = ParquetFileReader(io.BytesIO(data))
+    selected = np.array(positions, np.int64)
+    names = list(reader.names) if names is None else names
+    results = []
     for numbers, batch in read_parquet_rows(
-        opened, "f", columns=names, batch_rows=7, groups=range(opened.num_row_groups), selected=at
+        reader,
+        "f",
+        columns=names,
+        batch_rows=7,
+        groups=range(reader.num_row_groups),
+        selected=selected,
     ):
-        found.append(take_selected_rows(numbers, batch, at))
-    assert [n for numbers, _ in found for n in numbers.tolist()] == chosen
-    return pa.Table.from_batches([batch for _, batch in found])
+        results.append(take_selected_rows(numbers, batch, selected))
+    assert [n for numbers, _ in results for n in numbers.tolist()] == positions
+    return pa.Table.from_batches([batch for _, batch in results])
 
 
-def plain_rows(data: bytes, chosen: list[int], names: list[str] | None = None) -> pa.Table:
-    return pq.ParquetFile(io.BytesIO(data)).read(columns=names).take(pa.array(chosen))
+def read_completely(data: bytes, positions: list[int], names: list[str] | None = None) -> pa.Table:
+    return pq.ParquetFile(io.BytesIO(data)).read(columns=names).take(pa.array(positions))
 
 
-def planned(data: bytes, chosen: list[int]) -> dict[int, Any]:
-    opened = ParquetFileReader(io.BytesIO(data))
-    inside = selection.split_by_row_group(opened, range(opened.num_row_groups), np.array(chosen))
-    return dict(opened.plan_pages(opened.names, inside))
+def plan_pages(data: bytes, positions: list[int]) -> dict[int, Any]:
+    reader = ParquetFileReader(io.BytesIO(data))
+    inside = selection.split_by_row_group(reader, range(reader.num_row_groups), np.array(positions))
+    return dict(reader.plan_pages(reader.names, inside))
 
 
 @dataclass(frozen=True)
-class Made:
-    """A file, and how it was made."""
+class GeneratedFile:
+    """A file, and the options that it was written with."""
 
     data: bytes = field(repr=False)
     rows: int
-    how: str
+    options: str
 
 
-def rows_of(made: tuple[list[Field], pa.Table], rows: int, seed: int) -> pa.Table:
-    _, table = made
+def rows_of(columns: tuple[list[Field], pa.Table], rows: int, seed: int) -> pa.Table:
+    _, table = columns
     return table.take(pa.array(np.random.default_rng(seed).integers(0, table.num_rows, rows)))
 
 
@@ -93,8 +98,11 @@ def flat_columns(table: pa.Table) -> list[str]:
     return [field.name for field in table.schema if not pa.types.is_nested(field.type)]
 
 
-def is_sound(file: io.BytesIO, rows: int) -> bool:
-    """pyarrow cannot read back the empty page that it writes where the dictionary of a list is full."""
+def can_be_read(file: io.BytesIO, rows: int) -> bool:
+    """Return whether pyarrow can read a file that it wrote.
+
+    It cannot read the empty page that it writes if the dictionary of a list is full.
+    """
     try:
         return bool(pq.ParquetFile(file).read().num_rows == rows)
     except pa.ArrowInvalid:
@@ -102,10 +110,10 @@ def is_sound(file: io.BytesIO, rows: int) -> bool:
 
 
 @st.composite
-def files(draw: st.DrawFn) -> Made:
-    """Files of several row groups with small pages: as we write them, and as others may."""
-    made = draw(tables("parquet").filter(lambda found: found[1].num_rows > 0))
-    table = rows_of(made, draw(st.integers(1, 60)), draw(st.integers(0, 99)))
+def files(draw: st.DrawFn) -> GeneratedFile:
+    """Files of several row groups with small pages, written by us or with options of others."""
+    drawn = draw(tables("parquet").filter(lambda columns: columns[1].num_rows > 0))
+    table = rows_of(drawn, draw(st.integers(1, 60)), draw(st.integers(0, 99)))
     groups, page = draw(st.integers(1, 3)), draw(st.integers(1, 9))
     step, sink = -(-table.num_rows // groups), io.BytesIO()
     if draw(st.booleans()):
@@ -117,11 +125,11 @@ def files(draw: st.DrawFn) -> Made:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(parquet, "_SMALL_PAGE_OPTIONS", small)
             patch.setattr(parquet, "_find_dictionary_columns", flat_columns)
-            writer = ParquetFileWriter(sink, made[0], "zstd", 1, small_pages=True)
+            writer = ParquetFileWriter(sink, drawn[0], "zstd", 1, small_pages=True)
             for start in range(0, table.num_rows, step):
                 writer.write(table.slice(start, step))
             writer.close()
-        return Made(sink.getvalue(), table.num_rows, f"ours {small}")
+        return GeneratedFile(sink.getvalue(), table.num_rows, f"ours {small}")
     how = {
         "data_page_version": draw(st.sampled_from(["1.0", "2.0"])),
         "compression": draw(st.sampled_from(["none", "snappy", "zstd"])),
@@ -135,26 +143,26 @@ def files(draw: st.DrawFn) -> Made:
         "store_schema": draw(st.booleans()),
     }
     pq.write_table(table, sink, row_group_size=step, **how)
-    assume(is_sound(sink, table.num_rows))
-    return Made(sink.getvalue(), table.num_rows, str(how))
+    assume(can_be_read(sink, table.num_rows))
+    return GeneratedFile(sink.getvalue(), table.num_rows, str(how))
 
 
 @st.composite
-def selections(draw: st.DrawFn) -> tuple[Made, list[int]]:
-    made = draw(files())
-    return made, sorted(draw(st.sets(st.integers(0, made.rows - 1), min_size=1)))
+def selections(draw: st.DrawFn) -> tuple[GeneratedFile, list[int]]:
+    file = draw(files())
+    return file, sorted(draw(st.sets(st.integers(0, file.rows - 1), min_size=1)))
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("eager")
-def test_pages_give_the_rows_that_a_plain_read_gives(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.usefixtures("always_read_pages")
+def test_page_reads_return_the_same_rows_as_full_reads(caplog: pytest.LogCaptureFixture) -> None:
     @settings(max_examples=40, deadline=None)
     @given(selections())
-    def check(chosen: tuple[Made, list[int]]) -> None:
-        made, rows = chosen
-        found = chosen_rows(made.data, rows)
-        found.validate(full=True)
-        assert canonical_rows(found) == canonical_rows(plain_rows(made.data, rows))
+    def check(selection: tuple[GeneratedFile, list[int]]) -> None:
+        file, rows = selection
+        result = read_by_pages(file.data, rows)
+        result.validate(full=True)
+        assert canonical_rows(result) == canonical_rows(read_completely(file.data, rows))
 
     check()
     assert not caplog.records
@@ -164,15 +172,17 @@ GOLDEN_FILES = sorted(GOLDEN.rglob("data-*.parquet"))[::12]
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("eager")
-def test_pages_of_files_that_others_wrote(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.usefixtures("always_read_pages")
+def test_pages_of_files_from_other_writers_are_read(caplog: pytest.LogCaptureFixture) -> None:
     random, indexed = np.random.default_rng(5), 0
     for path in GOLDEN_FILES:
         data = path.read_bytes()
         rows = pq.read_metadata(path).num_rows
-        chosen = sorted(set(random.integers(0, rows, 1 + rows // 9).tolist()))
-        indexed += bool(planned(data, chosen))
-        assert canonical_rows(chosen_rows(data, chosen)) == canonical_rows(plain_rows(data, chosen))
+        positions = sorted(set(random.integers(0, rows, 1 + rows // 9).tolist()))
+        indexed += bool(plan_pages(data, positions))
+        assert canonical_rows(read_by_pages(data, positions)) == canonical_rows(
+            read_completely(data, positions)
+        )
     assert indexed == len(GOLDEN_FILES)
     assert not caplog.records
 
@@ -183,7 +193,7 @@ COLUMNS = (
 )
 
 
-def sample(rows: int = ROWS) -> pa.Table:
+def nested_table(rows: int = ROWS) -> pa.Table:
     numbers = range(rows)
     return pa.table({
         "k": [None if n % 7 == 3 else n for n in numbers],
@@ -196,8 +206,10 @@ def sample(rows: int = ROWS) -> pa.Table:
     })  # fmt: skip
 
 
-def written(table: pa.Table, columns: str = COLUMNS, groups: int = 1, page_rows: int = 16) -> bytes:
-    """Return a file as a table with an index that selects rows has it."""
+def write_file(
+    table: pa.Table, columns: str = COLUMNS, groups: int = 1, page_rows: int = 16
+) -> bytes:
+    """Write a file with small pages, as in tables with a file index that selects rows."""
     sink, step = io.BytesIO(), -(-table.num_rows // groups)
     with pytest.MonkeyPatch.context() as patch:
         pages = {"write_page_index": True, "max_rows_per_page": page_rows}
@@ -210,33 +222,35 @@ def written(table: pa.Table, columns: str = COLUMNS, groups: int = 1, page_rows:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("eager")
-def test_a_damaged_page_index_never_gives_other_rows() -> None:
-    data, chosen = written(sample(), groups=2), [5, 6, 100, 130, 131, 230, 399]
-    right = canonical_rows(plain_rows(data, chosen))
-    places = [*damageable(data)]
+@pytest.mark.usefixtures("always_read_pages")
+def test_a_damaged_page_index_never_returns_wrong_rows() -> None:
+    data, positions = write_file(nested_table(), groups=2), [5, 6, 100, 130, 131, 230, 399]
+    expected = canonical_rows(read_completely(data, positions))
+    byte_positions = [*list_damageable_bytes(data)]
 
     @settings(max_examples=60, deadline=None)
-    @given(st.sampled_from(places), st.integers(1, 255))
-    def check(place: int, change: int) -> None:
+    @given(st.sampled_from(byte_positions), st.integers(1, 255))
+    def check(byte_position: int, change: int) -> None:
         damaged = bytearray(data)
-        damaged[place] ^= change
+        damaged[byte_position] ^= change
         try:
-            found = canonical_rows(chosen_rows(bytes(damaged), chosen))
-        except Exception:  # noqa: BLE001 - the reader of files names them
+            result = canonical_rows(read_by_pages(bytes(damaged), selection))
+        except Exception:  # noqa: BLE001 - the file reader adds the file name
             return
-        assert found == right or found == canonical_rows(plain_rows(bytes(damaged), chosen))
+        assert result == expected or result == canonical_rows(
+            read_completely(bytes(damaged), selection)
+        )
 
     check()
 
 
-def damageable(data: bytes) -> Iterator[int]:
-    """Yield the bytes of the footer, of the page index and of the heads of pages."""
-    opened = ParquetFileReader(io.BytesIO(data))
-    footer = opened._footer
+def list_damageable_bytes(data: bytes) -> Iterator[int]:
+    """Yield the positions of bytes in the footer, the page index and the page headers."""
+    reader = ParquetFileReader(io.BytesIO(data))
+    footer = reader._footer
     chunks = [
         chunk
-        for group in range(opened.num_row_groups)
+        for group in range(reader.num_row_groups)
         for chunk in footer.chunks(group, range(99)).values()
     ]
     indexes = [chunk.index for chunk in chunks if chunk.index is not None]
@@ -245,80 +259,91 @@ def damageable(data: bytes) -> Iterator[int]:
     yield from range(min(indexes)[0], len(data) - 8)
 
 
-@pytest.mark.usefixtures("eager")
-def test_a_damaged_page_index_is_told_once_and_whole_row_groups_are_read(
+@pytest.mark.usefixtures("always_read_pages")
+def test_a_damaged_page_index_is_logged_once_and_complete_row_groups_are_read(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    data, chosen = bytearray(written(sample())), [5, 200]
+    data, positions = bytearray(write_file(nested_table())), [5, 200]
     index = ParquetFileReader(io.BytesIO(data))._footer.chunks(0, [0])[0].index
     assert index is not None
     data[index[0] + 5] ^= 2
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            assert chosen_rows(bytes(data), chosen).equals(plain_rows(bytes(data), chosen))
+            assert read_by_pages(bytes(data), positions).equals(
+                read_completely(bytes(data), positions)
+            )
     assert len(caplog.records) == 1
     assert "f: the page index cannot be used" in caplog.text
 
 
-def big(rows: int = 20_000) -> pa.Table:
+def large_table(rows: int = 20_000) -> pa.Table:
     random = np.random.default_rng(2)
     texts = pa.array([bytes(row).hex() for row in random.integers(0, 256, (rows, 50), np.uint8)])
     return pa.table({"k": np.arange(rows), "s": texts})
 
 
 def test_few_rows_are_read_with_few_bytes() -> None:
-    data, chosen = written(big(), "k BIGINT, s STRING", page_rows=200), np.arange(9_000, 9_020)
-    source = Counting(data)
-    opened = ParquetFileReader(source)
-    (rows,) = read_parquet_rows(
-        opened, "f", columns=["k", "s"], batch_rows=7_000, groups=[0], selected=chosen
+    data, positions = (
+        write_file(large_table(), "k BIGINT, s STRING", page_rows=200),
+        np.arange(9_000, 9_020),
     )
-    assert rows[0].tolist() == chosen.tolist()
-    assert rows[1].to_pydict() == plain_rows(data, chosen.tolist()).to_pydict()
+    source = CountingBytes(data)
+    reader = ParquetFileReader(source)
+    (rows,) = read_parquet_rows(
+        reader, "f", columns=["k", "s"], batch_rows=7_000, groups=[0], selected=positions
+    )
+    assert rows[0].tolist() == positions.tolist()
+    assert rows[1].to_pydict() == read_completely(data, positions.tolist()).to_pydict()
     assert source.count < len(data) / 40
-    assert count_unread_bytes(opened, "f", chosen) > len(data) * 19 / 20
+    assert count_unread_bytes(reader, "f", positions) > len(data) * 19 / 20
 
 
-def test_columns_of_names_with_dots_are_read_whole() -> None:
-    table = big().rename_columns(["a.k", "a"])
-    chosen = [3, 19_000]
-    data = written(table, "`a.k` BIGINT, a STRING", page_rows=200)
-    assert not planned(data, chosen)
-    assert chosen_rows(data, chosen, ["a.k"]).equals(table.select(["a.k"]).take(pa.array(chosen)))
+def test_columns_with_dots_in_their_names_are_read_completely() -> None:
+    table = large_table().rename_columns(["a.k", "a"])
+    positions = [3, 19_000]
+    data = write_file(table, "`a.k` BIGINT, a STRING", page_rows=200)
+    assert not plan_pages(data, positions)
+    assert read_by_pages(data, positions, ["a.k"]).equals(
+        table.select(["a.k"]).take(pa.array(positions))
+    )
 
 
 @pytest.mark.parametrize(
-    "chosen", [range(20_000), range(0, 20_000, 150)], ids=["all", "everywhere"]
+    "positions", [range(20_000), range(0, 20_000, 150)], ids=["all", "everywhere"]
 )
-def test_pages_are_not_looked_for_where_it_saves_little(chosen: range) -> None:
-    data = written(big(), "k BIGINT, s STRING", page_rows=200)
-    assert not planned(data, list(chosen))
-    assert chosen_rows(data, list(chosen), ["k"]).column("k").to_pylist() == list(chosen)
+def test_pages_are_not_planned_if_they_save_few_bytes(positions: range) -> None:
+    data = write_file(large_table(), "k BIGINT, s STRING", page_rows=200)
+    assert not plan_pages(data, list(positions))
+    assert read_by_pages(data, list(positions), ["k"]).column("k").to_pylist() == list(positions)
 
 
-def test_leaves_of_a_column_are_read_up_to_where_their_pages_end_together() -> None:
-    long = pa.array([{"a": n, "b": text} for n, text in enumerate(big().column("s").to_pylist())])
+def test_leaves_of_a_column_are_read_to_a_common_page_boundary() -> None:
+    long = pa.array(
+        [{"a": n, "b": text} for n, text in enumerate(large_table().column("s").to_pylist())]
+    )
     sink = io.BytesIO()
     pq.write_table(
         pa.table({"r": long, "k": long.field("b")}), sink, write_page_index=True,
         data_page_size=4_000, write_batch_size=10, use_dictionary=False,
     )  # fmt: skip
-    chosen = [7, 12_345]
-    (plan,) = planned(sink.getvalue(), chosen).values()
+    positions = [7, 12_345]
+    (plan,) = plan_pages(sink.getvalue(), positions).values()
     nested, flat = ([len(leaf.pages) for leaf in column.leaves] for column in plan.columns)
     assert flat == [2]
     assert nested[1] > 10
-    assert chosen_rows(sink.getvalue(), chosen).equals(plain_rows(sink.getvalue(), chosen))
+    assert read_by_pages(sink.getvalue(), positions).equals(
+        read_completely(sink.getvalue(), positions)
+    )
 
 
-def test_an_index_of_pages_that_leave_gaps_is_not_believed() -> None:
-    data = bytearray(written(big(), "k BIGINT, s STRING", page_rows=200))
+def test_a_page_index_with_gaps_is_refused() -> None:
+    data = bytearray(write_file(large_table(), "k BIGINT, s STRING", page_rows=200))
     chunk = ParquetFileReader(io.BytesIO(data))._footer.chunks(0, [1])[1]
     index, rows = data[slice(*chunk.index or ())], 20_000
     starts, firsts = parquet_pages._decode_locations(bytes(index), chunk, rows)
     assert firsts.tolist() == list(range(0, 20_001, 200))
     assert starts[-1] == chunk.pages[1]
-    for rows_told, pages in ((19_000, chunk.pages), (rows, (chunk.pages[0], chunk.pages[1] + 1))):
+    for row_count, pages in ((19_000, chunk.pages), (rows, (chunk.pages[0], chunk.pages[1] + 1))):
         moved = ColumnChunk(pages, rows)
         with pytest.raises(ValueError, match="damaged"):
-            parquet_pages._decode_locations(bytes(index), moved, rows_told)
+            parquet_pages._decode_locations(bytes(index), moved, row_count)

@@ -1,4 +1,4 @@
-"""Parquet files as Java writes them: physical types, repetition, field ids."""
+"""Parquet files are written like by Java: physical types, repetition, field ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from paimon_orch.format.types.data_types import parse_columns
 NANOS = [0, 1, -1, None, 1_700_000_000_123_456_789, -(2**63), 2**63 - 1]
 
 
-def written(columns: str, *tables: list[Any]) -> pq.ParquetFile:
+def write_file(columns: str, *tables: list[Any]) -> pq.ParquetFile:
     fields, _ = assign_field_ids(parse_columns(columns))
     sink = io.BytesIO()
     writer = ParquetFileWriter(sink, fields, "zstd", 1)
@@ -34,7 +34,7 @@ def physical_types(file: pq.ParquetFile) -> dict[str, str]:
 
 
 def test_each_timestamp_has_the_physical_type_of_its_precision() -> None:
-    file = written(
+    file = write_file(
         "a TIMESTAMP(3), b TIMESTAMP(6), c TIMESTAMP(9), d TIMESTAMP(9) WITH LOCAL TIME ZONE",
         [
             [value and value // 10**6 for value in NANOS],
@@ -44,15 +44,15 @@ def test_each_timestamp_has_the_physical_type_of_its_precision() -> None:
         ],
     )
     assert physical_types(file) == {"a": "INT64", "b": "INT64", "c": "INT96", "d": "INT96"}
-    found = file.read()
-    assert found.column("c").cast(pa.int64()).to_pylist() == NANOS
-    assert found.column("d").cast(pa.int64()).to_pylist() == NANOS
+    table = file.read()
+    assert table.column("c").cast(pa.int64()).to_pylist() == NANOS
+    assert table.column("d").cast(pa.int64()).to_pylist() == NANOS
 
 
-def test_nested_nanoseconds_are_int96_beside_columns_of_twelve_bytes() -> None:
+def test_nested_nanosecond_timestamps_are_int96_and_decimals_of_twelve_bytes_are_not() -> None:
     columns = "a ARRAY<TIMESTAMP(9)>, m MAP<STRING, ROW<x TIMESTAMP(9)>>, d DECIMAL(28, 0), i INT"
     rows: list[Any] = [[[1, None], None], [[("k", {"x": -1})], [("k", None)]], [1, None], [1, 2]]
-    file = written(columns, rows, rows)
+    file = write_file(columns, rows, rows)
     assert physical_types(file) == {
         "a.list.element": "INT96",
         "m.key_value.key": "BYTE_ARRAY",
@@ -66,17 +66,17 @@ def test_nested_nanoseconds_are_int96_beside_columns_of_twelve_bytes() -> None:
     assert file.read().column("a").cast(pa.list_(pa.int64())).to_pylist() == [[1, None], None] * 2
 
 
-def test_int96_has_no_bounds_and_other_columns_have() -> None:
-    file = written("a TIMESTAMP(9), b ARRAY<INT>", [[1, 2], [[1], [2, 3]]])
+def test_int96_columns_have_no_statistics_and_other_columns_do() -> None:
+    file = write_file("a TIMESTAMP(9), b ARRAY<INT>", [[1, 2], [[1], [2, 3]]])
     statistics = [file.metadata.row_group(0).column(i).statistics for i in range(2)]
     assert statistics[0] is None
     assert (statistics[1].min, statistics[1].max) == (1, 3)
 
 
-def test_int96_is_nanos_of_the_day_and_the_julian_day() -> None:
-    found = encode_int96(pa.array([0, -1, None], pa.timestamp("ns"))).to_pylist()
+def test_int96_consists_of_nanoseconds_of_the_day_and_the_julian_day() -> None:
+    encoded = encode_int96(pa.array([0, -1, None], pa.timestamp("ns"))).to_pylist()
     day = 86_400 * 10**9
-    assert found == [
+    assert encoded == [
         (0).to_bytes(8, "little") + (2_440_588).to_bytes(4, "little"),
         (day - 1).to_bytes(8, "little") + (2_440_587).to_bytes(4, "little"),
         None,
@@ -84,7 +84,7 @@ def test_int96_is_nanos_of_the_day_and_the_julian_day() -> None:
 
 
 def test_elements_and_map_values_are_optional_even_if_not_null() -> None:
-    file = written(
+    file = write_file(
         "a ARRAY<INT NOT NULL> NOT NULL, m MULTISET<STRING>", [[[1], []], [[("k", 1)], None]]
     )
     text = str(file.schema)
@@ -95,7 +95,7 @@ def test_elements_and_map_values_are_optional_even_if_not_null() -> None:
 
 def test_short_decimals_are_integers_and_long_ones_have_no_dictionary() -> None:
     columns = "a DECIMAL(9, 2), b DECIMAL(18, 2), c DECIMAL(20, 2), s STRING"
-    file = written(columns, [[None] * 50, [1] * 50, [1] * 50, ["x"] * 50])
+    file = write_file(columns, [[None] * 50, [1] * 50, [1] * 50, ["x"] * 50])
     assert list(physical_types(file).values())[:3] == ["INT32", "INT64", "FIXED_LEN_BYTE_ARRAY"]
     group = file.metadata.row_group(0)
     assert [group.column(i).has_dictionary_page for i in range(1, 4)] == [True, False, True]
@@ -103,7 +103,7 @@ def test_short_decimals_are_integers_and_long_ones_have_no_dictionary() -> None:
 
 @pytest.mark.parametrize("rows", [0, 1, 5])
 def test_fields_have_the_ids_of_the_schema(rows: int) -> None:
-    file = written("a INT, r ROW<x INT, y STRING>", [[1] * rows, [{"x": 1, "y": "a"}] * rows])
+    file = write_file("a INT, r ROW<x INT, y STRING>", [[1] * rows, [{"x": 1, "y": "a"}] * rows])
     text = str(file.schema)
     for part in ("field_id=0 a", "field_id=1 r", "field_id=2 x", "field_id=3 y"):
         assert part in text

@@ -1,8 +1,11 @@
-"""Casts of changed columns give what Java gives.
+"""Casts of columns with a changed type have the same results as in Java.
 
-`cast_vectors.json` holds what Paimon Java 0.9 made of these values, in a machine at UTC. Left out are values where it
-was wrong and newer releases differ (days and times of timestamps before 1970, numbers that wrapped around), shortest
-texts of floating point numbers that newer Java writes shorter, and moments that Arrow's nanoseconds cannot hold.
+`cast_vectors.json` contains the results of Java Paimon 0.9 in the time zone UTC. It omits:
+
+- wrong results that newer releases corrected (dates and times of timestamps before 1970, integer
+  overflows);
+- texts of floating-point numbers that newer releases of Java print with fewer digits;
+- timestamps outside the range of Arrow's nanoseconds.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ VECTORS = json.loads(Path(__file__).with_name("cast_vectors.json").read_text(enc
 PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
-def column(values: list[Any], data_type: AtomicType) -> pa.Array:
+def build_column(values: list[Any], data_type: AtomicType) -> pa.Array:
     target = to_arrow_type(data_type)
     if not pa.types.is_temporal(target):
         return pa.array(values, target)
@@ -33,7 +36,7 @@ def column(values: list[Any], data_type: AtomicType) -> pa.Array:
     )
 
 
-def stored(array: pa.Array) -> list[Any]:
+def internal_values(array: pa.Array) -> list[Any]:
     kind = array.type
     if pa.types.is_timestamp(kind):
         array = array.view(pa.int64())
@@ -43,7 +46,7 @@ def stored(array: pa.Array) -> list[Any]:
     return [repr(value) for value in values] if pa.types.is_floating(kind) else values
 
 
-def decoded(text: str | None, data_type: AtomicType) -> Any:
+def decode_value(text: str | None, data_type: AtomicType) -> Any:
     if text is None:
         return None
     match data_type.name:
@@ -63,7 +66,7 @@ def decoded(text: str | None, data_type: AtomicType) -> Any:
     return int(text)
 
 
-def atomic(text: str) -> AtomicType:
+def parse_atomic_type(text: str) -> AtomicType:
     parsed = parse_type(text)
     assert isinstance(parsed, AtomicType)
     return parsed
@@ -72,14 +75,17 @@ def atomic(text: str) -> AtomicType:
 @pytest.mark.parametrize(
     "vector", VECTORS, ids=lambda vector: f"{vector['from']} to {vector['to']}"
 )
-def test_values_are_those_of_java(vector: dict[str, Any]) -> None:
-    old, new = atomic(vector["from"]), atomic(vector["to"])
-    given = [None, *(decoded(value, old) for value, _ in vector["values"])]
-    wanted = [None, *(decoded(value, new) for _, value in vector["values"])]
-    found = cast(column(given, old), old, new)
-    assert found.type == to_arrow_type(new)
-    assert stored(found) == stored(column(wanted, new))
-    assert stored(cast(column(given, old).slice(1), old, new)) == stored(column(wanted, new))[1:]
+def test_cast_values_equal_those_of_java(vector: dict[str, Any]) -> None:
+    old, new = parse_atomic_type(vector["from"]), parse_atomic_type(vector["to"])
+    old_values = [None, *(decode_value(value, old) for value, _ in vector["values"])]
+    new_values = [None, *(decode_value(value, new) for _, value in vector["values"])]
+    result = cast(build_column(old_values, old), old, new)
+    assert result.type == to_arrow_type(new)
+    assert internal_values(result) == internal_values(build_column(new_values, new))
+    assert (
+        internal_values(cast(build_column(old_values, old).slice(1), old, new))
+        == internal_values(build_column(new_values, new))[1:]
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,11 +93,11 @@ def test_values_are_those_of_java(vector: dict[str, Any]) -> None:
     [vector for vector in VECTORS if vector["errors"]],
     ids=lambda vector: f"{vector['from']} to {vector['to']}",
 )
-def test_what_java_refuses_is_refused(vector: dict[str, Any]) -> None:
-    old, new = atomic(vector["from"]), atomic(vector["to"])
+def test_values_that_java_refuses_are_refused(vector: dict[str, Any]) -> None:
+    old, new = parse_atomic_type(vector["from"]), parse_atomic_type(vector["to"])
     for text in vector["errors"]:
         with pytest.raises(InputError, match="cannot be converted"):
-            cast(column([decoded(text, old)], old), old, new)
+            cast(build_column([decode_value(text, old)], old), old, new)
 
 
 @pytest.mark.parametrize(
@@ -103,19 +109,21 @@ def test_what_java_refuses_is_refused(vector: dict[str, Any]) -> None:
         ("MULTISET<STRING>", [[("a", 2), ("b", 1)]], ["{a -> 2, b -> 1}"]),
     ],
 )
-def test_nested_values_become_text(old: str, values: list[Any], texts: list[str | None]) -> None:
+def test_nested_values_are_cast_to_text(
+    old: str, values: list[Any], texts: list[str | None]
+) -> None:
     old_type = parse_type(old)
     array = pa.array(values, to_arrow_type(old_type))
-    assert cast(array, old_type, atomic("STRING")).to_pylist() == texts
+    assert cast(array, old_type, parse_atomic_type("STRING")).to_pylist() == texts
 
 
 @pytest.mark.parametrize("precision", [0, 3, 6, 9])
-def test_moments_may_be_cut_to_a_shorter_text(precision: int) -> None:
-    old = atomic(f"TIMESTAMP({precision})")
-    found = cast(column([0, None], old), old, atomic("VARCHAR(10)"))
-    assert found.to_pylist() == ["1970-01-01", None]
+def test_timestamps_are_truncated_to_the_length_of_varchar(precision: int) -> None:
+    old = parse_atomic_type(f"TIMESTAMP({precision})")
+    result = cast(build_column([0, None], old), old, parse_atomic_type("VARCHAR(10)"))
+    assert result.to_pylist() == ["1970-01-01", None]
 
 
 def test_types_without_a_cast_are_refused_by_name() -> None:
     with pytest.raises(UnsupportedError, match="type DATE cannot be read as BIGINT"):
-        cast(pa.array([0], pa.date32()), atomic("DATE"), atomic("BIGINT"))
+        cast(pa.array([0], pa.date32()), parse_atomic_type("DATE"), parse_atomic_type("BIGINT"))

@@ -1,4 +1,4 @@
-"""Columns of an old schema in a new one: by field id, also nested and in sliced arrays."""
+"""Columns of an old schema are converted to a new one by field id, also nested and sliced."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OLD = RowType(
         Field(id=3, name="c", type=INT),
     ),
 )
-# b was renamed, c dropped and added again, a widened and moved
+# b was renamed, c dropped and added again, a widened and moved to the end
 NEW = RowType(
     True,
     (
@@ -43,7 +43,7 @@ EVOLVED = [{"bb": "x", "c": None, "a": 1}, None, {"bb": None, "c": None, "a": No
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "values", "wanted"),
+    ("old", "new", "values", "expected"),
     [
         (OLD, NEW, ROWS, EVOLVED),
         (ArrayType(True, OLD), ArrayType(True, NEW), [ROWS, None, []], [EVOLVED, None, []]),
@@ -63,15 +63,15 @@ EVOLVED = [{"bb": "x", "c": None, "a": 1}, None, {"bb": None, "c": None, "a": No
         ),
     ],
 )
-def test_columns_take_the_shape_of_the_new_schema(
-    old: DataType, new: DataType, values: list[Any], wanted: list[Any]
+def test_columns_are_converted_to_the_new_schema(
+    old: DataType, new: DataType, values: list[Any], expected: list[Any]
 ) -> None:
     array = pa.array(values, to_arrow_type(old))
-    found = evolve(array, old, new)
-    found.validate(full=True)
-    assert found.type == to_arrow_type(new)
-    assert found.to_pylist() == wanted
-    assert evolve(array.slice(1), old, new).to_pylist() == wanted[1:]
+    evolved = evolve(array, old, new)
+    evolved.validate(full=True)
+    assert evolved.type == to_arrow_type(new)
+    assert evolved.to_pylist() == expected
+    assert evolve(array.slice(1), old, new).to_pylist() == expected[1:]
 
 
 def test_a_column_of_the_same_type_is_not_copied() -> None:
@@ -79,30 +79,33 @@ def test_a_column_of_the_same_type_is_not_copied() -> None:
     assert evolve(array, INT, INT.with_nullable(False)) is array
 
 
-def test_nested_and_simple_types_do_not_mix() -> None:
+def test_nested_and_atomic_types_are_not_converted_into_each_other() -> None:
     with pytest.raises(UnsupportedError):
         evolve(pa.array([1], pa.int32()), INT, OLD)
     with pytest.raises(UnsupportedError):
         evolve(pa.array([ROWS[0]], to_arrow_type(OLD)), OLD, INT)
 
 
-def test_what_files_hold_is_made_the_type_of_the_column() -> None:
+def test_columns_of_files_are_converted_to_the_column_type() -> None:
     fields = (
         Field(id=1, name="t", type=parse_type("TIMESTAMP(3)")),
         Field(id=2, name="gone", type=INT),
         Field(id=3, name="c", type=parse_type("TIME(3)")),
     )
-    held = pa.array(
+    stored_column = pa.array(
         [{"c": 5, "t": -1}, None], pa.struct([("c", pa.int32()), ("t", pa.timestamp("ns"))])
     )
-    found = conform(held, RowType(True, fields))
-    assert found.type == to_arrow_type(RowType(True, fields))
-    assert found.field("t").cast(pa.int64()).to_pylist()[0] == -1
-    assert found.field("c").cast(pa.int32()).to_pylist()[0] == 5
-    assert found.field("gone").null_count == 2
-    assert found.is_valid().to_pylist() == [True, False]
+    conformed = conform(stored_column, RowType(True, fields))
+    assert conformed.type == to_arrow_type(RowType(True, fields))
+    assert conformed.field("t").cast(pa.int64()).to_pylist()[0] == -1
+    assert conformed.field("c").cast(pa.int32()).to_pylist()[0] == 5
+    assert conformed.field("gone").null_count == 2
+    assert conformed.is_valid().to_pylist() == [True, False]
 
 
-def test_timestamps_of_files_with_and_without_zone_count_alike() -> None:
-    held = pa.array([1_000_001, None], pa.timestamp("us", tz="UTC"))
-    assert conform(held, parse_type("TIMESTAMP(3)")).cast(pa.int64()).to_pylist() == [1000, None]
+def test_a_time_zone_of_timestamps_in_files_is_ignored() -> None:
+    stored_column = pa.array([1_000_001, None], pa.timestamp("us", tz="UTC"))
+    assert conform(stored_column, parse_type("TIMESTAMP(3)")).cast(pa.int64()).to_pylist() == [
+        1000,
+        None,
+    ]

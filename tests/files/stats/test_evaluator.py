@@ -1,4 +1,4 @@
-"""The evaluator of statistics agrees with a scalar one for every file of a batch."""
+"""The evaluator of statistics agrees with a simple evaluator for every file of a batch."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def scalar(kind: AtomicType, value: Any) -> pa.Scalar[pa.DataType]:
 
 
 def leaves(kind: AtomicType, values: list[Any]) -> st.SearchStrategy[Predicate]:
-    one = st.sampled_from(values).map(lambda value: scalar(kind, value))
-    found: list[st.SearchStrategy[Predicate]] = [
+    literal = st.sampled_from(values).map(lambda value: scalar(kind, value))
+    strategies: list[st.SearchStrategy[Predicate]] = [
         st.builds(
             lambda op, v: Leaf("c", op, (v,)),
             st.sampled_from(
@@ -71,17 +71,17 @@ def leaves(kind: AtomicType, values: list[Any]) -> st.SearchStrategy[Predicate]:
                     Operator.GREATER_OR_EQUAL,
                 ]
             ),
-            one,
+            literal,
         ),
-        st.lists(one, min_size=1, max_size=3).map(
+        st.lists(literal, min_size=1, max_size=3).map(
             lambda several: Leaf("c", Operator.IN, tuple(several))
         ),
         st.just(Leaf("c", Operator.IS_NULL)),
     ]
     if kind.name == "VARCHAR":
         patterns = st.sampled_from(["a%", "%", "a", "long%seven", "_"])
-        found.append(patterns.map(lambda text: Leaf("c", Operator.LIKE, (pa.scalar(text),))))
-    return st.one_of(found)
+        strategies.append(patterns.map(lambda text: Leaf("c", Operator.LIKE, (pa.scalar(text),))))
+    return st.one_of(strategies)
 
 
 def predicates(kind: AtomicType, values: list[Any]) -> st.SearchStrategy[Predicate]:
@@ -97,7 +97,7 @@ def predicates(kind: AtomicType, values: list[Any]) -> st.SearchStrategy[Predica
 
 
 def outcomes(predicate: Predicate, stats: ColumnStats, rows: int) -> tuple[bool, bool]:
-    """What a predicate may be for some row of one file, true and false: the oracle, value by value."""
+    """Return whether a predicate can be true, and false, for a row of a file: the reference."""
     if isinstance(predicate, Leaf):
         return leaf_outcomes(predicate, stats, rows)
     if isinstance(predicate, Not):
@@ -175,10 +175,10 @@ def test_each_file_of_a_batch_has_the_outcome_of_its_statistics(
     types = [parse_type("INT"), kind]
     lows, highs = (
         [
-            serialize_row((7, file[at]), types) if file[3] else serialize_row((), ())
+            serialize_row((7, file[index]), types) if file[3] else serialize_row((), ())
             for file in files
         ]
-        for at in (0, 1)
+        for index in (0, 1)
     )
 
     low, high = read_field_column(lows, 1, 2, kind), read_field_column(highs, 1, 2, kind)
@@ -213,7 +213,7 @@ def test_each_file_of_a_batch_has_the_outcome_of_its_statistics(
         max_size=4,
     ),
 )
-def test_rows_are_contained_where_their_equalities_match(
+def test_membership_checks_agree_with_equality_predicates(
     lows: list[int | None], rows: list[tuple[int | None, str | None]]
 ) -> None:
     stats = {
@@ -246,7 +246,7 @@ def test_rows_are_contained_where_their_equalities_match(
 
 
 @pytest.mark.parametrize("cut", [2, 14, 25])
-def test_truncated_rows_are_not_decoded_together(cut: int) -> None:
+def test_truncated_rows_are_not_decoded_as_a_column(cut: int) -> None:
     types = [parse_type("STRING")]
     rows = [serialize_row((text,), types) for text in ("a", "longer than seven")]
     kind = types[0]

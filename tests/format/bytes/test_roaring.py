@@ -1,4 +1,4 @@
-"""Three ways to serialize a bitmap give equal bytes; readers do not exceed the data."""
+"""All ways to serialize a bitmap give equal bytes; readers do not read beyond the data."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_groups_are_serialized_like_single_bitmaps(groups: list[list[tuple[int, 
     assert lengths.tolist() == [len(part) for part in single]
 
 
-def test_no_groups_give_no_bytes() -> None:
+def test_an_empty_list_of_groups_has_no_bytes() -> None:
     data, lengths = serialize_groups(np.empty(0, np.int64), np.empty(0, np.int64))
 
     assert (data, len(lengths)) == (b"", 0)
@@ -124,6 +124,6 @@ def test_containers_of_a_truncated_bitmap_end_after_the_data(blocks: int) -> Non
         assert behind > end
 
 
-def test_all_rows() -> None:
+def test_a_full_bitmap_contains_every_row() -> None:
     assert build_full_bitmap(0) == BitMap()
     assert build_full_bitmap(3) == BitMap([0, 1, 2])

@@ -1,8 +1,8 @@
 """Unions of serialized bitmaps equal those of Java's RoaringBitmap 1.2; damage raises errors.
 
-`roaring_unions.txt` holds one union a line: 32 or 64 bits, then the two bitmaps and their union, each compressed by zlib
-and in base64. The shaded classes of the Paimon 2.0 bundle made all three, from sets of every container form, tree nodes
-of all sizes, and sets that values had been removed from.
+Each line of `roaring_unions.txt` is a union: 32 or 64 bits, the two bitmaps and their union. The
+bitmaps are compressed by zlib and encoded in base64. The shaded classes of the Paimon 2.0 bundle
+wrote them from sets with every kind of container, tree nodes of all sizes, and removed values.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Union = tuple[int, bytes, bytes, bytes]
 
 def _unions() -> list[Union]:
     lines = (Path(__file__).parent / "roaring_unions.txt").read_text(encoding="ascii").splitlines()
-    words = [line.split() for line in lines]
+    fields = [line.split() for line in lines]
     return [
-        (int(bits), *(zlib.decompress(base64.b64decode(word)) for word in rest))  # type: ignore[misc]
-        for bits, *rest in words
+        (int(bits), *(zlib.decompress(base64.b64decode(encoded)) for encoded in bitmaps))  # type: ignore[misc]
+        for bits, *bitmaps in fields
     ]
 
 

@@ -116,8 +116,10 @@ def ask(data: bytes) -> None:
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=4))
-def test_damaged_indexes_return_a_result_or_raise_expected_errors(at: int, damage: bytes) -> None:
-    data = WHOLE[:at] + damage + WHOLE[at + len(damage) :]
+def test_damaged_indexes_return_a_result_or_raise_expected_errors(
+    position: int, damage: bytes
+) -> None:
+    data = WHOLE[:position] + damage + WHOLE[position + len(damage) :]
     with suppress(ValueError, struct.error, UnsupportedError, IndexError, UnicodeError):
         ask(data)
 
@@ -136,9 +138,9 @@ def test_queries_find_exactly_the_values_of_many_blocks() -> None:
     index = BitmapIndex(ByteSource.of(data), STRING)
 
     for number, text in enumerate(texts):
-        found = index.query(Operator.EQUAL, [text.encode()])
-        assert found is not None
-        assert list(found) == [2 * number, 2 * number + 1]
+        result = index.query(Operator.EQUAL, [text.encode()])
+        assert result is not None
+        assert list(result) == [2 * number, 2 * number + 1]
     for absent in ("", "0", "96-xxxxxx", "~", "5-xx\0"):
         assert absent in texts or not index.query(Operator.EQUAL, [absent.encode()])
 
@@ -148,10 +150,10 @@ def test_a_key_inside_another_key_is_not_found() -> None:
     rows = pa.array([inner.decode() + "b" * 12, "zz"])
     data = encode_bitmap_index(encode_column([rows], STRING), STRING)
 
-    found = BitmapIndex(ByteSource.of(data), STRING).query(Operator.EQUAL, [b"a"])
+    result = BitmapIndex(ByteSource.of(data), STRING).query(Operator.EQUAL, [b"a"])
 
-    assert found is not None
-    assert not found
+    assert result is not None
+    assert not result
 
 
 def test_a_value_larger_than_a_block_is_refused() -> None:
@@ -162,7 +164,7 @@ def test_a_value_larger_than_a_block_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"file-index.bitmap.columns": "n", "file-index.bitmap.n.version": "3"}, "version 1 or 2"),
         ({"file-index.bloom-filter.columns": "n", "file-index.bloom-filter.n.fpp": "much"}, "fpp"),
@@ -170,13 +172,13 @@ def test_a_value_larger_than_a_block_is_refused() -> None:
         ({"file-index.bloom-filter.columns": "n", "file-index.bloom-filter.n.items": "9999999999"}, "too large"),
     ],
 )  # fmt: skip
-def test_invalid_options_are_refused(options: dict[str, str], words: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, str], message: str) -> None:
     def build() -> None:
         builder = FileIndexBuilder(parse_index_specs(options), [Field(id=0, name="n", type=INT)])
         builder.add(pa.table({"n": pa.array([1], pa.int32())}))
         builder.finish()
 
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         build()
 
 

@@ -47,21 +47,21 @@ _UNICODE = st.text(st.sampled_from("ab\0\x7fé日😀\uffff"), max_size=4)
 
 
 def atomic(text: str) -> AtomicType:
-    found = parse_type(text)
-    assert isinstance(found, AtomicType)
-    return found
+    data_type = parse_type(text)
+    assert isinstance(data_type, AtomicType)
+    return data_type
 
 
 def supported(data_type: AtomicType) -> list[str]:
     """Return the index types that a column supports; BSI cannot hold the smallest number."""
-    found = []
+    index_types = []
     for index in INDEX_TYPES:
         try:
             check_indexable_type(index, data_type)
         except Exception:  # noqa: BLE001, S112 - not supported
             continue
-        found.append(index)
-    return found
+        index_types.append(index)
+    return index_types
 
 
 _FLOATS = (0.0, -0.0, 1.5, -1.5, float("nan"), float("inf"), -float("inf"), 1.401298464324817e-45)
@@ -82,8 +82,8 @@ _VALUES: dict[str, Sequence[Any]] = {
 
 def values(data_type: AtomicType) -> st.SearchStrategy[Any]:
     """Return few values, including extremes, so that they repeat and match literals."""
-    known = _VALUES.get(data_type.name)
-    return _UNICODE if known is None else st.sampled_from(known)
+    extremes = _VALUES.get(data_type.name)
+    return _UNICODE if extremes is None else st.sampled_from(extremes)
 
 
 def column(rows: list[Any], data_type: AtomicType) -> pa.Array:
@@ -99,10 +99,10 @@ def leaves(data_type: AtomicType) -> st.SearchStrategy[Predicate]:
         return Leaf("c", op, (column([literal], data_type)[0],))
 
     def among(literals: list[Any]) -> Predicate:
-        found = column(literals, data_type)
-        return Leaf("c", Operator.IN, tuple(found[at] for at in range(len(found))))
+        array = column(literals, data_type)
+        return Leaf("c", Operator.IN, tuple(array[index] for index in range(len(array))))
 
-    one = values(data_type)
+    value = values(data_type)
     return st.one_of(
         st.builds(
             compared,
@@ -116,9 +116,9 @@ def leaves(data_type: AtomicType) -> st.SearchStrategy[Predicate]:
                     Operator.GREATER_OR_EQUAL,
                 ]
             ),
-            one,
+            value,
         ),
-        st.builds(among, st.lists(one, min_size=1, max_size=3)),
+        st.builds(among, st.lists(value, min_size=1, max_size=3)),
         st.just(Leaf("c", Operator.IS_NULL)),
     )
 
@@ -167,9 +167,11 @@ def rows_for(text: str, rows: list[Any], kind: str, predicate: Predicate) -> set
     builder = FileIndexBuilder(specs, [Field(id=0, name="c", type=data_type)])
     builder.add(pa.table({"c": column(rows, data_type)}))
     indexes = decode_container(ByteSource.of(builder.finish()))
-    stored = StoredColumn("c", data_type)
-    found = evaluate_rows(IndexFilter(predicate), indexes, lambda _: stored, len(rows)).rows
-    return None if found is None else set(found)
+    stored_column = StoredColumn("c", data_type)
+    selected = evaluate_rows(
+        IndexFilter(predicate), indexes, lambda _: stored_column, len(rows)
+    ).rows
+    return None if selected is None else set(selected)
 
 
 def leaf(op: Operator, *literals: Any) -> Leaf:
@@ -238,7 +240,7 @@ def test_an_index_with_another_row_count_is_damaged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "read", "usable"),
+    ("stored_type", "read_type", "usable"),
     [
         ("INT", "BIGINT", True),
         ("INT", "INT NOT NULL", True),
@@ -248,13 +250,15 @@ def test_an_index_with_another_row_count_is_damaged() -> None:
         ("DECIMAL(10, 2)", "DECIMAL(12, 2)", False),
     ],
 )
-def test_an_index_of_a_column_whose_type_changed(stored: str, read: str, usable: bool) -> None:
+def test_an_index_is_used_only_after_changes_of_type_that_keep_its_keys(
+    stored_type: str, read_type: str, usable: bool
+) -> None:
     stored_column = find_stored_column(
-        Field(id=3, name="new", type=parse_type(read)),
-        Field(id=3, name="old", type=parse_type(stored)),
+        Field(id=3, name="new", type=parse_type(read_type)),
+        Field(id=3, name="old", type=parse_type(stored_type)),
     )
 
-    assert stored_column == (StoredColumn("old", atomic(stored)) if usable else None)
+    assert stored_column == (StoredColumn("old", atomic(stored_type)) if usable else None)
 
 
 def test_a_literal_out_of_range_of_the_stored_type_uses_no_index() -> None:
@@ -265,11 +269,11 @@ def test_a_literal_out_of_range_of_the_stored_type_uses_no_index() -> None:
 
 def container(rows: pa.Array, data_type: AtomicType, kinds: list[str], **options: str) -> bytes:
     declared = {f"file-index.{kind}.columns": "c" for kind in kinds}
-    known = {"items": "bloom-filter", "version": "bitmap", "index-block-size": "bitmap"}
+    index_of_option = {"items": "bloom-filter", "version": "bitmap", "index-block-size": "bitmap"}
     for name, value in options.items():
         option = name.replace("_", "-")
-        if known.get(option, "range-bitmap") in kinds:
-            declared[f"file-index.{known.get(option, 'range-bitmap')}.c.{option}"] = value
+        if index_of_option.get(option, "range-bitmap") in kinds:
+            declared[f"file-index.{index_of_option.get(option, 'range-bitmap')}.c.{option}"] = value
     builder = FileIndexBuilder(parse_index_specs(declared), [Field(id=0, name="c", type=data_type)])
     builder.add(pa.table({"c": rows}))
     return builder.finish()
@@ -332,23 +336,25 @@ def test_equality_is_decided_for_all_files_of_a_batch(kind: str, text: str) -> N
     assert kind == "bloom-filter" or list(~evaluation.excluded) == list(has_five)
 
 
-@given(at=st.integers(0, 400), damage=st.binary(min_size=1, max_size=4), kind=st.integers(0, 2))
+@given(
+    position=st.integers(0, 400), damage=st.binary(min_size=1, max_size=4), kind=st.integers(0, 2)
+)
 @settings(max_examples=60)
-def test_a_damaged_index_is_undecided_in_a_batch(at: int, damage: bytes, kind: int) -> None:
+def test_a_damaged_index_is_undecided_in_a_batch(position: int, damage: bytes, kind: int) -> None:
     data_type, name = atomic("STRING"), ["bloom-filter", "bitmap", "range-bitmap"][kind]
     data = container(column(["a", "b", None, "a"], data_type), data_type, [name], items="10")
-    at %= len(data)
-    damaged = data[:at] + damage + data[at + len(damage) :]
+    position %= len(data)
+    damaged = data[:position] + damage + data[position + len(damage) :]
     index_filter = IndexFilter(leaf(Operator.EQUAL, pa.scalar("a")))
 
-    containers = [data, damaged, data[:at], data]
+    containers = [data, damaged, data[:position], data]
     evaluation = evaluate_batch(
         index_filter, containers, lambda _: StoredColumn("c", data_type), np.full(4, 4)
     )
 
     assert not evaluation.excluded[[0, 3]].any()
     assert not evaluation.undecided[[0, 3]].any()
-    assert evaluation.undecided[2] or not at
+    assert evaluation.undecided[2] or not position
 
 
 @given(

@@ -49,8 +49,8 @@ def name_of(vector: Vector) -> str:
     return str(vector["id"])
 
 
-def written(found: list[Vector]) -> list[Vector]:
-    return [vector for vector in found if "error" not in vector]
+def written(candidates: list[Vector]) -> list[Vector]:
+    return [vector for vector in candidates if "error" not in vector]
 
 
 def spec_of(vector: Vector) -> IndexSpec:
@@ -69,7 +69,7 @@ def built(vector: Vector, rows: pa.Array) -> bytes:
 
 
 @pytest.mark.parametrize("vector", vectors("index"), ids=name_of)
-def test_an_index_has_the_bytes_that_java_writes(vector: Vector) -> None:
+def test_index_bytes_equal_those_of_java(vector: Vector) -> None:
     if "error" in vector:
         kind = parse_type(vector["type"])
         values = (
@@ -79,15 +79,15 @@ def test_an_index_has_the_bytes_that_java_writes(vector: Vector) -> None:
             built(vector, values)
         return
     data_type, expected = parse_atomic_type(vector["type"]), java_bytes(vector)
-    found = built(vector, to_column(vector_rows(vector), data_type))
+    data = built(vector, to_column(vector_rows(vector), data_type))
     assert is_built_with(
         spec_of(vector), ByteSource.of(expected), data_type
     )  # no rebuild is needed
     if name_of(vector) in ORDER_OF_A_TREE:
-        assert contents(found, data_type) == contents(expected, data_type)
-        assert len(found) == len(expected)
+        assert contents(data, data_type) == contents(expected, data_type)
+        assert len(data) == len(expected)
         return
-    assert found == expected
+    assert data == expected
 
 
 def contents(data: bytes, data_type: AtomicType) -> dict[Key | None, BitMap]:
@@ -107,9 +107,9 @@ def test_a_bitmap_index_of_java_holds_the_rows_of_every_value(vector: Vector) ->
     for row, code in enumerate(encoded.codes.tolist()):
         expected.setdefault(None if code < 0 else keys[code], set()).add(row)
 
-    found = contents(java_bytes(vector), data_type)
+    rows_by_value = contents(java_bytes(vector), data_type)
 
-    assert {key: set(rows) for key, rows in found.items()} == expected
+    assert {key: set(rows) for key, rows in rows_by_value.items()} == expected
 
 
 OPERATORS = {
@@ -177,34 +177,34 @@ def top(index: RangeBitmapIndex, query: dict[str, Any]) -> BitMap:
 
 
 @pytest.mark.parametrize("vector", vectors("hash"), ids=name_of)
-def test_the_hash_of_every_type(vector: Vector) -> None:
+def test_hashes_of_every_type_equal_those_of_java(vector: Vector) -> None:
     data_type = parse_atomic_type(vector["type"])
     values = to_column([value for value, _ in vector["values"]], data_type)
 
-    found = hash_keys(encode_non_null_keys(values, data_type), data_type)
+    hashes = hash_keys(encode_non_null_keys(values, data_type), data_type)
 
-    assert [f"{int(code):016x}" for code in found] == [code for _, code in vector["values"]]
+    assert [f"{int(code):016x}" for code in hashes] == [code for _, code in vector["values"]]
 
 
 @pytest.mark.parametrize("vector", vectors("bloom_params"), ids=name_of)
-def test_the_size_of_bloom_filters(vector: Vector) -> None:
+def test_sizes_of_bloom_filters_equal_those_of_java(vector: Vector) -> None:
     for items, fpp, bits, functions in vector["values"]:
         assert compute_bloom_filter_parameters(items, fpp) == (bits, functions)
 
 
 @pytest.mark.parametrize("vector", vectors("string_hash"), ids=name_of)
-def test_the_hash_that_orders_strings(vector: Vector) -> None:
+def test_string_hashes_equal_those_of_java(vector: Vector) -> None:
     texts = pa.array(
         [text.encode("utf-8", "surrogatepass") for text, _ in vector["values"]], pa.binary()
     )
 
-    found = hash_binary_array(texts).view(np.int32).tolist()
+    hashes = hash_binary_array(texts).view(np.int32).tolist()
 
-    assert found == [code for _, code in vector["values"]]
+    assert hashes == [code for _, code in vector["values"]]
 
 
 @pytest.mark.parametrize("vector", vectors("roaring"), ids=name_of)
-def test_bitmaps_are_stored_as_java_stores_them(vector: Vector) -> None:
+def test_serialized_bitmaps_equal_those_of_java(vector: Vector) -> None:
     rows = sorted(
         {row for low, high, *step in vector["ranges"] for row in range(low, high + 1, *step)}
     )
@@ -213,7 +213,7 @@ def test_bitmaps_are_stored_as_java_stores_them(vector: Vector) -> None:
 
 
 @pytest.mark.parametrize("vector", vectors("container_raw"), ids=name_of)
-def test_containers(vector: Vector) -> None:
+def test_containers_equal_those_of_java(vector: Vector) -> None:
     columns = [
         (c["name"], [(i["type"], None if i["body_hex"] is None else bytes.fromhex(i["body_hex"])) for i in c["indexes"]])
         for c in vector["columns"]
@@ -221,25 +221,25 @@ def test_containers(vector: Vector) -> None:
 
     assert encode_container(columns) == java_bytes(vector)
 
-    found = decode_container(ByteSource.of(java_bytes(vector)))
+    decoded = decode_container(ByteSource.of(java_bytes(vector)))
     bodies = {
         name: {kind: None if blob is None else blob.bytes() for kind, blob in indexes.items()}
-        for name, indexes in found.items()
+        for name, indexes in decoded.items()
     }
     assert bodies == {name: dict(indexes) for name, indexes in columns}
 
 
 def fields_of(vector: Vector) -> list[Field]:
     return [
-        Field(id=at, name=name, type=parse_type(text.replace(",", ", ")))
-        for at, (name, text) in enumerate(vector["schema"])
+        Field(id=field_id, name=name, type=parse_type(text.replace(",", ", ")))
+        for field_id, (name, text) in enumerate(vector["schema"])
     ]
 
 
 def table_of(vector: Vector) -> pa.Table:
     columns = {}
-    for at, field in enumerate(fields_of(vector)):
-        values = [row[at] for row in vector["rows"]]
+    for position, field in enumerate(fields_of(vector)):
+        values = [row[position] for row in vector["rows"]]
         if isinstance(field.type, AtomicType):
             columns[field.name] = to_column(values, field.type)
         else:
@@ -249,7 +249,7 @@ def table_of(vector: Vector) -> pa.Table:
 
 
 @pytest.mark.parametrize("vector", vectors("data_file_index"), ids=name_of)
-def test_the_container_of_a_data_file(vector: Vector) -> None:
+def test_the_container_of_a_data_file_equals_that_of_java(vector: Vector) -> None:
     if "error" in vector:
         with pytest.raises(PaimonError):
             FileIndexBuilder(parse_index_specs(vector["options"]), fields_of(vector))
@@ -259,45 +259,45 @@ def test_the_container_of_a_data_file(vector: Vector) -> None:
     builder.add(rows.slice(0, 3))
     builder.add(rows.slice(3))
 
-    found = builder.finish()
+    data = builder.finish()
 
-    assert found == java_bytes(vector)
+    assert data == java_bytes(vector)
     threshold = Options(vector["options"]).get(FILE_INDEX_IN_MANIFEST_THRESHOLD)
-    assert (len(found) <= threshold) == vector["embedded"]
+    assert (len(data) <= threshold) == vector["embedded"]
 
 
 @pytest.mark.parametrize("vector", written(vectors("data_file_index")), ids=name_of)
-def test_predicates_on_the_indexes_of_a_data_file(vector: Vector) -> None:
+def test_predicates_on_indexes_of_a_data_file_select_the_same_rows_as_java(vector: Vector) -> None:
     types = types_of(vector)
     indexes = decode_container(ByteSource.of(java_bytes(vector)))
-    for asked in vector.get("predicates", []):
-        predicate = parsed(asked["predicate"], types)
+    for question in vector.get("predicates", []):
+        predicate = parsed(question["predicate"], types)
         if predicate is None:
             continue
-        found = evaluate_rows(
+        result = evaluate_rows(
             IndexFilter(predicate), indexes, stored_of(types), len(vector["rows"])
         ).rows
-        if asked["predicate"].get("op") == "between" and found is not None and not found:
+        if question["predicate"].get("op") == "between" and result is not None and not result:
             # Java queries an index without values for both bounds in one call, and gets no answer
-            assert None in indexes[asked["predicate"]["col"]].values()
-            found = None
-        compare(found, asked["expect"], asked)
-    for asked in vector.get("evaluator", []):
-        evaluator(vector, asked)
+            assert None in indexes[question["predicate"]["col"]].values()
+            result = None
+        compare(result, question["expect"], question)
+    for question in vector.get("evaluator", []):
+        evaluator(vector, question)
 
 
-def evaluator(vector: Vector, asked: dict[str, Any]) -> None:
-    given, types = asked["input"], types_of(vector)
-    if given.get("dv") == "bitmap64":
+def evaluator(vector: Vector, case: dict[str, Any]) -> None:
+    values, types = case["input"], types_of(vector)
+    if values.get("dv") == "bitmap64":
         return  # Java reads no positions from these vectors; here bitmaps have 32 bits
-    question: IndexFilter | TopN | int | None = given.get("limit")
-    if given.get("filters"):
-        parts = [parsed(part, types) for part in given["filters"]]
+    question: IndexFilter | TopN | int | None = values.get("limit")
+    if values.get("filters"):
+        parts = [parsed(part, types) for part in values["filters"]]
         if None in parts:
             return
         question = IndexFilter(And(tuple(part for part in parts if part is not None)))
-    elif given.get("topn"):
-        topn = given["topn"]
+    elif values.get("topn"):
+        topn = values["topn"]
         question = TopN(
             column=topn["col"],
             k=topn["k"],
@@ -305,35 +305,37 @@ def evaluator(vector: Vector, asked: dict[str, Any]) -> None:
             nulls_first=topn["nulls"] == "first",
             sort_keys=topn.get("orders", 1),
         )
-    deleted = None if given.get("dv") is None else BitMap(row_set(given["dv"]))
-    indexes = None if given.get("no_index") else decode_container(ByteSource.of(java_bytes(vector)))
-    rows = given.get("row_count", len(vector["rows"]))
+    deleted = None if values.get("dv") is None else BitMap(row_set(values["dv"]))
+    indexes = (
+        None if values.get("no_index") else decode_container(ByteSource.of(java_bytes(vector)))
+    )
+    rows = values.get("row_count", len(vector["rows"]))
 
     compare(
         select_rows(question, indexes, column_of=stored_of(types), row_count=rows, deleted=deleted),
-        asked["expect"],
-        asked,
+        case["expect"],
+        case,
     )
 
 
-def compare(found: BitMap | None, expected: Any, asked: Any) -> None:
+def compare(result: BitMap | None, expected: Any, question: Any) -> None:
     if expected == "REMAIN":
-        assert found is None, asked
+        assert result is None, question
     else:
         ranges = [] if expected == "SKIP" else expected
-        assert found is not None, asked
-        assert set(found) == row_set(ranges), asked
+        assert result is not None, question
+        assert set(result) == row_set(ranges), question
 
 
 def types_of(vector: Vector) -> dict[str, AtomicType]:
     """Return the types by names of columns and map keys."""
-    found = {}
+    types = {}
     for field in fields_of(vector):
         if isinstance(field.type, AtomicType):
-            found[field.name] = field.type
+            types[field.name] = field.type
     for spec in parse_index_specs(vector["options"]):
-        found[spec.name] = spec.value_type(fields_of(vector))
-    return found
+        types[spec.name] = spec.value_type(fields_of(vector))
+    return types
 
 
 def stored_of(types: dict[str, AtomicType]) -> Any:
@@ -342,15 +344,15 @@ def stored_of(types: dict[str, AtomicType]) -> Any:
 
 def parsed(tree: dict[str, Any], types: dict[str, AtomicType]) -> Predicate | None:
     """Return a predicate of the vectors, None for unsupported tests."""
-    for word, made in (("and", And), ("or", Or)):
-        if word in tree:
-            parts = [parsed(part, types) for part in tree[word]]
-            return None if None in parts else made(tuple(p for p in parts if p is not None))
+    for key, combination in (("and", And), ("or", Or)):
+        if key in tree:
+            parts = [parsed(part, types) for part in tree[key]]
+            return None if None in parts else combination(tuple(p for p in parts if p is not None))
     data_type, op = types.get(tree["col"]), OPERATORS.get(tree["op"])
     literals = tree.get("literals", [])
     if data_type is None or op is None or None in literals:
         return None
-    values = tuple(to_column(literals, data_type)[at] for at in range(len(literals)))
+    values = tuple(to_column(literals, data_type)[index] for index in range(len(literals)))
     match op:
         case Operator.IS_NOT_NULL:
             return Not(Leaf(tree["col"], Operator.IS_NULL))

@@ -176,11 +176,13 @@ def with_fields(data: bytes, fields: dict[str, Any], seed: int) -> bytes:
             3, {"name": name, "type": with_type_names(kind, path.replace(".", "_"))}
         )
         for number, record in enumerate(records):
-            found = [record]
+            nested_records = [record]
             for step in above:
-                inner = [part[step] for part in found if part[step] is not None]
-                found = [x for part in inner for x in (part if isinstance(part, list) else [part])]
-            for part in found:
+                inner = [part[step] for part in nested_records if part[step] is not None]
+                nested_records = [
+                    x for part in inner for x in (part if isinstance(part, list) else [part])
+                ]
+            for part in nested_records:
                 part[name] = random_value(kind, seeded_random(f"{seed} {path} {number}"))
     out = io.BytesIO()
     fastavro.writer(out, schema, records)
@@ -277,7 +279,7 @@ def test_fields_of_nested_records_are_merged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first_type", "second_type"),
     [
         ("long", "string"),
         ("int", "long"),
@@ -285,9 +287,9 @@ def test_fields_of_nested_records_are_merged() -> None:
         ({"type": "fixed", "size": 2}, {"type": "fixed", "size": 3}),
     ],
 )
-def test_a_name_with_two_types_is_refused(one: Any, other: Any) -> None:
+def test_a_name_with_two_types_is_refused(first_type: Any, second_type: Any) -> None:
     plain = encode_manifest(KINDS["manifest"].records)
-    sources = [with_fields(plain, {"_FILE._X": kind}, 0) for kind in (one, other)]
+    sources = [with_fields(plain, {"_FILE._X": kind}, 0) for kind in (first_type, second_type)]
     entries = [entry for source in sources for entry in decode_manifest(source, "x")]
     with pytest.raises(UnsupportedError, match=r"'_FILE\._X'.*different types"):
         encode_manifest(entries)
@@ -384,8 +386,8 @@ def test_keys_of_a_schema_and_of_its_nested_types_are_kept() -> None:
     def with_key(value: Any) -> Any:
         if isinstance(value, list):
             return list(map(with_key, value))
-        more = {} if "bucket" in value else {"later": [len(value)]}
-        return {k: with_key(v) if isinstance(v, dict | list) else v for k, v in value.items()} | more  # fmt: skip
+        added = {} if "bucket" in value else {"later": [len(value)]}
+        return {k: with_key(v) if isinstance(v, dict | list) else v for k, v in value.items()} | added  # fmt: skip
 
     columns = parse_columns("a INT, b ROW<c ARRAY<ROW<d INT>>, e MAP<INT, ROW<f INT>>>")
     schema = build_table_schema(columns, options={"bucket": "-1"})

@@ -255,5 +255,5 @@ def test_live_entries_agree_with_a_simple_implementation(
     live = filter_live_entries(entry for group in groups for entry in group)
     assert read_live_entries(manifests) == live
     partitions = {entry.partition for entry in everything[::2]}
-    chosen = [e for e in live if e.partition in partitions and e.file.level in range(2, 5)]
-    assert read_live_entries(manifests, partitions, range(2, 5)) == chosen
+    selected = [e for e in live if e.partition in partitions and e.file.level in range(2, 5)]
+    assert read_live_entries(manifests, partitions, range(2, 5)) == selected

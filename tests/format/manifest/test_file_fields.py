@@ -26,7 +26,7 @@ TYPES = [parse_type("BIGINT"), parse_type("STRING")]
 
 
 def entries(count: int) -> list[ManifestEntry]:
-    found = []
+    result = []
     for number in range(count):
         bounds = [ColumnStats(number, number + 9, 0), ColumnStats("a", None, None)]
         file = DataFileMeta(
@@ -35,12 +35,12 @@ def entries(count: int) -> list[ManifestEntry]:
             value_stats_cols=("k", "s") if number % 5 else None,
             schema_id=number % 2,
         )  # fmt: skip
-        found.append(
+        result.append(
             ManifestEntry(
                 kind=FileKind.ADD, partition=b"\0" * 12, bucket=0, total_buckets=1, file=file
             )
         )
-    return found
+    return result
 
 
 @pytest.mark.parametrize("count", [3, 400])
@@ -49,15 +49,15 @@ def test_objects_and_columns_return_the_same_fields(count: int) -> None:
     manifest = open_manifest(encode_manifest(written), "manifest")
     rows = np.arange(1, count, 2)
 
-    found = build_file_fields(manifest, rows)
+    columns = build_file_fields(manifest, rows)
 
     expected = ObjectFileFields([written[row].file for row in rows.tolist()])
-    assert isinstance(found, ManifestFileFields) == isinstance(manifest, ColumnarManifest)
+    assert isinstance(columns, ManifestFileFields) == isinstance(manifest, ColumnarManifest)
     for field in _ATTRIBUTE_BY_FIELD:
-        assert found.get(field) == expected.get(field), field
-        assert found.take(rows[:1] - 1).get(field) == expected.get(field)[:1]
-    assert found.names == expected.names
+        assert columns.get(field) == expected.get(field), field
+        assert columns.take(rows[:1] - 1).get(field) == expected.get(field)[:1]
+    assert columns.names == expected.names
     assert [
         entry.file.file_name
-        for entry in read_live_entries([manifest], choose=lambda _, at: at[::2])
+        for entry in read_live_entries([manifest], choose=lambda _, positions: positions[::2])
     ] == [entry.file.file_name for entry in written[::2]]

@@ -110,10 +110,10 @@ LATER = {
 }
 
 
-def as_container(data: bytes, kind: str, known: KnownFields) -> bytes:
+def as_container(data: bytes, kind: str, known_fields: KnownFields) -> bytes:
     """Return the records of an Avro file in another container, as written by Java Paimon 0.9."""
     table = pa.Table.from_pylist(
-        [_early(record) for record in decode_records(data, "x", known).values]
+        [_early(record) for record in decode_records(data, "x", known_fields).values]
     )
     sink = io.BytesIO()
     if kind == "parquet":

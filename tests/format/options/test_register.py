@@ -55,12 +55,12 @@ def _documented() -> list[dict[str, Any]]:
 @pytest.mark.parametrize("release", RELEASES)
 def test_every_option_of_a_release_is_registered_with_its_type_and_default(release: str) -> None:
     number = RELEASES.index(release)
-    seen = 0
+    option_count = 0
     for documented in _documented():
         first, last = (RELEASES.index(documented[key]) for key in ("first_seen", "last_seen"))
         if not first <= number <= last:
             continue
-        seen += 1
+        option_count += 1
         option = OPTION_REGISTRY.get(documented["key"])
         assert option is not None, f"{documented['key']} of Paimon {release} is not registered"
         assert option.type.name == _TYPES[documented["type"]].name, option.key
@@ -68,7 +68,7 @@ def test_every_option_of_a_release_is_registered_with_its_type_and_default(relea
         if default == "infinite":
             default = _INFINITE[documented["type"]]
         assert option.default == (None if default in ("(none)", "") else default), option.key
-    assert seen > 100
+    assert option_count > 100
 
 
 def test_all_listed_releases_are_tested() -> None:
@@ -133,7 +133,7 @@ def test_keys_with_column_names_belong_to_a_family(key: str, registered: str) ->
         ("fields.a.aggregation-function", "fields.a.aggregate-function"),
     ],
 )
-def test_misspelt_keys_are_detected_with_the_nearest_option(key: str, nearest: str) -> None:
+def test_misspelled_keys_are_detected_with_the_nearest_option(key: str, nearest: str) -> None:
     assert may_be_newer_option(key)
     assert find_nearest_option(key) == nearest
 
@@ -149,7 +149,7 @@ def test_a_value_of_the_wrong_type_names_the_option() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "good", "bad", "words"),
+    ("key", "good", "bad", "message"),
     [
         ("num-levels", "2", "1", "at least 2"),
         ("compaction.small-file-ratio", "1", "1.5", "from 0 to 1"),
@@ -157,10 +157,10 @@ def test_a_value_of_the_wrong_type_names_the_option() -> None:
     ],
 )
 def test_a_number_out_of_range_is_refused_by_name(
-    key: str, good: str, bad: str, words: str
+    key: str, good: str, bad: str, message: str
 ) -> None:
     OPTION_REGISTRY[key].check(good)
-    with pytest.raises(InputError, match=re.escape(f"{key!r} = {bad} must be {words}")):
+    with pytest.raises(InputError, match=re.escape(f"{key!r} = {bad} must be {message}")):
         OPTION_REGISTRY[key].check(bad)
 
 

@@ -30,7 +30,7 @@ def _leaf(name: str, op: Operator, *values: Any) -> Leaf:
     return Leaf(name, op, tuple(pa.scalar(value) for value in values))
 
 
-def test_values_become_the_types_of_their_columns() -> None:
+def test_values_are_converted_to_the_types_of_their_columns() -> None:
     bound = bind_predicate(
         Or((_leaf("i", Operator.IN, 1, 2), Not(_leaf("i", Operator.EQUAL, 3)))), _type_of
     )
@@ -57,7 +57,7 @@ def test_values_become_the_types_of_their_columns() -> None:
     ],
     ids=str,
 )
-def test_test_that_a_column_cannot_take_is_refused(leaf: Leaf) -> None:
+def test_predicates_that_do_not_fit_the_column_are_refused(leaf: Leaf) -> None:
     with pytest.raises(InputError):
         bind_predicate(And((leaf, leaf)), _type_of)
 

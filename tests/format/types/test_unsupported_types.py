@@ -12,18 +12,22 @@ from paimon_orch.table.catalog import Catalog
 
 
 @pytest.mark.parametrize(
-    "stored",
+    "stored_type",
     ["BLOB", "VARIANT NOT NULL", {"type": "VECTOR", "element": "FLOAT", "length": 3}],
     ids=["BLOB", "VARIANT", "VECTOR"],
 )
 def test_the_refusal_names_the_schema_the_column_and_the_type(
-    stored: object, tmp_path: Path
+    stored_type: object, tmp_path: Path
 ) -> None:
     table = Catalog(str(tmp_path)).create_table("db.t", "id BIGINT, payload STRING")
     path = Path(table.stores.schemas.path(0))
     schema = json.loads(path.read_bytes())
-    schema["fields"][1]["type"] = stored
+    schema["fields"][1]["type"] = stored_type
     path.write_text(json.dumps(schema))
-    name = stored["type"] if isinstance(stored, dict) else str(stored).split(" ", maxsplit=1)[0]
+    name = (
+        stored_type["type"]
+        if isinstance(stored_type, dict)
+        else str(stored_type).split(" ", maxsplit=1)[0]
+    )
     with pytest.raises(UnsupportedError, match=rf"schema-0: column 'payload'.*{re.escape(name)}"):
         TableSchema.from_json(path.read_bytes(), str(path))
