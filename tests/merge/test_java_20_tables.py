@@ -51,7 +51,7 @@ def assert_holds(table: Table, rows: list[list[Any]], snapshot: int | None = Non
 
 
 @pytest.mark.parametrize(("folder", "entry"), list(tables()))
-def test_we_read_the_rows_that_java_read(
+def test_tables_have_the_rows_that_java_read(
     folder: Path, entry: dict[str, Any], tmp_path: Path
 ) -> None:
     table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table(table_name(entry))

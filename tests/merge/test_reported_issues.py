@@ -134,25 +134,25 @@ def test_issue_5872_a_row_written_first_but_committed_late_loses_to_equal_rows(
     late.write(conform_rows(table_of("k v", [(1, "late")]), table.schema))
     (written,) = late.close().entries
     before = replace(written, file=replace(written.file, creation_time=1))
-    seen: list[Row] = []
+    rows_read: list[Row] = []
 
     class Meanwhile(InProcessExecutor):
         """Commits the late row between the units of the compaction and its commit."""
 
         def map(self, *args: object, **kwargs: object) -> list[bytes]:
             results = super().map(*args, **kwargs)  # type: ignore[arg-type]
-            if not seen:
+            if not rows_read:
                 WriteBuilder(table.stores).commit(CommitMessage(entries=(before,)))
-                seen.extend(rows_of(table))
+                rows_read.extend(rows_of(table))
             return results
 
     result = step.compact(table, Meanwhile(), strategy=strategy)
 
     assert result.attempts == 2
-    assert seen == [(1, "second")]
-    assert rows_of(table) == seen
+    assert rows_read == [(1, "second")]
+    assert rows_of(table) == rows_read
     step.compact(table, EXECUTOR, strategy="full")
-    assert rows_of(table) == seen
+    assert rows_of(table) == rows_read
     assert_healthy(table)
 
 

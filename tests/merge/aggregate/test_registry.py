@@ -1,4 +1,4 @@
-"""Aggregate functions, applied to values of one key in order."""
+"""Aggregate functions, applied to the sequence of values of one key."""
 
 from __future__ import annotations
 
@@ -173,23 +173,25 @@ def test_collect_distinct_keeps_each_value_once() -> None:
 
 
 def test_distinct_numbers_are_compared_by_their_bits() -> None:
-    found = aggregated(
+    result = aggregated(
         "ARRAY<DOUBLE>", "collect", [0.0, float("nan")], [-0.0, float("nan")], distinct="true"
     )
 
-    assert sorted(map(str, found)) == ["-0.0", "0.0", "nan"]
+    assert sorted(map(str, result)) == ["-0.0", "0.0", "nan"]
 
 
 def test_distinct_rows_are_compared_with_earlier_rows_only() -> None:
     row_type = "ARRAY<ROW<x INT>>"
-    one, two = {"x": 1}, {"x": 2}
+    first, second = {"x": 1}, {"x": 2}
 
-    assert aggregated(row_type, "collect", [one, one], [two, one, two], distinct="true") == [
-        one,
-        two,
+    assert aggregated(
+        row_type, "collect", [first, first], [second, first, second], distinct="true"
+    ) == [
+        first,
+        second,
     ]
     removing = {"distinct": "true"}
-    assert aggregated(row_type, "collect", None, [two, two], **removing) == [two]
+    assert aggregated(row_type, "collect", None, [second, second], **removing) == [second]
 
 
 def test_a_map_with_timestamps_takes_later_values_and_removes_nulls() -> None:
@@ -202,11 +204,11 @@ def test_a_map_with_timestamps_takes_later_values_and_removes_nulls() -> None:
         (5, {"v": 50, "t": "01"}),
     ]
 
-    found = dict(
+    result = dict(
         aggregated(NUMBER_MAP, "merge_map_with_keytime", old, new, [(1, {"v": 9, "t": "06"})])
     )
 
-    assert {key: row["v"] for key, row in found.items()} == {1: 9, 3: 30, 5: 50}
+    assert {key: row["v"] for key, row in result.items()} == {1: 9, 3: 30, 5: 50}
 
 
 def test_a_map_with_timestamps_reads_the_timestamp_from_the_named_field() -> None:
@@ -230,23 +232,29 @@ def row(x: int | None, y: str | None, s: int | None = None) -> dict[str, Any]:
 
 
 def xs(rows: list[dict[str, Any]]) -> dict[Any, Any]:
-    return {found["x"]: found["y"] for found in rows}
+    return {row["x"]: row["y"] for row in rows}
 
 
 def test_a_nested_table_without_key_appends_up_to_its_limit_and_removes_equal_rows() -> None:
-    one, two, three = row(1, "a"), row(2, "b"), row(3, "c")
+    first, second, third = row(1, "a"), row(2, "b"), row(3, "c")
 
-    assert aggregated(TABLE, "nested_update", [one], [two, three], count_limit="2") == [one, two]
-    assert aggregated(TABLE, "nested_update", None, [one, two, three], count_limit="2") == [
-        one,
-        two,
+    assert aggregated(TABLE, "nested_update", [first], [second, third], count_limit="2") == [
+        first,
+        second,
     ]
-    assert aggregated(TABLE, "nested_update", [one, two, one], back([one])) == [two]
-    assert aggregated(TABLE, "nested_update", None, [None, one, None, two], count_limit="1") == [
-        one
+    assert aggregated(TABLE, "nested_update", None, [first, second, third], count_limit="2") == [
+        first,
+        second,
     ]
-    assert aggregated(TABLE, "nested_update", [one, None], [two], count_limit="2") == [one, two]
-    assert aggregated(TABLE, "nested_update", [one, two], back([None, one])) == [two]
+    assert aggregated(TABLE, "nested_update", [first, second, first], back([first])) == [second]
+    assert aggregated(
+        TABLE, "nested_update", None, [None, first, None, second], count_limit="1"
+    ) == [first]
+    assert aggregated(TABLE, "nested_update", [first, None], [second], count_limit="2") == [
+        first,
+        second,
+    ]
+    assert aggregated(TABLE, "nested_update", [first, second], back([None, first])) == [second]
 
 
 def test_a_nested_table_with_key_replaces_and_removes_rows_up_to_its_limit() -> None:
@@ -261,7 +269,7 @@ def test_a_nested_table_with_key_replaces_and_removes_rows_up_to_its_limit() -> 
 
 def test_a_nested_row_with_a_lower_sequence_is_ignored() -> None:
     def after(*new: dict[str, Any]) -> str:
-        found = aggregated(
+        result = aggregated(
             TABLE,
             "nested_update",
             [row(1, "old", 5)],
@@ -269,7 +277,7 @@ def test_a_nested_row_with_a_lower_sequence_is_ignored() -> None:
             nested_key="x",
             nested_sequence_field="s",
         )
-        return str(xs(found)[1])
+        return str(xs(result)[1])
 
     assert after(row(1, "older", 4)) == "old"
     assert after(row(1, "as old", 5)) == "as old"
@@ -290,7 +298,7 @@ def test_null_keys_of_a_nested_table_are_kept_ignored_or_refused() -> None:
 
 
 def test_a_nested_partial_update_overwrites_columns_with_values_that_are_not_null() -> None:
-    found = aggregated(
+    result = aggregated(
         TABLE,
         "nested_partial_update",
         [row(1, "a", 1), row(2, "b")],
@@ -299,7 +307,7 @@ def test_a_nested_partial_update_overwrites_columns_with_values_that_are_not_nul
         nested_key="x",
     )
 
-    assert sorted((r["x"], r["y"], r["s"]) for r in found) == [
+    assert sorted((r["x"], r["y"], r["s"]) for r in result) == [
         (1, "z", 7),
         (2, "b", None),
         (3, "c", None),
@@ -307,14 +315,14 @@ def test_a_nested_partial_update_overwrites_columns_with_values_that_are_not_nul
 
 
 def test_32_bit_bitmaps_are_merged() -> None:
-    one, two = BitMap([1]).serialize(), BitMap([1, 70000]).serialize()
+    first, second = BitMap([1]).serialize(), BitMap([1, 70000]).serialize()
 
-    assert list(BitMap.deserialize(aggregated("BYTES", "rbm32", one, None, two))) == [1, 70000]
+    assert list(BitMap.deserialize(aggregated("BYTES", "rbm32", first, None, second))) == [1, 70000]
 
 
 def test_64_bit_bitmaps_are_merged_in_the_java_format() -> None:
     # as Java's Roaring64Bitmap serializes the sets {1}, {-1} and {1, -1}
-    one = bytes.fromhex(
+    first = bytes.fromhex(
         "01010000000000000004000000000000000000000000000000000001000000fe01000000010201000000010001000000000000000000000000000000"
     )
     minus_one = bytes.fromhex(
@@ -322,7 +330,7 @@ def test_64_bit_bitmaps_are_merged_in_the_java_format() -> None:
     )
 
     assert (
-        aggregated("BYTES", "rbm64", one, None, minus_one).hex()
+        aggregated("BYTES", "rbm64", first, None, minus_one).hex()
         == "010200000000000000000200000000ff0004000000000000000000000000000000000004000000ffffffffffff010000000000000001000000fe020000000102010000000100010201000000ffff02000000000000000000000001000000"
     )
 
@@ -376,13 +384,13 @@ SKETCHES = [
 ]
 
 
-@pytest.mark.parametrize(("function", "one", "two", "union"), SKETCHES)
+@pytest.mark.parametrize(("function", "first", "second", "union"), SKETCHES)
 def test_merged_sketches_equal_those_of_java_byte_for_byte(
-    function: str, one: str, two: str, union: str
+    function: str, first: str, second: str, union: str
 ) -> None:
-    found = aggregated("BYTES", function, bytes.fromhex(one), None, bytes.fromhex(two))
+    result = aggregated("BYTES", function, bytes.fromhex(first), None, bytes.fromhex(second))
 
-    assert found.hex() == union
+    assert result.hex() == union
 
 
 @pytest.mark.parametrize("function", ["rbm32", "rbm64", "theta_sketch", "hll_sketch"])

@@ -56,9 +56,9 @@ def merged(
         "_VALUE_KIND": pa.array([ROW_KIND_SYMBOLS.index(kind) for kind, _ in rows], pa.int8()),
         "k": pa.array([1] * len(rows), pa.int32()),
     }
-    for at, name in enumerate(("s", "a", "b")):
+    for position, name in enumerate(("s", "a", "b")):
         kind = to_arrow_type(schema.field(name).type)
-        columns[name] = pa.array([values[at] for _, values in rows], kind)
+        columns[name] = pa.array([values[position] for _, values in rows], kind)
     engine = create_merge_engine(schema)
     step = engine.prepare(build_sorted_batch(pa.table(columns), ["k"], engine.sequence))
     result = engine.merge(step, settles=settles).to_pylist()
@@ -299,7 +299,7 @@ def test_a_lookup_merge_of_a_single_row_without_sequence_clears_its_sequence_gro
     assert merged(GROUP, rows, settles=True) == ("+I", (None, None, 3))
 
 
-def test_the_newest_row_is_aggregated_alone_if_older_rows_are_removed() -> None:
+def test_only_the_newest_row_is_aggregated_if_older_rows_are_removed() -> None:
     schema = schema_of(GROUP | {"changelog-producer": "lookup"})
     rows = {"k": [1, 1, 2], "s": [5, None, None], "a": [1, 2, 4], "b": [1, 3, 6]}
     columns = {name: pa.array(values, pa.int32()) for name, values in rows.items()}
@@ -344,19 +344,19 @@ WRITES = [("a", "+I"), ("b", "-U"), ("c", "+U"), ("d", "-D")]
 
 
 @pytest.mark.parametrize(
-    ("option", "kept"), [("ignore_delete", "ac"), ("ignore_update_before", "acd")]
+    ("option", "written_kind"), [("ignore_delete", "ac"), ("ignore_update_before", "acd")]
 )
 def test_ignored_rows_get_no_sequence_number_and_no_changelog(
-    tmp_path: Path, option: str, kept: str
+    tmp_path: Path, option: str, written_kind: str
 ) -> None:
     table = new_table(tmp_path, "k STRING", changelog_producer="input", **{option: "true"})
 
     table.upsert(table_of("k kind", WRITES), row_kind="kind")
 
     changelog = table.incremental(0, 1).to_arrow()["k"].to_pylist()
-    assert "".join(changelog) == kept
+    assert "".join(changelog) == written_kind
     assert [(f.row_count, f.max_sequence_number) for s in table.files() for f in s.files] == [
-        (len(kept), len(kept) - 1)
+        (len(written_kind), len(written_kind) - 1)
     ]
     assert rows_of(table) == [("a",), ("c",)]
 

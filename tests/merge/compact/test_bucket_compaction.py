@@ -196,7 +196,7 @@ SLICED_MODES = ("vectors", "vectors and lookup", "full-compaction")
 
 
 def is_tested(case: str, mode: str, tree: str) -> bool:
-    """Return whether a tree is tested with a table; trees in slices are slow, so only with a few."""
+    """Return whether a tree is tested with a table; slow trees are tested with few tables."""
     few = tree != "sliced" or (case in SLICED and mode in SLICED_MODES)
     return few and is_supported(CASES[case], MODES[mode])
 
@@ -335,9 +335,9 @@ class Driver:
 
     def check(self) -> None:
         rows = self.table.scan().to_arrow().to_pylist()
-        found = {row["k"]: row for row in rows}
-        assert len(found) == len(rows), "duplicate key"
-        assert found == self.visible()
+        row_by_key = {row["k"]: row for row in rows}
+        assert len(row_by_key) == len(rows), "duplicate key"
+        assert row_by_key == self.visible()
 
 
 def by_key(changes: Iterable[Change]) -> dict[Any, list[Change]]:
@@ -355,25 +355,27 @@ def by_key(changes: Iterable[Change]) -> dict[Any, list[Change]]:
 )
 def test_rows_and_changelog_of_a_table_equal_the_model(case: str, mode: str, tree: str) -> None:
     rules = replace(CASES[case].rules, **MODES[mode])
-    chosen = replace(CASES[case], rules=rules)
+    case_with_rules = replace(CASES[case], rules=rules)
 
     @settings(max_examples=3, deadline=None)
-    @given(chosen.histories())
+    @given(case_with_rules.histories())
     def check(history: tuple[Shape, list[Any]]) -> None:
         shape, operations = history
         with tempfile.TemporaryDirectory() as folder:
-            driver = Driver(chosen, chosen.table(Path(folder), TREES[tree], shape))
-            for done in operations:
-                if isinstance(done, list):
-                    driver.write(done)
+            driver = Driver(
+                case_with_rules, case_with_rules.table(Path(folder), TREES[tree], shape)
+            )
+            for operation in operations:
+                if isinstance(operation, list):
+                    driver.write(operation)
                     driver.check()
                 else:
-                    driver.compact(done)
+                    driver.compact(operation)
             driver.compact("minor")
             driver.compact("full")
             before = driver.table.snapshot()
             driver.compact("full")
-            assert driver.table.snapshot() == before, "nothing is left to do"
+            assert driver.table.snapshot() == before, "another compaction would do work"
 
     check()
 
@@ -391,11 +393,11 @@ def test_at_most_one_of_two_concurrent_compactions_of_a_bucket_is_committed(
     plans = [
         step.plan(driver.table, step.CompactRequest(strategy=strategy)) for strategy in STRATEGIES
     ]
-    done = [run_units(step.COMPACT, driver.table, planned) for planned in plans]
+    results = [run_units(step.COMPACT, driver.table, planned) for planned in plans]
 
-    step.commit(driver.table, plans[0], done[0])
+    step.commit(driver.table, plans[0], results[0])
     with pytest.raises(CommitConflictError):
-        step.commit(driver.table, plans[1], done[1])
+        step.commit(driver.table, plans[1], results[1])
 
     for unit in select_primary_key_units(plans[0]):
         driver.model.compact({file.level for file in unit.task.files}, unit.output_level)

@@ -1,4 +1,4 @@
-"""Changelog files: separate format, codec, statistics and names, and changelog files of Java 2.0."""
+"""Changelog files: format, codec, statistics and names, and changelog files of Java 2.0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Updates without a difference: in the changelog or not, and the columns that count."""
+"""Whether updates that change no value are in the changelog, and which columns are compared."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ Change = tuple[str, str | None, int | None]
 OLD, SAME, LATER, OTHER = ("a", 1, [1]), ("a", 1, [1]), ("a", 2, [1]), ("a", 1, [1, None])
 
 
-def told(root: Path, producer: str, new: tuple[object, ...], **options: str) -> list[Change]:
+def changelog_of_replacement(
+    root: Path, producer: str, new: tuple[object, ...], **options: str
+) -> list[Change]:
     """Return the changelog of replacing a row."""
     table = new_table(root, COLUMNS, changelog_producer=producer, **options)
     strategy: step.CompactionStrategy = "full" if producer == "full-compaction" else "minor"
@@ -52,7 +54,7 @@ def test_an_unchanged_update_is_in_the_changelog_unless_the_table_deduplicates(
     new: tuple[object, ...],
     expected: list[Change],
 ) -> None:
-    assert told(tmp_path, producer, new, **options) == expected
+    assert changelog_of_replacement(tmp_path, producer, new, **options) == expected
 
 
 @pytest.mark.parametrize("vectors", ["false", "true"])

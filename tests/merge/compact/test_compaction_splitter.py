@@ -82,9 +82,9 @@ def test_every_key_of_every_file_belongs_to_exactly_one_part(
     parts = split_task(task, KEY, part_bytes, starts)
 
     for file in task.files:
-        taken = [keys_of(part, file) for part in parts if file in part.files]
-        assert sum(map(len, taken)) == len(set().union(*taken))
-        assert set().union(*taken) == keys_of(task, file)
+        key_sets = [keys_of(part, file) for part in parts if file in part.files]
+        assert sum(map(len, key_sets)) == len(set().union(*key_sets))
+        assert set().union(*key_sets) == keys_of(task, file)
     assert all(part.is_partial for part in parts) == (len(parts) > 1)
 
 
@@ -94,9 +94,9 @@ def test_key_ranges_of_parts_do_not_overlap(
 ) -> None:
     parts = split_task(task_of(new, cuts), KEY, part_bytes, starts)
 
-    taken = [set().union(*(keys_of(part, file) for file in part.files)) for part in parts]
-    ranges = sorted((min(keys), max(keys)) for keys in taken if keys)
-    assert all(one[1] < two[0] for one, two in pairwise(ranges))
+    key_sets = [set().union(*(keys_of(part, file) for file in part.files)) for part in parts]
+    ranges = sorted((min(keys), max(keys)) for keys in key_sets if keys)
+    assert all(lower[1] < upper[0] for lower, upper in pairwise(ranges))
 
 
 def test_a_large_section_is_split_at_boundaries_of_its_largest_run() -> None:

@@ -56,8 +56,8 @@ class Stored:
         self.keys_read: dict[str, list[int]] = {}
         self.values_read: dict[str, list[int]] = {}
         for level, files in levels.items():
-            for at, keys in enumerate(files):
-                name = f"L{level}-{at}"
+            for number, keys in enumerate(files):
+                name = f"L{level}-{number}"
                 self.keys[name] = keys
                 low, high = (serialize_row([key], [BIGINT]) for key in (keys[0], keys[-1]))
                 self.files.append(
@@ -83,17 +83,19 @@ class Stored:
             ) -> Iterator[pa.RecordBatch]:
                 read = self.keys_read if fields == KEY else self.values_read
                 read.setdefault(name, []).append(first // self.group_rows)
-                stored = pa.table(
+                rows_of_file = pa.table(
                     {
                         "k": pa.array([key for _, key in rows], pa.int64()),
                         "v": [f"{name}: {key}" for _, key in rows],
                         ROW_POSITION: pa.array([position for position, _ in rows], pa.int64()),
                     }
                 )
-                kept = stored.filter(pa.array([position not in hidden for position, _ in rows]))
+                live_rows = rows_of_file.filter(
+                    pa.array([position not in hidden for position, _ in rows])
+                )
                 names = [*(field.name for field in fields), ROW_POSITION]
                 rows_of_batch = self.batch_rows if fields == KEY else self.batch_rows + 1
-                yield from kept.select(names).combine_chunks().to_batches(rows_of_batch)
+                yield from live_rows.select(names).combine_chunks().to_batches(rows_of_batch)
 
             bounds = ColumnStats(rows[0][1], rows[-1][1]) if self.tells_bounds else ColumnStats()
             positions = [position for position, _ in rows]
@@ -140,92 +142,94 @@ sorted_keys = st.lists(st.integers(0, 80), unique=True, max_size=40).map(sorted)
 def test_lookup_finds_the_nearest_older_row_of_every_key(
     levels: dict[int, list[int]],
     ends: set[int],
-    wanted: list[int],
+    searched: list[int],
     window: int,
     sizes: tuple[int, int],
     tells_bounds: bool,
     random: Any,
 ) -> None:
     files = {level: cut(keys, ends) for level, keys in levels.items()}
-    stored = Stored(files, *sizes, tells_bounds=tells_bounds)
+    files_by_level = Stored(files, *sizes, tells_bounds=tells_bounds)
     vectors = {
         name: DeletionVector.of(
             np.array(random.sample(range(len(keys)), random.randint(1, len(keys))))
         )
-        for name, keys in stored.keys.items()
+        for name, keys in files_by_level.keys.items()
         if random.random() < 0.4
     }
     expected: dict[str, list[int]] = {}
-    for key in wanted:
-        for file in sorted(stored.files, key=lambda file: file.level):
+    for key in searched:
+        for file in sorted(files_by_level.files, key=lambda file: file.level):
             name = file.file_name
-            if key not in stored.keys[name]:
+            if key not in files_by_level.keys[name]:
                 continue
-            position = stored.keys[name].index(key)
+            position = files_by_level.keys[name].index(key)
             if name in vectors and position in vectors[name].positions():
                 continue  # deleted already: the live row is on a higher level
             expected.setdefault(name, []).append(position)
             break
 
-    lookup, rows = stored.lookup(vectors, [*KEY, VALUE]), []
-    for start in range(0, len(wanted), window):
-        rows += lookup.mark_replaced_rows(keys_of(*wanted[start : start + window]))
+    lookup, rows = files_by_level.lookup(vectors, [*KEY, VALUE]), []
+    for start in range(0, len(searched), window):
+        rows += lookup.mark_replaced_rows(keys_of(*searched[start : start + window]))
 
     assert found(lookup) == expected
     values = sorted(row["v"] for _, batch in rows for row in batch.to_pylist())
     assert values == sorted(
-        f"{name}: {stored.keys[name][at]}" for name, marked in expected.items() for at in marked
+        f"{name}: {files_by_level.keys[name][at]}"
+        for name, marked in expected.items()
+        for at in marked
     )
-    group_rows = stored.group_rows
-    for name, groups in stored.keys_read.items():
-        first = [min(stored.keys[name][group * group_rows :]) for group in groups]
-        last = [max(stored.keys[name][: (group + 1) * group_rows]) for group in groups]
+    group_rows = files_by_level.group_rows
+    for name, groups in files_by_level.keys_read.items():
+        first = [min(files_by_level.keys[name][group * group_rows :]) for group in groups]
+        last = [max(files_by_level.keys[name][: (group + 1) * group_rows]) for group in groups]
         ranges = zip(first, last, strict=True)
-        in_bounds = [any(low <= key <= high for key in wanted) for low, high in ranges]
+        in_bounds = [any(low <= key <= high for key in searched) for low, high in ranges]
         assert all(in_bounds) or not tells_bounds
         assert groups == sorted(set(groups)), "a row group is read twice"
-    for name, groups in stored.values_read.items():
+    for name, groups in files_by_level.values_read.items():
         assert groups == sorted({at // group_rows for at in expected[name]})
 
 
 def test_files_outside_the_key_range_are_not_opened() -> None:
-    stored = Stored({5: [[0, 9], [10, 19], [20, 29]]})
+    files = Stored({5: [[0, 9], [10, 19], [20, 29]]})
 
-    lookup = stored.lookup()
+    lookup = files.lookup()
     lookup.mark_replaced_rows(keys_of(10, 15))
 
     assert found(lookup) == {"L5-1": [0]}
-    assert stored.opened == {"L5-1"}
+    assert files.opened == {"L5-1"}
 
 
 def test_a_file_is_read_once_in_order() -> None:
-    stored = Stored({5: [list(range(30))]}, group_rows=10)
+    files = Stored({5: [list(range(30))]}, group_rows=10)
 
-    lookup = stored.lookup()
+    lookup = files.lookup()
     for key in (0, 1, 14, 15, 29):
         lookup.mark_replaced_rows(keys_of(key))
 
     assert found(lookup) == {"L5-0": [0, 1, 14, 15, 29]}
-    assert stored.keys_read == {"L5-0": [0, 1, 2]}
+    assert files.keys_read == {"L5-0": [0, 1, 2]}
 
 
 def test_keys_are_read_from_matching_row_groups_and_values_only_for_found_keys() -> None:
     keys = [key for key in range(0, 60, 2) if key not in (22, 24)]
-    stored = Stored({5: [keys]}, group_rows=5)  # 0-8, 10-18, 20-32, 34-42, 44-52, 54-58
+    files = Stored({5: [keys]}, group_rows=5)  # 0-8, 10-18, 20-32, 34-42, 44-52, 54-58
 
-    lookup = stored.lookup(values=[*KEY, VALUE])
+    lookup = files.lookup(values=[*KEY, VALUE])
     lookup.mark_replaced_rows(keys_of(4, 9, 24))
     (found_row,) = lookup.mark_replaced_rows(keys_of(33, 50, 70))
 
-    assert stored.keys_read == {"L5-0": [0, 2, 4]}
-    assert stored.values_read == {"L5-0": [0, 4]}
+    assert files.keys_read == {"L5-0": [0, 2, 4]}
+    assert files.values_read == {"L5-0": [0, 4]}
     assert found_row[1].to_pylist() == [{"v": "L5-0: 50", "k": 50}]
 
 
 def test_the_search_for_a_key_ends_at_the_first_match() -> None:
-    stored = Stored({2: [[1, 2]], 5: [[1, 2, 3]]})
+    files = Stored({2: [[1, 2]], 5: [[1, 2, 3]]})
 
-    lookup = stored.lookup()
+    lookup = files.lookup()
     lookup.mark_replaced_rows(keys_of(1, 3))
 
     assert found(lookup) == {"L2-0": [0], "L5-0": [2]}
@@ -278,7 +282,7 @@ def test_a_compaction_reads_only_row_groups_that_contain_updated_keys(
 def test_values_of_found_rows_are_read_while_keys_are_read(
     tmp_path: Path, file_format: str
 ) -> None:
-    """Keys and values are read from one file in turn, the keys first."""
+    """Reads of keys and values of one file alternate, keys first."""
     with small_batches(10):
         table = new_table(
             tmp_path,

@@ -198,7 +198,7 @@ def test_sequence_groups_ignore_older_rows(
                     old = old | {"s": row["s"], "a": row["a"]}
             expected[row["k"]] = old
 
-    # a first row without sequence is unchanged, because there is no row to compare with
+    # a first row without sequence is unchanged, because it is not compared with another row
     assert {k: r["b"] for k, r in expected.items()} == {k: r["b"] for k, r in read(table).items()}
     if all(row["s"] is not None for batch in batches for row in batch):
         check_after_each_compaction(table, expected)

@@ -1,4 +1,4 @@
-"""Record-level expiration: compaction drops rows by the clock of the planning process."""
+"""Record-level expiration: compaction drops rows that are expired at planning time."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_rows_expire_by_time_fields_of_every_allowed_type(tmp_path: Path, time_t
     hours = {1: 0.0, 2: -0.5, 3: -1.0, 4: -1.5}
     times = {k: at(NOON + timedelta(hours=h), time_type) for k, h in hours.items()}
     write(table, times | {5: None})
-    assert keys_of(table) == [1, 2, 3, 4, 5], "reading expires nothing"
+    assert keys_of(table) == [1, 2, 3, 4, 5], "a read expires no rows"
 
     compact(table, NOON)
 
@@ -90,7 +90,7 @@ def test_a_file_on_the_highest_level_is_rewritten_once_it_has_an_expired_row(
     write(table, {1: at(NOON, "INT"), 2: at(NOON + timedelta(hours=2), "INT")})
     compact(table, NOON)
     compact(table, NOON + timedelta(minutes=59))
-    assert table.stores.snapshots.latest_id() == 2, "nothing is too old yet"
+    assert table.stores.snapshots.latest_id() == 2, "no row is expired"
 
     compact(table, NOON + timedelta(hours=2))
 
@@ -161,11 +161,11 @@ def test_a_full_compaction_drops_expired_rows_and_merges_the_others(
 
             compact(table, now)
 
-            kept = {
+            live_keys = {
                 key: [version for version in rows if now.timestamp() <= version[0] + 3600][-1:]
                 for key, rows in versions.items()
             }
-            versions = {key: rows for key, rows in kept.items() if rows and rows[0][1] == "+I"}
+            versions = {key: rows for key, rows in live_keys.items() if rows and rows[0][1] == "+I"}
             assert dict(rows_of(table)) == {key: rows[0][0] for key, rows in versions.items()}
     assert_healthy(table)
 

@@ -59,15 +59,15 @@ def schema_of(options: dict[str, str], columns: dict[str, str] = COLUMNS) -> Tab
 
 
 def table_of(schema: TableSchema, rows: list[Row], *, kinds: bool) -> pa.Table:
-    found = pa.Table.from_pylist(rows, schema=to_arrow_schema(schema.fields))
+    rows_as_table = pa.Table.from_pylist(rows, schema=to_arrow_schema(schema.fields))
     if not kinds:
-        return found
+        return rows_as_table
     codes = parse_row_kinds(pa.array([row["_kind"] for row in rows], pa.string()))
-    return found.add_column(0, "_VALUE_KIND", codes)
+    return rows_as_table.add_column(0, "_VALUE_KIND", codes)
 
 
-def read_back(given: pa.Table, rows: list[Row]) -> list[Row]:
-    values = given.drop_columns("_VALUE_KIND").to_pylist()
+def read_back(written: pa.Table, rows: list[Row]) -> list[Row]:
+    values = written.drop_columns("_VALUE_KIND").to_pylist()
     return [row | {"_kind": old["_kind"]} for row, old in zip(values, rows, strict=True)]
 
 
@@ -130,16 +130,16 @@ def cases(draw: st.DrawFn, engine: str) -> tuple[Rules, list[list[Row]], list[Ro
         assert old is not None
         changed = draw(st.dictionaries(st.sampled_from(list(COLUMNS)), st.none(), max_size=2))
         new = {name: draw(values[name]) for name in changed}
-        gone = deletes(rules) and draw(st.integers(0, 4)) == 0
+        is_deleted = deletes(rules) and draw(st.integers(0, 4)) == 0
         histories.append(numbered)
-        requested.append(old | (new | {"_kind": "+U"} if not gone else {"_kind": "-D"}))
+        requested.append(old | (new | {"_kind": "+U"} if not is_deleted else {"_kind": "-D"}))
     return rules, histories, requested
 
 
-def has_requested_values(found: Row | None, requested: Row) -> bool:
-    if found is None or not is_add(found) or not is_add(requested):
-        return (found is not None and is_add(found)) == is_add(requested)
-    return all(found[name] == requested[name] for name in COLUMNS)
+def has_requested_values(row: Row | None, requested: Row) -> bool:
+    if row is None or not is_add(row) or not is_add(requested):
+        return (row is not None and is_add(row)) == is_add(requested)
+    return all(row[name] == requested[name] for name in COLUMNS)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -156,17 +156,19 @@ def test_an_update_gives_the_requested_rows_or_is_refused(engine: str) -> None:
             return rules.merge([*rows, written | last], is_lookup_merge=False)
 
         try:
-            given = compute_update_rows(
+            update_rows = compute_update_rows(
                 schema, table_of(schema, old, kinds=False), table_of(schema, requested, kinds=True)
             )
         except InputError:
             pairs = zip(old, requested, strict=True)
-            assert not all(has_requested_values(becomes([one], new), new) for one, new in pairs)
+            assert not all(
+                has_requested_values(becomes([old_row], new), new) for old_row, new in pairs
+            )
             return
-        for rows, one, new, written in zip(
-            histories, old, requested, read_back(given, requested), strict=True
+        for rows, old_row, new, written in zip(
+            histories, old, requested, read_back(update_rows, requested), strict=True
         ):
-            assert has_requested_values(becomes([one], written), new)
+            assert has_requested_values(becomes([old_row], written), new)
             assert has_requested_values(becomes(rows, written), new)
 
     check()
@@ -204,7 +206,7 @@ def test_an_update_of_a_sum_writes_the_difference(
 
 
 @pytest.mark.parametrize(
-    ("function", "kind", "old", "new", "said"),
+    ("function", "kind", "old", "new", "message"),
     [
         ("max", "INT", 5, 4, "column 'v' would be 5, not 4.*function 'max'"),
         ("sum", "INT", 5, None, "column 'v' would be 5, not None"),
@@ -215,9 +217,9 @@ def test_an_update_of_a_sum_writes_the_difference(
     ],
 )
 def test_an_update_that_an_aggregation_cannot_produce_is_refused_with_the_function(
-    function: str, kind: str, old: object, new: object, said: str
+    function: str, kind: str, old: object, new: object, message: str
 ) -> None:
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         changed(aggregated(function), kind, old, new)
 
 
@@ -230,18 +232,18 @@ def test_an_unchanged_value_is_not_aggregated_again(function: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "lower", "said"),
+    ("order", "lower", "message"),
     [
         ("ascending", 4, "is lower or null; set it to no less"),
         ("descending", 6, "is higher or null"),
     ],
 )
 def test_an_update_that_loses_by_its_sequence_field_is_refused_with_advice(
-    order: str, lower: int, said: str
+    order: str, lower: int, message: str
 ) -> None:
     options = {"sequence.field": "v", "sequence.field.sort-order": order}
 
-    with pytest.raises(InputError, match=rf"the old row would win.*\(v\) {said}"):
+    with pytest.raises(InputError, match=rf"the old row would win.*\(v\) {message}"):
         changed(options, "INT", 5, lower)
     assert changed(options, "INT", 5, 5) == 5
 

@@ -79,8 +79,8 @@ def test_manifest_keys_are_ordered_like_row_keys(name: str) -> None:
     kind, table = parse_type(name), column_of(name, ORDERED[name])
     columns = KeyColumns.of(table, ["k"])
     for position, scalar in enumerate(table["k"]):
-        stored = serialize_row([to_internal_value(scalar)], [kind])
-        assert decode_key(stored, [Field(id=0, name="k", type=kind)]) == columns.at(position)
+        manifest_key = serialize_row([to_internal_value(scalar)], [kind])
+        assert decode_key(manifest_key, [Field(id=0, name="k", type=kind)]) == columns.at(position)
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -130,7 +130,7 @@ def test_composite_keys_are_ordered_column_by_column(
     expected = sorted(rows, key=lambda row: [(value is not None, value) for value in row])
 
     assert [rows[position] for position in order] == expected
-    assert same.tolist() == [one == two for one, two in pairwise(expected)]
+    assert same.tolist() == [key == next_key for key, next_key in pairwise(expected)]
 
 
 def test_chunked_and_sliced_columns_are_sorted() -> None:
@@ -160,21 +160,21 @@ def test_packed_and_plain_keys_have_the_same_order(
         pa.array([row[1] for row in rows], pa.int64()),
         pa.array([row[2] for row in rows], pa.binary()),
     ]
-    chosen = order[:count]
+    positions = order[:count]
     keys = [
-        tuple(row[0].encode() if position == 0 else row[position] for position in chosen)
+        tuple(row[0].encode() if position == 0 else row[position] for position in positions)
         for row in rows
     ]
-    found, same = KeyColumns(tuple(arrays[position] for position in chosen)).ordered()
+    sorted_positions, same = KeyColumns(tuple(arrays[position] for position in positions)).ordered()
 
-    assert found.tolist() == sorted(
+    assert sorted_positions.tolist() == sorted(
         range(len(keys)), key=lambda position: keys[position]
     )  # stable too
-    assert same.tolist() == [one == two for one, two in pairwise(sorted(keys))]
+    assert same.tolist() == [key == next_key for key, next_key in pairwise(sorted(keys))]
 
 
 @given(st.sets(ROWS), st.sets(ROWS))
-def test_keys_are_searched_in_sorted_keys(own: set[Row], wanted: set[Row]) -> None:
+def test_keys_are_searched_in_sorted_keys(own: set[Row], searched: set[Row]) -> None:
     def columns(rows: set[Row]) -> tuple[list[Row], KeyColumns]:
         ordered = sorted(rows, key=lambda row: (row[0].encode(), *row[1:]))
         arrays = zip(*ordered, strict=True) if ordered else ((), (), ())
@@ -183,8 +183,10 @@ def test_keys_are_searched_in_sorted_keys(own: set[Row], wanted: set[Row]) -> No
             tuple(pa.array(a, kind) for a, kind in zip(arrays, kinds, strict=True))
         )
 
-    (mine, my_columns), (theirs, their_columns) = columns(own), columns(wanted)
-    rows, others = my_columns.find(their_columns)
+    (own_rows, own_columns), (searched_rows, searched_columns) = columns(own), columns(searched)
+    rows, others = own_columns.find(searched_columns)
 
-    assert [mine[position] for position in rows] == [theirs[position] for position in others]
-    assert {mine[position] for position in rows} == own & wanted
+    assert [own_rows[position] for position in rows] == [
+        searched_rows[position] for position in others
+    ]
+    assert {own_rows[position] for position in rows} == own & searched

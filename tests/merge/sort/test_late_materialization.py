@@ -32,7 +32,7 @@ CHANGES = st.lists(
 
 @pytest.fixture
 def value_reads(monkeypatch: pytest.MonkeyPatch) -> list[Read]:
-    """Return the first read values of column ``v``, and the row groups from which they were read."""
+    """Return the first value of each read of column ``v``, and the row groups that were read."""
     reads: list[Read] = []
     batches = ParquetFileReader.batches
 
@@ -42,10 +42,10 @@ def value_reads(monkeypatch: pytest.MonkeyPatch) -> list[Read]:
         batch_rows: int,
         groups: Sequence[int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        chosen = range(self.num_row_groups) if groups is None else groups
+        read_groups = range(self.num_row_groups) if groups is None else groups
         for batch in batches(self, columns, batch_rows, groups):
             if "v" in columns:
-                reads.append((batch.column("v")[0].as_py(), tuple(chosen)))
+                reads.append((batch.column("v")[0].as_py(), tuple(read_groups)))
             yield batch
 
     monkeypatch.setattr(ParquetFileReader, "batches", spied)
@@ -121,7 +121,7 @@ def test_late_materialization_returns_the_rows_of_a_merge_of_all_columns(
         table = new_table(Path(folder), "k BIGINT, at INT, v STRING", write_only="true", **options)
         for turn, changes in enumerate(turns):
             rows = table_of(
-                "k kind at v", [(k, kind, at, f"{turn}: {k}") for k, kind, at in changes]
+                "k kind at v", [(k, kind, time, f"{turn}: {k}") for k, kind, time in changes]
             )
             if "more" in table.schema.names:
                 rows = rows.append_column("more", rows["v"])

@@ -49,12 +49,12 @@ def run_of(
 
 def newest(steps: Iterator[MergeBatch], names: list[str]) -> list[tuple[Record, int]]:
     """Return the last row of every group, in the order of the groups."""
-    found = []
+    result = []
     for step in steps:
         rows = step.rows.take(pa.array(step.newest_row_per_key))
         keys = zip(*(rows[name].to_pylist() for name in names), strict=True)
-        found += list(zip(keys, rows["v"].to_pylist(), strict=True))
-    return found
+        result += list(zip(keys, rows["v"].to_pylist(), strict=True))
+    return result
 
 
 def runs_strategy(names: list[str]) -> st.SearchStrategy[list[list[Record]]]:
@@ -108,9 +108,9 @@ def test_steps_are_ascending_and_return_every_row_once() -> None:
 
     steps = list(merge_runs([run_of(run, INTEGER, 4) for run in rows], INTEGER))
 
-    found = [step.keys.take(step.order) for step in steps]
-    for one, two in pairwise(found):
-        assert one.at(len(one) - 1) < two.at(0)
+    step_keys = [step.keys.take(step.order) for step in steps]
+    for keys, next_keys in pairwise(step_keys):
+        assert keys.at(len(keys) - 1) < next_keys.at(0)
     assert sum(len(step.order) for step in steps) == sum(map(len, rows))
 
 
@@ -191,14 +191,16 @@ def test_empty_runs_are_skipped() -> None:
     ) == [((1,), 1)]
 
 
-@pytest.mark.parametrize("shape", ["interleaved", "one after the other", "one long beside short"])
+@pytest.mark.parametrize(
+    "shape", ["interleaved", "one after the other", "one long and several short"]
+)
 def test_a_merge_buffers_about_one_batch_per_run(shape: str) -> None:
     """Buffered rows never exceed two batches per run, regardless of the length of the runs."""
     count, batch_rows, length = 4, 10, 400
     keys = {
         "interleaved": [range(run, count * length, count) for run in range(count)],
         "one after the other": [range(run * length, (run + 1) * length) for run in range(count)],
-        "one long beside short": [
+        "one long and several short": [
             range(length),
             *(range(position, position + 2) for position in range(3)),
         ],

@@ -48,7 +48,7 @@ def keys(column: pa.Array, width: int = 8) -> list[bytes]:
 def test_packed_bytes_are_ordered_like_values(kind: pa.DataType, values: list[Any]) -> None:
     sort_keys = keys(pa.array(values, kind))
 
-    assert all(one < two for one, two in pairwise(sort_keys))
+    assert all(key < next_key for key, next_key in pairwise(sort_keys))
 
 
 def test_zeros_of_both_signs_are_equal() -> None:

@@ -44,20 +44,20 @@ def test_batches_in_key_order_are_accepted(names: list[str]) -> None:
         def order(row: tuple[Any, ...]) -> Any:
             return [(value is not None, value) for value in row]
 
-        whole = [row for batch in batches for row in batch]
+        rows = [row for batch in batches for row in batch]
         if in_order:
-            whole = sorted(whole, key=order)
+            rows = sorted(rows, key=order)
             sizes = np.cumsum([0, *map(len, batches)]).tolist()
-            batches = [whole[start:end] for start, end in pairwise(sizes)]
+            batches = [rows[start:end] for start, end in pairwise(sizes)]
         checked = KeyOrderChecker(names)
         tables = [
             pa.record_batch(
-                [pa.array([row[at] for row in batch], COLUMNS[name][1]) for at, name in enumerate(names)],
+                [pa.array([row[column] for row in batch], COLUMNS[name][1]) for column, name in enumerate(names)],
                 names,
             )
             for batch in batches
         ]  # fmt: skip
-        if whole == sorted(whole, key=order):
+        if rows == sorted(rows, key=order):
             check_all(checked, tables)
         else:
             with pytest.raises(CorruptFileError, match="f: its rows are not sorted"):
@@ -76,19 +76,19 @@ def batches(*positions: list[int]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([pa.array(numbers, pa.int64())], [ROW_POSITION])
 
 
-def find_all(values: RowGroupValues, wanted: Sequence[Sequence[int]]) -> None:
-    for positions in wanted:
+def find_all(values: RowGroupValues, searched: Sequence[Sequence[int]]) -> None:
+    for positions in searched:
         list(values.find(np.array(positions)))
 
 
 @pytest.mark.parametrize(
-    "wanted", [[[3, 1]], [[3], [1]], [[2, 2]], [[-1]], [[5]], [[9]], [[4, 0], [8]]]
+    "positions", [[[3, 1]], [[3], [1]], [[2, 2]], [[-1]], [[5]], [[9]], [[4, 0], [8]]]
 )
-def test_a_missing_row_position_is_an_error(wanted: list[list[int]]) -> None:
+def test_a_missing_row_position_is_an_error(positions: list[list[int]]) -> None:
     values = RowGroupValues("f.parquet", batches([2, 3, 4], [6, 8]))
 
     with pytest.raises(CorruptFileError, match=r"f\.parquet"):
-        find_all(values, wanted)
+        find_all(values, positions)
 
 
 @pytest.mark.parametrize("folder", ["pk_clustering", "pk_clustering_overlap"])

@@ -1,4 +1,4 @@
-"""Selection of files of append tables: small files are packed, deleted rows count, order is kept."""
+"""File selection in append tables: small files are packed, in order, with deleted rows counted."""
 
 from __future__ import annotations
 
@@ -68,26 +68,28 @@ def test_small_files_of_a_partition_are_packed_smallest_first(
 
 
 @pytest.mark.parametrize(
-    ("hidden", "chosen"), [(20, False), (21, True), (None, True)], ids=["20 %", "21 %", "unknown"]
+    ("hidden", "is_rewritten"),
+    [(20, False), (21, True), (None, True)],
+    ids=["20 %", "21 %", "unknown"],
 )
 def test_a_large_file_is_rewritten_if_its_delete_ratio_is_exceeded(
-    hidden: int | None, chosen: bool
+    hidden: int | None, is_rewritten: bool
 ) -> None:
     assert names(picker().select_bucket_unaware(files(500), marks(f0=hidden))) == (
-        ["f0"] if chosen else []
+        ["f0"] if is_rewritten else []
     )
     assert names(picker().select_bucket_unaware(files(500), marks(f0=hidden), full=True)) == ["f0"]
 
 
 def test_files_with_deletion_vectors_in_one_index_file_are_compacted_together() -> None:
-    chosen = files(60, 60, 60, 60, 5, 5)
-    one, two = DeletionVectorRef("index-1", 1), DeletionVectorRef("index-2", 1)
-    known = {"f0": one, "f2": one, "f3": one, "f1": two}
+    candidates = files(60, 60, 60, 60, 5, 5)
+    first_index, second_index = DeletionVectorRef("index-1", 1), DeletionVectorRef("index-2", 1)
+    deletion_vectors = {"f0": first_index, "f2": first_index, "f3": first_index, "f1": second_index}
 
-    assert names(picker().select_bucket_unaware(chosen, known)) == ["f1 f0 f2 f3"]
+    assert names(picker().select_bucket_unaware(candidates, deletion_vectors)) == ["f1 f0 f2 f3"]
 
 
-def test_remaining_files_with_deletion_vectors_are_rewritten_one_by_one() -> None:
+def test_remaining_files_with_deletion_vectors_are_rewritten_individually() -> None:
     assert names(picker().select_bucket_unaware(files(5, 5, 5), marks(f1=1))) == ["f1"]
 
 
@@ -127,11 +129,11 @@ def test_a_full_compaction_of_a_bucket_keeps_leading_large_files(
 
 
 def test_a_full_compaction_rewrites_from_the_first_small_file_or_deletion_vector() -> None:
-    chosen = picker(deletion_vectors__enabled="true")
+    file_picker = picker(deletion_vectors__enabled="true")
 
-    assert names(chosen.bucketed(files(100, 100, 100), marks(f1=1), full=True)) == ["f1 f2"]
-    assert names(chosen.bucketed(files(100, 1, 100), {}, full=True)) == ["f1 f2"]
-    assert names(chosen.bucketed(files(100, 100, 1), {}, full=True)) == []
+    assert names(file_picker.bucketed(files(100, 100, 100), marks(f1=1), full=True)) == ["f1 f2"]
+    assert names(file_picker.bucketed(files(100, 1, 100), {}, full=True)) == ["f1 f2"]
+    assert names(file_picker.bucketed(files(100, 100, 1), {}, full=True)) == []
 
 
 def test_a_forced_full_compaction_rewrites_everything() -> None:

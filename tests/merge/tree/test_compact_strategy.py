@@ -62,7 +62,7 @@ def test_a_file_is_rewritten_if_its_delete_ratio_exceeds_the_limit(
 
 
 def two_levels(root: Path, **options: str) -> Table:
-    """Return a table with 100 keys on the highest level; keys from 60 are replaced one level below."""
+    """Return a table with 100 keys on the highest level; keys from 60 are replaced below it."""
     table = new_table(root, deletion_vectors__enabled="true", **options)
     table.upsert(table_of("k v", [(k, "old") for k in range(100)]))
     step.compact(table, EXECUTOR)
@@ -129,12 +129,12 @@ def test_a_file_without_live_rows_is_deleted(tmp_path: Path) -> None:
     assert_healthy(table)
 
 
-def test_files_rewritten_one_by_one_are_separate_units(tmp_path: Path) -> None:
+def test_files_rewritten_individually_are_separate_units(tmp_path: Path) -> None:
     table = new_table(tmp_path, deletion_vectors__enabled="true", target_file_size="500")
     table.upsert(table_of("k v", [(k, "old") for k in range(3000)]))
     step.compact(table, EXECUTOR)
-    gone = range(0, 3000, 7)
-    table.delete(table_of("k", [(k,) for k in gone]))
+    deleted_keys = range(0, 3000, 7)
+    table.delete(table_of("k", [(k,) for k in deleted_keys]))
     step.compact(table, EXECUTOR)
     assert len(deletion_vectors_of(table)) > 1
 
@@ -142,5 +142,5 @@ def test_files_rewritten_one_by_one_are_separate_units(tmp_path: Path) -> None:
 
     assert len(result.plan.units) == result.files_before > 1
     assert deletion_vectors_of(table) == {}
-    assert rows_of(table) == [(k, "old") for k in range(3000) if k not in gone]
+    assert rows_of(table) == [(k, "old") for k in range(3000) if k not in deleted_keys]
     assert_healthy(table)

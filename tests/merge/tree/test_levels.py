@@ -25,7 +25,9 @@ KEY = [Field(id=0, name="k", type=BIGINT)]
 Range = tuple[int, int]
 
 ranges = st.lists(
-    st.tuples(st.integers(-40, 40), st.integers(0, 12)).map(lambda at: (at[0], at[0] + at[1])),
+    st.tuples(st.integers(-40, 40), st.integers(0, 12)).map(
+        lambda low_and_size: (low_and_size[0], low_and_size[0] + low_and_size[1])
+    ),
     max_size=25,
 )
 
@@ -46,38 +48,41 @@ def file_of(
 
 
 @given(ranges)
-def test_sections_are_disjoint_and_hold_every_file_once(found: list[Range]) -> None:
-    files = [file_of(low, high, f"f{at}") for at, (low, high) in enumerate(found)]
-    at = {file.file_name: keys for file, keys in zip(files, found, strict=True)}
+def test_sections_are_disjoint_and_hold_every_file_once(drawn: list[Range]) -> None:
+    files = [file_of(low, high, f"f{ranges}") for ranges, (low, high) in enumerate(drawn)]
+    ranges = {file.file_name: keys for file, keys in zip(files, drawn, strict=True)}
 
     result = split_into_sections(files, KEY)
 
     names = [file.file_name for section in result for run in section for file in run]
-    assert sorted(names) == sorted(at)
+    assert sorted(names) == sorted(ranges)
     bounds = [
         (
-            min(at[file.file_name][0] for run in section for file in run),
-            max(at[file.file_name][1] for run in section for file in run),
+            min(ranges[file.file_name][0] for run in section for file in run),
+            max(ranges[file.file_name][1] for run in section for file in run),
         )
         for section in result
     ]
-    assert all(one[1] < two[0] for one, two in pairwise(bounds)), "in key order, not touching"
+    assert all(lower[1] < upper[0] for lower, upper in pairwise(bounds)), (
+        "in key order, not touching"
+    )
     for section in result:
         for run in section:
-            assert all(at[one.file_name][1] < at[two.file_name][0] for one, two in pairwise(run)), (
-                "the files of a run are in key order and do not touch"
-            )
+            assert all(
+                ranges[lower.file_name][1] < ranges[upper.file_name][0]
+                for lower, upper in pairwise(run)
+            ), "the files of a run are in key order and do not touch"
 
 
 @given(ranges)
 def test_a_section_has_as_many_runs_of_a_level_as_files_overlap_at_one_key(
-    found: list[Range],
+    drawn: list[Range],
 ) -> None:
-    files = [file_of(low, high, f"f{at}", level=2) for at, (low, high) in enumerate(found)]
-    at = {file.file_name: keys for file, keys in zip(files, found, strict=True)}
+    files = [file_of(low, high, f"f{ranges}", level=2) for ranges, (low, high) in enumerate(drawn)]
+    ranges = {file.file_name: keys for file, keys in zip(files, drawn, strict=True)}
 
     for section in split_into_sections(files, KEY):
-        members = [at[file.file_name] for run in section for file in run]
+        members = [ranges[file.file_name] for run in section for file in run]
         deepest = max(
             sum(low <= key <= high for low, high in members) for key in (low for low, _ in members)
         )
@@ -85,8 +90,8 @@ def test_a_section_has_as_many_runs_of_a_level_as_files_overlap_at_one_key(
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 3)), max_size=15))
-def test_runs_hold_one_level_and_on_level_0_one_file(found: list[Range]) -> None:
-    files = [file_of(at, at + 3, f"f{at}.{n}", level) for n, (at, level) in enumerate(found)]
+def test_runs_hold_one_level_and_on_level_0_one_file(drawn: list[Range]) -> None:
+    files = [file_of(low, low + 3, f"f{low}.{n}", level) for n, (low, level) in enumerate(drawn)]
 
     for section in split_into_sections(files, KEY):
         for run in section:
@@ -118,12 +123,12 @@ def test_equal_rows_are_ordered_by_level_and_then_by_file_age() -> None:
 
 
 @given(ranges)
-def test_a_section_cannot_be_cut_further(found: list[Range]) -> None:
-    files = [file_of(low, high, f"f{at}") for at, (low, high) in enumerate(found)]
-    at = {file.file_name: keys for file, keys in zip(files, found, strict=True)}
+def test_a_section_cannot_be_cut_further(drawn: list[Range]) -> None:
+    files = [file_of(low, high, f"f{ranges}") for ranges, (low, high) in enumerate(drawn)]
+    ranges = {file.file_name: keys for file, keys in zip(files, drawn, strict=True)}
 
     for section in split_into_sections(files, KEY):
-        members = sorted(at[file.file_name] for run in section for file in run)
+        members = sorted(ranges[file.file_name] for run in section for file in run)
         end = members[0][1]
         for low, high in members[1:]:
             assert low <= end

@@ -86,7 +86,7 @@ def test_force_up_level_0_selects_the_documented_runs(
             (2, 3),
         ),  # writing a deletion vector costs less than rewriting small files too
         ("0:1 2:1 5:100", (1, 1)),
-        ("0:1 1:100 5:1000", (2, 1)),  # there is no level between 0 and 1, so level 1 is included
+        ("0:1 1:100 5:1000", (2, 1)),  # level 1 is included, because no level is between 0 and 1
         ("0:1 1:100", (2, 5)),
         ("0:1", (1, 5)),
         ("1:1 5:1", None),
@@ -110,7 +110,7 @@ def test_level_0_compactions_bound_the_number_of_runs() -> None:
         assert selected is not None
         size = sum(run.size for run in runs[: selected.count])
         runs = [*runs_of(f"{selected.output_level}:{size}"), *runs[selected.count :]]
-        assert all(one.level < two.level for one, two in pairwise(runs))
+        assert all(upper.level < next_run.level for upper, next_run in pairwise(runs))
     assert len(runs) <= LEVELS
 
 
@@ -182,7 +182,7 @@ HOURLY = {"compaction.optimization-interval": "1 h"}
         ("0:1 5:1000", timedelta(minutes=59), None),
         ("0:1 5:1000", None, (2, 5)),  # an unknown time is due
         ("0:1 4:1000", timedelta(0), (2, 5)),  # there was no full compaction
-        ("5:1000", timedelta(hours=9), None),  # one run: nothing to merge
+        ("5:1000", timedelta(hours=9), None),  # one run is not merged
         ("0:1", None, None),
     ],
 )
