@@ -44,7 +44,7 @@ pytestmark = [
     pytest.mark.xdist_group("cluster"),
     pytest.mark.timeout(
         300
-    ),  # executors start cold, again after each kill: quick on a quiet machine
+    ),  # executors start cold, and again after each kill: slow on a busy machine
     pytest.mark.skipif(sys.platform != "linux", reason="needs the addresses 127.0.0.2 and .3"),
 ]
 
@@ -63,7 +63,7 @@ STOPPED = {
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster, what its workers run, and a driver on it."""
+    """A cluster, the Python of its workers, and a driver."""
 
     master: str
     python: Path
@@ -86,7 +86,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
-        "spark.shuffle.io.retryWait": "200ms",  # not three times 5 s for the rows of a lost executor
+        "spark.shuffle.io.retryWait": "200ms",  # otherwise Spark tries three times 5 s to fetch rows of a lost executor
         "spark.speculation": "true",
         "spark.speculation.interval": "200ms",
         "spark.speculation.quantile": "0.5",
@@ -96,27 +96,29 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         run_standalone_cluster(folder, WORKERS) as master,
         run_driver(master=master, spark_config=settings, ship_package=True) as talk,
     ):
-        talk.ask("workers", tasks=2)  # starts the session, which no test waits for
+        talk.ask("workers", tasks=2)  # starts the session before the first test
         yield Cluster(master, python, talk)
 
 
-def test_workers_have_a_python_of_their_own_and_the_package_from_the_driver(
+def test_workers_use_a_separate_python_and_the_package_of_the_driver(
     cluster: Cluster,
 ) -> None:
-    found = cluster.talk.ask("workers", tasks=2)[0]
+    workers = cluster.talk.ask("workers", tasks=2)[0]
 
-    assert {task["python"] for task in found} == {str(cluster.python)}
-    assert {task["host"] for task in found} == set(WORKERS)
-    assert all(package_archive().name in task["package"] for task in found)
+    assert {task["python"] for task in workers} == {str(cluster.python)}
+    assert {task["host"] for task in workers} == set(WORKERS)
+    assert all(package_archive().name in task["package"] for task in workers)
 
 
 @pytest.mark.parametrize("name", STEP_CASES)
-def test_every_step_does_the_same_on_a_cluster(cluster: Cluster, tmp_path: Path, name: str) -> None:
+def test_every_step_has_the_same_result_on_a_cluster(
+    cluster: Cluster, tmp_path: Path, name: str
+) -> None:
     assert_step_done(name, tmp_path, lambda: cluster.run(name, tmp_path))
 
 
 class Held:
-    """Stops one task of a step, and does something to it once it stands."""
+    """Blocks one task of a step, and runs an action once it is blocked."""
 
     def __init__(self, python: Path) -> None:
         packages = next((python.parents[1] / "lib").glob("python*/site-packages"))
@@ -127,7 +129,7 @@ class Held:
         spec.loader.exec_module(self.hold)
 
     def executor(self, running: Future[Any]) -> int:
-        """Return the process id of the executor whose task stands."""
+        """Return the process id of the executor whose task is blocked."""
         while not wait([running], 0.02).done:
             if self.hold.HELD.exists():
                 return int(self.hold.HELD.read_text())
@@ -136,13 +138,13 @@ class Held:
 
 def run_with_blocked_task(cluster: Cluster, name: str, root: Path, *, kill: bool) -> Table:
     """Run a step with one task blocked forever, optionally with its executor killed."""
-    held = Held(cluster.python)
+    blocked = Held(cluster.python)
 
     def run() -> Any:
-        held.hold.ask(*STOPPED[name])
+        blocked.hold.ask(*STOPPED[name])
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(cluster.run, name, root)
-            executor = held.executor(running)
+            executor = blocked.executor(running)
             if kill:
                 os.kill(executor, signal.SIGKILL)
             return running.result()
@@ -153,7 +155,7 @@ def run_with_blocked_task(cluster: Cluster, name: str, root: Path, *, kill: bool
 def assert_only_orphans_remain(table: Table) -> None:
     """Check that orphan cleanup finds all files of a killed attempt.
 
-    There may be none: a worker that learns of the end early can still clean up.
+    There may be none: a worker that is notified early can still clean up.
     """
     backdate_files(table)
     remove_orphan_files(table, InProcessExecutor())
@@ -171,7 +173,7 @@ def test_a_killed_executor_leaves_only_orphan_files(
 
 
 @pytest.mark.parametrize("name", ["ingest", "compact by lookup"])
-def test_a_slow_task_runs_a_second_time_and_is_counted_once(
+def test_a_slow_task_runs_twice_and_is_counted_once(
     cluster: Cluster, tmp_path: Path, name: str
 ) -> None:
     table = run_with_blocked_task(cluster, name, tmp_path, kill=False)
@@ -182,24 +184,24 @@ def test_a_slow_task_runs_a_second_time_and_is_counted_once(
 def submitted(
     cluster: Cluster, folder: Path, program: str, *arguments: str, **environment: str
 ) -> list[str]:
-    """Run a program that compacts a table by ``spark-submit``, in a folder, and return the words that it prints."""
+    """Run a program that compacts a table with ``spark-submit``; return the words of its output."""
     (folder / "nightly.py").write_text(program)
     STEP_CASES["compact, full"].make(folder / "lake")
     settings = {"cores.max": "1", "executor.memory": "512m", "driver.host": "127.0.0.1"}
     confs = [f"--conf=spark.{name}={value}" for name, value in settings.items()]
 
-    done = subprocess.run(
+    process = subprocess.run(
         [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.master, *confs,
          *arguments, "nightly.py", str(folder / "lake")],
         env=clean_environment(SPARK_LOCAL_IP="127.0.0.1", **environment), cwd=folder,
         capture_output=True, text=True, check=False, timeout=_SECONDS,
     )  # fmt: skip
 
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert process.returncode == 0, process.stderr[-2000:]
     table = Catalog(str(folder / "lake")).table("db.t")
     assert check(table, deep=True).findings == ()
     assert len(list(table.files())) == 4
-    return done.stdout.split()
+    return process.stdout.split()
 
 
 def test_spark_submit_runs_a_program_with_the_package_archive(

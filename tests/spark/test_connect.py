@@ -1,4 +1,7 @@
-"""Every step, and units however they end, on a Spark Connect server to whose workers the package is sent."""
+"""Every step, and units with every outcome, on a Spark Connect server.
+
+The package is sent to the workers of the server.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.xdist_group("connect"),
-    pytest.mark.timeout(300),  # executors start cold: quick on a quiet machine
+    pytest.mark.timeout(300),  # a cold start is slow on a busy machine
 ]
 
 
@@ -26,20 +29,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PeerProcess]:
         run_connect_server(folder, python) as remote,
         run_driver(remote=remote, ship_package=True) as talk,
     ):
-        talk.ask("workers", tasks=2)  # starts the session, which no test waits for
+        talk.ask("workers", tasks=2)  # starts the session before the first test
         yield talk
 
 
-def test_units_are_done_fail_and_are_cancelled_as_on_classic_spark(
+def test_units_succeed_fail_and_are_cancelled_like_on_classic_spark(
     server: PeerProcess, tmp_path: Path
 ) -> None:
-    found = server.ask("units", folder=str(tmp_path))[0]
+    outcomes = server.ask("units", folder=str(tmp_path))[0]
 
-    assert found == ["1 4 9", [3, 3], "CorruptFileError", "CancelledError"]
+    assert outcomes == ["1 4 9", [3, 3], "CorruptFileError", "CancelledError"]
 
 
 @pytest.mark.parametrize("name", STEP_CASES)
-def test_every_step_does_the_same_on_spark_connect(
+def test_every_step_has_the_same_result_on_spark_connect(
     server: PeerProcess, tmp_path: Path, name: str
 ) -> None:
     assert_step_done(
@@ -47,9 +50,7 @@ def test_every_step_does_the_same_on_spark_connect(
     )
 
 
-def test_another_session_follows_one_that_the_server_has_ended(
-    server: PeerProcess, tmp_path: Path
-) -> None:
+def test_a_session_ended_by_the_server_is_replaced(server: PeerProcess, tmp_path: Path) -> None:
     message, is_same = server.ask("released")[0]
 
     assert "session is no longer usable; start a new one: " in message

@@ -1,4 +1,7 @@
-"""Every step on a session of this process; `make oldest` runs these on the oldest PySpark that is supported."""
+"""Every step on a session of this process.
+
+`make oldest` runs these tests on the oldest supported PySpark.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("name", STEP_CASES)
-def test_every_step_does_what_it_should(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_every_step_has_the_expected_result(spark: SparkSession, tmp_path: Path, name: str) -> None:
     def run() -> object:
         return STEP_CASES[name].run(spark, Catalog(str(tmp_path)).table("db.t"))
 

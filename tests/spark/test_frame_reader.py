@@ -1,4 +1,4 @@
-"""A scan as a frame: Spark reads files of unmerged rows itself, our tasks read the others, together they are the scan."""
+"""A scan as a frame: Spark reads files that need no merge, our tasks read the other files."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def same(frame: DataFrame, scan: Scan) -> bool:
 
 
 def readers(frame: DataFrame, capsys: pytest.CaptureFixture[str]) -> set[str]:
-    """Return who reads: Spark itself, our tasks, or both."""
+    """Return the readers in the plan: Spark's, our tasks, or both."""
     frame.explain()
     plan = capsys.readouterr().out
     return {name for name in (NATIVE, TASKS) if name in plan}
@@ -67,7 +67,7 @@ def full(table: Table) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_golden_tables_give_the_rows_of_the_scan(spark: SparkSession, name: str) -> None:
+def test_golden_tables_have_the_rows_of_the_scan(spark: SparkSession, name: str) -> None:
     folder, entry = GOLDEN[name]
     table = Catalog(str(folder / "warehouse")).table(table_name(entry))
 
@@ -77,7 +77,7 @@ def test_golden_tables_give_the_rows_of_the_scan(spark: SparkSession, name: str)
     assert same(read(spark, table.scan()), table.scan())
 
 
-def test_every_type_that_spark_reads_itself_keeps_its_values(
+def test_types_that_spark_reads_keep_their_values(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     values: dict[str, tuple[str, Any]] = {
@@ -150,7 +150,7 @@ def test_a_frame_has_the_rows_of_the_scan_after_any_history(
     assert same(read(spark, table.scan()), table.scan())
 
 
-def test_files_with_deletion_vectors_merges_or_other_columns_are_read_by_tasks(
+def test_files_with_deletion_vectors_overlapping_keys_or_old_columns_are_read_by_tasks(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = new_table(tmp_path, bucket="1", deletion_vectors__enabled="true")
@@ -183,18 +183,18 @@ def test_a_frame_of_plain_files_reads_only_the_columns_that_a_query_needs(
     assert "EqualTo(k,1)" in plan
 
 
-def test_a_filter_on_partitions_chooses_files_and_one_on_rows_is_left_to_tasks(
+def test_a_partition_filter_selects_files_and_a_row_filter_is_applied_by_tasks(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = new_table(tmp_path, "p STRING, k INT", key=(), partition_by=["p"], bucket="-1")
     table.append(table_of("p k", [("x", 1), ("y{1}*?[2]", 2), ("z", 3)]))
 
-    one = read(spark, table.scan(filter="p = 'x'"))
+    partition = read(spark, table.scan(filter="p = 'x'"))
     odd = read(spark, table.scan(filter="p <> 'x'"))
     rows = read(spark, table.scan(filter="k >= 2"))
 
-    assert readers(one, capsys) == {NATIVE}
-    assert one.collect() == [("x", 1)]
+    assert readers(partition, capsys) == {NATIVE}
+    assert partition.collect() == [("x", 1)]
     assert readers(odd, capsys) == {NATIVE}
     assert sorted(odd.collect()) == [("y{1}*?[2]", 2), ("z", 3)]
     assert readers(rows, capsys) == {TASKS}
@@ -218,7 +218,7 @@ def test_files_that_spark_would_ignore_or_read_as_a_pattern_are_read_by_tasks(
     assert frame.collect() == [(1, "a")]
 
 
-def test_names_that_differ_only_in_case_are_read_by_tasks(tmp_path: Path) -> None:
+def test_columns_whose_names_differ_only_in_case_are_read_by_tasks(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k INT, K INT", key=(), bucket="-1")
     table.append(table_of("k K", [(1, 2)]))
     assert separate_native_files(table.scan(["k"]))[0] == []
@@ -233,7 +233,7 @@ def test_names_that_differ_only_in_case_are_read_by_tasks(tmp_path: Path) -> Non
     assert len(separate_native_files(catalog.table("db.t").scan())[0]) == 1
 
 
-def test_a_new_comment_leaves_files_to_spark(tmp_path: Path) -> None:
+def test_files_are_read_by_spark_after_a_comment_changed(tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="-1")
     table.append(table_of("k v", [(1, "a")]))
     catalog = Catalog(str(tmp_path))
@@ -244,7 +244,7 @@ def test_a_new_comment_leaves_files_to_spark(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("engine", "files"), [("partial-update", 0), ("aggregation", 1)])
-def test_where_java_wrote_rows_without_their_key_among_the_values_tasks_read_it_from_its_column(
+def test_keys_that_java_did_not_write_to_value_columns_are_read_by_tasks(
     tmp_path: Path, engine: str, files: int
 ) -> None:
     table = new_table(tmp_path, merge_engine=engine)
@@ -254,7 +254,7 @@ def test_where_java_wrote_rows_without_their_key_among_the_values_tasks_read_it_
     assert len(separate_native_files(table.scan())[0]) == files
 
 
-def test_the_caller_decides_who_reads(
+def test_the_caller_can_select_the_reader(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = new_table(tmp_path, key=(), bucket="-1")
@@ -268,7 +268,7 @@ def test_the_caller_decides_who_reads(
         read(spark, table.scan(limit=1))
 
 
-def test_changes_and_system_tables_are_frames_too(spark: SparkSession, tmp_path: Path) -> None:
+def test_changes_and_system_tables_are_read_as_frames(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path)
     table.upsert(table_of("k v", [(1, "a")]))
     table.upsert(table_of("k v", [(1, "b")]))
@@ -280,7 +280,7 @@ def test_changes_and_system_tables_are_frames_too(spark: SparkSession, tmp_path:
     assert sorted(ids) == [(1,), (2,)]
 
 
-def test_local_files_are_read_wherever_the_session_has_its_own(
+def test_local_files_are_read_although_the_default_file_system_is_remote(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = new_table(tmp_path / "a #b%20c", key=(), bucket="-1")

@@ -1,4 +1,4 @@
-"""DataFrame to table: every row in its bucket, every bucket in one task, the last row of a key wins."""
+"""Writes of frames: rows are routed to buckets, one task per bucket; the last row of a key wins."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def frame_of(spark: SparkSession, rows: list[tuple[Any, ...]], schema: str) -> D
 KEYED = "k bigint, v string"
 
 
-def test_rows_are_routed_as_the_format_says_one_file_a_bucket(
+def test_rows_are_routed_to_the_bucket_of_the_format_with_one_file_each(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = new_table(tmp_path, bucket="5")
@@ -52,8 +52,8 @@ def test_rows_are_routed_as_the_format_says_one_file_a_bucket(
     assert result.files == 5
     for split in splits:
         (file,) = split.files
-        at = BucketFile(split.partition, split.bucket, file)
-        for batch in table.stores.reader().read(at, [table.schema.field("k")]):
+        bucket_file = BucketFile(split.partition, split.bucket, file)
+        for batch in table.stores.reader().read(bucket_file, [table.schema.field("k")]):
             types = [table.schema.field("k").type]
             assert set(compute_buckets([batch["k"]], types, 5)) == {split.bucket}
     assert rows_of(table) == [(k, str(k)) for k in range(500)]
@@ -63,7 +63,10 @@ def test_rows_are_routed_as_the_format_says_one_file_a_bucket(
 
 def test_the_last_row_of_a_key_in_the_frame_wins(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path, bucket="3")
-    rows = [(k % 40, f"{at:04}") for at, k in enumerate(np.random.default_rng(5).permutation(400))]
+    rows = [
+        (k % 40, f"{number:04}")
+        for number, k in enumerate(np.random.default_rng(5).permutation(400))
+    ]
     frame = frame_of(spark, [(int(k), v) for k, v in rows], KEYED)
 
     frame_writer.write(frame, table)
@@ -72,7 +75,7 @@ def test_the_last_row_of_a_key_in_the_frame_wins(spark: SparkSession, tmp_path: 
     assert_healthy(table)
 
 
-def test_columns_and_times_are_stored_as_spark_names_and_reads_them(
+def test_column_names_and_timestamps_are_stored_like_in_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     columns = "`k.x` INT NOT NULL, `n.` TIMESTAMP(3) NOT NULL, `with blank` TIMESTAMP_LTZ(6)"
@@ -101,7 +104,7 @@ def test_a_later_write_wins_over_an_earlier_one(spark: SparkSession, tmp_path: P
     assert len(set(low)) == len(low)
 
 
-def test_row_kinds_delete(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_of_kind_delete_are_deleted(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path)
     frame_writer.write(frame_of(spark, [(1, "a"), (2, "b")], KEYED), table)
 
@@ -111,7 +114,7 @@ def test_row_kinds_delete(spark: SparkSession, tmp_path: Path) -> None:
     assert rows_of(table) == [(2, "b"), (3, "c")]
 
 
-def test_partitions_and_buckets_are_written_by_one_task_each(
+def test_each_bucket_of_a_partition_is_written_by_one_task(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = new_table(
@@ -153,7 +156,7 @@ PARTITIONED = "p int, k bigint, v string"
 @pytest.mark.parametrize(
     ("dynamic", "expected"), [("true", [(1, 9, "new"), (2, 2, "old")]), ("false", [(1, 9, "new")])]
 )
-def test_overwriting_replaces_partitions_or_all(
+def test_an_overwrite_replaces_partitions_or_the_whole_table(
     spark: SparkSession, tmp_path: Path, dynamic: str, expected: list[tuple[int, int, str]]
 ) -> None:
     table = partitioned(tmp_path, dynamic_partition_overwrite=dynamic)
@@ -165,7 +168,7 @@ def test_overwriting_replaces_partitions_or_all(
     assert_healthy(table)
 
 
-def test_no_rows_are_no_snapshot(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_frame_without_rows_creates_no_snapshot(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path)
 
     result = frame_writer.write(frame_of(spark, [], KEYED), table)
@@ -192,7 +195,7 @@ def test_wrong_columns_are_refused_before_spark_runs(spark: SparkSession, tmp_pa
         frame_writer.write(frame_of(spark, [(1, "a")], "k bigint, x string"), table)
 
 
-def test_a_task_that_is_tried_again_adds_nothing_twice(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_retried_task_adds_no_row_twice(spark: SparkSession, tmp_path: Path) -> None:
     """The first attempt writes its file and then exits, as after a crash of its machine."""
     table = new_table(tmp_path)
     mark = tmp_path / "tried"
@@ -216,7 +219,7 @@ def test_a_task_that_is_tried_again_adds_nothing_twice(spark: SparkSession, tmp_
     assert rows_of(table) == [(1, "a"), (2, "b")]
 
 
-def test_columns_of_pandas_frames_arrive(spark: SparkSession, tmp_path: Path) -> None:
+def test_frames_from_pandas_are_written(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT, at TIMESTAMP(3), n INT", bucket="2")
     frame = pd.DataFrame({"k": [1, 2], "at": [pd.Timestamp("2026-01-01"), pd.NaT], "n": [1, 2]})
 
@@ -236,7 +239,7 @@ def test_an_error_of_the_frame_is_raised(spark: SparkSession, tmp_path: Path) ->
     assert stored_files(table) == before
 
 
-def test_keys_of_dynamic_buckets_stay_in_their_bucket(spark: SparkSession, tmp_path: Path) -> None:
+def test_keys_keep_their_dynamic_bucket(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(
         tmp_path,
         "p INT, k BIGINT, v STRING",
@@ -246,7 +249,7 @@ def test_keys_of_dynamic_buckets_stay_in_their_bucket(spark: SparkSession, tmp_p
         dynamic_bucket__target_row_num="10",
     )
     frame = spark.range(0, 90, 1, 4).selectExpr(
-        # one partition, spelt in two ways
+        # two notations of one partition
         "CASE WHEN id % 2 = 0 THEN CAST(id % 3 AS STRING) ELSE '0' || CAST(id % 3 AS STRING) END AS p",
         "id AS k",
         "'a' AS v",
@@ -266,7 +269,9 @@ def test_rows_with_the_default_partition_are_sent_to_the_task_of_that_partition(
     table = new_table(
         tmp_path, "p STRING, k BIGINT", key=("p", "k"), partition_by=["p"], bucket="-1"
     )
-    Catalog(str(tmp_path)).alter_table("db.t", [UpdateDefault("p", "z")])  # null is another task's
+    Catalog(str(tmp_path)).alter_table(
+        "db.t", [UpdateDefault("p", "z")]
+    )  # null belongs to another task
 
     frame_writer.write(frame_of(spark, [("z", 1), (None, 2)], "p string, k bigint"), table)
 

@@ -1,4 +1,4 @@
-"""Rows that are not compacted yet, in batch reads, streams and writes of Spark's data source."""
+"""Uncompacted rows in batch reads, streams and writes of Spark's data source."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ COMPACTED = [(1, "a"), (2, "b"), (3, "c")]
 NEWEST = [(1, "a"), (2, "new"), (4, "d")]
 
 
-def waiting(root: Path, **options: str) -> Table:
-    """Return a table with deletion vectors of which an update, a delete and an insert are not compacted."""
+def uncompacted_table(root: Path, **options: str) -> Table:
+    """Return a table with deletion vectors and an uncompacted update, delete and insert."""
     table = new_table(root, deletion_vectors__enabled="true", **options)
     table.upsert(table_of("k v", COMPACTED))
     compact(table, InProcessExecutor(), strategy="full")
@@ -35,24 +35,24 @@ def waiting(root: Path, **options: str) -> Table:
     return table
 
 
-def place(table: Table, options: dict[str, str]) -> dict[str, str]:
+def path_options(table: Table, options: dict[str, str]) -> dict[str, str]:
     return {"path": table.paths.root} | options
 
 
 def batch_rows(table: Table, **options: str) -> list[Row]:
-    """Read as Spark does, in this process."""
-    given = place(
+    """Read in this process like Spark."""
+    all_options = path_options(
         table, {name.replace("__", ".").replace("_", "-"): v for name, v in options.items()}
     )
-    reader = source.build_reader(given, source.read_source_schema(given))
+    reader = source.build_reader(all_options, source.read_source_schema(all_options))
     assert isinstance(reader, PaimonReader)
     return sorted(_rows(reader, reader.partitions()))
 
 
 def stream_rows(table: Table, **options: str) -> list[Row]:
-    """Return the rows that a stream of the mode latest-full begins with."""
-    given = place(table, options)
-    reader = build_stream_reader(given, source.read_source_schema(given))
+    """Return the first rows of a stream with the mode latest-full."""
+    all_options = path_options(table, options)
+    reader = build_stream_reader(all_options, source.read_source_schema(all_options))
     start = reader.initialOffset()
     return sorted(_rows(reader, reader.partitions(start, reader.latestOffset(start, None))))
 
@@ -64,10 +64,10 @@ def _rows(reader: Any, parts: list[Any]) -> list[Row]:
 
 
 @pytest.mark.parametrize("producer", ["none", "input"])
-def test_a_stream_starts_with_merged_level_0_that_no_later_snapshot_contains(
+def test_a_stream_starts_with_level_0_merged_if_later_snapshots_do_not_contain_it(
     tmp_path: Path, producer: str
 ) -> None:
-    table = waiting(tmp_path, changelog_producer=producer)
+    table = uncompacted_table(tmp_path, changelog_producer=producer)
 
     assert stream_rows(table) == NEWEST
     assert batch_rows(table) == COMPACTED
@@ -76,15 +76,15 @@ def test_a_stream_starts_with_merged_level_0_that_no_later_snapshot_contains(
     assert batch_rows(table) == stream_rows(table) == NEWEST
 
 
-def test_a_stream_leaves_level_0_out_where_compaction_writes_its_changes(tmp_path: Path) -> None:
-    table = waiting(tmp_path, changelog_producer="lookup")
+def test_a_stream_skips_level_0_if_compaction_writes_its_changelog(tmp_path: Path) -> None:
+    table = uncompacted_table(tmp_path, changelog_producer="lookup")
 
     assert stream_rows(table) == batch_rows(table) == COMPACTED
     assert batch_rows(table, merge_level_0="true") == NEWEST
 
 
 def test_the_option_of_java_merges_level_0_of_tables_with_deletion_vectors(tmp_path: Path) -> None:
-    table = waiting(tmp_path)
+    table = uncompacted_table(tmp_path)
     first = new_table(tmp_path / "first", merge_engine="first-row")
     first.upsert(table_of("k v", [(1, "a")]))
 
@@ -93,16 +93,16 @@ def test_the_option_of_java_merges_level_0_of_tables_with_deletion_vectors(tmp_p
     assert batch_rows(first, merge_level_0="true") == stream_rows(first) == [(1, "a")]
 
 
-def test_the_option_of_a_read_overrides_that_of_the_table(tmp_path: Path) -> None:
-    table = waiting(tmp_path, deletion_vectors__merge_on_read="true")
+def test_an_option_of_a_read_overrides_the_table_option(tmp_path: Path) -> None:
+    table = uncompacted_table(tmp_path, deletion_vectors__merge_on_read="true")
 
     assert batch_rows(table) == NEWEST
     assert batch_rows(table, deletion_vectors__merge_on_read="false") == COMPACTED
     assert batch_rows(table, merge_level_0="false") == COMPACTED
 
 
-def test_both_options_together_and_other_values_are_refused(tmp_path: Path) -> None:
-    table = waiting(tmp_path)
+def test_conflicting_options_and_invalid_values_are_refused(tmp_path: Path) -> None:
+    table = uncompacted_table(tmp_path)
 
     with pytest.raises(InputError, match="exclude each other"):
         batch_rows(table, merge_level_0="true", deletion_vectors__merge_on_read="true")
@@ -110,10 +110,10 @@ def test_both_options_together_and_other_values_are_refused(tmp_path: Path) -> N
         batch_rows(table, merge_level_0="yes")
 
 
-def test_a_read_logs_how_many_records_it_leaves_out(
+def test_a_read_logs_the_number_of_records_it_skips(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    table = waiting(tmp_path)
+    table = uncompacted_table(tmp_path)
     caplog.clear()
 
     batch_rows(table)
@@ -126,11 +126,11 @@ def test_a_read_logs_how_many_records_it_leaves_out(
     assert caplog.messages == []
 
 
-def test_spark_reads_batches_and_streams_of_one_snapshot_alike_on_request(
+def test_batches_and_streams_of_one_snapshot_have_equal_rows_on_request(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    table = waiting(tmp_path)
-    options = place(table, {})
+    table = uncompacted_table(tmp_path)
+    options = path_options(table, {})
     stream = spark.readStream.format("paimon").options(**options).load()
     query = (
         stream.writeStream.format("memory")
@@ -152,8 +152,8 @@ def test_spark_reads_batches_and_streams_of_one_snapshot_alike_on_request(
 def test_an_overwrite_from_a_merged_read_keeps_all_rows(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    table = waiting(tmp_path)
-    options = place(table, {})
+    table = uncompacted_table(tmp_path)
+    options = path_options(table, {})
     read = spark.read.format("paimon").options(**options, **{"merge-level-0": "true"}).load()
 
     read.coalesce(1).write.format("paimon").mode("overwrite").options(**options).save()

@@ -32,15 +32,15 @@ def test_spark_finds_and_removes_the_same_orphans(tmp_path: Path, spark: SparkSe
     before = read_all_branches(table)
     executor = SparkExecutor(spark)
 
-    here, there = (
+    local, on_spark = (
         step.plan(table, SMALL_UNITS),
         step.plan(table, SMALL_UNITS, executor=executor),
     )
 
-    assert here == there
-    assert len(here.files) > 6
-    result = step.run(table, there, executor)
-    assert (result.files, result.bytes) == (len(here.files), here.bytes)
+    assert local == on_spark
+    assert len(local.files) > 6
+    result = step.run(table, on_spark, executor)
+    assert (result.files, result.bytes) == (len(local.files), local.bytes)
     assert read_all_branches(table) == before
     assert unreferenced_files(table) == set()
 
@@ -52,15 +52,17 @@ def test_many_directories_give_the_same_plan(tmp_path: Path, spark: SparkSession
     (Path(table.paths.root) / "p=99" / "bucket-0").mkdir(parents=True)
     backdate_files(table)
 
-    here, there = (
+    local, on_spark = (
         step.plan(table, SMALL_UNITS),
         step.plan(table, SMALL_UNITS, executor=SparkExecutor(spark)),
     )
 
-    assert here == there
-    assert {file.path for file in there.files} == orphans
-    assert [Path(path).parent.name for path in there.directories] == ["p=99"]
-    assert there.scanned == 60 + len(orphans) + len(list(Path(table.paths.manifest_dir).iterdir()))
+    assert local == on_spark
+    assert {file.path for file in on_spark.files} == orphans
+    assert [Path(path).parent.name for path in on_spark.directories] == ["p=99"]
+    assert on_spark.scanned == 60 + len(orphans) + len(
+        list(Path(table.paths.manifest_dir).iterdir())
+    )
 
 
 class Measured(InProcessExecutor):
@@ -101,7 +103,7 @@ def partitioned(root: Path, files: int, commits: int) -> Table:
 
 
 def leave(table: Table, name: str, content: bytes = b"orphan") -> str:
-    """Write a file that nothing refers to; return its path."""
+    """Write an unreferenced file; return its path."""
     path = Path(table.paths.root) / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)

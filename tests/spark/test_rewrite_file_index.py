@@ -1,4 +1,4 @@
-"""Work units that rewrite file indexes travel to Spark and back."""
+"""Units that rewrite file indexes run on Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paimon_orch.steps.maintenance.rewrite_file_index import (
 from paimon_orch.table.schema_change.schema_changes import SetOption
 
 
-def test_spark_makes_the_indexes_of_all_partitions(tmp_path: Path, spark: SparkSession) -> None:
+def test_spark_builds_the_indexes_of_all_partitions(tmp_path: Path, spark: SparkSession) -> None:
     table = new_table(tmp_path, "day STRING, k BIGINT", key=(), partition_by=["day"], bucket="-1")
     for day in "abc":
         table.append(table_of("day k", [(day, n) for n in range(30)]))

@@ -1,4 +1,4 @@
-"""Rows that are packed up for a shuffle: each in the task of its number, whole and in order."""
+"""Rows packed into batches for a shuffle: each arrives at its task, unchanged and in order."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def test_every_row_is_sent_to_the_task_of_its_number(
             first_row += batch.num_rows
             yield pa.Table.from_batches([batch]).append_column("seq", pa.array(order))
 
-    def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for at, rows in enumerate(unpack_rows(batches)):
+    def number_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number, rows in enumerate(unpack_rows(batches)):
             count = rows.num_rows
-            extra = [number_of(rows), np.full(count, current_task_number()), np.full(count, at)]
+            extra = [number_of(rows), np.full(count, current_task_number()), np.full(count, number)]
             kinds = (pa.int64(), pa.int32(), pa.int32())
             columns = [pa.array(values, kind) for values, kind in zip(extra, kinds, strict=True)]
             names = ["id", "text", "seq", "number", "task", "batch"]
@@ -48,29 +48,31 @@ def test_every_row_is_sent_to_the_task_of_its_number(
     frame = spark.range(0, ROWS, 1, 4).select("id", fn.col("id").cast("string").alias("a.text"))
     moved = packed.shuffle_rows(frame, prepare, number_of, tasks=TASKS, attempts=1)
 
-    found = moved.mapInArrow(told, COLUMNS).toArrow().to_pylist()
+    received = moved.mapInArrow(number_rows, COLUMNS).toArrow().to_pylist()
 
-    assert sorted(row["id"] for row in found) == list(range(ROWS))
-    assert all(row["text"] == str(row["id"]) for row in found)
-    assert all(row["task"] == row["number"] % TASKS for row in found)
-    assert sorted(found, key=lambda row: row["seq"]) == sorted(found, key=lambda row: row["id"])
+    assert sorted(row["id"] for row in received) == list(range(ROWS))
+    assert all(row["text"] == str(row["id"]) for row in received)
+    assert all(row["task"] == row["number"] % TASKS for row in received)
+    assert sorted(received, key=lambda row: row["seq"]) == sorted(
+        received, key=lambda row: row["id"]
+    )
     batches: dict[tuple[int, int], list[dict[str, int]]] = {}
-    for row in found:
+    for row in received:
         batches.setdefault((row["task"], row["batch"]), []).append(row)
     for rows in batches.values():
         assert [row["seq"] for row in rows] == sorted(row["seq"] for row in rows)
         if numbers <= 5:
             assert len({row["number"] for row in rows}) == 1
     if numbers > 5:
-        assert len(batches) == 4 * TASKS  # a piece for each task of each part of the frame
+        assert len(batches) == 4 * TASKS  # one batch per task and partition of the frame
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 3, 7])
 def test_every_task_number_has_an_address(spark: SparkSession, tasks: int) -> None:
-    found = packed._find_hash_preimages(spark, tasks)
-    frame = spark.createDataFrame([(value,) for value in found], "task int")
+    preimages = packed._find_hash_preimages(spark, tasks)
+    frame = spark.createDataFrame([(value,) for value in preimages], "task int")
     placed = frame.repartition(tasks, "task").select("task", fn.spark_partition_id().alias("at"))
 
     assert [
-        row.at for row in sorted(placed.collect(), key=lambda row: found.index(row.task))
+        row.at for row in sorted(placed.collect(), key=lambda row: preimages.index(row.task))
     ] == list(range(tasks))

@@ -22,7 +22,7 @@ from paimon_orch.table.table import Table
 
 
 def grid(root: Path, **options: str) -> Table:
-    """All points of a square in each of two partitions, in no order."""
+    """All points of a square in each of two partitions, in random order."""
     table = new_table(
         root,
         "p STRING, x INT, y INT",
@@ -33,21 +33,21 @@ def grid(root: Path, **options: str) -> Table:
     points = [(p, x, y) for p in ("a", "b") for x in range(40) for y in range(40)]
     shuffled = np.random.default_rng(1).permutation(len(points))
     for part in np.array_split(shuffled, 3):
-        table.append(table_of("p x y", [points[at] for at in part]))
+        table.append(table_of("p x y", [points[position] for position in part]))
     return table
 
 
 def widths(table: Table, column: str) -> list[int]:
     """The distance between the smallest and the largest value of each file of partition a."""
     (split,) = [split for split in table.files() if b"a" in split.partition]
-    found = []
+    distances = []
     for file in split.files:
         rows = pa.Table.from_batches(
             table.stores.reader().read(bucket_file(split, file), table.schema.select([column]))
         )
         values = rows[column].to_numpy()
-        found.append(int(values.max() - values.min()))
-    return found
+        distances.append(int(values.max() - values.min()))
+    return distances
 
 
 def bucket_file(split: Any, file: Any) -> Any:
@@ -56,7 +56,7 @@ def bucket_file(split: Any, file: Any) -> Any:
     return BucketFile(split.partition, split.bucket, file)
 
 
-def test_rows_of_a_partition_are_in_order(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_of_a_partition_are_sorted(spark: SparkSession, tmp_path: Path) -> None:
     table = grid(tmp_path)
     before = rows_of(table)
 
@@ -102,7 +102,7 @@ def test_rows_inserted_during_the_sort_are_not_lost(spark: SparkSession, tmp_pat
     assert len(rows_of(table)) == 3201
 
 
-def test_rows_deleted_during_the_sort_stay_deleted(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_deleted_during_the_sort_remain_deleted(spark: SparkSession, tmp_path: Path) -> None:
     table = grid(tmp_path, deletion_vectors__enabled="true")
     races = [lambda: delete(table, InProcessExecutor(), "x = 7")]
 
@@ -129,7 +129,7 @@ def test_sorted_rows_keep_their_ids(spark: SparkSession, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("tracking", ["false", "true"])
-def test_nulls_are_kept_where_a_column_has_a_default_now(
+def test_nulls_are_kept_if_the_column_received_a_default_later(
     spark: SparkSession, tmp_path: Path, tracking: str
 ) -> None:
     table = new_table(tmp_path, key=(), bucket="-1", row_tracking__enabled=tracking)
@@ -141,7 +141,7 @@ def test_nulls_are_kept_where_a_column_has_a_default_now(
     assert rows_of(table) == [(1, "a"), (2, None)]
 
 
-def test_columns_may_have_dots_in_their_names(spark: SparkSession, tmp_path: Path) -> None:
+def test_column_names_can_contain_dots(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path, "`x.y` INT, z INT", key=(), bucket="-1")
     table.append(table_of("x.y z", [(2, 1), (1, 2)]))
 

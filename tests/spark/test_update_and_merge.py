@@ -49,14 +49,14 @@ def filled(root: Path, **kind: Any) -> Table:
 
 
 def seen(table: Table) -> list[Row]:
-    """The rows of a table, once what is on level 0 has moved to where readers look."""
+    """Return the visible rows of a table after level 0 is compacted."""
     compact(table, InProcessExecutor())
     assert_healthy(table)
     return rows_of(table)
 
 
 def first_call(race: Callable[[], object]) -> Callable[[int, int], None]:
-    """A progress callback that makes another commit, once."""
+    """Return a progress callback that runs an action in its first call."""
     races = [race]
 
     def progress(done: int, total: int) -> None:
@@ -87,7 +87,7 @@ def test_an_update_changes_the_rows_of_the_filter_and_no_others(
     assert seen(table) == [*before, *expected, *after]
 
 
-def test_columns_may_have_dots_in_their_names(spark: SparkSession, tmp_path: Path) -> None:
+def test_column_names_can_contain_dots(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path, "`k.x` BIGINT, v STRING", key=["k.x"])
     table.upsert(table_of("k.x v", [(1, "a"), (2, "b")]))
 
@@ -171,12 +171,14 @@ def test_rows_with_a_null_in_the_condition_match_nothing(
     assert rows_of(table)[:2] == [(None, "nobody", 0), (None, "x", None)]
 
 
-def test_a_star_takes_the_columns_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_star_selects_the_columns_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
     table = filled(tmp_path)
-    whole = spark.createDataFrame([("five", 5, 50), ("new", 100, 0)], "v string, k long, n int")
+    source_rows = spark.createDataFrame(
+        [("five", 5, 50), ("new", 100, 0)], "v string, k long, n int"
+    )
 
     merge_into(
-        whole,
+        source_rows,
         table,
         fn.expr("target.k = source.k"),
         when_matched_update="*",
@@ -209,7 +211,9 @@ def test_a_merge_with_nothing_to_change_commits_nothing(
     assert stored_files(table) == before
 
 
-def test_partitions_keep_their_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_update_changes_matching_rows_of_every_partition(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = new_table(
         tmp_path, "p STRING, k BIGINT, v STRING", key=(), partition_by=["p"], bucket="-1", **VECTORS
     )
@@ -225,7 +229,7 @@ def test_partitions_keep_their_rows(spark: SparkSession, tmp_path: Path) -> None
     assert_healthy(table)
 
 
-def test_columns_that_spark_has_no_type_for_survive(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_of_types_that_spark_lacks_are_kept(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(
         tmp_path,
         "k BIGINT, v STRING, t TIME(3), ns TIMESTAMP(9), ms TIMESTAMP(3), l TIMESTAMP_LTZ(6), "
@@ -252,9 +256,9 @@ def test_columns_that_spark_has_no_type_for_survive(spark: SparkSession, tmp_pat
 
     update(spark, table, {"v": "'new'"})
 
-    found = table.scan().to_arrow().sort_by("k")
-    assert found["v"].to_pylist() == ["new", "new"]
-    assert found.drop_columns("v").equals(rows.drop_columns("v"))
+    table_rows = table.scan().to_arrow().sort_by("k")
+    assert table_rows["v"].to_pylist() == ["new", "new"]
+    assert table_rows.drop_columns("v").equals(rows.drop_columns("v"))
 
 
 @pytest.mark.parametrize(
@@ -266,7 +270,7 @@ def test_columns_that_spark_has_no_type_for_survive(spark: SparkSession, tmp_pat
     ],
     ids=["primary key", "partition", "bucket key"],
 )
-def test_columns_of_keys_and_partitions_cannot_be_set(
+def test_key_and_partition_columns_cannot_be_updated(
     spark: SparkSession, tmp_path: Path, kind: dict[str, Any], column: str
 ) -> None:
     table = new_table(tmp_path, "k BIGINT, v STRING, n INT", **kind)
@@ -277,9 +281,7 @@ def test_columns_of_keys_and_partitions_cannot_be_set(
         merge_into(source(spark), table, "true", when_matched_update={column: "1"})
 
 
-def test_what_cannot_be_understood_is_refused_in_one_line(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_invalid_columns_and_expressions_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     table = filled(tmp_path)
 
     with pytest.raises(NotFoundError, match="nope"):
@@ -294,7 +296,9 @@ def test_what_cannot_be_understood_is_refused_in_one_line(
         merge_into(source(spark), table, "true")
 
 
-def test_values_that_do_not_fit_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_values_that_do_not_fit_are_refused_and_change_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = new_table(tmp_path, "k BIGINT, v STRING NOT NULL, n INT")
     table.upsert(table_of("k v n", [(1, "a", 1)]))
     before = stored_files(table)
@@ -307,7 +311,7 @@ def test_values_that_do_not_fit_change_nothing(spark: SparkSession, tmp_path: Pa
     assert stored_files(table) == before
 
 
-def test_names_of_columns_may_need_quotes(spark: SparkSession, tmp_path: Path) -> None:
+def test_quoted_column_names_are_supported(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT, `c d` STRING", key=(), bucket="-1")
     table.append(pa.table({"k": [1, 2], "c d": ["x", "y"]}))
     changes = spark.createDataFrame([(2, "z"), (3, "new")], "k long, `c d` string")
@@ -328,7 +332,7 @@ def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
         update(spark, table, {"v": "'x'"})
 
 
-def test_a_table_that_ignores_deletes_is_merged_into_without_them(
+def test_a_merge_into_a_table_that_ignores_deletes_cannot_delete(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = filled(tmp_path, ignore_delete="true")
@@ -362,7 +366,7 @@ ENGINES = {
 
 @pytest.mark.parametrize("layout", [{}, VECTORS], ids=str)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_engines_that_merge_make_the_wanted_rows(
+def test_merge_engines_produce_the_requested_rows(
     spark: SparkSession, tmp_path: Path, engine: str, layout: dict[str, str]
 ) -> None:
     table = filled(tmp_path, **ENGINES[engine], **layout)
@@ -386,7 +390,7 @@ def test_engines_that_merge_make_the_wanted_rows(
 
 
 @pytest.mark.parametrize(
-    ("engine", "said"),
+    ("engine", "message"),
     [
         ("sequence", r"k = 4 .* the old row would win.*'sequence.field' \(n\) is lower"),
         ("partial-update", "k = 4 .* column 'n' would be 4, not None"),
@@ -394,20 +398,18 @@ def test_engines_that_merge_make_the_wanted_rows(
     ],
 )
 def test_an_update_that_the_engine_would_ignore_is_refused_and_writes_nothing(
-    spark: SparkSession, tmp_path: Path, engine: str, said: str
+    spark: SparkSession, tmp_path: Path, engine: str, message: str
 ) -> None:
     table = filled(tmp_path, **ENGINES[engine])
     before = stored_files(table)
 
-    with pytest.raises(PaimonError, match=said):
+    with pytest.raises(PaimonError, match=message):
         update(spark, table, {"n": "null"}, "k = 4")
 
     assert stored_files(table) == before
 
 
-def test_a_table_that_keeps_first_rows_takes_new_ones_only(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_merge_into_a_first_row_table_only_inserts(spark: SparkSession, tmp_path: Path) -> None:
     table = filled(tmp_path, merge_engine="first-row")
     changes, on = source(spark, (5, "five"), (100, "new")), "target.k = source.k"
 
@@ -422,7 +424,7 @@ def test_a_table_that_keeps_first_rows_takes_new_ones_only(
 
 
 @pytest.mark.parametrize("options", [{}, VECTORS], ids=str)
-def test_changed_rows_keep_their_ids_and_new_ones_get_new_ids(
+def test_updated_rows_keep_their_ids_and_inserted_rows_get_new_ids(
     spark: SparkSession, tmp_path: Path, options: dict[str, str]
 ) -> None:
     table = new_table(tmp_path, key=(), bucket="-1", row_tracking__enabled="true", **options)
@@ -455,7 +457,7 @@ def test_changed_rows_keep_their_ids_and_new_ones_get_new_ids(
 
 
 @kinds("unaware", "unaware, vectors", "bucketed, vectors", "key, dynamic buckets")
-def test_a_row_that_changes_meanwhile_is_updated_from_its_new_value(
+def test_a_concurrently_changed_row_is_updated_from_its_new_value(
     spark: SparkSession, tmp_path: Path, kind: dict[str, Any]
 ) -> None:
     table = filled(tmp_path, **kind)
@@ -468,7 +470,7 @@ def test_a_row_that_changes_meanwhile_is_updated_from_its_new_value(
 
 
 @kinds("unaware", "key")
-def test_a_row_inserted_meanwhile_is_not_inserted_again(
+def test_a_concurrently_inserted_row_is_not_inserted_again(
     spark: SparkSession, tmp_path: Path, kind: dict[str, Any]
 ) -> None:
     table = filled(tmp_path, **kind)
@@ -486,7 +488,7 @@ def test_a_row_inserted_meanwhile_is_not_inserted_again(
     assert rows_of(table)[20:] == [(100, "raced merged", 0)]
 
 
-def test_a_compaction_meanwhile_loses_no_update(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_concurrent_compaction_loses_no_update(spark: SparkSession, tmp_path: Path) -> None:
     table = filled(tmp_path, key=(), bucket="-1", **VECTORS)
 
     def compacted() -> None:

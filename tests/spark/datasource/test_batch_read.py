@@ -1,4 +1,4 @@
-"""The data source reads what a scan reads, and takes filters."""
+"""The data source returns the rows of a scan, and supports pushed filters."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ KINDS = [
 
 @pytest.fixture
 def keyed(tmp_path: Path) -> Table:
-    """Three snapshots: 1 and 2 of rows that overlap, 3 of a delete; tags a and c on the ends."""
+    """Three snapshots: 1 and 2 have overlapping keys, 3 is a delete; tags a (1) and c (3)."""
     table = new_table(tmp_path, bucket="2", write_only="true")
     table.upsert(table_of("k v", [(k, f"a{k}") for k in range(6)]))
     table.tags.create("a")
@@ -65,14 +65,14 @@ def keyed(tmp_path: Path) -> Table:
     return table
 
 
-def place(table: Table) -> dict[str, str]:
+def path_options(table: Table) -> dict[str, str]:
     root = table.paths.root.removesuffix("/db.db/t")
     return {"warehouse": root, "table": "db.t"}
 
 
 def load(spark: SparkSession, table: Table, /, **options: str) -> DataFrame:
     named = {name.replace("_", "-"): value for name, value in options.items()}
-    return spark.read.format("paimon").options(**place(table) | named).load()
+    return spark.read.format("paimon").options(**path_options(table) | named).load()
 
 
 def collected(frame: DataFrame) -> list[Row]:
@@ -80,15 +80,15 @@ def collected(frame: DataFrame) -> list[Row]:
     return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
 
 
-def same(one: pa.Table, two: pa.Table) -> bool:
-    """Compare rows in any order; in their order first, because some golden text is not UTF-8."""
-    if one.combine_chunks().equals(two.combine_chunks()):
+def have_equal_rows(actual: pa.Table, expected: pa.Table) -> bool:
+    """Compare rows in any order; first in their given order, as some golden text is not UTF-8."""
+    if actual.combine_chunks().equals(expected.combine_chunks()):
         return True
-    return sorted(map(repr, one.to_pylist())) == sorted(map(repr, two.to_pylist()))
+    return sorted(map(repr, actual.to_pylist())) == sorted(map(repr, expected.to_pylist()))
 
 
 def in_process(options: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
-    """Read as Spark does, without Spark: every task from what travels to it."""
+    """Read like Spark, without Spark: every task from its pickled reader and partition."""
     reader = cloudpickle.loads(
         cloudpickle.dumps(source.build_reader(options, source.read_source_schema(options)))
     )
@@ -105,32 +105,32 @@ def expected(table: Table) -> pa.Table:
 @pytest.mark.parametrize(
     ("folder", "entry"), [item[1:] for item in GOLDEN], ids=[item[0] for item in GOLDEN]
 )
-def test_the_tasks_of_a_read_give_the_rows_of_the_scan(folder: Path, entry: dict[str, Any]) -> None:
+def test_read_tasks_return_the_rows_of_the_scan(folder: Path, entry: dict[str, Any]) -> None:
     warehouse, name = str(folder / "warehouse"), table_name(entry)
     rows = expected(Catalog(warehouse).table(name))
 
     read = pa.Table.from_batches(in_process({"warehouse": warehouse, "table": name}), rows.schema)
 
-    assert same(read, rows)
+    assert have_equal_rows(read, rows)
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_spark_reads_the_rows_of_the_scan(spark: SparkSession, name: str) -> None:
-    found = {item[0]: item[1:] for item in GOLDEN}
-    folder, entry = found[name]
+    golden_tables = {item[0]: item[1:] for item in GOLDEN}
+    folder, entry = golden_tables[name]
     warehouse, table = folder / "warehouse", table_name(entry)
 
     frame = spark.read.format("paimon").options(warehouse=str(warehouse), table=table).load()
 
     rows = expected(Catalog(str(warehouse)).table(table))
-    assert same(frame.toArrow(), rows)
+    assert have_equal_rows(frame.toArrow(), rows)
 
 
-def test_a_path_and_a_view_name_a_table(spark: SparkSession, keyed: Table) -> None:
-    at = place(keyed)
+def test_a_table_is_read_by_path_and_as_a_view(spark: SparkSession, keyed: Table) -> None:
+    location = path_options(keyed)
     spark.sql(
         "CREATE OR REPLACE TEMPORARY VIEW source_view USING paimon "
-        f"OPTIONS (warehouse '{at['warehouse']}', table 'db.t', columns 'v,k')"
+        f"OPTIONS (warehouse '{location['warehouse']}', table 'db.t', columns 'v,k')"
     )
 
     assert collected(spark.read.format("paimon").load(keyed.paths.root)) == rows_of(keyed)
@@ -140,14 +140,14 @@ def test_a_path_and_a_view_name_a_table(spark: SparkSession, keyed: Table) -> No
     with pytest.raises(PySparkException, match="create a temporary view"):
         spark.sql(
             "CREATE TABLE source_table USING paimon "
-            f"OPTIONS (warehouse '{at['warehouse']}', table 'db.t')"
+            f"OPTIONS (warehouse '{location['warehouse']}', table 'db.t')"
         )
 
 
-def test_a_path_that_is_relative_begins_where_the_process_runs(
+def test_a_relative_path_is_resolved_from_the_working_directory(
     keyed: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(place(keyed)["warehouse"])
+    monkeypatch.chdir(path_options(keyed)["warehouse"])
 
     for path in ("db.db/t", "./db.db/t/", keyed.paths.root):
         assert pa.Table.from_batches(in_process({"path": path})).num_rows == len(rows_of(keyed))
@@ -157,17 +157,17 @@ def test_the_format_is_registered_in_a_session_that_looked_up_formats_before(
     spark: SparkSession, keyed: Table
 ) -> None:
     if is_remote():
-        pytest.skip("only clients of Spark 4.3 make a session of their own")
+        pytest.skip("only clients of Spark 4.3 create a separate session")
     session = spark.newSession()
 
     source.register(session)
 
-    frame = session.read.format("paimon").options(**place(keyed)).load()
+    frame = session.read.format("paimon").options(**path_options(keyed)).load()
     assert collected(frame) == rows_of(keyed)
 
 
 def test_columns_are_pruned_by_the_schema(spark: SparkSession, keyed: Table) -> None:
-    reader = spark.read.format("paimon").options(**place(keyed))
+    reader = spark.read.format("paimon").options(**path_options(keyed))
 
     frame = reader.schema("v string").load()
 
@@ -193,25 +193,25 @@ def test_columns_are_pruned_by_the_schema(spark: SparkSession, keyed: Table) -> 
         ),
     ],
 )
-def test_options_name_a_snapshot_or_a_range(
+def test_options_select_a_snapshot_or_a_range(
     keyed: Table, options: dict[str, str], rows: list[Row]
 ) -> None:
-    read = pa.Table.from_batches(in_process(place(keyed) | options))
-    wanted = options.get("columns") == "rowkind"
-    columns = [read["rowkind"]] if wanted else read.columns
+    read = pa.Table.from_batches(in_process(path_options(keyed) | options))
+    has_row_kinds = options.get("columns") == "rowkind"
+    columns = [read["rowkind"]] if has_row_kinds else read.columns
 
     assert sorted(zip(*(c.to_pylist() for c in columns), strict=True)) == rows
 
 
-def test_a_time_names_a_snapshot_utc_if_it_says_no_zone(keyed: Table) -> None:
+def test_a_timestamp_selects_a_snapshot_and_is_utc_without_a_time_zone(keyed: Table) -> None:
     snapshot = keyed.snapshot(2)
     assert snapshot is not None
     moment = datetime(1970, 1, 1) + timedelta(milliseconds=snapshot.time_millis)
 
     for text in (moment.isoformat(), f"{moment.isoformat()}+00:00", str(snapshot.time_millis)):
-        read = pa.Table.from_batches(in_process(place(keyed) | {"timestamp": text}))
-        at = keyed.scan(timestamp=snapshot.time_millis).to_arrow()
-        assert read.sort_by("k").to_pylist() == at.sort_by("k").to_pylist()
+        read = pa.Table.from_batches(in_process(path_options(keyed) | {"timestamp": text}))
+        expected = keyed.scan(timestamp=snapshot.time_millis).to_arrow()
+        assert read.sort_by("k").to_pylist() == expected.sort_by("k").to_pylist()
 
 
 def test_branches_and_system_tables_are_read(spark: SparkSession, keyed: Table) -> None:
@@ -220,7 +220,7 @@ def test_branches_and_system_tables_are_read(spark: SparkSession, keyed: Table) 
 
     assert collected(load(spark, keyed, branch="b")) == [(k, f"a{k}") for k in range(6)]
     assert files.count() == keyed.system("files").scan().to_arrow().num_rows > 0
-    changes = pa.Table.from_batches(in_process(place(keyed) | {"table": "db.t$audit_log"}))
+    changes = pa.Table.from_batches(in_process(path_options(keyed) | {"table": "db.t$audit_log"}))
     assert sorted(changes["rowkind"].to_pylist()) == ["+I"] * 6 + ["-D"]
 
 
@@ -243,7 +243,7 @@ def test_branches_and_system_tables_are_read(spark: SparkSession, keyed: Table) 
 )
 def test_invalid_options_are_refused(keyed: Table, options: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        list(in_process(place(keyed) | options))
+        list(in_process(path_options(keyed) | options))
 
 
 def test_spark_reports_our_errors(spark: SparkSession, keyed: Table) -> None:
@@ -251,12 +251,12 @@ def test_spark_reports_our_errors(spark: SparkSession, keyed: Table) -> None:
         load(spark, keyed, table="db.u")
 
 
-def test_secrets_are_in_no_plan_and_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_do_not_appear_in_plans_or_representations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAIMON_STORAGE_OPTIONS", '{"key": "hush-hush"}')
-    at = {"warehouse": "memory://source-secrets", "table": "db.t"}
-    Catalog(at["warehouse"]).create_table("db.t", "k BIGINT").append(pa.table({"k": [1]}))
+    location = {"warehouse": "memory://source-secrets", "table": "db.t"}
+    Catalog(location["warehouse"]).create_table("db.t", "k BIGINT").append(pa.table({"k": [1]}))
 
-    reader = source.build_reader(at, source.read_source_schema(at))
+    reader = source.build_reader(location, source.read_source_schema(location))
     with pytest.raises(InputError) as error:
         DataSourceOptions.of({"storage.key": "hush-hush", "tabel": "t"}, READ_OPTIONS)
 
@@ -265,7 +265,7 @@ def test_secrets_are_in_no_plan_and_no_text(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(("cores", "spread"), [(1, [[1, 1, 1]]), (4, [[1], [1], [1]])])
-def test_sections_are_read_whole_and_files_without_merge_separately(
+def test_each_section_to_merge_is_one_task_and_other_files_are_separate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, spread: list[list[int]]
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: cores)
@@ -273,19 +273,21 @@ def test_sections_are_read_whole_and_files_without_merge_separately(
     for rows in ([(1, "a"), (5, "a")], [(3, "b"), (7, "b")], [(20, "c"), (30, "c")]):
         table.upsert(table_of("k v", rows))
 
-    def tasks(at: Table) -> list[list[int]]:
-        reader = source.build_reader(place(at), source.read_source_schema(place(at)))
+    def tasks(table: Table) -> list[list[int]]:
+        reader = source.build_reader(
+            path_options(table), source.read_source_schema(path_options(table))
+        )
         parts = [part for part in reader.partitions() if isinstance(part, BatchInputPartition)]
         return sorted([len(split.files) for split in part.splits] for part in parts)
 
-    assert tasks(table) == [[1], [2]]  # one section of two files, one of one
+    assert tasks(table) == [[1], [2]]  # one section of two files, one section of one file
     unkeyed = new_table(tmp_path / "a", key=(), bucket="-1")
     for _ in range(3):
         unkeyed.append(table_of("k v", [(1, "a")]))
-    assert tasks(unkeyed) == spread  # small: one task reads all rows unless cores are idle
+    assert tasks(unkeyed) == spread  # small tables are read in one task unless cores are idle
 
 
-def test_columns_that_spark_cannot_hold_keep_what_it_can(
+def test_times_and_nanoseconds_are_converted_to_types_of_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = new_table(tmp_path, "t TIME(3), n TIMESTAMP(9)", key=(), bucket="-1")
@@ -296,16 +298,16 @@ def test_columns_that_spark_cannot_hold_keep_what_it_can(
 
     assert frame.dtypes == [("t", "int"), ("n", "timestamp_ntz")]
     assert collected(frame) == [(1234, datetime(1969, 12, 31, 23, 59, 59, 999_999))]
-    # the value that Spark sees is found, although the stored one is another
+    # the filter compares the truncated value, although the stored value differs
     assert frame.filter("n = timestamp_ntz'1969-12-31 23:59:59.999999'").count() == 1
     nested = new_table(tmp_path / "a", "a ARRAY<TIMESTAMP(9)>", key=(), bucket="-1")
     with pytest.raises(UnsupportedError, match="column 'a' has"):
-        source.read_source_schema(place(nested))
+        source.read_source_schema(path_options(nested))
 
 
 @pytest.fixture
-def handing_down(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session that hands filters down to sources in Python."""
+def session_with_pushdown(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session that pushes filters down to Python data sources."""
     if not hasattr(datasource, "EqualTo"):
         pytest.skip("Spark 4.0 hands no filters down")
     name = "spark.sql.python.filterPushdown.enabled"
@@ -314,19 +316,21 @@ def handing_down(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.unset(name)
 
 
-def test_each_use_of_a_frame_has_its_own_rows(handing_down: SparkSession, keyed: Table) -> None:
-    frame = load(handing_down, keyed)
+def test_each_use_of_a_frame_is_filtered_separately(
+    session_with_pushdown: SparkSession, keyed: Table
+) -> None:
+    frame = load(session_with_pushdown, keyed)
 
     assert collected(frame.where("k = 1").union(frame.where("k = 2"))) == [(1, "a1"), (2, "a2")]
-    assert collected(frame) == rows_of(keyed)  # what one use leaves out no other lacks
+    assert collected(frame) == rows_of(keyed)  # a filter of one use does not affect other uses
 
 
-def test_filters_leave_out_files(handing_down: SparkSession, tmp_path: Path) -> None:
-    spark = handing_down
+def test_filters_skip_files(session_with_pushdown: SparkSession, tmp_path: Path) -> None:
+    spark = session_with_pushdown
     table = new_table(tmp_path, "p INT, k BIGINT", key=(), partition_by=["p"], bucket="-1")
     table.append(table_of("p k", [(1, 1), (2, 2)]))
-    (lost,) = (path for path in stored_files(table) if "/p=1/" in path)
-    Path(lost).unlink()
+    (removed_file,) = (path for path in stored_files(table) if "/p=1/" in path)
+    Path(removed_file).unlink()
 
     assert collected(load(spark, table, pushdown="true").filter("p = 2")) == [(2, 2)]
     assert collected(load(spark, table, filter="p = 2")) == [(2, 2)]
@@ -340,18 +344,18 @@ def test_filters_leave_out_files(handing_down: SparkSession, tmp_path: Path) -> 
     st.sampled_from([None, "k < 4", "v LIKE 'a%'", "k IN (0, 4, 9) AND v <> 'a4'", "NOT v = 'b4'"]),
     st.sampled_from(["", "1", "2", "3"]),
 )
-def test_columns_filters_and_versions_together_give_the_rows_of_the_scan(
+def test_columns_filters_and_snapshots_combine_like_in_a_scan(
     keyed: Table, columns: list[str], condition: str | None, snapshot: str
 ) -> None:
-    given = {"columns": ",".join(columns), "filter": condition, "snapshot": snapshot}
-    options = place(keyed) | {name: value for name, value in given.items() if value}
+    drawn = {"columns": ",".join(columns), "filter": condition, "snapshot": snapshot}
+    options = path_options(keyed) | {name: value for name, value in drawn.items() if value}
     number = int(snapshot) if snapshot else None
 
     target = build_visible_schema(keyed.scan(columns).arrow_schema)
     read = pa.Table.from_batches(in_process(options), target)
 
     assert read.column_names == columns
-    assert same(read, keyed.scan(columns, condition, snapshot_id=number).to_arrow())
+    assert have_equal_rows(read, keyed.scan(columns, condition, snapshot_id=number).to_arrow())
 
 
 VALUES = [
@@ -384,19 +388,19 @@ COMPARISONS = {
 
 
 def filters() -> Iterator[tuple[Any, str]]:
-    """Yield what Spark may hand down, each with its meaning as SQL."""
+    """Yield filters that Spark can push down, each with the equivalent SQL."""
     for name, values in CONSTANTS.items():
-        at = (name,)
-        yield datasource.IsNull(at), f"{name} IS NULL"
-        yield datasource.IsNotNull(at), f"{name} IS NOT NULL"
-        yield datasource.In(at, tuple(values.values())), f"{name} IN ({', '.join(values)})"
+        path = (name,)
+        yield datasource.IsNull(path), f"{name} IS NULL"
+        yield datasource.IsNotNull(path), f"{name} IS NOT NULL"
+        yield datasource.In(path, tuple(values.values())), f"{name} IN ({', '.join(values)})"
         for kind, form in COMPARISONS.items():
             if name == "s" or not kind.startswith("String"):
                 for text, value in values.items():
-                    yield getattr(datasource, kind)(at, value), form.format(name, text)
+                    yield getattr(datasource, kind)(path, value), form.format(name, text)
 
 
-def test_filters_keep_all_that_spark_keeps(spark: SparkSession) -> None:
+def test_pushed_filters_keep_all_rows_that_spark_keeps(spark: SparkSession) -> None:
     if not hasattr(datasource, "EqualTo"):
         pytest.skip("Spark 4.0 hands no filters down")
     schema = pa.schema(
@@ -407,26 +411,28 @@ def test_filters_keep_all_that_spark_keeps(spark: SparkSession) -> None:
     cases = list(filters())
     cases += [(datasource.Not(item), f"NOT ({text})") for item, text in cases]
     frame = spark.createDataFrame(VALUES, to_spark_schema(schema)).coalesce(1)
-    meant = frame.select([fn.expr(text).alias(str(at)) for at, (_, text) in enumerate(cases)])
+    meant = frame.select(
+        [fn.expr(text).alias(str(number)) for number, (_, text) in enumerate(cases)]
+    )
     pushed, weaker = 0, []
 
     for (item, text), column in zip(cases, meant.toArrow().columns, strict=True):
         predicate = to_predicate([item], schema)
         if predicate is not None:
             keeps = rows.append_column("row", pa.array(range(len(VALUES))))
-            found = set(keeps.filter(to_arrow_expression(predicate)).column("row").to_pylist())
-            wanted = {at for at, holds in enumerate(column.to_pylist()) if holds}
-            assert wanted <= found, text
+            rows_kept = set(keeps.filter(to_arrow_expression(predicate)).column("row").to_pylist())
+            rows_expected = {number for number, holds in enumerate(column.to_pylist()) if holds}
+            assert rows_expected <= rows_kept, text
             pushed += 1
-            weaker += [text] * (wanted != found)
+            weaker += [text] * (rows_expected != rows_kept)
     assert pushed > len(cases) / 2
     assert weaker == ["NOT (i IN (1, 2, NULL))"]
 
 
 @settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(["i", "s", "t"]), st.sampled_from(["=", "<", ">=", "<=>"]), st.data())
-def test_filters_mean_the_same_through_the_source(
-    handing_down: SparkSession,
+def test_pushed_filters_do_not_change_the_result(
+    session_with_pushdown: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
     name: str,
     comparison: str,
@@ -440,8 +446,8 @@ def test_filters_mean_the_same_through_the_source(
     constant = data.draw(st.sampled_from(sorted(CONSTANTS[name])))
     condition = f"{name} {comparison} {constant} AND NOT d = 1.5D"
 
-    found = load(handing_down, table, pushdown="true")
-    meant = handing_down.createDataFrame(VALUES, schema)
+    pushed = load(session_with_pushdown, table, pushdown="true")
+    meant = session_with_pushdown.createDataFrame(VALUES, schema)
 
-    kept = [collected(frame.filter(condition).drop("d")) for frame in (found, meant)]
-    assert kept[0] == kept[1]
+    results = [collected(frame.filter(condition).drop("d")) for frame in (pushed, meant)]
+    assert results[0] == results[1]

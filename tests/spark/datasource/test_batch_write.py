@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from paimon_orch.table.table import Table
 
 
-def place(table: Table) -> dict[str, str]:
+def path_options(table: Table) -> dict[str, str]:
     return {"warehouse": table.paths.root.removesuffix("/db.db/t"), "table": "db.t"}
 
 
@@ -36,10 +36,10 @@ def data_files(table: Table) -> list[str]:
 
 def save(frame: DataFrame, table: Table, mode: str = "append", **options: str) -> None:
     named = {name.replace("_", "-"): value for name, value in options.items()}
-    frame.write.format("paimon").mode(mode).options(**place(table) | named).save()
+    frame.write.format("paimon").mode(mode).options(**path_options(table) | named).save()
 
 
-def test_rows_are_written_and_the_last_of_a_key_in_the_frame_wins(
+def test_rows_are_written_and_the_last_row_of_a_key_wins(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = new_table(tmp_path, bucket="2")
@@ -55,7 +55,7 @@ def test_rows_are_written_and_the_last_of_a_key_in_the_frame_wins(
     assert_healthy(table)
 
 
-def test_times_follow_the_clocks_of_the_session(spark: SparkSession, tmp_path: Path) -> None:
+def test_timestamps_use_the_time_zone_of_the_session(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(
         tmp_path, "n TIMESTAMP(3), l TIMESTAMP_LTZ(6), d TIMESTAMP_LTZ(3)", key=(), bucket="-1"
     )
@@ -88,7 +88,9 @@ def test_a_timestamp_in_an_unknown_time_zone_is_refused() -> None:
 def test_a_table_without_key_refuses_deletes(tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="-1")
     rows = table_of("k v op", [(1, "a", "+I"), (2, "b", "-D")]).to_batches()
-    writer = build_writer(place(table) | {"row-kind": "op"}, ["k", "v", "op"], overwrite=False)
+    writer = build_writer(
+        path_options(table) | {"row-kind": "op"}, ["k", "v", "op"], overwrite=False
+    )
     assert isinstance(writer, PaimonWriter)
 
     with pytest.raises(InputError, match="without a primary key does not accept"):
@@ -107,26 +109,22 @@ def test_overwrite_replaces_the_partitions_that_receive_rows(
     assert rows_of(table) == [(1, 1), (2, 3), (3, 3)]
 
 
-def test_an_overwrite_replaces_the_partition_that_it_names(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_an_overwrite_replaces_the_named_partition(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path, "p INT, v INT", key=(), partition_by=["p"], bucket="-1")
     table.append(table_of("p v", [(1, 1), (2, 2), (3, 3)]))
-    none = spark.createDataFrame([], "p int, v int")
+    no_rows = spark.createDataFrame([], "p int, v int")
     first = spark.createDataFrame([(1, 9)], "p int, v int")
 
-    save(none, table, "overwrite", overwrite_partition="p=2")
+    save(no_rows, table, "overwrite", overwrite_partition="p=2")
     assert rows_of(table) == [(1, 1), (3, 3)]
     with pytest.raises(PySparkException, match="not all rows are in the partition"):
         save(first, table, "overwrite", overwrite_partition="p=3")
     assert rows_of(table) == [(1, 1), (3, 3)]
-    save(none, table, "overwrite", overwrite_partition="")
+    save(no_rows, table, "overwrite", overwrite_partition="")
     assert rows_of(table) == []
 
 
-def test_a_task_that_is_tried_again_writes_its_rows_once(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_retried_task_writes_its_rows_once(spark: SparkSession, tmp_path: Path) -> None:
     table, mark = new_table(tmp_path), tmp_path / "tried"
 
     def dies_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -162,9 +160,9 @@ def batches_of(*keys: int) -> Iterator[pa.RecordBatch]:
     yield from table_of("k v", [(k, "x") for k in keys]).to_batches()
 
 
-def test_only_the_attempt_that_counts_is_committed(tmp_path: Path) -> None:
+def test_only_the_successful_attempt_is_committed(tmp_path: Path) -> None:
     table = new_table(tmp_path)
-    writer = build_writer(place(table), ["k", "v"], overwrite=False)
+    writer = build_writer(path_options(table), ["k", "v"], overwrite=False)
     assert isinstance(writer, PaimonWriter)
 
     writer.write(batches_of(1, 2))
@@ -172,27 +170,29 @@ def test_only_the_attempt_that_counts_is_committed(tmp_path: Path) -> None:
     cloudpickle.loads(cloudpickle.dumps(writer)).commit([second])
 
     assert rows_of(table) == [(1, "x"), (2, "x")]
-    assert len(data_files(table)) == 2  # that of the first attempt is an orphan
+    assert len(data_files(table)) == 2  # the file of the first attempt is an orphan
 
 
 def test_an_aborted_job_removes_its_files_but_never_those_of_a_commit(tmp_path: Path) -> None:
     table = new_table(tmp_path)
-    writer = build_writer(place(table), ["k", "v"], overwrite=False)
+    writer = build_writer(path_options(table), ["k", "v"], overwrite=False)
     assert isinstance(writer, PaimonWriter)
-    done: TaskCommitMessage = writer.write(batches_of(1))
+    message: TaskCommitMessage = writer.write(batches_of(1))
 
-    writer.abort([done, None])
+    writer.abort([message, None])
     assert data_files(table) == []
 
-    done = writer.write(batches_of(2))
-    writer.commit([done])
-    writer.abort([done])  # as Spark does if the answer to a commit is lost
+    message = writer.write(batches_of(2))
+    writer.commit([message])
+    writer.abort([message])  # like Spark if the response to a commit is lost
     assert rows_of(table) == [(2, "x")]
 
 
-def test_small_files_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_write_of_small_files_logs_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     table = new_table(tmp_path)
-    writer = build_writer(place(table), ["k", "v"], overwrite=False)
+    writer = build_writer(path_options(table), ["k", "v"], overwrite=False)
     assert isinstance(writer, PaimonWriter)
 
     writer.commit([writer.write(batches_of(1)), writer.write(batches_of(2))])
@@ -202,14 +202,16 @@ def test_small_files_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert "paimon_orch.spark.write" in record.message
 
 
-def test_tables_whose_rows_must_be_clustered_name_the_other_way(tmp_path: Path) -> None:
+def test_tables_that_need_clustered_rows_are_refused_with_an_alternative(tmp_path: Path) -> None:
     dynamic = new_table(tmp_path, bucket="-1")
 
     with pytest.raises(InputError, match=r"paimon_orch\.spark\.write"):
-        build_writer(place(dynamic), ["k", "v"], overwrite=False)
+        build_writer(path_options(dynamic), ["k", "v"], overwrite=False)
     with pytest.raises(InputError, match="read-only"):
-        build_writer(place(dynamic) | {"table": "db.t$files"}, ["k"], overwrite=False)
+        build_writer(path_options(dynamic) | {"table": "db.t$files"}, ["k"], overwrite=False)
     with pytest.raises(InputError, match="set both of the options"):
         build_writer(
-            place(new_table(tmp_path / "b")) | {"commit-user": "u"}, ["k", "v"], overwrite=False
+            path_options(new_table(tmp_path / "b")) | {"commit-user": "u"},
+            ["k", "v"],
+            overwrite=False,
         )

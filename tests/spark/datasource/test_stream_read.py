@@ -26,20 +26,22 @@ if TYPE_CHECKING:
     from paimon_orch.table.table import Table
 
 
-def place(table: Table, /, **options: str) -> dict[str, str]:
+def path_options(table: Table, /, **options: str) -> dict[str, str]:
     named = {name.replace("_", "-"): value for name, value in options.items()}
     return {"warehouse": table.paths.root.removesuffix("/db.db/t"), "table": "db.t"} | named
 
 
 class Query:
-    """A query in this process, as Spark drives one: offsets in JSON, tasks from what travels to them."""
+    """A query in this process, run like by Spark: offsets in JSON, tasks from pickled objects."""
 
-    def __init__(self, table: Table, at: dict[str, Any] | None = None, /, **options: str) -> None:
-        self._options = place(table, **options)
+    def __init__(
+        self, table: Table, start: dict[str, Any] | None = None, /, **options: str
+    ) -> None:
+        self._options = path_options(table, **options)
         self._schema = source.read_source_schema(self._options)
-        # one reader that plans, and one for the tasks, both created at the start
+        # one reader plans, the other is for tasks; both are created at the start
         self._reader, self._tasks = self._new_reader(), self._new_reader()
-        self.at: dict[str, Any] = self._reader.initialOffset() if at is None else at
+        self.at: dict[str, Any] = self._reader.initialOffset() if start is None else start
 
     def _new_reader(self) -> PaimonStreamReader:
         reader = build_stream_reader(self._options, self._schema)
@@ -50,10 +52,10 @@ class Query:
         """Run one batch."""
         end = self._reader.latestOffset(self.at, None)
         parts = [] if end == self.at else self._reader.partitions(self.at, end)
-        found = [row for part in parts for row in self._read(part)]
+        result = [row for part in parts for row in self._read(part)]
         self._reader.commit(end)
         self.at = end
-        return found
+        return result
 
     def _read(self, part: InputPartition) -> Iterator[Row]:
         for batch in self._tasks.read(cloudpickle.loads(cloudpickle.dumps(part))):
@@ -66,7 +68,7 @@ def expire(table: Table, keep: int = 1) -> None:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Table:
-    """An append table of two snapshots, a row each."""
+    """An append table of two snapshots with one row each."""
     table = new_table(tmp_path, "k BIGINT", key=(), bucket="-1")
     for k in (1, 2):
         table.append(pa.table({"k": [k]}))
@@ -122,7 +124,7 @@ def test_a_timestamp_starts_with_the_snapshot_of_that_time(log: Table) -> None:
     assert ((1,) in rows) == (first.time_millis == second.time_millis)
 
 
-def test_a_table_without_snapshots_is_waited_for(tmp_path: Path) -> None:
+def test_a_stream_waits_for_the_first_snapshot(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT", key=(), bucket="-1")
     query = Query(table)
 
@@ -178,7 +180,7 @@ def change(table: Table) -> None:
         ("full-compaction", [("+I", 3, "b"), ("+U", 1, "b"), ("-D", 2, "a"), ("-U", 1, "a")]),
     ],
 )
-def test_changes_have_the_kinds_that_the_changelog_producer_gives(
+def test_changes_have_the_row_kinds_of_the_changelog_producer(
     tmp_path: Path, producer: str, kinds: list[Row]
 ) -> None:
     table = keyed(tmp_path, producer)
@@ -210,7 +212,7 @@ def test_deleted_and_uncompacted_rows_are_read_once(tmp_path: Path) -> None:
     assert query.rows() == []
 
 
-def test_an_overwrite_is_no_change(log: Table) -> None:
+def test_an_overwrite_is_not_streamed(log: Table) -> None:
     query = Query(log, scan_mode="latest")
     log.overwrite(pa.table({"k": [7]}))
     append(log, 8)
@@ -218,7 +220,7 @@ def test_an_overwrite_is_no_change(log: Table) -> None:
     assert query.rows() == [(8,)]
 
 
-def test_an_append_table_may_want_its_overwrites_read(tmp_path: Path) -> None:
+def test_overwrites_of_append_tables_are_streamed_if_the_option_is_set(tmp_path: Path) -> None:
     option = {"streaming-read-append-overwrite": "true"}
     table = new_table(tmp_path, "k BIGINT", key=(), bucket="-1", **option)
     append(table, 1)
@@ -232,7 +234,7 @@ def test_an_append_table_may_want_its_overwrites_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vectors", ["true", "false"])
-def test_an_overwrite_that_is_read_deletes_and_inserts_rows(tmp_path: Path, vectors: str) -> None:
+def test_a_streamed_overwrite_deletes_and_inserts_rows(tmp_path: Path, vectors: str) -> None:
     options = {"streaming-read-overwrite": "true", "deletion-vectors.enabled": vectors}
     table = new_table(
         tmp_path,
@@ -252,16 +254,16 @@ def test_an_overwrite_that_is_read_deletes_and_inserts_rows(tmp_path: Path, vect
     table.delete(table_of("p k", [("x", 4)]))
 
     assert sorted(query.rows()) == [("x", 1, "c"), ("x", 4, "c")]
-    found = audit.rows()
-    assert sorted(found[:3]) == [("-D", "x", 1, "b"), ("-D", "x", 2, "a"), ("-D", "x", 3, "b")]
-    assert found[3:] == [
+    audit_rows = audit.rows()
+    assert sorted(audit_rows[:3]) == [("-D", "x", 1, "b"), ("-D", "x", 2, "a"), ("-D", "x", 3, "b")]
+    assert audit_rows[3:] == [
         ("+I", "x", 1, "c"),
         ("+I", "x", 4, "c"),
         ("-D", "x", 4, None),
     ]
 
 
-def test_columns_that_are_added_later_do_not_change_a_stream(log: Table, tmp_path: Path) -> None:
+def test_columns_added_later_do_not_change_a_stream(log: Table, tmp_path: Path) -> None:
     query = Query(log, scan_mode="latest")
     Catalog(str(tmp_path)).alter_table("db.t", [AddColumn(column="w", type="INT")])
     log.append(pa.table({"k": [3], "w": [3]}))
@@ -304,7 +306,7 @@ def test_expired_snapshots_are_an_error_unless_data_loss_is_allowed(
     assert "continues without them" in caplog.text
 
 
-def test_a_query_that_has_read_nothing_loses_nothing_by_expiration(tmp_path: Path) -> None:
+def test_an_expiration_before_the_first_read_of_a_query_loses_no_rows(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT", key=(), bucket="-1")
     query = Query(table)
     named = Query(table, scan_mode="from-snapshot-full", from_snapshot="1")
@@ -328,7 +330,7 @@ def test_a_consumer_keeps_unread_snapshots_and_continues_at_its_position(log: Ta
     assert ConsumerStore(log.io, log.paths, log.options).read_next_snapshot("app") == 6
 
 
-def test_a_table_that_was_created_again_is_refused(log: Table, tmp_path: Path) -> None:
+def test_a_recreated_table_is_refused(log: Table, tmp_path: Path) -> None:
     query = Query(log)
     query.rows()
     Catalog(str(tmp_path)).drop_table("db.t")

@@ -1,4 +1,4 @@
-"""Structured Streaming from and to tables: each row once, also after restarts and failures."""
+"""Structured Streaming from and to tables: each row exactly once, also after failures."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ needs_batches = pytest.mark.skipif(
 )
 
 
-def place(table: Table, /, **options: str) -> dict[str, str]:
+def path_options(table: Table, /, **options: str) -> dict[str, str]:
     named = {name.replace("_", "-"): value for name, value in options.items()}
     return {"warehouse": table.paths.root.removesuffix("/db.db/t"), "table": "db.t"} | named
 
 
 def follow(spark: SparkSession, table: Table, /, **options: str) -> DataFrame:
-    return spark.readStream.format("paimon").options(**place(table, **options)).load()
+    return spark.readStream.format("paimon").options(**path_options(table, **options)).load()
 
 
 def append(table: Table, *keys: int) -> None:
@@ -41,7 +41,7 @@ def append(table: Table, *keys: int) -> None:
 
 
 def each_snapshot(spark: SparkSession, table: Table, /, **options: str) -> DataFrame:
-    """Follow a table from its first snapshot, a batch for each."""
+    """Stream a table from its first snapshot, one snapshot per batch."""
     return follow(spark, table, from_snapshot="1", max_snapshots_per_trigger="1", **options)
 
 
@@ -53,9 +53,9 @@ def into(
     output_mode: str = "append",
     **options: str,
 ) -> None:
-    """Write what there is now, and end."""
+    """Write the available data, and stop."""
     writer = frame.writeStream.format("paimon").outputMode(output_mode)
-    writer = writer.options(**place(target, **options), checkpointLocation=str(checkpoint))
+    writer = writer.options(**path_options(target, **options), checkpointLocation=str(checkpoint))
     writer.trigger(availableNow=True).start().awaitTermination()
 
 
@@ -66,13 +66,13 @@ def log(tmp_path: Path) -> Table:
     return table
 
 
-def test_rows_are_written_once_over_stops_and_starts(
+def test_rows_are_written_once_across_restarts(
     spark: SparkSession, log: Table, tmp_path: Path
 ) -> None:
-    seen: list[tuple[int, list[Row]]] = []
+    batches: list[tuple[int, list[Row]]] = []
 
     def collect(batch: DataFrame, number: int) -> None:
-        seen.append((number, sorted(tuple(row) for row in batch.collect())))
+        batches.append((number, sorted(tuple(row) for row in batch.collect())))
 
     def start() -> Any:
         stream = follow(spark, log, max_snapshots_per_trigger="2").writeStream
@@ -87,9 +87,9 @@ def test_rows_are_written_once_over_stops_and_starts(
         append(log, k)
     start().trigger(availableNow=True).start().awaitTermination()
 
-    assert [rows for _, rows in seen[:2]] == [[(1,)], [(2,)]]
-    assert [row for _, rows in seen[2:] for row in rows] == [(3,), (4,), (5,)]
-    assert [number for number, _ in seen] == list(range(len(seen)))
+    assert [rows for _, rows in batches[:2]] == [[(1,)], [(2,)]]
+    assert [row for _, rows in batches[2:] for row in rows] == [(3,), (4,), (5,)]
+    assert [number for number, _ in batches] == list(range(len(batches)))
 
 
 def test_expired_snapshots_end_the_query_with_advice(
@@ -107,7 +107,7 @@ def test_expired_snapshots_end_the_query_with_advice(
 
 
 @needs_batches
-def test_a_table_is_replicated_with_its_deletes_and_a_batch_done_again_changes_nothing(
+def test_a_table_is_replicated_with_deletes_and_a_repeated_batch_changes_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     source = new_table(tmp_path / "from", bucket="2", write_only="true")
@@ -123,7 +123,7 @@ def test_a_table_is_replicated_with_its_deletes_and_a_batch_done_again_changes_n
     assert newest is not None
     before = [path for path in stored_files(target) if "/data-" in path]
     number = newest.commit_identifier
-    for name in (f"{number}", f".{number}.crc"):  # as if the driver had died after its commit
+    for name in (f"{number}", f".{number}.crc"):  # as if the driver was killed after its commit
         (tmp_path / "at/commits" / name).unlink()
     into(target, changes, tmp_path / "at", row_kind="rowkind")
 
@@ -149,20 +149,20 @@ def test_complete_results_replace_the_table(
 
 
 @pytest.mark.skipif(HAS_BATCHES, reason="only Spark 4.0 hands rows to the writers of streams")
-def test_the_alternative_is_named_where_a_stream_cannot_be_written(
+def test_an_unsupported_stream_write_is_refused_with_an_alternative(
     spark: SparkSession, log: Table, tmp_path: Path
 ) -> None:
     target = new_table(tmp_path / "to", "k BIGINT", key=(), bucket="-1")
-    way = r"write its batches by foreachBatch and paimon_orch\.spark\.write\(batch, table, "
+    alternative = r"write its batches by foreachBatch and paimon_orch\.spark\.write\(batch, table, "
 
-    with pytest.raises(PySparkException, match=way):
+    with pytest.raises(PySparkException, match=alternative):
         into(target, each_snapshot(spark, log), tmp_path / "at")
 
     assert rows_of(target) == []
 
 
 @needs_batches
-def test_only_the_query_names_the_commits_of_a_stream(tmp_path: Path) -> None:
+def test_the_commit_user_of_a_stream_cannot_be_set(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT", key=(), bucket="-1")
     options = {"path": table.paths.root, "commit-user": "etl"}
 
@@ -185,8 +185,10 @@ def test_batches_of_any_stream_are_clustered_and_committed_once(
     append(log, 2, 3)
     append(log, 4)
     stream = each_snapshot(spark, log).writeStream.foreachBatch(upsert)
-    at = str(tmp_path / "at")
-    stream.option("checkpointLocation", at).trigger(availableNow=True).start().awaitTermination()
+    checkpoint = str(tmp_path / "at")
+    stream.option("checkpointLocation", checkpoint).trigger(
+        availableNow=True
+    ).start().awaitTermination()
 
     newest = target.snapshot()
     assert newest is not None
@@ -195,7 +197,7 @@ def test_batches_of_any_stream_are_clustered_and_committed_once(
 
 
 def in_task(monkeypatch: pytest.MonkeyPatch, number: int, query: str = "q") -> None:
-    """Let what follows run as a task of a query."""
+    """Run the body as a task of a query."""
 
     class Context:
         partitionId = staticmethod(lambda: number)  # noqa: N815 - Spark's name
@@ -205,7 +207,7 @@ def in_task(monkeypatch: pytest.MonkeyPatch, number: int, query: str = "q") -> N
 
 
 @needs_batches
-def test_a_batch_leaves_nothing_of_attempts_that_do_not_count(
+def test_a_batch_deletes_the_files_of_unused_attempts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = new_table(tmp_path)
@@ -217,16 +219,16 @@ def test_a_batch_leaves_nothing_of_attempts_that_do_not_count(
         return writer.write(iter(table_of("k v", [(1, value)]).to_batches()))
 
     new_writer: Callable[[], Any] = lambda: build_stream_writer(  # noqa: E731
-        place(table), ["k", "v"], overwrite=False
+        path_options(table), ["k", "v"], overwrite=False
     )
     new_writer().abort([task(0, "a"), None], 0)
     assert [path for path in stored_files(table) if "/data-" in path] == []
     assert table.snapshot() is None
 
     new_writer().commit([task(1, "last"), task(0, "first")], 0)
-    done = [task(0, "again")]
-    new_writer().commit(done, 0)
-    new_writer().abort(done, 0)  # as Spark does if the answer to a commit is lost
+    messages = [task(0, "again")]
+    new_writer().commit(messages, 0)
+    new_writer().abort(messages, 0)  # like Spark if the response to a commit is lost
     assert rows_of(table) == [(1, "last")]
     new_writer().commit([task(0, "next")], 1)
     new_writer().commit([], 2)

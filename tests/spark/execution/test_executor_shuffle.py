@@ -26,14 +26,14 @@ def test_pieces_are_joined_by_part_and_parts_are_in_order(executor: Executor) ->
     def joined(pieces: Sequence[bytes]) -> bytes:
         return b"".join(sorted(pieces))
 
-    seen: list[tuple[int, int]] = []
+    progress_calls: list[tuple[int, int]] = []
     results = executor.shuffle(
         digits, [12, 23, 31, 9, 11], joined, parts=10, label="digits",
-        progress=lambda done, count: seen.append((done, count)),
+        progress=lambda done, count: progress_calls.append((done, count)),
     )  # fmt: skip
 
     assert results == [b"11 11 12 31 ", b"12 23 ", b"23 31 ", b"9 "]
-    assert seen[-1] == (5, 5)
+    assert progress_calls[-1] == (5, 5)
     assert executor.shuffle(digits, [], joined, parts=3, label="nothing") == []
 
 

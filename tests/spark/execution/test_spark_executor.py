@@ -1,4 +1,7 @@
-"""Units are functions inside the tests: Spark ships those by value to its workers."""
+"""Units on Spark: results, errors, retries and cancellation.
+
+Units are functions inside the tests, which Spark sends to its workers by value.
+"""
 
 import os
 import threading
@@ -23,24 +26,24 @@ def executor(request: pytest.FixtureRequest) -> Executor:
     return SparkExecutor(request.getfixturevalue("spark"))
 
 
-def test_results_are_in_the_order_of_the_units_and_progress_ends_at_all(
+def test_results_have_the_order_of_the_units_and_progress_reaches_the_total(
     executor: Executor,
 ) -> None:
-    seen: list[tuple[int, int]] = []
+    progress_calls: list[tuple[int, int]] = []
 
     results = executor.map(
         lambda unit: str(unit * unit).encode(),
         range(5),
         label="square",
-        progress=lambda done, count: seen.append((done, count)),
+        progress=lambda done, count: progress_calls.append((done, count)),
     )
 
     assert results == [b"0", b"1", b"4", b"9", b"16"]
-    assert seen[-1] == (5, 5)
-    assert seen == sorted(set(seen))
+    assert progress_calls[-1] == (5, 5)
+    assert progress_calls == sorted(set(progress_calls))
 
 
-def test_no_units_run_nothing(executor: Executor) -> None:
+def test_a_map_without_units_returns_no_results(executor: Executor) -> None:
     assert executor.map(lambda _: b"", [], label="nothing") == []
 
 
@@ -149,7 +152,7 @@ def test_a_worker_that_exits_raises_an_error_that_names_the_step(spark: SparkSes
 
 
 def waiting_unit(started: Path) -> Callable[[int], bytes]:
-    """A unit that reports that it runs, and then waits for a file that is never created."""
+    """A unit that reports its start and then waits for a file that is never created."""
 
     def run(_: int) -> bytes:
         import time  # on the worker
@@ -163,7 +166,7 @@ def waiting_unit(started: Path) -> Callable[[int], bytes]:
 
 
 def cancel_once(started: Path, executor: SparkExecutor) -> threading.Thread:
-    """A thread that cancels as soon as the unit runs."""
+    """Start a thread that cancels the executor once the unit runs."""
 
     def watch() -> None:
         import time
@@ -221,7 +224,7 @@ def test_cancelling_does_not_affect_other_jobs_of_the_session(
     assert results == [b"done"]
 
 
-def test_ctrl_c_is_a_cancellation(
+def test_ctrl_c_cancels_the_units(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = tmp_path / "started"
@@ -278,10 +281,10 @@ Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: ex
 \tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:1)
 """
 
-    told = str(translate_failure("compact", RuntimeError(text), 3))
+    message = str(translate_failure("compact", RuntimeError(text), 3))
 
-    assert told.startswith("compact: Spark could not run it: ")
-    assert told.endswith("SparkException: Job aborted due to stage failure: executor lost")
+    assert message.startswith("compact: Spark could not run it: ")
+    assert message.endswith("SparkException: Job aborted due to stage failure: executor lost")
 
 
 LOST_STAGE = """An error occurred while calling o12.getResult.
@@ -292,7 +295,7 @@ output was failed and retried. However, Spark cannot rollback the ResultStage 15
 
 
 def fail_jobs(monkeypatch: pytest.MonkeyPatch, text: str, times: int) -> list[DataFrame]:
-    """Let the first jobs fail; return the frames of all jobs in order."""
+    """Make the first jobs fail; return a list that collects the frames of all jobs."""
     frames: list[DataFrame] = []
     collect = ClassicJobMonitor.collect
 
@@ -316,7 +319,7 @@ def test_a_job_that_lost_shuffle_rows_is_run_again_on_a_new_frame(
 
 
 @pytest.mark.parametrize(
-    ("text", "told", "jobs"),
+    ("text", "message", "jobs"),
     [
         (
             LOST_STAGE,
@@ -332,11 +335,11 @@ def test_a_job_that_lost_shuffle_rows_is_run_again_on_a_new_frame(
     ids=["a lost stage", "a failed task"],
 )
 def test_a_job_that_fails_permanently_raises_the_reason(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, text: str, told: str, jobs: int
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, text: str, message: str, jobs: int
 ) -> None:
     frames = fail_jobs(monkeypatch, text, times=99)
 
-    with pytest.raises(errors.PaimonError, match=f"^ingest: .*{told}"):
+    with pytest.raises(errors.PaimonError, match=f"^ingest: .*{message}"):
         SparkExecutor(spark).map(lambda _: b"", [1], label="ingest")
 
     assert len(frames) == jobs

@@ -43,7 +43,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         sys.modules.pop(f"archived_{name}", None)
 
 
-def test_archives_are_not_read_again_before_the_next_task_but_are_found(
+def test_archives_are_not_read_again_before_the_next_task_but_can_be_imported(
     archive: str,
 ) -> None:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -52,11 +52,11 @@ def test_archives_are_not_read_again_before_the_next_task_but_are_found(
             yield batch.append_column("name", pa.array(names))
 
     running = lighten_worker_after(task)(iter([pa.record_batch({"id": [1]})]))
-    found = next(running)
+    result = next(running)
     assert archive in archives()
     assert list(running) == []
 
-    assert found.to_pydict() == {"id": [1], "name": ["one"]}
+    assert result.to_pydict() == {"id": [1], "name": ["one"]}
     assert not archives()
     assert importlib.import_module("archived_two").NAME == "two"
 
@@ -72,7 +72,7 @@ def test_archives_are_not_read_again_after_a_failed_task(archive: str) -> None:
     assert archive not in archives()
 
 
-def test_a_worker_collects_few_objects_after_its_first_task(spark: SparkSession) -> None:
+def test_a_worker_freezes_its_objects_after_its_first_task(spark: SparkSession) -> None:
     def look(_: int) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch(
             {"pid": [os.getpid()], "frozen": [gc.get_freeze_count()], "archives": [len(archives())]}
@@ -80,14 +80,14 @@ def test_a_worker_collects_few_objects_after_its_first_task(spark: SparkSession)
 
     met, again = set[int](), 0
     for _ in range(6):
-        [(pid, frozen, found)] = map_units_in_spark(
+        [(pid, frozen, archive_count)] = map_units_in_spark(
             spark, 1, look, "pid long, frozen long, archives long"
         ).collect()
         if pid in met:
             again += 1
             assert frozen > 10_000
-            assert not found
+            assert not archive_count
         met.add(pid)
 
     assert again
-    assert not gc.get_freeze_count()  # here nothing is touched
+    assert not gc.get_freeze_count()  # only workers freeze objects

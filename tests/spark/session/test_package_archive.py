@@ -13,7 +13,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.spark import package_archive
 
 
-def test_the_archive_is_the_package(tmp_path: Path, repository: Path) -> None:
+def test_the_archive_contains_the_package(tmp_path: Path, repository: Path) -> None:
     archive = package_archive(tmp_path)
 
     names = set(zipfile.ZipFile(archive).namelist())
@@ -26,18 +26,18 @@ def test_the_archive_is_the_package(tmp_path: Path, repository: Path) -> None:
     assert not [name for name in names if name.endswith(".pyc")]
 
 
-def test_python_imports_it_from_the_archive(tmp_path: Path) -> None:
+def test_python_imports_the_package_from_the_archive(tmp_path: Path) -> None:
     archive = package_archive(tmp_path)
     code = f"import sys; sys.path.insert(0, {str(archive)!r}); import paimon_orch.steps.compaction.compact as c; print(c.__file__)"
 
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
     )
 
-    assert done.stdout.startswith(str(archive))
+    assert process.stdout.startswith(str(archive))
 
 
-def test_the_same_files_are_the_same_archive(tmp_path: Path) -> None:
+def test_equal_source_files_give_equal_archives(tmp_path: Path) -> None:
     first, second = package_archive(tmp_path / "a"), package_archive(tmp_path / "b")
 
     assert first.name == second.name

@@ -37,11 +37,11 @@ print(json.dumps([java, rows["python"].to_pylist(), os.listdir(".")]))
 def run_in_a_process(
     directory: Path, code: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    kept = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "PYSPARK_PYTHON")}
+    inherited = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "PYSPARK_PYTHON")}
     return subprocess.run(
         [sys.executable, "-c", code],
         cwd=directory,
-        env=kept | environment,
+        env=inherited | environment,
         capture_output=True,
         text=True,
         check=True,
@@ -51,7 +51,7 @@ def run_in_a_process(
 
 @pytest.fixture
 def path_without_java(tmp_path: Path) -> str:
-    """What Spark's scripts call, and no Java."""
+    """A folder with the programs that Spark's scripts call, but without Java."""
     bin_directory = tmp_path / "bin"
     bin_directory.mkdir()
     for folder in os.get_exec_path():
@@ -64,24 +64,24 @@ def path_without_java(tmp_path: Path) -> str:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(300)  # a session starts cold: quick on a quiet machine
-def test_a_session_runs_without_any_java_on_the_workers_own_interpreter_and_leaves_nothing(
+@pytest.mark.timeout(300)  # a cold start is slow on a busy machine
+def test_a_session_without_an_installed_java_uses_this_interpreter_and_leaves_no_files(
     tmp_path: Path, path_without_java: str
 ) -> None:
     directory = tmp_path / "work"
     directory.mkdir()
 
-    done = run_in_a_process(
+    process = run_in_a_process(
         directory, ROUND_TRIP.format(arguments="'local[2]'"), PATH=path_without_java
     )
 
-    assert "Java 21." in done.stdout
-    assert done.stdout.count(sys.executable) == 2
-    assert done.stdout.rstrip().endswith("[]]")
-    assert done.stderr == ""
+    assert "Java 21." in process.stdout
+    assert process.stdout.count(sys.executable) == 2
+    assert process.stdout.rstrip().endswith("[]]")
+    assert process.stderr == ""
 
 
-def test_an_active_session_is_used_as_it_is_and_not_stopped(spark: SparkSession) -> None:
+def test_an_active_session_is_used_unchanged_and_not_stopped(spark: SparkSession) -> None:
     other = spark.newSession()
     other.conf.set("spark.sql.shuffle.partitions", "7")
 
@@ -93,7 +93,7 @@ def test_an_active_session_is_used_as_it_is_and_not_stopped(spark: SparkSession)
     assert spark.range(3).count() == 3
 
 
-def test_times_are_utc(spark: SparkSession) -> None:
+def test_the_time_zone_of_the_session_is_utc(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
@@ -103,7 +103,7 @@ def test_the_java_in_use_is_reported_with_its_home(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "used"),
+    ("master", "used"),
     [
         ("local", "local[1,4]"),
         ("local[*]", "local[*,4]"),
@@ -113,11 +113,11 @@ def test_the_java_in_use_is_reported_with_its_home(spark: SparkSession) -> None:
         ("spark://host:7077", "spark://host:7077"),
     ],
 )
-def test_local_masters_get_retries(given: str, used: str) -> None:
-    assert add_task_retries(given) == used
+def test_local_masters_allow_task_retries(master: str, used: str) -> None:
+    assert add_task_retries(master) == used
 
 
-def test_a_session_that_does_not_start_says_where_and_what_to_do(
+def test_the_error_of_a_failed_start_names_the_server_and_a_fix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("paimon_orch.spark.session.session.active_session", lambda: None)
@@ -131,7 +131,7 @@ def test_a_session_that_does_not_start_says_where_and_what_to_do(
         spark_session(remote="sc://nowhere")
 
 
-def test_no_error_shows_the_token_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_do_not_contain_the_token_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paimon_orch.spark.session.session.active_session", lambda: None)
     # Spark's error for a token that ends in equal signs
     invalid = PySparkValueError(f"Parameter 'token={TOKEN}' should be a key and a value")
@@ -149,21 +149,21 @@ def test_no_error_shows_the_token_of_an_address(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """What a session would be built with; none is started."""
+    """The settings of a session that is built but not started."""
     monkeypatch.setattr("paimon_orch.spark.session.session.active_session", lambda: None)
     monkeypatch.setattr("paimon_orch.spark.session.session._started_sessions", [])
     monkeypatch.setenv("PYSPARK_PYTHON", "/somewhere/python")
     settings: dict[str, str] = {}
 
-    def keep(builder: SparkSession.Builder, more: dict[str, str]) -> None:
+    def keep(builder: SparkSession.Builder, added: dict[str, str]) -> None:
         settings.update(builder._options)
-        settings.update(more)
+        settings.update(added)
 
     monkeypatch.setattr("paimon_orch.spark.session.session._start", keep)
     return settings
 
 
-def test_under_spark_submit_its_master_and_settings_are_kept(
+def test_settings_of_spark_submit_are_kept(
     built: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
@@ -175,7 +175,7 @@ def test_under_spark_submit_its_master_and_settings_are_kept(
     assert built["spark.sql.shuffle.partitions"] == "7"
 
 
-def test_the_workers_python_may_be_a_setting(
+def test_the_python_of_workers_can_be_configured(
     built: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
@@ -186,7 +186,7 @@ def test_the_workers_python_may_be_a_setting(
     assert built["spark.master"] == "spark://host:7077"
 
 
-def test_a_python_that_the_user_named_is_kept(built: dict[str, str]) -> None:
+def test_a_python_named_by_the_user_is_kept(built: dict[str, str]) -> None:
     spark_session("local[1]")
 
     assert os.environ["PYSPARK_PYTHON"] == "/somewhere/python"
