@@ -137,22 +137,22 @@ def identity(snapshot: Mapping[str, Any]) -> tuple[object, ...]:
 def snapshots(root: Path) -> dict[tuple[object, ...], int]:
     """Return the snapshots by id."""
     files = [path for path in json_files(root) if not path.name.startswith("schema-")]
-    found = [json.loads(path.read_bytes()) for path in files]
-    return {identity(snapshot): snapshot["id"] for snapshot in found}
+    documents = [json.loads(path.read_bytes()) for path in files]
+    return {identity(snapshot): snapshot["id"] for snapshot in documents}
 
 
 def check_json(root: Path, old: Mapping[tuple[object, ...], int]) -> None:
     """Check that no snapshot, tag or schema has lost unknown keys of its original."""
     for path in json_files(root):
-        found = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes())
         if path.name.startswith("schema-"):
-            assert found[KEY] == {"of": ["schema", 1.5]}, path
-            assert all(field[KEY] == [field["id"]] for field in found["fields"]), path
-        elif number := old.get(identity(found)):
-            assert found[KEY] == {"of": number}, path
-            assert found.items() >= commit_keys(number).items(), path
+            assert document[KEY] == {"of": ["schema", 1.5]}, path
+            assert all(field[KEY] == [field["id"]] for field in document["fields"]), path
+        elif number := old.get(identity(document)):
+            assert document[KEY] == {"of": number}, path
+            assert document.items() >= commit_keys(number).items(), path
         if path.name in ("tag-t1", "tag-renamed"):
-            assert found[f"{KEY}OfTag"] == ["tag-t1"], path
+            assert document[f"{KEY}OfTag"] == ["tag-t1"], path
 
 
 @FEW
@@ -229,9 +229,9 @@ def test_only_an_unchanged_deletion_vector_keeps_the_fields_of_its_range(tmp_pat
 def test_a_field_with_different_types_refuses_the_merge_and_does_not_change_the_table(tmp_path: Path) -> None:  # fmt: skip
     table = small_table(tmp_path)
     root = Path(table.paths.root)
-    one, other = sorted(path.name for path in root.glob("manifest/manifest-*") if "list" not in path.name)  # fmt: skip
-    add_fields(root, {"manifest": {"_FILE._LATER": "long"}}, chance=1, only=one)
-    add_fields(root, {"manifest": {"_FILE._LATER": "string"}}, chance=1, only=other)
+    first_manifest, second_manifest = sorted(path.name for path in root.glob("manifest/manifest-*") if "list" not in path.name)  # fmt: skip
+    add_fields(root, {"manifest": {"_FILE._LATER": "long"}}, chance=1, only=first_manifest)
+    add_fields(root, {"manifest": {"_FILE._LATER": "string"}}, chance=1, only=second_manifest)
     before = contents_of(table)
     for step in (compact_manifests, lambda table: compact(table, EXECUTOR, strategy="full")):
         with pytest.raises(UnsupportedError, match=r"'_FILE\._LATER'.*different types"):
@@ -282,8 +282,8 @@ def edit_newest(table: Table, **keys: Any) -> None:
 
 
 def newest(table: Table) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Path(table.stores.snapshots.path(table.stores.snapshots.ids()[-1])).read_bytes())  # fmt: skip
-    return found
+    snapshot: dict[str, Any] = json.loads(Path(table.stores.snapshots.path(table.stores.snapshots.ids()[-1])).read_bytes())  # fmt: skip
+    return snapshot
 
 
 def test_only_merged_manifests_inherit_unknown_snapshot_keys(tmp_path: Path) -> None:
@@ -306,9 +306,9 @@ def test_a_replaced_tag_keeps_its_own_unknown_keys(tmp_path: Path) -> None:
     path.write_text(json.dumps(json.loads(path.read_bytes()) | {"tagOwner": ["me"]}))
     table.upsert(table_of("k v", [(9, "later")]))
     table.tags.replace("t", time_retained=timedelta(days=1))
-    found = json.loads(path.read_bytes())
-    assert (found["id"], found["tagOwner"], found["tagTimeRetained"]) == (3, ["me"], 86400)
-    assert not {"later", "operation"} & found.keys()
+    tag = json.loads(path.read_bytes())
+    assert (tag["id"], tag["tagOwner"], tag["tagTimeRetained"]) == (3, ["me"], 86400)
+    assert not {"later", "operation"} & tag.keys()
     expire_snapshots(table, retain_min=1, retain_max=1)
     table.upsert(table_of("k v", [(9, "later")]))
     table.tags.replace("t")

@@ -1,7 +1,7 @@
 """Invariants of maintenance over random histories (invariants 31 to 34 and 39 to 44).
 
-The numbers are those of the facts. Invariants 25 to 29 are held by ``test_expire_snapshots`` and
-``test_kill``, 30 by ``test_tags``, 35 to 38 by ``test_remove_orphan_files``.
+Other tests: invariants 25 to 29 in ``test_expire_snapshots`` and ``test_kill``, 30 in
+``test_expire_tags``, 35 to 38 in ``test_remove_orphan_files``.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ def past(kind: str, history: list[Operation]) -> Iterator[Table]:
 
 def go_on(table: Table, history: list[Operation], text: str) -> None:
     """Apply an action that needs no other branch to a table or a branch."""
-    for number, (action, at) in enumerate(history):
+    for number, (action, choice) in enumerate(history):
         if "branch" not in action:
-            apply_action(table, action, at, f"{text}{number}")
+            apply_action(table, action, choice, f"{text}{number}")
 
 
 @FEW
 @given(st.lists(st.integers(0, 400), min_size=1, max_size=8), st.integers(1, 365), st.integers(1, 4))  # fmt: skip
 def test_only_partitions_above_the_age_limit_are_dropped(
-    ages: list[int], days: int, most: int
+    ages: list[int], days: int, limit: int
 ) -> None:
     """Invariant 31."""
     with small_batches(3), tempfile.TemporaryDirectory() as root:
@@ -76,11 +76,11 @@ def test_only_partitions_above_the_age_limit_are_dropped(
         named = [(str((today - timedelta(days=age)).date()), age) for age in ages]
         table.append(table_of("dt k", named))
 
-        done = expire_partitions(table, expiration_time=timedelta(days=days), max_expires=most)
+        result = expire_partitions(table, expiration_time=timedelta(days=days), max_expires=limit)
 
         old = sorted({day for day, age in named if age > days})
-        expired = set(old[:most])
-        assert {name.removeprefix("dt=") for name in done.names} == expired
+        expired = set(old[:limit])
+        assert {name.removeprefix("dt=") for name in result.names} == expired
         assert rows_of(table) == sorted(row for row in named if row[0] not in expired)
 
 
@@ -145,7 +145,7 @@ def test_changes_of_a_branch_do_not_affect_main_and_vice_versa(
 @FEW
 @given(kinds, operations(6), st.sets(st.integers(0, 30), min_size=1, max_size=3))
 def test_removing_missing_files_keeps_the_other_rows(
-    kind: str, history: list[Operation], chosen: set[int]
+    kind: str, history: list[Operation], file_numbers: set[int]
 ) -> None:
     """Invariant 39; versions that a missing file replaced may be visible again."""
     with past(kind, history) as table:
@@ -153,28 +153,28 @@ def test_removing_missing_files_keeps_the_other_rows(
         rows, files = rows_of(table), data_files(table)
         if not files:
             return
-        lost = {files[number % len(files)] for number in chosen}
-        gone = rows_in(table, {path.name for path in lost})
-        for path in lost:
+        missing_files = {files[number % len(files)] for number in file_numbers}
+        lost_rows = rows_in(table, {path.name for path in missing_files})
+        for path in missing_files:
             path.unlink()
 
-        found = remove_unexisting_files(table)
+        removed = remove_unexisting_files(table)
 
-        assert set(found.paths) == {str(path) for path in lost}
+        assert set(removed.paths) == {str(path) for path in missing_files}
         assert all(path.exists() for path in data_files(table))
-        assert rows_of(table) == [row for row in rows if row not in gone]
+        assert rows_of(table) == [row for row in rows if row not in lost_rows]
 
 
 def rows_in(table: Table, names: set[str]) -> set[Row]:
     """Return the visible rows of some files."""
-    found: set[Row] = set()
+    rows: set[Row] = set()
     for split in table.files():
         reader = BucketReader(table.stores.reader(), split, table.schema.fields)
         for file in split.files:
             if file.file_name in names:
                 for batch in reader._read(file, table.schema.fields, None):
-                    found |= {tuple(row.values()) for row in batch.to_pylist()}
-    return found
+                    rows |= {tuple(row.values()) for row in batch.to_pylist()}
+    return rows
 
 
 @FEW
@@ -204,9 +204,9 @@ def test_rows_read_without_merging_were_the_content_of_a_version(
 ) -> None:
     """Invariant 41."""
     with past(kind, history) as table:
-        known = {row for rows in read_versions(table).values() for row in rows}
+        rows_of_versions = {row for rows in read_versions(table).values() for row in rows}
         optimized = table.system("ro").scan().to_arrow().to_pylist()
-        assert {repr(tuple(row.values())) for row in optimized} <= known
+        assert {repr(tuple(row.values())) for row in optimized} <= rows_of_versions
 
         compact(table, EXECUTOR, strategy="full")
 
@@ -269,10 +269,10 @@ def test_rewriting_metadata_keeps_rows_files_and_deletion_vectors(
         assert select_retained(read_all_branches(table), before) == before
         assert rows_of(table) == rows
         assert {path.name for path in data_files(table)} == names
-        found = {
+        indexed_files = {
             name: list(vector.positions()) for name, vector in deletion_vectors_of(table).items()
         }
-        assert found == vectors
+        assert indexed_files == vectors
         assert rows_of(table, filter=f"v = '{value}'") == matching
         assert check(table, deep=True).findings == ()
 

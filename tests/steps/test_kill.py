@@ -34,7 +34,7 @@ ROWS = table_of("p k v", [(0, 0, "new"), (1, 77, "new")])
 
 
 @pytest.mark.parametrize("kind", ["vectors", "changelog"])
-def test_expiration_killed_anywhere(tmp_path: Path, kind: str) -> None:
+def test_a_killed_expiration_keeps_retained_snapshots(tmp_path: Path, kind: str) -> None:
     table = make_table(tmp_path / "table", kind, HISTORY)
     before = read_all_branches(table)
 
@@ -52,7 +52,7 @@ def test_expiration_killed_anywhere(tmp_path: Path, kind: str) -> None:
         assert after == select_retained(before, after)
 
 
-def test_expiration_that_keeps_changelogs_killed_anywhere(tmp_path: Path) -> None:
+def test_a_killed_expiration_keeps_retained_changelogs(tmp_path: Path) -> None:
     table = make_table(tmp_path / "table", "changelog", [("upsert", 1), ("full", 0), ("upsert", 2)])
     from paimon_orch import Catalog
     from paimon_orch.table.schema_change.schema_changes import SetOption
@@ -67,13 +67,13 @@ def test_expiration_that_keeps_changelogs_killed_anywhere(tmp_path: Path) -> Non
     for dead in kill_at_each_change(table, tmp_path, action):
         assert check(dead, deep=True).findings == ()
         action(dead)
-        found = sorted(map(str, dead.incremental(0, 4, "changelog").to_arrow().to_pylist()))
-        assert found == changes
+        changelog = sorted(map(str, dead.incremental(0, 4, "changelog").to_arrow().to_pylist()))
+        assert changelog == changes
         remove_orphans_of_killed(dead)
 
 
 @pytest.mark.parametrize("quarantine", [False, True])
-def test_orphan_cleanup_killed_anywhere(tmp_path: Path, quarantine: bool) -> None:
+def test_a_killed_orphan_cleanup_can_be_repeated(tmp_path: Path, quarantine: bool) -> None:
     table = make_table(tmp_path / "table", "vectors", [*HISTORY, ("upsert", 3)])
     table.rollback(4)
     table.branches.delete("dev")
@@ -110,7 +110,7 @@ def overwrite(table: Table) -> None:
     ("kind", "action"),
     [("dynamic", ingest), ("lookup", full), ("vectors", full), ("lookup", overwrite)],
 )
-def test_commits_killed_anywhere(
+def test_a_killed_commit_is_visible_completely_or_not_at_all(
     tmp_path: Path, kind: str, action: Callable[[Table], None]
 ) -> None:
     table = make_table(tmp_path / "table", kind, [("tag", 0), ("minor", 0), ("upsert", 1)])
@@ -119,7 +119,7 @@ def test_commits_killed_anywhere(
     outcomes = set()
     for dead in kill_at_each_change(table, tmp_path, action):
         after = read_all_branches(dead)
-        assert select_retained(after, before) == before, "what was there is as it was"
+        assert select_retained(after, before) == before, "existing versions are unchanged"
         committed = [name for name in after if name not in before]
         assert committed in ([], [f"main {newest + 1}"])
         outcomes.add(len(committed))

@@ -59,7 +59,9 @@ def make_due_tags(table: Table) -> None:
 
 
 @pytest.mark.parametrize("action", [create_tag, replace_tag, rename_tag, make_due_tags])
-def test_tags_killed_anywhere(tmp_path: Path, action: Callable[[Table], None]) -> None:
+def test_a_killed_change_of_tags_can_be_repeated(
+    tmp_path: Path, action: Callable[[Table], None]
+) -> None:
     table = make_table(tmp_path / "table", "vectors", HISTORY)
     Catalog(str(tmp_path / "table")).alter_table(
         "db.t", [SetOption("tag.automatic-creation", "process-time")]
@@ -69,18 +71,18 @@ def test_tags_killed_anywhere(tmp_path: Path, action: Callable[[Table], None]) -
     outcomes = set()
     for dead in kill_at_each_change(table, tmp_path, action):
         after = read_all_branches(dead)
-        known = {
+        snapshot_by_tag = {
             name: rows for name, rows in after.items() if name in before and name != "main tag t0"
         }
-        assert known == select_retained(before, known)
+        assert snapshot_by_tag == select_retained(before, snapshot_by_tag)
         assert after.get("main tag t0", before["main 1"]) in (before["main 1"], before["main 3"])
         assert check(dead, deep=True).findings == ()
         outcomes.add(tuple(dead.tags.names()))
         action(dead)
-        done = dead.tags.names()
+        names = dead.tags.names()
         assert check(dead, deep=True).findings == ()
-        assert len(done) == (1 if action in (replace_tag, rename_tag) else 2)
-    assert tuple(done) in outcomes
+        assert len(names) == (1 if action in (replace_tag, rename_tag) else 2)
+    assert tuple(names) in outcomes
     assert ("t0",) in outcomes
 
 
@@ -95,7 +97,7 @@ def complete(table: Table, branch: str) -> bool:
     return all(list(root.glob(f"{folder}/{folder}-*")) for folder in ("schema", "snapshot"))
 
 
-def test_creating_a_branch_killed_anywhere(tmp_path: Path) -> None:
+def test_a_killed_creation_of_a_branch_can_be_repeated(tmp_path: Path) -> None:
     table = make_table(tmp_path / "table", "vectors", TAGGED)
     Catalog(str(tmp_path / "table")).alter_table("db.t", [SetOption("num-levels", "4")])
     before = read_all_branches(table)
@@ -108,7 +110,7 @@ def test_creating_a_branch_killed_anywhere(tmp_path: Path) -> None:
         assert check(dead, deep=True).findings == ()
 
 
-def test_deleting_a_branch_killed_anywhere(tmp_path: Path) -> None:
+def test_a_killed_deletion_of_a_branch_can_be_repeated(tmp_path: Path) -> None:
     table = make_table(tmp_path / "table", "vectors", HISTORY)
     before = read_versions(table)
 
@@ -134,7 +136,9 @@ def expire(table: Table) -> None:
 
 
 @pytest.mark.parametrize("action", [delete, expire])
-def test_deleting_a_tag_killed_anywhere(tmp_path: Path, action: Callable[[Table], None]) -> None:
+def test_a_killed_deletion_of_a_tag_can_be_repeated(
+    tmp_path: Path, action: Callable[[Table], None]
+) -> None:
     table = make_table(tmp_path / "table", "vectors", HISTORY)
     table.branches.delete("dev")
     table.tags.replace("t0", 1, time_retained=timedelta(microseconds=1))
@@ -150,7 +154,7 @@ def test_deleting_a_tag_killed_anywhere(tmp_path: Path, action: Callable[[Table]
 
 
 @pytest.mark.parametrize("tag", [None, "t0"])
-def test_rollback_killed_anywhere(tmp_path: Path, tag: str | None) -> None:
+def test_a_killed_rollback_can_be_repeated(tmp_path: Path, tag: str | None) -> None:
     table = make_table(tmp_path / "table", "vectors", [*HISTORY, ("tag", 2)])
     if tag is not None:  # its snapshot must be restored
         expire_snapshots(table, retain_max=3)
@@ -170,7 +174,7 @@ def test_rollback_killed_anywhere(tmp_path: Path, tag: str | None) -> None:
         remove_orphans_of_killed(dead)
 
 
-def test_fast_forward_killed_anywhere(tmp_path: Path) -> None:
+def test_a_killed_fast_forward_can_be_repeated(tmp_path: Path) -> None:
     table = make_table(tmp_path / "table", "plain", [("tag", 0), ("branch", 0), ("on branch", 1), ("upsert", 2)])  # fmt: skip
     expected = rows_of(branch_of(table, "dev"))
 
@@ -193,7 +197,9 @@ def empty(table: Table) -> None:
 
 
 @pytest.mark.parametrize("action", [restore, empty])
-def test_a_quarantine_killed_anywhere(tmp_path: Path, action: Callable[[Table], None]) -> None:
+def test_a_killed_quarantine_command_can_be_repeated(
+    tmp_path: Path, action: Callable[[Table], None]
+) -> None:
     table = make_table(tmp_path / "table", "vectors", [*TAGGED, ("upsert", 3)])
     table.rollback(1)
     backdate_files(table)

@@ -1,7 +1,7 @@
-"""Kill processes that rewrite or drop rows, files or metadata: readers see all or nothing.
+"""Kill processes that rewrite or drop rows, files or metadata: readers see all changes or none.
 
-Invariants 2 and 28, as in ``test_kill``: versions that were there read as before, the newest as
-before or as after, and the step done again completes.
+Invariants 2 and 28, as in ``test_kill``: existing versions are unchanged, the newest version has
+the rows before or after the step, and repeating the step completes it.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ CHANGES: dict[str, tuple[Callable[[Path], Table], Action]] = {
 
 
 @pytest.mark.parametrize("step", [*REWRITES, *CHANGES])
-def test_a_step_of_one_commit_killed_anywhere(tmp_path: Path, step: str) -> None:
+def test_a_killed_step_with_one_commit_can_be_repeated(tmp_path: Path, step: str) -> None:
     make, action = (REWRITES | CHANGES)[step]
     table = make(tmp_path / "table")
     before, rows = read_all_branches(table), rows_of(table)
@@ -128,7 +128,7 @@ def test_a_step_of_one_commit_killed_anywhere(tmp_path: Path, step: str) -> None
     outcomes = set()
     for dead in kill_at_each_change(table, tmp_path, action):
         after = read_all_branches(dead)
-        assert select_retained(after, before) == before, "what was there is as it was"
+        assert select_retained(after, before) == before, "existing versions are unchanged"
         added = [name for name in after if name not in before]
         assert added in ([], [f"main {(newest or 0) + 1}"])
         outcomes.add(len(added))
@@ -136,28 +136,28 @@ def test_a_step_of_one_commit_killed_anywhere(tmp_path: Path, step: str) -> None
         if not added or step in REWRITES:
             assert rows_of(dead) == rows
         action(dead)
-        done = rows_of(dead)
-        assert (done == rows) == (step in REWRITES)
+        rows_after = rows_of(dead)
+        assert (rows_after == rows) == (step in REWRITES)
         remove_orphans_of_killed(dead)
         assert select_retained(read_all_branches(dead), before) == before
-        assert rows_of(dead) == done
+        assert rows_of(dead) == rows_after
     assert outcomes == {0, 1}
 
 
-def test_removing_missing_files_killed_anywhere(tmp_path: Path) -> None:
+def test_a_killed_removal_of_missing_files_can_be_repeated(tmp_path: Path) -> None:
     table = merged(tmp_path / "table")
     rows = rows_of(table)
-    lost = next(path for path in data_files(table) if "p=0" in str(path))
-    lost.unlink()
+    missing_file = next(path for path in data_files(table) if "p=0" in str(path))
+    missing_file.unlink()
     for dead in kill_at_each_change(table, tmp_path, remove_unexisting_files):
         remove_unexisting_files(dead)
-        left = rows_of(dead)
-        assert set(left) < set(rows)
-        assert {row for row in rows if row[0] == 1} <= set(left)
+        rows_after = rows_of(dead)
+        assert set(rows_after) < set(rows)
+        assert {row for row in rows if row[0] == 1} <= set(rows_after)
         assert not remove_unexisting_files(dead)
 
 
-def test_expiring_changelogs_killed_anywhere(tmp_path: Path) -> None:
+def test_a_killed_expiration_of_changelogs_can_be_repeated(tmp_path: Path) -> None:
     table = new_table(
         tmp_path / "table", changelog_producer="input",
         changelog__num_retained__max="20", changelog__num_retained__min="1",

@@ -1,7 +1,7 @@
 """Kill processes that update or merge rows: readers see all of the change or none.
 
-Invariants 2 and 28, as in ``test_kill``. Spark only computes the new values, as Arrow does here:
-what finds rows, writes and commits is the code that runs in Spark's tasks and driver.
+Invariants 2 and 28, as in ``test_kill``. Arrow computes the new values instead of Spark; the code
+that finds rows, writes and commits is the same as in Spark's tasks and driver.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ def vectored(root: Path) -> Table:
 def update(table: Table) -> None:
     """Give the rows of one key a new value."""
     planned = row_level.plan(table, row_level.RowLevelRequest(where="k = 3", operation="update"))
-    found = rows_found(planned)
-    value = found.schema.get_field_index("v")
-    new = found.set_column(value, "v", pa.repeat("new", len(found)))
-    write(table, planned, new.append_column(KIND_COLUMN, pa.repeat("+U", len(found))))
+    rows = rows_found(planned)
+    value = rows.schema.get_field_index("v")
+    new = rows.set_column(value, "v", pa.repeat("new", len(rows)))
+    write(table, planned, new.append_column(KIND_COLUMN, pa.repeat("+U", len(rows))))
 
 
 def merge_into(table: Table) -> None:
     """Delete the rows of one key, update those of another, and insert missing rows of a third."""
     planned = row_level.plan(table, row_level.RowLevelRequest(where=None, operation="merge"))
-    found = rows_found(planned)
-    matched = found.filter(pc.is_in(found.column("k"), pa.array([2, 3])))
-    gone = pc.equal(matched.column("k"), 2)
-    kinds = pc.if_else(gone, "-D", "+U")
-    values = pc.if_else(gone, matched.column("v"), "new")
+    rows = rows_found(planned)
+    matched = rows.filter(pc.is_in(rows.column("k"), pa.array([2, 3])))
+    is_deleted = pc.equal(matched.column("k"), 2)
+    kinds = pc.if_else(is_deleted, "-D", "+U")
+    values = pc.if_else(is_deleted, matched.column("v"), "new")
     changed = matched.set_column(matched.schema.get_field_index("v"), "v", values)
     changed = changed.append_column(KIND_COLUMN, kinds)
-    if 9 not in found.column("k").to_pylist():
+    if 9 not in rows.column("k").to_pylist():
         added = {ADDRESS_COLUMN: [None], "p": [1], "k": [9], "v": ["new"], KIND_COLUMN: ["+I"]}
         changed = pa.concat_tables([changed, pa.table(added, schema=changed.schema)])
     write(table, planned, changed, guarded=not table.schema.primary_keys)
@@ -116,7 +116,7 @@ def rows_merged(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         (vectored, merge_into, rows_merged),
     ],
 )
-def test_row_level_changes_killed_anywhere(
+def test_a_killed_row_level_change_is_visible_completely_or_not_at_all(
     tmp_path: Path,
     make: Callable[[Path], Table],
     action: Callable[[Table], None],
@@ -130,7 +130,7 @@ def test_row_level_changes_killed_anywhere(
     outcomes = set()
     for dead in kill_at_each_change(table, tmp_path, action):
         after = read_all_branches(dead)
-        assert select_retained(after, before) == before, "what was there is as it was"
+        assert select_retained(after, before) == before, "existing versions are unchanged"
         added = [name for name in after if name not in before]
         assert added in ([], [f"main {newest + 1}"])
         outcomes.add(len(added))

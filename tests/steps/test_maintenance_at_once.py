@@ -23,7 +23,7 @@ SECONDS = 5.0
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.parametrize("vectors", ["false", "true"])
-def test_concurrent_maintenance(tmp_path: Path, vectors: str) -> None:
+def test_concurrent_maintenance_loses_no_row(tmp_path: Path, vectors: str) -> None:
     options = {"deletion_vectors__enabled": vectors, "deletion_vectors__merge_on_read": vectors}
     table = new_table(tmp_path, "k INT, v INT", commit__max_retries="1000", **options)
     concurrent_maintenance.write_initial_rows(table)

@@ -130,7 +130,7 @@ class Model:
         match operation:
             case Upsert(rows):
                 self.writes += 1
-                values = [(k, c, self.writes * 100 + at) for at, (k, c) in enumerate(rows)]
+                values = [(k, c, self.writes * 100 + number) for number, (k, c) in enumerate(rows)]
                 self.table.upsert(table_of("k c v", values))
                 for k, c, v in values:
                     if not (self.first_row and k in self.written):
@@ -150,8 +150,8 @@ class Model:
         visible = self.compacted if skips else self.written
         assert rows_of(self.table) == sorted((k, c, v) for k, (c, v) in visible.items())
         some = {k: row for k, row in visible.items() if row[0] == "b" or k < 3}
-        found = rows_of(self.table, filter="c = 'b' OR k < 3")
-        assert found == sorted((k, c, v) for k, (c, v) in some.items())
+        filtered = rows_of(self.table, filter="c = 'b' OR k < 3")
+        assert filtered == sorted((k, c, v) for k, (c, v) in some.items())
 
 
 def finish(model: Model) -> None:
@@ -162,7 +162,7 @@ def finish(model: Model) -> None:
         assert check(model.table, deep=True).findings == ()
     assert not deletion_vectors_of(model.table)
     before = model.table.snapshot()
-    model.apply(Compact("full"))  # nothing is left to do
+    model.apply(Compact("full"))  # another compaction does no work
     assert model.table.snapshot() == before
 
 
@@ -189,10 +189,10 @@ VARIANTS: dict[str, dict[str, str]] = {
 def test_readers_see_the_rows_of_a_dictionary_model(variant: dict[str, str]) -> None:
     @settings(max_examples=15)
     @given(operations)
-    def run(chosen: list[Upsert | Delete | Compact]) -> None:
+    def run(operations: list[Upsert | Delete | Compact]) -> None:
         with tempfile.TemporaryDirectory() as folder, small_batches(5):
             model = Model(clustered(Path(folder), **variant))
-            for operation in chosen:
+            for operation in operations:
                 model.apply(operation)
             finish(model)
 

@@ -114,7 +114,7 @@ def test_external_paths_are_cleaned_only_in_the_folder_of_the_table(
     (folder / "p=8").symlink_to(tmp_path)
     (folder / "p=0" / "bucket-0" / "data-2.parquet").symlink_to(linked)
     used = next(Path(file) for file in stored_files(table) if "/p=1/bucket-0/data-" in file)
-    kept = external_files(folder, f"p=1/bucket-0/{used.name}")
+    kept_file = external_files(folder, f"p=1/bucket-0/{used.name}")
     with_external_path(table, folder)
 
     planned = step.plan(table, step.RemoveOrphanFilesRequest())
@@ -122,7 +122,7 @@ def test_external_paths_are_cleaned_only_in_the_folder_of_the_table(
 
     assert {file.path for file in planned.files} == {str(orphan), str(lonely)}
     assert (result.files, planned.skipped_external_paths) == (2, ())
-    assert all(path.exists() for path in (other, linked, *kept))
+    assert all(path.exists() for path in (other, linked, *kept_file))
     assert not (folder / "p=9").exists()
     assert Quarantine.of(table).restore() == 2
     assert orphan.read_bytes() == b"orphan"

@@ -123,7 +123,9 @@ class Losing(InProcessExecutor):
 
     def shuffle(self, split: Any, units: Any, join: Any, **given: Any) -> list[bytes]:
         def losing(unit: Any) -> list[tuple[int, bytes]]:
-            return [at for at in split(unit) if at[0] == 0 or not isinstance(unit, ManifestUnit)]
+            return [
+                name for name in split(unit) if name[0] == 0 or not isinstance(unit, ManifestUnit)
+            ]
 
         return super().shuffle(losing, units, join, **given)
 
@@ -197,7 +199,7 @@ def test_old_files_committed_during_the_cleanup_are_kept(table: Table) -> None:
     rows = rows_of(table, snapshot_id=1)
     Path(table.tags.path("t0")).unlink()
     table.branches.delete("dev")
-    kept = Path(table.stores.snapshots.path(1)).read_bytes()
+    snapshot_json = Path(table.stores.snapshots.path(1)).read_bytes()
     expire = [table.stores.snapshots.path(number) for number in (1, 2)]
     for path in expire:
         Path(path).unlink()
@@ -205,7 +207,7 @@ def test_old_files_committed_during_the_cleanup_are_kept(table: Table) -> None:
     assert any(snapshot.delta_manifest_list in file.path for file in planned.files)
 
     tag = Path(table.paths.tag_dir) / "tag-back"
-    tag.write_bytes(kept)
+    tag.write_bytes(snapshot_json)
     step.run(table, planned)
 
     assert rows_of(table, tag="back") == rows
@@ -251,14 +253,14 @@ class Flickering(LocalFileIO):
 def test_a_transient_listing_failure_deletes_no_file(table: Table, folder: str) -> None:
     """A folder that is listed as empty is not deleted with its files (apache/paimon#7920)."""
     orphans = create_orphan_files(table)
-    before, kept = read_all_branches(table), stored_files(table) - {str(path) for path in orphans}
+    before, files = read_all_branches(table), stored_files(table) - {str(path) for path in orphans}
     io = Flickering(folder)
 
     with suppress(NotFoundError):  # a table without schema is none: refused
         remove_orphan_files(Table(table.identifier, io, table.paths))
 
     assert io.listed
-    assert stored_files(table) >= kept
+    assert stored_files(table) >= files
     assert read_all_branches(table) == before
     assert check(table, deep=True).findings == ()
 
@@ -267,14 +269,14 @@ def test_a_transient_listing_failure_deletes_no_file(table: Table, folder: str) 
 def test_directories_are_never_orphans(table: Table, place: str) -> None:
     """No delete is recursive (apache/paimon#7920)."""
     names = ("data-0.parquet", "manifest-0", ".x.tmp")
-    kept = [Path(table.paths.root) / place / name / "precious" for name in names]
-    for path in kept:
+    directories = [Path(table.paths.root) / place / name / "precious" for name in names]
+    for path in directories:
         path.parent.mkdir(parents=True)
         path.write_bytes(b"precious")
     backdate_files(table)
 
     assert remove_orphan_files(table).files == 0
-    assert all(path.exists() for path in kept)
+    assert all(path.exists() for path in directories)
 
 
 def test_files_that_only_a_branch_references_are_kept(tmp_path: Path) -> None:

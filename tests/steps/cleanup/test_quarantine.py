@@ -81,7 +81,7 @@ def test_links_are_not_followed_by_quarantine_and_restore(table: Table, tmp_path
     folder = Path(quarantine.path)
     folder.rename(outside / "moved")
     folder.symlink_to(outside / "moved")
-    kept = sorted(outside.rglob("*"))
+    outside_files = sorted(outside.rglob("*"))
     for use in (
         quarantine.list_folders,
         quarantine.restore,
@@ -89,7 +89,7 @@ def test_links_are_not_followed_by_quarantine_and_restore(table: Table, tmp_path
     ):
         with pytest.raises(InputError, match="is a link"):
             use()
-    assert sorted(outside.rglob("*")) == kept
+    assert sorted(outside.rglob("*")) == outside_files
 
 
 def test_a_folder_without_a_time_as_name_is_ignored(table: Table) -> None:

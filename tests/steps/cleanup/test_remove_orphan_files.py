@@ -46,7 +46,7 @@ def test_only_orphans_are_deleted(table: Table) -> None:
     assert {file.path for file in planned.files} == {str(path) for path in orphans}
     assert stored_files(table) == before
     assert read_all_branches(table) == rows
-    assert not (Path(table.paths.root) / "p=9").exists(), "nothing is left in that partition"
+    assert not (Path(table.paths.root) / "p=9").exists(), "the partition has no files"
     assert remove_orphan_files(table).files == 0
     assert check(table, deep=True)
 
@@ -124,11 +124,11 @@ def test_files_left_by_a_rollback_and_a_deleted_branch_are_orphans(tmp_path: Pat
     backdate_files(table)
     before = read_all_branches(table)
 
-    found = {
+    orphans = {
         Path(file.path).name for file in step.plan(table, step.RemoveOrphanFilesRequest()).files
     }
 
-    assert branch_files & found
+    assert branch_files & orphans
     remove_orphan_files(table)
     assert read_all_branches(table) == before
     assert unreferenced_files(table) == set()

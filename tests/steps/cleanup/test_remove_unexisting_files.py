@@ -21,14 +21,14 @@ def test_the_remaining_files_can_be_read(tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="-1")
     for number in range(3):
         table.append(table_of("k v", [(number, str(number))]))
-    lost = data_files(table)[1]
-    lost.unlink()
+    missing_file = data_files(table)[1]
+    missing_file.unlink()
     with pytest.raises(PaimonError):
         rows_of(table)
     before = stored_files(table)
 
     planned = plan(table, EmptyRequest())
-    assert (planned.paths, planned.rows, stored_files(table)) == ((str(lost),), 1, before)
+    assert (planned.paths, planned.rows, stored_files(table)) == ((str(missing_file),), 1, before)
     assert remove_unexisting_files(table) == planned
 
     assert rows_of(table) == [(0, "0"), (2, "2")]
@@ -48,9 +48,9 @@ def test_deletion_vectors_of_missing_files_are_removed(tmp_path: Path) -> None:
     [name] = deletion_vectors_of(table)
     next(Path(table.paths.root).glob(f"bucket-*/{name}")).unlink()
 
-    lost = remove_unexisting_files(table)
+    result = remove_unexisting_files(table)
 
-    assert [Path(path).name for path in lost.paths] == [name]
+    assert [Path(path).name for path in result.paths] == [name]
     assert deletion_vectors_of(table) == {}
     assert rows_of(table) == [(3, "new")]
     newest = table.stores.snapshots.latest_id()

@@ -39,18 +39,18 @@ def echo(unit: bytes) -> bytes:
 
 
 def test_many_units_use_the_given_executor_and_few_do_not() -> None:
-    elsewhere, made = Elsewhere(), []
+    elsewhere, created = Elsewhere(), []
 
     def make() -> Elsewhere:
-        made.append(1)
+        created.append(1)
         return elsewhere
 
     executor = ThresholdExecutor(make, many=3)
 
     assert executor.map(echo, [b"a", b"b"], label="few") == [b"a", b"b"]
-    assert (made, elsewhere.units) == ([], 0)
+    assert (created, elsewhere.units) == ([], 0)
     assert executor.map(echo, [b"a", b"b", b"c"], label="many") == [b"a", b"b", b"c"]
-    assert (made, elsewhere.units) == ([1], 3)
+    assert (created, elsewhere.units) == ([1], 3)
 
 
 def test_large_tables_are_listed_by_the_executor_and_small_ones_are_not(tmp_path: Path) -> None:

@@ -94,9 +94,9 @@ class Model:
                 listed = ", ".join(map(str, keys))
                 where = f"p = '{partition}' and k in ({listed})"
                 deleted = delete(self.table, EXECUTOR, where).deleted
-                kept = [row for row in self.rows if row[0] != partition or row[1] not in keys]
-                assert deleted == len(self.rows) - len(kept)
-                self.rows = kept
+                remaining = [row for row in self.rows if row[0] != partition or row[1] not in keys]
+                assert deleted == len(self.rows) - len(remaining)
+                self.rows = remaining
                 self.check_deletion(None if before is None else before.id)
             case Compact(strategy, partition):
                 specs = None if partition is None else [f"p={partition}"]
@@ -133,7 +133,7 @@ class Model:
     def check_order(self) -> None:
         for split in self.table.files():
             ranges = sorted((f.min_sequence_number, f.max_sequence_number) for f in split.files)
-            assert all(one[1] < two[0] for one, two in pairwise(ranges))
+            assert all(lower[1] < upper[0] for lower, upper in pairwise(ranges))
             scan = self.table.scan()
             rows = pa.Table.from_batches(scan.read_split(split), scan.arrow_schema)
             numbers = rows["n"].to_pylist()
@@ -170,7 +170,7 @@ VARIANTS: dict[str, dict[str, str]] = {
 def test_readers_see_the_rows_of_a_list_model(variant: dict[str, str]) -> None:
     @settings(max_examples=15)
     @given(operations)
-    def check(chosen: list[Append | Delete | Compact]) -> None:
+    def check(operations: list[Append | Delete | Compact]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             table = append_table(
                 Path(folder),
@@ -182,7 +182,7 @@ def test_readers_see_the_rows_of_a_list_model(variant: dict[str, str]) -> None:
                 **variant,
             )
             model = Model(table)
-            for operation in chosen:
+            for operation in operations:
                 model.apply(operation)
                 model.check()
 
@@ -229,7 +229,9 @@ def test_small_files_are_merged_in_a_compact_snapshot(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["minor", "full"])
-def test_nothing_to_do_commits_nothing(tmp_path: Path, strategy: Literal["minor", "full"]) -> None:
+def test_a_plan_without_units_commits_nothing(
+    tmp_path: Path, strategy: Literal["minor", "full"]
+) -> None:
     table = five_files(tmp_path)
     compact(table, EXECUTOR, strategy="full")
     before = stored_files(table)
@@ -314,10 +316,10 @@ def test_a_crash_leaves_the_table_and_its_files_as_they_were(
     close, calls = RollingFileWriter.close, iter(range(9))
 
     def crash_in_the_last(self: RollingFileWriter) -> object:
-        done = close(self)
+        result = close(self)
         if next(calls) == 2:
             raise StorageError("the disk is full")
-        return done
+        return result
 
     monkeypatch.setattr(RollingFileWriter, "close", crash_in_the_last)
     with pytest.raises(StorageError, match="the disk is full"):
@@ -366,7 +368,7 @@ def test_deletion_vectors_of_kept_files_move_to_a_new_index_file(tmp_path: Path)
 
 @pytest.mark.parametrize("options", [{}, VECTORS, BUCKETS, BUCKETS | VECTORS], ids=str)
 @pytest.mark.parametrize("first", ["compaction", "deletion"])
-def test_rows_deleted_during_a_compaction_stay_deleted(
+def test_rows_deleted_during_a_compaction_remain_deleted(
     tmp_path: Path, options: dict[str, str], first: str
 ) -> None:
     """Both start from one snapshot; the second commit is refused and planned again."""
@@ -393,18 +395,18 @@ class RacingExecutor(InProcessExecutor):
         self._race = race
 
     def map(self, *args: Any, **kwargs: Any) -> list[bytes]:
-        done = super().map(*args, **kwargs)
+        results = super().map(*args, **kwargs)
         self._race()
-        return done
+        return results
 
 
 def test_rows_of_concurrent_commits_are_kept(tmp_path: Path) -> None:
     table = five_files(tmp_path)
     planned = plan(table, CompactRequest())
-    done = results(table, planned)
+    results_of_units = results(table, planned)
     append(table, range(50, 60))
 
-    commit(table, planned, done)
+    commit(table, planned, results_of_units)
 
     assert [row[0] for row in rows_of(table)] == list(range(60))
     assert sorted(len(split.files) for split in table.files()) == [2]
@@ -413,13 +415,13 @@ def test_rows_of_concurrent_commits_are_kept(tmp_path: Path) -> None:
 def test_the_second_of_two_compactions_of_a_snapshot_is_refused(tmp_path: Path) -> None:
     table = five_files(tmp_path)
     first, second = plan(table, CompactRequest()), plan(table, CompactRequest())
-    done = results(table, first), results(table, second)
-    commit(table, first, done[0])
+    results_of_units = results(table, first), results(table, second)
+    commit(table, first, results_of_units[0])
     before, rows = stored_files(table), rows_of(table)
-    written = {entry.file.file_name for message in done[1] for entry in message.added}
+    written = {entry.file.file_name for message in results_of_units[1] for entry in message.added}
 
     with pytest.raises(CommitConflictError, match="removed by another commit"):
-        commit(table, second, done[1])
+        commit(table, second, results_of_units[1])
 
     assert rows_of(table) == rows
     assert {Path(path).name for path in before - stored_files(table)} == written

@@ -99,7 +99,9 @@ def test_lookups_cover_several_files_and_row_groups_per_level(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("strategy", ["minor", "full"])
-def test_nothing_to_do_commits_nothing(tmp_path: Path, strategy: Literal["minor", "full"]) -> None:
+def test_a_plan_without_units_commits_nothing(
+    tmp_path: Path, strategy: Literal["minor", "full"]
+) -> None:
     table = compacted_deletion_vector_table(tmp_path)
     before = stored_files(table)
 

@@ -70,8 +70,12 @@ class Model:
         match operation:
             case Upsert(keys, partition):
                 self.writes += 1
-                rows = {key: f"{self.writes}.{at}" for at, key in enumerate(keys)}  # last one wins
-                values = [(partition, key, f"{self.writes}.{at}") for at, key in enumerate(keys)]
+                rows = {
+                    key: f"{self.writes}.{number}" for number, key in enumerate(keys)
+                }  # last one wins
+                values = [
+                    (partition, key, f"{self.writes}.{number}") for number, key in enumerate(keys)
+                ]
                 self.table.upsert(table_of("p k v", values))
                 self.written |= {(partition, key): value for key, value in rows.items()}
             case Delete(keys, partition):
@@ -84,22 +88,26 @@ class Model:
     def compact(self, strategy: Literal["minor", "full"], partition: str | None) -> None:
         specs = None if partition is None else [f"p={partition}"]
         result = step.compact(self.table, EXECUTOR, partitions=specs, strategy=strategy)
-        chosen = PARTITIONS if partition is None else (partition,)
-        kept = {key: value for key, value in self.compacted.items() if key[0] not in chosen}
-        self.compacted = kept | {
-            key: value for key, value in self.written.items() if key[0] in chosen
+        compacted_partitions = PARTITIONS if partition is None else (partition,)
+        others = {
+            key: value
+            for key, value in self.compacted.items()
+            if key[0] not in compacted_partitions
+        }
+        self.compacted = others | {
+            key: value for key, value in self.written.items() if key[0] in compacted_partitions
         }
         assert bool(result.plan) == (result.snapshot_id is not None)
-        self.check_levels(strategy, chosen)
+        self.check_levels(strategy, compacted_partitions)
 
-    def check_levels(self, strategy: str, chosen: tuple[str, ...]) -> None:
+    def check_levels(self, strategy: str, partitions: tuple[str, ...]) -> None:
         deletion_vectors = self.table.options.has_deletion_vectors
         splits = {
             format_partition(split.partition, self.table.schema): split
             for split in self.table.files()
         }
         for name, split in splits.items():
-            if name.removeprefix("p=") not in chosen:
+            if name.removeprefix("p=") not in partitions:
                 continue
             levels = {file.level for file in split.files}
             if deletion_vectors or strategy == "full":
@@ -161,7 +169,7 @@ VARIANTS: dict[str, dict[str, str]] = {
 def test_readers_see_the_rows_of_a_dictionary_model(variant: dict[str, str]) -> None:
     @settings(max_examples=15)
     @given(operations)
-    def check(chosen: list[Upsert | Delete | Compact]) -> None:
+    def check(operations: list[Upsert | Delete | Compact]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             table = new_table(
                 Path(folder),
@@ -172,7 +180,7 @@ def test_readers_see_the_rows_of_a_dictionary_model(variant: dict[str, str]) -> 
                 **variant,
             )
             model = Model(table)
-            for operation in chosen:
+            for operation in operations:
                 model.apply(operation)
             model.check()
             model.compact("minor", None)
@@ -180,7 +188,7 @@ def test_readers_see_the_rows_of_a_dictionary_model(variant: dict[str, str]) -> 
             model.compact("full", None)
             model.check()
             before = table.snapshot()
-            model.compact("full", None)  # nothing is left to do
+            model.compact("full", None)  # another compaction does no work
             assert table.snapshot() == before
 
     check()

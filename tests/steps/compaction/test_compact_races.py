@@ -51,13 +51,13 @@ def test_the_second_of_two_compactions_of_a_snapshot_is_refused(tmp_path: Path) 
     upsert_numbers(table, range(100), "a")
     upsert_numbers(table, range(50), "b")
     first, second = step.plan(table, step.CompactRequest()), step.plan(table, step.CompactRequest())
-    done = results(table, first), results(table, second)
-    step.commit(table, first, done[0])
+    results_of_units = results(table, first), results(table, second)
+    step.commit(table, first, results_of_units[0])
     before, rows = stored_files(table), rows_of(table)
-    written = {entry.file.file_name for message in done[1] for entry in message.added}
+    written = {entry.file.file_name for message in results_of_units[1] for entry in message.added}
 
     with pytest.raises(CommitConflictError, match=r"Plan|plan"):
-        step.commit(table, second, done[1])
+        step.commit(table, second, results_of_units[1])
 
     assert rows_of(table) == rows
     assert {Path(path).name for path in before - stored_files(table)} == written
@@ -68,7 +68,7 @@ def test_the_second_of_two_compactions_of_a_snapshot_is_refused(tmp_path: Path) 
 def test_deletion_vectors_are_not_lost_when_their_files_are_rewritten(
     tmp_path: Path, order: str
 ) -> None:
-    """A full and a minor compaction from one snapshot; the minor one deletes rows of upper levels."""
+    """A full and a minor compaction of one snapshot; the minor one deletes older rows."""
     table = compacted_deletion_vector_table(tmp_path)
     upsert_numbers(table, range(10), "newer")
     step.compact(table, EXECUTOR)
@@ -80,9 +80,9 @@ def test_deletion_vectors_are_not_lost_when_their_files_are_rewritten(
     minor = step.plan(table, step.CompactRequest())
     minor_done = results(table, minor)
     pairs = [(upper, upper_done), (minor, minor_done)]
-    (winner, done), (loser, late) = pairs if order.startswith("upper") else pairs[::-1]
+    (winner, messages), (loser, late) = pairs if order.startswith("upper") else pairs[::-1]
 
-    step.commit(table, winner, done)
+    step.commit(table, winner, messages)
     with pytest.raises(
         CommitConflictError, match=r"compacted by another commit|removed by another"
     ):
@@ -192,14 +192,14 @@ def test_a_compaction_that_always_conflicts_reports_it(tmp_path: Path) -> None:
     assert_healthy(table)
 
 
-def test_rows_of_concurrent_commits_stay_on_level_0(tmp_path: Path) -> None:
+def test_rows_of_concurrent_commits_remain_on_level_0(tmp_path: Path) -> None:
     table = compacted_deletion_vector_table(tmp_path)
     upsert_numbers(table, range(10), "first")
     planned = step.plan(table, step.CompactRequest())
-    done = results(table, planned)
+    results_of_units = results(table, planned)
     upsert_numbers(table, range(5), "second")
 
-    step.commit(table, planned, done)
+    step.commit(table, planned, results_of_units)
 
     assert levels_of(table) == [0, 4, 5]
     step.compact(table, EXECUTOR)

@@ -20,8 +20,8 @@ VECTORS = {"deletion_vectors__enabled": "true"}
 
 
 def upsert(table: Table, *days: str, rows: int = 4, value: str = "a") -> None:
-    found = [(day, number, value) for day in days for number in range(rows)]
-    table.upsert(table_of("dt k v", found).cast(pa.schema([("dt", "string"), ("k", "int64"), ("v", "string")])))  # fmt: skip
+    rows_of_days = [(day, number, value) for day in days for number in range(rows)]
+    table.upsert(table_of("dt k v", rows_of_days).cast(pa.schema([("dt", "string"), ("k", "int64"), ("v", "string")])))  # fmt: skip
 
 
 def partitioned(root: Path, **options: str) -> Table:
@@ -32,7 +32,7 @@ def settle(table: Table, **chosen: Any) -> None:
     assert compact(table, InProcessExecutor(), **chosen).snapshot_id
 
 
-def said(table: Table, **policy: Any) -> dict[str, CompactionDecision]:
+def reasons_of(table: Table, **policy: Any) -> dict[str, CompactionDecision]:
     return {d.partition: d for d in decide(table, CompactionPolicy(**policy))}
 
 
@@ -42,15 +42,15 @@ def test_by_default_any_file_on_level_0_is_compacted(tmp_path: Path) -> None:
     settle(table)
     upsert(table, "b", value="b")
 
-    found = said(table)
+    reasons = reasons_of(table)
 
-    assert not found["dt=a"].compact
-    assert found["dt=a"].reason.startswith("there is nothing to compact: level-0 files: 0")
-    assert found["dt=b"].compact
-    assert found["dt=b"].strategy == "minor"
-    assert "level-0 files: 1, from 1 on" in found["dt=b"].reason
-    assert found["dt=b"].metrics.level0_files == 1
-    assert found["dt=b"].metrics.rewrite_files == 1
+    assert not reasons["dt=a"].compact
+    assert reasons["dt=a"].reason.startswith("there is nothing to compact: level-0 files: 0")
+    assert reasons["dt=b"].compact
+    assert reasons["dt=b"].strategy == "minor"
+    assert "level-0 files: 1, from 1 on" in reasons["dt=b"].reason
+    assert reasons["dt=b"].metrics.level0_files == 1
+    assert reasons["dt=b"].metrics.rewrite_files == 1
 
 
 def test_work_below_the_thresholds_waits_for_a_limited_time(tmp_path: Path) -> None:
@@ -76,18 +76,21 @@ def test_read_amplification_is_a_reason_to_compact(tmp_path: Path) -> None:
     for _ in range(3):
         upsert(table, "a")
 
-    assert "sorted runs: 3, from 3 on" in said(table, level0_files=9, sorted_runs=3)["dt=a"].reason
-    assert said(table, level0_files=9, sorted_runs=4)["dt=a"].is_waiting
+    assert (
+        "sorted runs: 3, from 3 on"
+        in reasons_of(table, level0_files=9, sorted_runs=3)["dt=a"].reason
+    )
+    assert reasons_of(table, level0_files=9, sorted_runs=4)["dt=a"].is_waiting
 
 
 def test_files_that_the_options_exclude_are_not_compacted(tmp_path: Path) -> None:
     table = partitioned(tmp_path)
     upsert(table, "a")
 
-    found = said(table)["dt=a"]
+    reason = reasons_of(table)["dt=a"]
 
     assert not plan(table, CompactRequest())
-    assert (found.compact, found.is_waiting) == (False, False)
+    assert (reason.compact, reason.is_waiting) == (False, False)
 
 
 def test_a_high_share_of_deleted_rows_requires_a_full_compaction(tmp_path: Path) -> None:
@@ -97,27 +100,27 @@ def test_a_high_share_of_deleted_rows_requires_a_full_compaction(tmp_path: Path)
         settle(table)
     assert not plan(table, CompactRequest())
 
-    found = said(table)["dt=a"]
+    reason = reasons_of(table)["dt=a"]
     [minor_only] = decide(table, may_be_full=False)
-    limited = said(table, max_rewrite="1 b")["dt=a"]
+    limited = reasons_of(table, max_rewrite="1 b")["dt=a"]
     settle(table, strategy="full")
 
-    assert (found.compact, found.strategy) == (True, "full")
-    assert found.reason.startswith("67% of the rows are deleted or retracted, more than 50%")
+    assert (reason.compact, reason.strategy) == (True, "full")
+    assert reason.reason.startswith("67% of the rows are deleted or retracted, more than 50%")
     assert not minor_only.compact
     assert not limited.compact
-    assert not said(table)["dt=a"].compact
+    assert not reasons_of(table)["dt=a"].compact
 
 
 def test_compactions_above_the_size_limit_are_not_run(tmp_path: Path) -> None:
     table = partitioned(tmp_path, **VECTORS)
     upsert(table, "a")
 
-    found = said(table, max_rewrite="100 b")["dt=a"]
+    reason = reasons_of(table, max_rewrite="100 b")["dt=a"]
 
-    assert (found.compact, found.is_waiting) == (False, False)
-    assert found.reason.startswith("too much to rewrite")
-    assert found.reason.endswith("limit 100 b")
+    assert (reason.compact, reason.is_waiting) == (False, False)
+    assert reason.reason.startswith("too much to rewrite")
+    assert reason.reason.endswith("limit 100 b")
 
 
 def test_small_files_of_an_append_table_are_counted(tmp_path: Path) -> None:
@@ -125,8 +128,8 @@ def test_small_files_of_an_append_table_are_counted(tmp_path: Path) -> None:
     for _ in range(5):
         table.append(pa.table({"dt": ["a"], "k": [1]}))
 
-    assert "small files: 5, from 2 on" in said(table)["dt=a"].reason
-    assert said(table, small_files=6)["dt=a"].is_waiting
+    assert "small files: 5, from 2 on" in reasons_of(table)["dt=a"].reason
+    assert reasons_of(table, small_files=6)["dt=a"].is_waiting
 
 
 def test_compactions_by_table_option_ignore_thresholds(tmp_path: Path) -> None:
@@ -136,19 +139,19 @@ def test_compactions_by_table_option_ignore_thresholds(tmp_path: Path) -> None:
     upsert(table, "a", rows=3, value="b")
     settle(table)
 
-    found = said(table, level0_files=9, sorted_runs=9, deleted_ratio=1.0)["dt=a"]
+    reason = reasons_of(table, level0_files=9, sorted_runs=9, deleted_ratio=1.0)["dt=a"]
 
-    assert found.reason.startswith("required by the table's options (deleted rows)")
+    assert reason.reason.startswith("required by the table's options (deleted rows)")
 
 
 def test_postponed_rows_require_compaction(tmp_path: Path) -> None:
     table = new_table(tmp_path, bucket="-2", postpone__batch_write_fixed_bucket="false")
     table.upsert(pa.table({"k": [1], "v": ["a"]}))
 
-    [found] = decide(table)
+    [decision] = decide(table)
 
-    assert found.compact
-    assert found.partition == ""
+    assert decision.compact
+    assert decision.partition == ""
 
 
 def test_a_table_without_partitions_has_one_decision_and_an_empty_table_none(
@@ -159,9 +162,9 @@ def test_a_table_without_partitions_has_one_decision_and_an_empty_table_none(
 
     table.upsert(pa.table({"k": [1], "v": ["a"]}))
 
-    [found] = decide(table)
-    assert str(found).startswith("the table: minor compaction: level-0 files: 1")
-    assert found.to_dict()["compact"] == "minor"
+    [decision] = decide(table)
+    assert str(decision).startswith("the table: minor compaction: level-0 files: 1")
+    assert decision.to_dict()["compact"] == "minor"
 
 
 def test_tables_that_cannot_be_compacted_are_refused(tmp_path: Path) -> None:
@@ -197,9 +200,9 @@ def test_only_manifests_of_the_selected_partitions_are_read(tmp_path: Path) -> N
     reads = Reads()
     table = Table(table.identifier, reads, table.paths)
 
-    [found] = decide(table, partitions=["dt=c"])
+    [decision] = decide(table, partitions=["dt=c"])
 
-    assert found.partition == "dt=c"
+    assert decision.partition == "dt=c"
     assert len(reads.manifests) == 1
 
 
@@ -219,10 +222,12 @@ def test_compacted_partitions_have_work_and_others_have_a_reason(
         else:
             compact(table, InProcessExecutor(), strategy="full" if event == "full" else "minor")
 
-    for found in decide(table, CompactionPolicy(level0_files=least)):
-        work = plan(table, CompactRequest(partitions=[found.partition], strategy=found.strategy))
-        assert found.reason
-        if found.compact or found.is_waiting:
+    for decision in decide(table, CompactionPolicy(level0_files=least)):
+        work = plan(
+            table, CompactRequest(partitions=[decision.partition], strategy=decision.strategy)
+        )
+        assert decision.reason
+        if decision.compact or decision.is_waiting:
             assert work
         else:
             assert not work

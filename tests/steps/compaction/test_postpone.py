@@ -86,10 +86,10 @@ def test_postponed_files_keep_the_arrival_order_of_rows(tmp_path: Path) -> None:
     assert (file.min_sequence_number, file.max_sequence_number) == (0, 2)
     assert file.value_stats_cols == ()
     fields = [VALUE_KIND, *table.schema.fields]
-    stored = pa.Table.from_batches(
+    file_rows = pa.Table.from_batches(
         table.stores.reader().read(BucketFile(split.partition, split.bucket, file), fields)
     )
-    assert stored.to_pydict() == {
+    assert file_rows.to_pydict() == {
         "_VALUE_KIND": [0, 0, 3],
         "p": [1] * 3,
         "k": [2, 1, 2],
@@ -110,7 +110,7 @@ def test_postponed_files_with_types_that_avro_lacks_use_the_format_of_the_table(
     wide.upsert(pa.table({"k": [1], "at": pa.array([1], pa.timestamp("ns"))}))
     table.upsert(table_of("p k v", [(1, 1, "a")]))
 
-    names = [split.files[0].file_name for made in (wide, table) for split in made.files()]
+    names = [split.files[0].file_name for one_table in (wide, table) for split in one_table.files()]
     assert [name.rsplit(".", 1)[1] for name in names] == ["parquet", "avro"]
 
 
@@ -126,8 +126,10 @@ def test_rows_are_routed_by_the_default_function_and_the_count_of_their_partitio
     for split in table.files():
         reader = table.stores.reader()
         for file in split.files:
-            at = BucketFile(split.partition, split.bucket, file)
-            keys = pa.Table.from_batches(reader.read(at, schema.key_fields))["k"].combine_chunks()
+            bucket_file = BucketFile(split.partition, split.bucket, file)
+            keys = pa.Table.from_batches(reader.read(bucket_file, schema.key_fields))[
+                "k"
+            ].combine_chunks()
             types = [field.type for field in schema.key_fields]
             assert set(compute_buckets([keys], types, 3, "default").tolist()) == {split.bucket}
 
@@ -150,10 +152,10 @@ def test_batch_writes_use_real_buckets_by_default(tmp_path: Path) -> None:
     )
     table.upsert(table_of("p k v", [(1, k, "a") for k in range(9)]))
     planned = ingest.plan(table, ["p", "k", "v"])
-    done = planned.write(
+    messages = planned.write(
         planned.prepare(table_of("p k v", [(1, 3, "b"), (2, 3, "b")]).to_batches())
     )
-    ingest.commit(table, planned, [done], 0.0)
+    ingest.commit(table, planned, [messages], 0.0)
 
     assert {count for _, count in placed(table)} == {2}
     assert [row[2] for row in rows_of(table)].count("b") == 2
@@ -232,24 +234,24 @@ def test_the_files_of_a_writer_keep_their_order(tmp_path: Path) -> None:
     table = waiting_table(tmp_path)
     table.upsert(table_of("p k v", [(1, 1, "a")]))
     [split] = table.files()
-    made = [
+    newer_files = [
         replace(split.files[0], file_name=f"data--u-x-s-0-w-y-{number}.avro")
         for number in range(12)
     ]
-    older = replace(made[0], file_name="data--u-a-s-0-w-z-30.avro", creation_time=0)
+    older = replace(newer_files[0], file_name="data--u-a-s-0-w-z-30.avro", creation_time=0)
 
-    assert sort_postponed_files([*reversed(made), older]) == [older, *made]
+    assert sort_postponed_files([*reversed(newer_files), older]) == [older, *newer_files]
 
 
 def test_options_that_conflict_with_postpone_buckets_are_refused_by_name(tmp_path: Path) -> None:
-    made = waiting_table(tmp_path / "changelog", changelog_producer="input")
+    table = waiting_table(tmp_path / "changelog", changelog_producer="input")
     with pytest.raises(UnsupportedError, match="'changelog-producer' = input"):
-        made.upsert(table_of("p k v", [(1, 1, "a")]))
-    made = waiting_table(tmp_path / "function", bucket_function__type="mod")
+        table.upsert(table_of("p k v", [(1, 1, "a")]))
+    table = waiting_table(tmp_path / "function", bucket_function__type="mod")
     with pytest.raises(UnsupportedError, match=r"'bucket-function\.type' = mod"):
-        made.upsert(table_of("p k v", [(1, 1, "a")]))
-    made = waiting_table(tmp_path / "shuffled")
-    planned = ingest.plan(made, ["p", "k", "v"])
+        table.upsert(table_of("p k v", [(1, 1, "a")]))
+    table = waiting_table(tmp_path / "shuffled")
+    planned = ingest.plan(table, ["p", "k", "v"])
     shuffled = table_of("p k v _SEQUENCE_NUMBER", [(1, 1, "a", 5)])
     with pytest.raises(UnsupportedError, match=r"postpone\.batch-write-fixed-bucket"):
         planned.write(planned.prepare(shuffled.to_batches()))

@@ -107,7 +107,7 @@ def test_a_retried_commit_stamps_the_id_of_its_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = ordered_table(tmp_path)
-    mine, other = (prepare(table, table_of("k v", [(1, who)]), 50) for who in ("mine", "other"))
+    retried, other = (prepare(table, table_of("k v", [(1, who)]), 50) for who in ("mine", "other"))
     committer = table.stores.new_commit(StepKind.WRITE_ROWS)
     create = type(committer)._create_snapshot_file
 
@@ -117,7 +117,7 @@ def test_a_retried_commit_stamps_the_id_of_its_snapshot(
         return create(self, *args)
 
     monkeypatch.setattr(type(committer), "_create_snapshot_file", overtaken)
-    snapshot = committer.commit(mine)
+    snapshot = committer.commit(retried)
 
     assert (snapshot.id, committer.attempts) == (2, 2)
     assert {(f.min_sequence_number, f.max_sequence_number) for f in files_of(table)} == {
@@ -129,8 +129,10 @@ def test_a_retried_commit_stamps_the_id_of_its_snapshot(
 
 def test_compacted_files_hold_the_snapshots_of_their_rows(tmp_path: Path) -> None:
     table = ordered_table(tmp_path)
-    for at in range(3):
-        commit(table, prepare(table, table_of("k v", [(at, "v"), (9, f"{at}")]), 100 - at))
+    for number in range(3):
+        commit(
+            table, prepare(table, table_of("k v", [(number, "v"), (9, f"{number}")]), 100 - number)
+        )
 
     compact(table, EXECUTOR, strategy="full")
 
@@ -156,8 +158,8 @@ def test_a_file_that_moves_to_another_level_keeps_its_snapshot(tmp_path: Path) -
 def test_several_flushes_of_a_writer_become_one_sorted_run(tmp_path: Path) -> None:
     table = ordered_table(tmp_path, write_buffer_size="1 b")
     writer = TableWriter(factory=table.stores.build_writer_factory(), first_sequence={})
-    for at in range(5):
-        rows = table_of("k v", [(key, f"{at}") for key in range(at, 8)])
+    for number in range(5):
+        rows = table_of("k v", [(key, f"{number}") for key in range(number, 8)])
         writer.write(conform_rows(rows, table.schema))
     entries = writer.close().entries
     commit(table, CommitChanges(kind=CommitKind.APPEND, entries=entries))
@@ -279,11 +281,11 @@ VARIANTS: dict[str, dict[str, str]] = {
 def test_readers_see_rows_in_the_order_of_their_snapshots(variant: dict[str, str]) -> None:
     @settings(max_examples=15)
     @given(operations)
-    def run(chosen: list[Prepare | Commit | Compact]) -> None:
+    def run(operations: list[Prepare | Commit | Compact]) -> None:
         with tempfile.TemporaryDirectory() as folder, small_batches(5):
             options = {"num_sorted_run__compaction_trigger": "3", "target_file_size": "4 kb"}
             model = Model(table=ordered_table(Path(folder), **options, **variant))
-            for operation in chosen:
+            for operation in operations:
                 model.apply(operation)
             model.check()
             for strategy in STRATEGIES:

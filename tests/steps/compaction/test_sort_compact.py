@@ -87,7 +87,7 @@ def test_rows_inserted_while_a_sort_compaction_runs_are_not_lost_apache_paimon_4
     assert_healthy(table)
 
 
-def test_rows_deleted_during_a_sort_compaction_stay_deleted(tmp_path: Path) -> None:
+def test_rows_deleted_during_a_sort_compaction_remain_deleted(tmp_path: Path) -> None:
     table = three_files(tmp_path, deletion_vectors__enabled="true")
     planned = plan(table, SortRequest(order=BY_K))
     messages = sorted_rows(table, planned)
@@ -147,7 +147,7 @@ def test_an_empty_table_has_nothing_to_sort(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "error", "said"),
+    ("columns", "error", "message"),
     [
         ((), InputError, "at least one column"),
         (("p",), InputError, "it is a partition column"),
@@ -155,9 +155,9 @@ def test_an_empty_table_has_nothing_to_sort(tmp_path: Path) -> None:
     ],
 )
 def test_columns_that_cannot_be_sorted_by_are_refused(
-    tmp_path: Path, columns: tuple[str, ...], error: type[Exception], said: str
+    tmp_path: Path, columns: tuple[str, ...], error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         plan(three_files(tmp_path), SortRequest(order=SortOrder(columns)))
 
 
@@ -183,5 +183,5 @@ def test_keys_along_a_curve_compare_by_all_columns() -> None:
     places = SortOrder(("x", "y"), "hilbert").keys(rows, 8)
 
     assert z_order.to_pylist() == sorted(z_order.to_pylist())
-    walk = sorted(range(4), key=lambda at: places[at].as_py())
+    walk = sorted(range(4), key=lambda cell: places[cell].as_py())
     assert walk in ([0, 1, 3, 2], [0, 2, 3, 1])

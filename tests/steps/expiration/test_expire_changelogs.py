@@ -52,10 +52,10 @@ def test_changelogs_expire_with_the_files_that_only_they_reference(
 
     planned = plan(table, ExpireChangelogsRequest(retain_max=3))
     assert stored_files(table) == files
-    done = expire_changelogs(table, retain_max=3)
+    result = expire_changelogs(table, retain_max=3)
 
-    assert planned.to_dict() == done.to_dict()
-    assert done.changelogs == (1, 2, 3, 4)
+    assert planned.to_dict() == result.to_dict()
+    assert result.changelogs == (1, 2, 3, 4)
     assert (Path(table.paths.root) / "changelog" / "EARLIEST").read_text() == "5"
     assert read_all_branches(table) == before
     assert table.incremental(4, 7, mode).to_arrow().to_pylist() == changes
@@ -114,11 +114,11 @@ def test_snapshot_expiration_also_expires_changelogs(tmp_path: Path) -> None:
 
 def test_changelogs_without_manifest_lists_are_valid_and_cleanup_continues(tmp_path: Path) -> None:
     table = table_with_changelogs(tmp_path, "input")
-    at = Path(table.paths.root)
-    compacted = json.loads((at / "changelog" / "changelog-4").read_bytes())
+    root = Path(table.paths.root)
+    compacted = json.loads((root / "changelog" / "changelog-4").read_bytes())
     assert compacted.get("changelogManifestList") is None
     for which in ("baseManifestList", "deltaManifestList"):  # as Java leaves them
-        (at / "manifest" / compacted[which]).unlink()
+        (root / "manifest" / compacted[which]).unlink()
     rows = rows_of(table)
 
     assert check(table, deep=True).findings == ()

@@ -58,10 +58,10 @@ def test_expired_partitions_are_dropped_and_others_kept(tmp_path: Path) -> None:
 
     planned = plan(table, ExpirePartitionsRequest())
     assert table.stores.snapshots.ids() == [1]
-    done = expire_partitions(table)
+    result = expire_partitions(table)
 
-    assert done.to_dict() == planned.to_dict()
-    assert done.names == ("dt=2020-01-01", "dt=2020-01-02")
+    assert result.to_dict() == planned.to_dict()
+    assert result.names == ("dt=2020-01-01", "dt=2020-01-02")
     assert rows_of(table) == [("2999-01-01", 2)]
     assert rows_of(table, snapshot_id=1) == [("2020-01-01", 0), ("2020-01-02", 1), ("2999-01-01", 2)]  # fmt: skip
     assert check(table, deep=True)
@@ -73,9 +73,9 @@ def test_a_maximum_and_a_batch_size_limit_dropped_partitions(tmp_path: Path) -> 
     days = [f"2020-01-{day:02d}" for day in range(1, 8)]
     table = by_day(tmp_path, days, partition__expiration_time="1 d", partition__expiration_max_num="5", partition__expiration_batch_size="2")  # fmt: skip
 
-    done = expire_partitions(table)
+    result = expire_partitions(table)
 
-    assert [len(batch) for batch in done.batches] == [2, 2, 1]
+    assert [len(batch) for batch in result.batches] == [2, 2, 1]
     assert table.stores.snapshots.ids() == [1, 2, 3, 4]
     assert [row[0] for row in rows_of(table)] == days[5:]
     assert expire_partitions(table, max_expires=1).names == ("dt=2020-01-06",)
@@ -125,14 +125,14 @@ def test_invalid_requests_are_refused(tmp_path: Path) -> None:
         names(table, 1, strategy="by-mood")
 
 
-@pytest.mark.parametrize(("size", "most"), [("1", -1), ("0", None), ("-1", None)])
+@pytest.mark.parametrize(("size", "limit"), [("1", -1), ("0", None), ("-1", None)])
 def test_negative_limits_and_batch_sizes_are_refused(
-    tmp_path: Path, size: str, most: int | None
+    tmp_path: Path, size: str, limit: int | None
 ) -> None:
     table = by_day(tmp_path, ["2020-01-01", "2020-01-02"], partition__expiration_time="1 d", partition__expiration_batch_size=size)  # fmt: skip
 
     with pytest.raises(InputError, match="cannot expire"):
-        expire_partitions(table, max_expires=most)
+        expire_partitions(table, max_expires=limit)
     assert table.stores.snapshots.ids() == [1]
 
 

@@ -45,19 +45,19 @@ def test_readers_of_the_earliest_snapshot_never_see_an_expiring_one(tmp_path: Pa
     """New readers see complete snapshots during an expiration (apache/paimon#6978)."""
     table = make_table(tmp_path, "plain", [("upsert", 1), ("full", 0), ("upsert", 2)])
     expected = rows_of(table, snapshot_id=3)
-    seen = []
+    reads = []
 
     class Watching(LocalFileIO):
         def delete(self, path: str) -> None:
             super().delete(path)
             earliest = table.stores.snapshots.earliest_id()
-            seen.append((earliest, rows_of(table, snapshot_id=earliest)))
+            reads.append((earliest, rows_of(table, snapshot_id=earliest)))
 
     watched = Table(table.identifier, Watching(), table.paths)
     expire_snapshots(watched, retain_max=2)
 
-    assert len(seen) > 5
-    assert all(one == (3, expected) for one in seen)
+    assert len(reads) > 5
+    assert all(result == (3, expected) for result in reads)
 
 
 def test_a_snapshot_tagged_during_expiration_is_retained_or_the_tag_is_refused(

@@ -104,10 +104,10 @@ def test_the_plan_changes_nothing_and_shows_what_the_run_does(tmp_path: Path) ->
     assert figures["snapshots"] == result.snapshots == 4
     assert figures["data_files"] == result.data_files
     assert figures["bytes"] == result.bytes
-    gone = before - stored_files(table)
+    deleted_files = before - stored_files(table)
     garbage = planned.files_to_delete
-    assert gone >= {*garbage.data, *garbage.metadata, *garbage.lists}
-    assert len(gone) == result.data_files + result.metadata_files + result.snapshots
+    assert deleted_files >= {*garbage.data, *garbage.metadata, *garbage.lists}
+    assert len(deleted_files) == result.data_files + result.metadata_files + result.snapshots
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
@@ -124,17 +124,17 @@ def test_expiration_changes_no_retained_version_and_leaves_no_orphans(
 
         expire_snapshots(table, retain_max=first + second, older_than=0)
         expire_snapshots(table, retain_max=first, older_than=0)
-        expire_snapshots(table, retain_max=first, older_than=0)  # nothing is left to do
+        expire_snapshots(table, retain_max=first, older_than=0)  # another expiration does no work
 
         after = read_all_branches(table)
         assert after == select_retained(before, after)
-        left = table.stores.snapshots.ids()
-        assert left == ids[-first:], "the newest are retained, without a gap"
+        remaining_ids = table.stores.snapshots.ids()
+        assert remaining_ids == ids[-first:], "the newest are retained, without a gap"
         assert check(table, deep=True).findings == ()
-        assert unreferenced_files(table) <= loose, "no orphans are left"
+        assert unreferenced_files(table) <= loose, "no orphans remain"
 
 
-def test_expiring_snapshots_together_or_one_by_one_has_the_same_result(tmp_path: Path) -> None:
+def test_expiring_snapshots_together_or_individually_has_the_same_result(tmp_path: Path) -> None:
     """Invariant 29."""
     history = [
         ("full", 0),
@@ -284,7 +284,7 @@ def test_changelogs_are_retained_longer_than_their_snapshots(tmp_path: Path, pro
 
 
 def test_empty_directories_are_deleted_if_the_option_is_set(tmp_path: Path) -> None:
-    for name, option, left in (("a", "true", ["p=1"]), ("b", "false", ["p=0", "p=1"])):
+    for name, option, remaining in (("a", "true", ["p=1"]), ("b", "false", ["p=0", "p=1"])):
         table = new_table(
             tmp_path / name, "p INT, k BIGINT", key=("p", "k"), partition_by=("p",),
             snapshot__clean_empty_directories=option,
@@ -295,7 +295,7 @@ def test_empty_directories_are_deleted_if_the_option_is_set(tmp_path: Path) -> N
 
         result = expire_snapshots(table, retain_max=1)
 
-        assert sorted(path.name for path in Path(table.paths.root).glob("p=*")) == left
+        assert sorted(path.name for path in Path(table.paths.root).glob("p=*")) == remaining
         assert result.directories == (2 if option == "true" else 0)
 
 
@@ -350,9 +350,9 @@ def test_replaced_index_files_are_deleted_and_others_retained(tmp_path: Path) ->
 
     expire_snapshots(table, retain_max=1)
 
-    [left] = Path(table.paths.root).glob("bucket-0/*.index")
+    [remaining_index] = Path(table.paths.root).glob("bucket-0/*.index")
     [split] = table.files()
-    assert split.files[0].extra_files == (left.name,)
+    assert split.files[0].extra_files == (remaining_index.name,)
     assert rows_of(table) == rows
     assert check(table, deep=True).findings == ()
     assert unreferenced_files(table) == set()

@@ -194,12 +194,12 @@ def test_a_file_on_two_levels_is_found(table: Table) -> None:
 
 
 def test_a_base_without_a_live_file_is_found(table: Table) -> None:
-    one = table.stores.snapshots.get(4)
+    snapshot = table.stores.snapshots.get(4)
     edit_snapshot(
         table,
         5,
-        base_manifest_list=one.base_manifest_list,
-        base_manifest_list_size=one.base_manifest_list_size,
+        base_manifest_list=snapshot.base_manifest_list,
+        base_manifest_list_size=snapshot.base_manifest_list_size,
     )
 
     assert "base" in rules(table)

@@ -57,15 +57,20 @@ def test_snapshots_have_ages_and_expired_ones_do_not_count(tmp_path: Path) -> No
     for number in range(1, 5):
         table.upsert(table_of("k v", [(number, "x")]))
         edit_snapshot(table, number, time_millis=number * 1000)
-    found = compute_health(table, now=10)
-    assert (found.snapshots, found.oldest_snapshot_age, found.newest_snapshot_age) == (4, 9, 6)
+    health = compute_health(table, now=10)
+    assert (health.snapshots, health.oldest_snapshot_age, health.newest_snapshot_age) == (4, 9, 6)
 
     expire_snapshots(table, retain_max=2)
     table.tags.create("t")
     table.branches.create("b")
 
-    found = compute_health(table, now=10)
-    assert (found.snapshots, found.oldest_snapshot_age, found.tags, found.branches) == (2, 7, 1, 1)
+    health = compute_health(table, now=10)
+    assert (health.snapshots, health.oldest_snapshot_age, health.tags, health.branches) == (
+        2,
+        7,
+        1,
+        1,
+    )
     table.stores.snapshots.write_hint("EARLIEST", 4)
     assert compute_health(table, now=10).snapshots == 1
 
@@ -107,10 +112,10 @@ def test_inspect_includes_the_health(tmp_path: Path) -> None:
     document = inspect(table).to_dict()
 
     json.dumps(document)
-    found = document["health"]
-    assert isinstance(found, dict)
-    assert (found["files"], found["snapshots"]) == (1, 1)
-    assert 0 <= found["newest_snapshot_age"] < time.time()
+    health = document["health"]
+    assert isinstance(health, dict)
+    assert (health["files"], health["snapshots"]) == (1, 1)
+    assert 0 <= health["newest_snapshot_age"] < time.time()
 
 
 def test_the_text_line_includes_the_health(tmp_path: Path) -> None:

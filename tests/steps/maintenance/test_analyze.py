@@ -55,9 +55,9 @@ def test_visible_rows_are_counted(tmp_path: Path) -> None:
     assert snapshot is not None
     assert (result.snapshot_id, snapshot.commit_kind) == (4, CommitKind.ANALYZE)
     assert (snapshot.delta_record_count, snapshot.total_record_count) == (0, 21)
-    found = stored(table)
+    statistics = stored(table)
     size = sum(file.file_size for split in table.files() for file in split.files)
-    assert found == {
+    assert statistics == {
         "snapshotId": 3,
         "schemaId": 0,
         "mergedRecordCount": 14,
@@ -112,8 +112,8 @@ def test_columns_have_statistics(tmp_path: Path) -> None:
         pairs = zip(names, values, strict=True)
         return {"colId": column} | {name: value for name, value in pairs if value is not None}
 
-    found = stored(table)["colStats"]
-    assert found == {
+    column_statistics = stored(table)["colStats"]
+    assert column_statistics == {
         "i": figures(0, 2, "1", "3", 1, 4, 4),
         "s": figures(1, 2, "bern", "zürich", 1, 5, 6),
         "d": figures(2, 2, "-2.00", "1.50", 0, 16, 16),
@@ -128,16 +128,16 @@ def test_columns_have_statistics(tmp_path: Path) -> None:
     }
     [shown] = table.system("statistics").scan().to_arrow().to_pylist()
     assert shown["mergedRecordCount"] == 3
-    assert json.loads(shown["colstat"]) == found
+    assert json.loads(shown["colstat"]) == column_statistics
 
 
-def test_only_the_columns_that_are_named_are_read(tmp_path: Path) -> None:
+def test_only_the_named_columns_are_read(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT, v STRING, r ROW<x INT>")
     table.upsert(pa.table({"k": [1], "v": ["a"], "r": [{"x": 1}]}))
 
-    found = analyze(table, InProcessExecutor(), columns=["v"]).statistics
-    assert found is not None
-    assert list(found.columns) == ["v"]
+    statistics = analyze(table, InProcessExecutor(), columns=["v"]).statistics
+    assert statistics is not None
+    assert list(statistics.columns) == ["v"]
     with pytest.raises(InputError, match="'r' is ROW<x INT>: nested"):
         plan(table, AnalyzeRequest(columns=["r"]))
     with pytest.raises(NotFoundError, match="zz"):
@@ -160,10 +160,10 @@ def test_a_table_without_rows_has_statistics_and_one_without_snapshot_has_none(
     table.truncate()
     analyze(table, InProcessExecutor(), columns=None)
 
-    found = stored(table)
-    assert (found["mergedRecordCount"], found["mergedRecordSize"]) == (0, 0)
+    statistics = stored(table)
+    assert (statistics["mergedRecordCount"], statistics["mergedRecordSize"]) == (0, 0)
     empty = {"distinctCount": 0, "nullCount": 0}
-    assert found["colStats"] == {
+    assert statistics["colStats"] == {
         "k": {"colId": 0, "avgLen": 8, "maxLen": 8} | empty,
         "v": {"colId": 1, "avgLen": 0, "maxLen": 0} | empty,
     }
@@ -175,9 +175,9 @@ def test_statistics_are_kept_until_the_schema_changes(tmp_path: Path) -> None:
     analyze(table, InProcessExecutor())
     first = table.snapshot()
     assert first is not None
-    kept = table.append(table_of("k v", [(2, "b")]))
-    assert kept is not None
-    assert kept.statistics == first.statistics
+    appended = table.append(table_of("k v", [(2, "b")]))
+    assert appended is not None
+    assert appended.statistics == first.statistics
 
     Catalog(str(tmp_path)).alter_table("db.t", [AddColumn(column="n", type="INT")])
     dropped = table.append(table_of("k v n", [(3, "c", 1)]))
@@ -219,20 +219,20 @@ def test_merged_statistics_equal_the_statistics_of_all_rows(data: st.DataObject,
     values = data.draw(st.lists(st.none() | VALUES[kind], max_size=20))
     cut = data.draw(st.integers(0, len(values)))
     target = to_arrow_type(column.type)
-    whole, merged = ColumnStatsBuilder(column), ColumnStatsBuilder(column)
-    whole.add(pa.array(values, target))
+    of_all_rows, merged = ColumnStatsBuilder(column), ColumnStatsBuilder(column)
+    of_all_rows.add(pa.array(values, target))
     for rows in (values[:cut], values[cut:]):
         part = ColumnStatsBuilder(column)
         part.add(pa.array(rows, target))
         merged.merge(ColumnStatsBuilder.decode(column, part.encode()))
 
-    assert merged.build() == whole.build()
+    assert merged.build() == of_all_rows.build()
     not_null = [value for value in values if value is not None]
-    assert whole.distinct_count == len(set(not_null))
-    assert whole.null_count == len(values) - len(not_null)
+    assert of_all_rows.distinct_count == len(set(not_null))
+    assert of_all_rows.null_count == len(values) - len(not_null)
 
 
-def test_many_different_values_are_estimated_in_bounded_memory() -> None:
+def test_many_distinct_values_are_estimated_in_bounded_memory() -> None:
     [column] = parse_columns("c BIGINT")
     builder = ColumnStatsBuilder(column)
     for start in range(0, 1_000_000, 100_000):

@@ -84,7 +84,7 @@ def test_append_tables_with_a_bucket_key_are_rescaled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["aggregation", "partial-update", "first-row"])
-def test_merged_rows_stay_merged(tmp_path: Path, engine: str) -> None:
+def test_merged_rows_remain_merged(tmp_path: Path, engine: str) -> None:
     options = {"fields__n__aggregate_function": "sum"} if engine == "aggregation" else {}
     table = new_table(tmp_path, "k BIGINT, n INT", merge_engine=engine, **options)
     for number in (1, 2, None):
@@ -105,9 +105,9 @@ def test_rows_of_concurrent_commits_are_not_lost(tmp_path: Path) -> None:
 
     class Late(InProcessExecutor):
         def map(self, *arguments: object, **named: object) -> list[bytes]:
-            done = super().map(*arguments, **named)  # type: ignore[arg-type]
+            results = super().map(*arguments, **named)  # type: ignore[arg-type]
             table.upsert(table_of("p k v", [(0, 50, "late")]))
-            return done
+            return results
 
     with pytest.raises(CommitConflictError):
         rescale(table, 4, Late())

@@ -52,12 +52,12 @@ def rows(numbers: range, day: str = "a") -> pa.Table:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    found = new_table(
+    created = new_table(
         tmp_path, "day STRING, k BIGINT, v STRING", key=(), partition_by=["day"], bucket="-1"
     )
-    found.append(rows(range(20)))
-    found.append(rows(range(20, 40), "b"))
-    return found
+    created.append(rows(range(20)))
+    created.append(rows(range(20, 40), "b"))
+    return created
 
 
 def files_of(table: Table) -> list[DataFileMeta]:
@@ -67,13 +67,13 @@ def files_of(table: Table) -> list[DataFileMeta]:
 
 
 def indexes_of(table: Table) -> list[dict[str, list[str]]]:
-    found = []
+    result = []
     for split in table.files():
         directory = table.paths.bucket_dir(table.schema, split.partition, split.bucket)
         for file in split.files:
             with open_indexes(table.io, f"{directory}/{file.file_name}", file) as indexes:
-                found.append({name: list(kinds) for name, kinds in (indexes or {}).items()})
-    return found
+                result.append({name: list(kinds) for name, kinds in (indexes or {}).items()})
+    return result
 
 
 def test_files_get_the_index_in_one_snapshot_and_nothing_else_changes(table: Table) -> None:
@@ -94,7 +94,7 @@ def test_files_get_the_index_in_one_snapshot_and_nothing_else_changes(table: Tab
     assert_healthy(table)
 
 
-def test_nothing_to_do_commits_nothing(table: Table) -> None:
+def test_a_plan_without_units_commits_nothing(table: Table) -> None:
     table = alter(table, SetOption(BITMAP, "v"))
     step.rewrite_file_index(table, EXECUTOR)
     newest = table.snapshot()
@@ -116,7 +116,7 @@ def test_an_index_file_gets_the_next_number(table: Table) -> None:
     assert [file.extra_files for file in files_of(table)] == [
         (f"{file.file_name}-1.index",) for file in files_of(table)
     ]
-    assert [sorted(found) for found in indexes_of(table)] == [["k", "v"]] * 2
+    assert [sorted(names) for names in indexes_of(table)] == [["k", "v"]] * 2
 
 
 def test_an_index_type_removed_from_the_options_is_removed(table: Table) -> None:
@@ -222,7 +222,9 @@ def test_a_file_keeps_the_type_that_it_was_written_with(tmp_path: Path) -> None:
 
     assert rows_of(table, filter="v = 6") == [("2", 6)]
     assert rows_of(table, filter="v > 4000000000") == []
-    assert table.scan(filter="k = '1'").explain().indexes == {}  # a text is not asked of numbers
+    assert (
+        table.scan(filter="k = '1'").explain().indexes == {}
+    )  # the index of numbers is not used for a text
     assert rows_of(table, filter="k = '1'") == [("1", 5)]
 
 
@@ -252,9 +254,9 @@ def test_the_command_line_plans_and_reports_when_there_is_nothing_to_do(table: T
     newest = table.snapshot()
     alter(table, SetOption(BITMAP, "v"))
 
-    found = CliRunner().invoke(app, ["rewrite-file-index", root, "db.t", "--dry-run", "--json"])
+    answer = CliRunner().invoke(app, ["rewrite-file-index", root, "db.t", "--dry-run", "--json"])
 
-    assert json.loads(found.output)["files"] == 2
+    assert json.loads(answer.output)["files"] == 2
     assert table.snapshot() == newest
 
 
@@ -283,13 +285,13 @@ def test_each_group_of_files_is_a_snapshot(table: Table, monkeypatch: pytest.Mon
 def test_a_damaged_index_is_rebuilt(table: Table) -> None:
     table = alter(table, SetOption(BITMAP, "v"), BESIDE)
     step.rewrite_file_index(table, EXECUTOR)
-    (one, _) = sorted(Path(table.paths.root).rglob("*.index"))
-    one.write_bytes(b"no index")
+    (index_file, _) = sorted(Path(table.paths.root).rglob("*.index"))
+    index_file.write_bytes(b"no index")
 
     result = step.rewrite_file_index(table, EXECUTOR)
 
     assert result.files == 1
-    assert [sorted(found) for found in indexes_of(table)] == [["v"]] * 2
+    assert [sorted(names) for names in indexes_of(table)] == [["v"]] * 2
 
 
 def test_a_rewrite_that_loses_a_conflict_deletes_its_index_files(table: Table) -> None:
@@ -302,9 +304,9 @@ def test_a_rewrite_that_loses_a_conflict_deletes_its_index_files(table: Table) -
     with pytest.raises(CommitConflictError):
         step.commit(table, planned, messages)
 
-    left = set(Path(table.paths.root).rglob("*.index"))
-    assert len(left) == 2
-    assert not left & ours
+    index_files = set(Path(table.paths.root).rglob("*.index"))
+    assert len(index_files) == 2
+    assert not index_files & ours
     assert len(rows_of(table, filter="v = 'v1'")) == len(
         [r for r in rows_of(table) if r[2] == "v1"]
     )

@@ -55,10 +55,10 @@ class Racing(InProcessExecutor):
         self._races = list(races)
 
     def map(self, *args: Any, **kwargs: Any) -> list[bytes]:
-        done = super().map(*args, **kwargs)
+        results = super().map(*args, **kwargs)
         if self._races:
             self._races.pop(0)()
-        return done
+        return results
 
 
 def keyed(root: Path, **options: str) -> Table:
@@ -124,7 +124,7 @@ def test_without_deletion_vectors_only_files_with_matching_rows_are_rewritten(
     assert rows_of(table) == [(n, "old") for n in range(20) if n != 13]
 
 
-def test_rows_deleted_by_other_engines_stay_deleted_when_files_are_rewritten(
+def test_rows_deleted_by_other_engines_remain_deleted_when_files_are_rewritten(
     tmp_path: Path,
 ) -> None:
     table = append_table(tmp_path, **VECTORS)
@@ -201,15 +201,15 @@ def test_with_deletion_vectors_rows_on_level_0_are_changed_too(
 def test_the_changelog_of_a_deletion_holds_the_whole_rows(tmp_path: Path) -> None:
     table = keyed(tmp_path, changelog_producer="input")
 
-    done = delete(table, EXECUTOR, "k = 3")
+    result = delete(table, EXECUTOR, "k = 3")
 
-    assert done.snapshot_id is not None
-    changes = table.incremental(done.snapshot_id - 1, done.snapshot_id).to_arrow().to_pylist()
+    assert result.snapshot_id is not None
+    changes = table.incremental(result.snapshot_id - 1, result.snapshot_id).to_arrow().to_pylist()
     assert changes == [{"rowkind": "-D", "k": 3, "v": "new"}]
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"merge_engine": "aggregation"}, "needs 'aggregation.remove-record-on-delete' = true"),
         ({"merge_engine": "partial-update"}, "or 'partial-update.remove-record-on-sequence-group'"),
@@ -219,9 +219,9 @@ def test_the_changelog_of_a_deletion_holds_the_whole_rows(tmp_path: Path) -> Non
     ids=str,
 )
 def test_merge_engines_that_do_not_delete_are_refused_with_the_reason(
-    tmp_path: Path, options: dict[str, str], said: str
+    tmp_path: Path, options: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(UnsupportedError, match=said):
+    with pytest.raises(UnsupportedError, match=message):
         plan(new_table(tmp_path, **options), RowLevelRequest(where="k = 1"))
 
 
@@ -294,26 +294,28 @@ steps = st.lists(
 def test_a_table_with_a_primary_key_equals_a_dictionary_model(options: dict[str, str]) -> None:
     @settings(max_examples=15)
     @given(steps)
-    def check(chosen: list[tuple[str, list[int]]]) -> None:
+    def check(operations: list[tuple[str, list[int]]]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             table, model = (
                 new_table(Path(folder), "k BIGINT, v BIGINT", **options),
                 dict[int, int](),
             )
-            for number, (what, values) in enumerate(chosen):
+            for number, (column_name, values) in enumerate(operations):
                 listed = ", ".join(map(str, values))
-                if what == "upsert":
+                if column_name == "upsert":
                     new = {key: (key + number) % 4 for key in values}
                     table.upsert(table_of("k v", new.items()))
                     model |= new
-                elif what in ("minor", "full"):
-                    compact(table, EXECUTOR, strategy="full" if what == "full" else "minor")
+                elif column_name in ("minor", "full"):
+                    compact(table, EXECUTOR, strategy="full" if column_name == "full" else "minor")
                 else:
-                    column = "k" if what == "delete" else "v"
-                    gone = [k for k, v in model.items() if (k if column == "k" else v) in values]
+                    column = "k" if column_name == "delete" else "v"
+                    deleted_keys = [
+                        k for k, v in model.items() if (k if column == "k" else v) in values
+                    ]
                     deleted = delete(table, EXECUTOR, f"{column} in ({listed})").deleted
-                    assert deleted == len(gone)
-                    for key in gone:
+                    assert deleted == len(deleted_keys)
+                    for key in deleted_keys:
                         del model[key]
             compact(table, EXECUTOR)
             assert rows_of(table) == sorted(model.items())
@@ -419,9 +421,9 @@ def test_a_crash_leaves_the_table_and_its_files_as_they_were(
 
 
 def test_addresses_consist_of_file_and_position() -> None:
-    found = np.array([first_row_address(7) + 5, first_row_address(2) + (1 << 33)])
+    addresses = np.array([first_row_address(7) + 5, first_row_address(2) + (1 << 33)])
 
-    rows = group_rows_by_file([found])
+    rows = group_rows_by_file([addresses])
 
     assert {number: vector.positions().tolist() for number, vector in rows.items()} == {
         2: [1 << 33],

@@ -71,7 +71,7 @@ def add_ten(table: Table, where: str) -> row_level.RowLevelResult:
 
 
 def run(table: Table, model: Model, step: str, argument: Any) -> Model:
-    """Do a step, and return what the rows are after it."""
+    """Run a step, and return the expected rows after it."""
     match step:
         case "upsert":
             table.upsert(arrow(argument))
@@ -90,12 +90,14 @@ def run(table: Table, model: Model, step: str, argument: Any) -> Model:
     if step == "delete" and table.options.merge_engine == "partial-update":
         return model  # later nulls would leave the values of the -D record, in Java Paimon too
     index = ("n", "m").index(column) if column != "k" else None
-    chosen = {k for k, row in model.items() if (k if index is None else row[index]) == value}
+    changed_keys = {k for k, row in model.items() if (k if index is None else row[index]) == value}
     if step == "delete":
-        assert row_level.delete(table, EXECUTOR, f"{column} = {value}").deleted == len(chosen)
-        return {k: row for k, row in model.items() if k not in chosen}
-    assert add_ten(table, f"{column} = {value}").updated == len(chosen)
-    return {k: (n + 10 if k in chosen and n is not None else n, m) for k, (n, m) in model.items()}
+        assert row_level.delete(table, EXECUTOR, f"{column} = {value}").deleted == len(changed_keys)
+        return {k: row for k, row in model.items() if k not in changed_keys}
+    assert add_ten(table, f"{column} = {value}").updated == len(changed_keys)
+    return {
+        k: (n + 10 if k in changed_keys and n is not None else n, m) for k, (n, m) in model.items()
+    }
 
 
 def arrow(rows: Model) -> pa.Table:
@@ -141,8 +143,8 @@ def test_no_change_is_lost_or_applied_twice(
             model = run(table, model, step, argument)
             rows = [(k, *row) for k, row in sorted(model.items())]
             assert rows_of(table, merge_level_0=True) == rows
-            found = rows_of(table, merge_level_0=True, filter="n >= 10 or m = 1")
-            assert found == [row for row in rows if (row[1] or 0) >= 10 or row[2] == 1]
+            changed_rows = rows_of(table, merge_level_0=True, filter="n >= 10 or m = 1")
+            assert changed_rows == [row for row in rows if (row[1] or 0) >= 10 or row[2] == 1]
             if step == "compact":
                 assert rows_of(table) == rows
                 assert table.scan().rows_not_visible == 0
