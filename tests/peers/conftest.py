@@ -12,9 +12,9 @@ from support.peers.peers import Peer, PeerUnavailableError
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all tests of this folder as `peers`; one worker runs them and starts each peer once."""
-    here = Path(__file__).parent
+    folder = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(here):
+        if item.path.is_relative_to(folder):
             item.add_marker(pytest.mark.peers)
             item.add_marker(pytest.mark.xdist_group("peers"))
 

@@ -1,4 +1,4 @@
-"""Java and we use a table in turn whose metadata files have unknown fields, without errors."""
+"""Java and we alternately use a table whose metadata files have unknown fields."""
 
 from __future__ import annotations
 
@@ -98,5 +98,5 @@ def test_java_reads_and_continues_to_write(
     peer.run("compact", warehouse, full=True)
     expected = {(p, k): v for p, k, v in rows} | {(r["p"], r["k"]): r["v"] for r in new}
     assert rows_of(Catalog(str(warehouse)).table("db.t")) == sorted(
-        (*at, v) for at, v in expected.items()
+        (*place, v) for place, v in expected.items()
     )

@@ -44,8 +44,8 @@ every_peer = pytest.mark.parametrize("peer", PEERS, indirect=True)
 
 def assert_agrees(peer: Peer, warehouse: Path, table: Table) -> None:
     ours = table.scan().to_arrow()
-    found = records_to_rows(peer.read(warehouse), ours.column_names)
-    assert_rows_equal(canonical_rows(ours), found, [str(kind) for kind in ours.schema.types])
+    peer_rows = records_to_rows(peer.read(warehouse), ours.column_names)
+    assert_rows_equal(canonical_rows(ours), peer_rows, [str(kind) for kind in ours.schema.types])
     assert_healthy(table)
 
 
@@ -100,14 +100,14 @@ def test_peers_read_the_same_rows_of_sorted_tables(peer: Peer, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("options", [{}, VECTORS, BUCKETS, BUCKETS | VECTORS], ids=str)
-def test_java_and_we_compact_one_table_in_turn(
+def test_java_and_we_compact_one_table_alternately(
     java: Peer, referee: Peer, tmp_path: Path, options: dict[str, str]
 ) -> None:
     table, chance = filled(tmp_path, **options), random.Random(3)  # noqa: S311 - data, not a secret
     for turn in range(4):
         append(table, 1000 + 20 * turn)
-        chosen = ", ".join(str(chance.randrange(1080)) for _ in range(200))
-        delete(table, EXECUTOR, f"k in ({chosen})")
+        keys = ", ".join(str(chance.randrange(1080)) for _ in range(200))
+        delete(table, EXECUTOR, f"k in ({keys})")
         if turn % 2:
             java.run("compact", tmp_path, full=turn == 3)
         else:
@@ -131,8 +131,10 @@ def test_java_reads_row_ids_after_our_compaction(
     ):
         step()
         ours = table.scan(columns=columns).to_arrow()
-        found = records_to_rows(java.read(tmp_path, "db.t$row_tracking"), columns)
-        assert_rows_equal(canonical_rows(ours), found, [str(kind) for kind in ours.schema.types])
+        java_rows = records_to_rows(java.read(tmp_path, "db.t$row_tracking"), columns)
+        assert_rows_equal(
+            canonical_rows(ours), java_rows, [str(kind) for kind in ours.schema.types]
+        )
 
 
 # --- tables of other writers
@@ -141,8 +143,10 @@ def test_java_reads_row_ids_after_our_compaction(
 def append_tables() -> list[Any]:
     # Tables of 2.0 have separate tests.
     tables = [case for case in golden_tables() if not case[0].startswith("java-2.0")]
-    chosen = [(name, folder, entry) for name, folder, entry in tables if not entry["primary_keys"]]
-    return [pytest.param(folder, entry, id=name) for name, folder, entry in chosen]
+    without_key = [
+        (name, folder, entry) for name, folder, entry in tables if not entry["primary_keys"]
+    ]
+    return [pytest.param(folder, entry, id=name) for name, folder, entry in without_key]
 
 
 @pytest.mark.parametrize(("folder", "entry"), append_tables())

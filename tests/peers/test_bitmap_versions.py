@@ -1,4 +1,4 @@
-"""Java Paimon 0.9 continues to filter by bitmap indexes in tables that we wrote to, indexed and compacted."""
+"""Java Paimon 0.9 still filters by bitmap indexes after our writes, rewrites and compactions."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ VARIANTS: dict[str, dict[str, str]] = {
 
 @pytest.mark.parametrize("variant", list(VARIANTS))
 @pytest.mark.parametrize("write_only", ["true", "false"])
-def test_java_and_we_write_and_compact_one_table_in_turn(
+def test_java_and_we_write_and_compact_one_table_alternately(
     java20: Peer, tmp_path: Path, variant: str, write_only: str
 ) -> None:
     clustering = {"bucket": "1", "pk-clustering-override": "true", "clustering.columns": "s"}

@@ -34,14 +34,14 @@ def assert_rows(kind: Kind, *readers: list[Record]) -> None:
     expected = kind.expected()
     names = list(expected[0])
     lines = [[[row[name] for name in names] for row in rows] for rows in (expected, *readers)]
-    for found in lines[1:]:
-        assert_rows_equal(lines[0], found)
+    for row_lines in lines[1:]:
+        assert_rows_equal(lines[0], row_lines)
 
 
 @pytest.mark.parametrize(
     ("peer", "kind"), cases(("us", "writes"), ("{}", "reads")), indirect=["peer"]
 )
-def test_java_compacts_what_we_wrote(peer: Peer, kind: Kind, tmp_path: Path) -> None:
+def test_java_compacts_our_tables(peer: Peer, kind: Kind, tmp_path: Path) -> None:
     ours.create_and_run_steps(tmp_path, kind)
     peer.run(warehouse=tmp_path, **FULL)
     assert_rows(kind, ours.read(tmp_path, kind), peer.read(tmp_path))
@@ -52,7 +52,7 @@ def test_java_compacts_what_we_wrote(peer: Peer, kind: Kind, tmp_path: Path) -> 
     cases(("us", "writes"), ("{}", "writes"), ("{}", "reads")),
     indirect=["peer"],
 )
-def test_we_compact_what_java_wrote(peer: Peer, kind: Kind, tmp_path: Path) -> None:
+def test_we_compact_tables_of_java(peer: Peer, kind: Kind, tmp_path: Path) -> None:
     peer.run("create", tmp_path / "t", spec=ours.table_spec(tmp_path / "spec", kind))
     for step in kind.steps:
         peer.run(warehouse=tmp_path / "t", **step)
@@ -60,7 +60,7 @@ def test_we_compact_what_java_wrote(peer: Peer, kind: Kind, tmp_path: Path) -> N
     assert_rows(kind, ours.read(tmp_path / "t", kind), peer.read(tmp_path / "t"))
 
 
-# --- In turn
+# --- Alternate compactions
 
 COLUMNS = "k INT NOT NULL, a BIGINT, b STRING, s INT"
 ENGINE_OPTIONS: dict[str, dict[str, str]] = {
@@ -99,7 +99,7 @@ def write_only(peer: Peer, warehouse: Path, turn: int, engine: str) -> None:
 
 @pytest.mark.parametrize("peer", JAVA, indirect=True)
 @pytest.mark.parametrize("engine", ENGINE_OPTIONS)
-def test_compacting_in_turn_keeps_every_row(
+def test_alternate_compactions_keep_every_row(
     peer: Peer, referee: Peer, tmp_path: Path, engine: str
 ) -> None:
     vectors = {} if engine == "first-row" else {"deletion-vectors.enabled": "true"}
@@ -113,10 +113,10 @@ def test_compacting_in_turn_keeps_every_row(
         else:
             ours.run_step(tmp_path / "t", step)
 
-        found = ours.read(tmp_path / "t", kind)
-        names = list(found[0])
+        our_rows = ours.read(tmp_path / "t", kind)
+        names = list(our_rows[0])
         assert_rows_equal(
-            records_to_rows(peer.read(tmp_path / "t"), names), records_to_rows(found, names)
+            records_to_rows(peer.read(tmp_path / "t"), names), records_to_rows(our_rows, names)
         )
         assert referee.check(tmp_path / "t") == []
 
@@ -157,7 +157,7 @@ def test_compaction_writes_the_same_changelog_as_java(
 def changes(referee: Peer, warehouse: Path) -> list[str]:
     """Return the rows of all changelog files as text, sorted."""
     rows = referee.changelog(warehouse)
-    kept = (
+    row_lines = (
         {
             name: value
             for name, value in row.items()
@@ -165,7 +165,7 @@ def changes(referee: Peer, warehouse: Path) -> list[str]:
         }
         for row in rows
     )
-    return sorted(str(sorted(row.items())) for row in kept)
+    return sorted(str(sorted(row.items())) for row in row_lines)
 
 
 def test_writes_to_a_table_with_orc_manifests_are_refused(java: Peer, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Data and index files outside the table: Java Paimon and we read, compact and extend each other's tables."""
+"""Java Paimon and we read, compact and extend tables with files in external paths."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("strategy", list(OPTIONS))
-def test_java_and_we_compact_and_extend_one_table_in_turn(
+def test_java_and_we_compact_and_extend_one_table_alternately(
     java: Peer, tmp_path: Path, strategy: str
 ) -> None:
     options = OPTIONS[strategy] | {

@@ -87,7 +87,7 @@ READERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("place", ["0 b", "1 mb"], ids=["beside", "embedded"])
+@pytest.mark.parametrize("place", ["0 b", "1 mb"], ids=["index file", "embedded"])
 @pytest.mark.parametrize(("peer", "kind"), READERS, indirect=["peer"])
 def test_java_filters_rows_by_our_file_indexes(
     tmp_path: Path, peer: Peer, kind: str, place: str
@@ -115,7 +115,7 @@ def matches(value: Any, literal: Any) -> bool:
 
 
 @pytest.mark.parametrize("peer", ["pypaimon-rust"], indirect=True)
-@pytest.mark.parametrize("place", ["0 b", "1 mb"], ids=["beside", "embedded"])
+@pytest.mark.parametrize("place", ["0 b", "1 mb"], ids=["index file", "embedded"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_rust_filters_rows_by_our_file_indexes(
     tmp_path: Path, peer: Peer, kind: str, place: str
@@ -235,14 +235,14 @@ def test_filtering_by_file_indexes_of_other_writers_equals_a_plain_scan(
     table = Catalog(str(warehouse)).table(name)
     everything = table.scan().to_arrow()
     indexed = {spec.column for spec in parse_index_specs(table.schema.options) if spec.key is None}
-    asked = 0
+    evaluated_indexes = 0
     for column in sorted(indexed):
         for value in everything.column(column).unique().drop_null()[:12]:
             scan = table.scan(filter=Leaf(column, Operator.EQUAL, (value,)))
             expected = sum(other == value for other in everything.column(column))
             assert scan.to_arrow().num_rows == expected, (column, value)
-            asked += len(scan.explain().indexes)
-    assert asked > 0
+            evaluated_indexes += len(scan.explain().indexes)
+    assert evaluated_indexes > 0
 
 
 @pytest.mark.parametrize(("folder", "name"), GOLDEN_TABLES)
@@ -257,14 +257,14 @@ def test_our_file_indexes_equal_those_of_other_writers(
         named = [c.strip() for c in options.get("file-index.bitmap.columns", "").split(",") if c]
         options |= {f"file-index.bitmap.{column}.version": "1" for column in named}
     compared = 0
-    for spec, ours, theirs in blobs_of(table, options):
+    for spec, ours, stored_blob in blobs_of(table, options):
         compared += 1
         if folder.startswith("java-0.9") or spec.index != "bitmap":
-            assert ours.bytes() == theirs.bytes(), spec
+            assert ours.bytes() == stored_blob.bytes(), spec
         else:
             data_type = spec.value_type(table.schema.fields)
             assert dict(BitmapIndex(ours, data_type).items()) == dict(
-                BitmapIndex(theirs, data_type).items()
+                BitmapIndex(stored_blob, data_type).items()
             )
     assert compared
 
@@ -272,20 +272,23 @@ def test_our_file_indexes_equal_those_of_other_writers(
 def blobs_of(
     table: Table, options: dict[str, str]
 ) -> Iterator[tuple[IndexSpec, ByteSource, ByteSource]]:
-    """Yield every index of every file as we build it and as it is stored."""
+    """Yield every index of every file: the bytes that we build, and the stored bytes."""
     specs, reader = parse_index_specs(options), table.stores.reader()
     for split in table.files():
         for file in split.files:
-            at = BucketFile(split.partition, split.bucket, file)
+            bucket_file = BucketFile(split.partition, split.bucket, file)
             builder = FileIndexBuilder(specs, table.schema.fields)
-            for batch in reader.read(at, table.schema.fields):
+            for batch in reader.read(bucket_file, table.schema.fields):
                 builder.add(pa.Table.from_batches([batch]))
             ours = decode_container(ByteSource.of(builder.finish()))
-            with open_indexes(table.io, reader.path(at), file) as theirs:
-                assert theirs is not None
-                assert theirs.keys() == ours.keys()
+            with open_indexes(table.io, reader.path(bucket_file), file) as stored_indexes:
+                assert stored_indexes is not None
+                assert stored_indexes.keys() == ours.keys()
                 for spec in specs:
-                    mine, stored = ours[spec.name][spec.index], theirs[spec.name][spec.index]
-                    assert mine is not None
-                    assert stored is not None
-                    yield spec, mine, stored
+                    our_blob, stored_blob = (
+                        ours[spec.name][spec.index],
+                        stored_indexes[spec.name][spec.index],
+                    )
+                    assert our_blob is not None
+                    assert stored_blob is not None
+                    yield spec, our_blob, stored_blob

@@ -90,6 +90,6 @@ def test_java_reads_a_golden_table_that_we_compacted(
     for strategy in STRATEGIES:
         compact(table, InProcessExecutor(), strategy=strategy)
         ours = table.scan().to_arrow()
-        theirs = records_to_rows(peer.read(warehouse, name), ours.column_names)
-        assert_rows_equal(theirs, canonical_rows(ours), [str(f.type) for f in ours.schema])
+        java_rows = records_to_rows(peer.read(warehouse, name), ours.column_names)
+        assert_rows_equal(java_rows, canonical_rows(ours), [str(f.type) for f in ours.schema])
         assert referee.check(warehouse, name) == []

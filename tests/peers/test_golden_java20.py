@@ -53,9 +53,10 @@ COMPACTION_REFUSED = {
 """Tables or folders whose compaction is refused, and the option that the error names."""
 
 EXPIRATION_REFUSED = {
-    name: word
-    for name, word in COMPACTION_REFUSED.items()
-    if word not in (EVOLVED, "changelog-file.format", "clustering.incremental", "csv", "json")
+    name: option_name
+    for name, option_name in COMPACTION_REFUSED.items()
+    if option_name
+    not in (EVOLVED, "changelog-file.format", "clustering.incremental", "csv", "json")
     and name != "data_evolution_sidecar"
 }
 """The tables above whose expiration of snapshots is refused too."""
@@ -71,7 +72,7 @@ def listed(name: str, table: dict[str, str]) -> str | None:
 
 
 def rows_for(java20: Peer, warehouse: Path, name: str) -> list[str]:
-    """Return the rows of Java 2.0, without row kinds, which postpone buckets keep in a compaction."""
+    """Return the rows of Java 2.0 without row kinds, which postpone buckets store."""
     lines = java20._oracle("dump", warehouse, name)
     records = [json.loads(line) for line in lines if line.startswith("{")]
     return sorted(text({k: v for k, v in record.items() if k != "_kind"}) for record in records)
@@ -118,9 +119,9 @@ def test_a_compaction_is_refused_by_name_and_changes_nothing(
         "expire": (lambda t: expire_snapshots(t, retain_max=1), EXPIRATION_REFUSED),
     }
     for step, refused in steps.values():
-        word = listed(name, refused)
-        if word is not None:
-            with pytest.raises(UnsupportedError, match=word.replace(".", r"\.")):
+        option = listed(name, refused)
+        if option is not None:
+            with pytest.raises(UnsupportedError, match=option.replace(".", r"\.")):
                 step(table)
             assert digest(warehouse) == before
 

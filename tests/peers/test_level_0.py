@@ -96,9 +96,9 @@ def test_an_overwrite_is_committed_at_the_same_level_as_by_java(
 
     assert levels_of(tables["ours"]) == levels_of(tables["java"])
     assert levels_of(tables["ours"]) == ([5, 5] if upgrade == "true" else [0, 0])
-    seen = replaced["rows"] if upgrade == "true" else []
+    expected_rows = replaced["rows"] if upgrade == "true" else []
     for name, table in tables.items():
-        assert by_key(java20.read(tmp_path / name)) == read(table) == by_key(seen)
+        assert by_key(java20.read(tmp_path / name)) == read(table) == by_key(expected_rows)
         assert java20.check(tmp_path / name) == []
 
     later = write(rows(range(12, 20), "later"))

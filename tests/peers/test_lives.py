@@ -39,18 +39,18 @@ WIDE = [
 
 
 def records(table: Table, **scan: object) -> list[str]:
-    found = table.scan(**scan).to_arrow()  # type: ignore[arg-type]
-    names = found.column_names
-    shown = (dict(zip(names, row, strict=True)) for row in canonical_rows(found))
+    rows = table.scan(**scan).to_arrow()  # type: ignore[arg-type]
+    names = rows.column_names
+    shown = (dict(zip(names, row, strict=True)) for row in canonical_rows(rows))
     return sorted(json.dumps(record, ensure_ascii=False) for record in shown)
 
 
 def assert_agrees(peer: Peer, table: Table, tag: str | None = None) -> None:
     """Check that a peer reads what we read."""
     warehouse = Path(table.paths.root).parents[1]
-    at = {} if tag is None else {"scan__tag_name": tag}
-    found = peer.read(warehouse, table.identifier, **at)
-    assert sorted(json.dumps(r, ensure_ascii=False) for r in found) == records(table, tag=tag)
+    options = {} if tag is None else {"scan__tag_name": tag}
+    peer_rows = peer.read(warehouse, table.identifier, **options)
+    assert sorted(json.dumps(r, ensure_ascii=False) for r in peer_rows) == records(table, tag=tag)
 
 
 BOARD = "flight_month STRING, time_hour TIMESTAMP(3), carrier STRING, flight INT, status STRING, dep_delay INT"
@@ -122,7 +122,7 @@ def test_java_and_we_maintain_a_merge_on_read_table(tmp_path: Path, peer: Peer) 
 
 
 @pytest.mark.parametrize("peer", JAVA, indirect=True)
-def test_java_reads_and_alters_what_we_altered(tmp_path: Path, peer: Peer) -> None:
+def test_java_reads_and_alters_tables_that_we_altered(tmp_path: Path, peer: Peer) -> None:
     table = new_table(tmp_path, "k BIGINT, v STRING, n INT, gone INT, r ROW<x INT, y STRING>")
     columns = "k v n gone r"
     table.upsert(table_of(columns, [(1, "a", 1, 1, {"x": 1, "y": "p"}), (2, "b", None, 2, None)]))
@@ -210,13 +210,15 @@ def half_under_new_keys(table: Table) -> pa.Table:
     """Return all rows, every second one with a new key."""
     rows = table.scan().to_arrow()
     key = table.schema.trimmed_primary_keys[-1]
-    at = rows.schema.get_field_index(key)
+    position = rows.schema.get_field_index(key)
     fresh = [
         value if n % 2 else (f"{value}-new" if isinstance(value, str) else value + 1_000_000)
         for n, value in enumerate(rows[key].to_pylist())
     ]
-    schema = pa.schema([rows.schema.field(at)])
-    return rows.set_column(at, key, arrow_table([{key: value} for value in fresh], schema)[key])
+    schema = pa.schema([rows.schema.field(position)])
+    return rows.set_column(
+        position, key, arrow_table([{key: value} for value in fresh], schema)[key]
+    )
 
 
 @pytest.mark.parametrize("peer", PEERS, indirect=True)
@@ -244,14 +246,16 @@ TYPES: list[Any] = [
 
 @pytest.mark.parametrize("old", TYPES, ids=str)
 def test_java_reads_columns_after_our_type_changes(java: Peer, tmp_path: Path, old: Any) -> None:
-    wanted = [kind for kind in TYPES if isinstance(kind, str) and kind != old]
-    fields = [{"id": at, "name": f"c{at}", "type": old} for at in range(len(wanted))]
+    new_types = [kind for kind in TYPES if isinstance(kind, str) and kind != old]
+    fields = [
+        {"id": position, "name": f"c{position}", "type": old} for position in range(len(new_types))
+    ]
     spec = {"fields": fields, "primary_keys": [], "partition_keys": [], "options": {}}
     java.run("create", tmp_path, spec=spec)
     allowed = set()
-    for at, kind in enumerate(wanted):
+    for position, kind in enumerate(new_types):
         with suppress(PeerError):
-            java.run("alter", tmp_path, changes=[["type", f"c{at}", kind]])
+            java.run("alter", tmp_path, changes=[["type", f"c{position}", kind]])
             allowed.add(kind)
-    ours = {kind for kind in wanted if can_cast(type_from_json(old), type_from_json(kind))}
+    ours = {kind for kind in new_types if can_cast(type_from_json(old), type_from_json(kind))}
     assert ours == allowed

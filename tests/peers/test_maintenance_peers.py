@@ -66,8 +66,8 @@ def assert_agrees(peer: Peer, table: Table) -> None:
     newest = table.stores.snapshots.latest_id()
     if newest is not None:
         assert texts(peer.read(warehouse, name)) == records(table)
-        at = peer.read(warehouse, name, scan__snapshot_id=str(newest))
-        assert texts(at) == records(table, snapshot_id=newest)
+        rows_at_newest = peer.read(warehouse, name, scan__snapshot_id=str(newest))
+        assert texts(rows_at_newest) == records(table, snapshot_id=newest)
     for tag in table.tags.names():
         assert texts(peer.read(warehouse, name, scan__tag_name=tag)) == records(table, tag=tag)
 
@@ -80,8 +80,8 @@ def test_java_reads_every_retained_version(
     warehouse = copy_warehouse(GOLDEN / scenario, tmp_path / "w")
     for table in tables_of(warehouse):
         maintained(table)
-        for one in (table, *(branch_of(table, name) for name in table.branches.names())):
-            assert_agrees(peer, one)
+        for branch in (table, *(branch_of(table, name) for name in table.branches.names())):
+            assert_agrees(peer, branch)
         assert referee.check(warehouse, table.identifier) == []
         assert referee._oracle("orphans", warehouse, table.identifier) == []
 
@@ -107,7 +107,7 @@ HISTORY = [("tag", 0), ("full", 0), ("upsert", 1), ("minor", 0), ("upsert", 2), 
 
 
 @pytest.mark.parametrize("kind", ["vectors", "changelog"])
-def test_java_and_we_expire_snapshots_in_turn(tmp_path: Path, kind: str, referee: Peer) -> None:
+def test_java_and_we_expire_snapshots_alternately(tmp_path: Path, kind: str, referee: Peer) -> None:
     table = make_table(tmp_path, kind, HISTORY)
     before = read_all_branches(table)
 
@@ -131,11 +131,11 @@ def test_java_and_we_retain_the_same_files(tmp_path: Path, referee: Peer) -> Non
     expire_snapshots(tables[0], retain_max=2)
     referee._oracle("expire", tmp_path / "b", "db.t", "--retain", "2")
 
-    left = [
+    remaining_files = [
         sorted((path.parent.name, path.name.split("-")[0]) for path in Path(table.paths.root).rglob("*") if path.is_file())
         for table in tables
     ]  # fmt: skip
-    assert left[0] == left[1]
+    assert remaining_files[0] == remaining_files[1]
     assert read_all_branches(tables[0]) == read_all_branches(tables[1])
 
 
@@ -146,10 +146,10 @@ def test_java_and_we_find_the_same_orphans(tmp_path: Path, referee: Peer) -> Non
     table.branches.delete("dev")
     backdate_files(table)
 
-    found = {
+    our_orphans = {
         str(Path(f.path).relative_to(table.paths.root))
         for f in orphan_step.plan(table, orphan_step.RemoveOrphanFilesRequest()).files
     }
 
-    assert len(found) > 10
-    assert found == set(referee._oracle("orphans", tmp_path, "db.t"))
+    assert len(our_orphans) > 10
+    assert our_orphans == set(referee._oracle("orphans", tmp_path, "db.t"))

@@ -42,8 +42,10 @@ def assert_as_asked(kind: Kind, warehouse: Path) -> None:
     expected = kind.expected()
     sought = len(expected) // (9 if "buckets" in kind.traces else 2)
     for key in {row["k"] for row in expected[:: max(sought, 1)] if "k" in row}:
-        found = ours.read(warehouse, kind, f"k = {key}")
-        assert len(found) == sum(r["k"] == key for r in expected), "in another bucket than it says"
+        rows = ours.read(warehouse, kind, f"k = {key}")
+        assert len(rows) == sum(r["k"] == key for r in expected), (
+            "the row is in another bucket than its metadata says"
+        )
 
 
 def assert_found(kind: Kind, records: list[Record]) -> None:
@@ -78,14 +80,14 @@ def cases(kinds: Iterable[str]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_we_read_what_we_write(name: str, written: Written) -> None:
+def test_we_read_our_own_tables(name: str, written: Written) -> None:
     kind = KINDS[name]
     with as_listed("us", "writes", kind):
         assert_as_asked(kind, written(kind))
 
 
 @pytest.mark.parametrize(("peer", "name"), cases(OURS), indirect=["peer"])
-def test_a_peer_reads_what_we_write(peer: Peer, name: str, written: Written) -> None:
+def test_a_peer_reads_our_tables(peer: Peer, name: str, written: Written) -> None:
     kind = KINDS[name]
     with as_listed(peer.name, "reads", kind):
         assert_found(kind, peer.read(written(kind), kind.table, **kind.read))
@@ -101,7 +103,7 @@ def test_the_java_checker_finds_no_error_in_our_tables(
 
 
 @pytest.mark.parametrize(("peer", "name"), cases(KINDS), indirect=["peer"])
-def test_we_read_what_a_peer_writes(peer: Peer, name: str, tmp_path: Path) -> None:
+def test_we_read_tables_of_a_peer(peer: Peer, name: str, tmp_path: Path) -> None:
     kind = KINDS[name]
     with as_listed(peer.name, "writes", kind):
         peer.run("create", tmp_path / "t", spec=ours.table_spec(tmp_path / "spec", kind))

@@ -255,18 +255,18 @@ def table_at(root: Path) -> Table:
 
 def assert_same_rows(java: Peer, by_java: Path, by_us: Path) -> None:
     ours = table_at(by_us).scan().to_arrow()
-    theirs = records_to_rows(java.read(by_java), ours.column_names)
-    assert_rows_equal(theirs, canonical_rows(ours), [str(kind) for kind in ours.schema.types])
+    java_rows = records_to_rows(java.read(by_java), ours.column_names)
+    assert_rows_equal(java_rows, canonical_rows(ours), [str(kind) for kind in ours.schema.types])
 
 
 def changes_of(root: Path) -> list[str]:
-    table, found = table_at(root), list[str]()
+    table, lines = table_at(root), list[str]()
     if table.options.changelog_producer == "none":
-        return found
+        return lines
     for number in table.stores.snapshots.ids():
         rows = canonical_rows(table.incremental(number - 1, number, "changelog").to_arrow())
-        found += [json.dumps(row) for row in rows]
-    return sorted(found)
+        lines += [json.dumps(row) for row in rows]
+    return sorted(lines)
 
 
 @pytest.mark.parametrize("name", CASES)

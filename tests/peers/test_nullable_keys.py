@@ -17,7 +17,7 @@ def part(value: str, keys: list[tuple[int | None, str | None]]) -> Step:
 
 
 @pytest.mark.parametrize("bucket", ["1", "3"])
-def test_java_and_we_merge_null_keys_in_turn(java: Peer, tmp_path: Path, bucket: str) -> None:
+def test_java_and_we_merge_null_keys_alternately(java: Peer, tmp_path: Path, bucket: str) -> None:
     keys = [(None, None), (None, "x"), (1, None), (1, "x")]
     steps = [part(f"{turn}", keys[turn % 3 :]) for turn in range(6)]
     kind = Kind(

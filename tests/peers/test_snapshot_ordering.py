@@ -1,4 +1,4 @@
-"""Tables whose rows are ordered by snapshot: Java 2.0 and we write and compact one table in turn."""
+"""Java 2.0 and we alternately write and compact tables whose rows are ordered by snapshot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VARIANTS: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("variant", list(VARIANTS))
-def test_java_and_we_write_and_compact_one_table_in_turn(
+def test_java_and_we_write_and_compact_one_table_alternately(
     java20: Peer, tmp_path: Path, variant: str
 ) -> None:
     ordering = {"bucket": "1", "write-only": "true", "sequence.snapshot-ordering": "true"}

@@ -80,9 +80,7 @@ def assert_both(kind: Kind, warehouse: Path, peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("name", TRIED)
-def test_spark_reads_and_compacts_what_we_write(
-    spark_peer: Peer, name: str, tmp_path: Path
-) -> None:
+def test_spark_reads_and_compacts_our_tables(spark_peer: Peer, name: str, tmp_path: Path) -> None:
     kind = KINDS[name]
     ours.create_and_run_steps(tmp_path, kind)
     assert_both(kind, tmp_path, spark_peer)
@@ -91,7 +89,7 @@ def test_spark_reads_and_compacts_what_we_write(
 
 
 @pytest.mark.parametrize("name", TRIED)
-def test_we_read_and_compact_what_spark_writes(spark_peer: Peer, name: str, tmp_path: Path) -> None:
+def test_we_read_and_compact_tables_of_spark(spark_peer: Peer, name: str, tmp_path: Path) -> None:
     kind = KINDS[name]
     spark_peer.run("create", tmp_path / "t", spec=ours.table_spec(tmp_path / "spec", kind))
     for step in kind.steps:

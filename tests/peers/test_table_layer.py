@@ -32,7 +32,8 @@ TRACKED = ["id", "_ROW_ID", "_SEQUENCE_NUMBER"]
 def spec(columns: dict[str, str], key: list[str], **options: str) -> dict[str, Any]:
     named = {name.replace("__", ".").replace("_", "-"): text for name, text in options.items()}
     fields = [
-        {"id": at, "name": name, "type": kind} for at, (name, kind) in enumerate(columns.items())
+        {"id": position, "name": name, "type": kind}
+        for position, (name, kind) in enumerate(columns.items())
     ]
     return {"fields": fields, "partition_keys": [], "primary_keys": key, "options": named}
 
@@ -50,10 +51,10 @@ def test_java_reads_our_statistics(tmp_path: Path, java: Peer, referee: Peer) ->
     assert (
         referee.check(tmp_path) == []
     )  # Java reads the file, with bounds in the types of the columns
-    [theirs] = java.read(tmp_path, "db.t$statistics")
+    [java_statistics] = java.read(tmp_path, "db.t$statistics")
     [ours] = table.system("statistics").scan().to_arrow().to_pylist()
-    figures = [json.loads(record.pop("colstat")) for record in (theirs, ours)]
-    assert theirs == ours
+    figures = [json.loads(record.pop("colstat")) for record in (java_statistics, ours)]
+    assert java_statistics == ours
     assert figures[0] == figures[1]
     assert len(java.read(tmp_path)) == 5
     java.run("write", tmp_path, rows=[{"k": 9}])
@@ -109,7 +110,7 @@ def test_java_reads_and_keeps_our_row_ids(tmp_path: Path, java: Peer) -> None:
     assert rows_of(table, filter="id = 5 OR _ROW_ID = 0") == [(1,), (5,)]
 
 
-def test_we_and_pypaimon_assign_row_ids_in_turn(tmp_path: Path, open_peer: OpenPeer) -> None:
+def test_pypaimon_and_we_assign_row_ids_alternately(tmp_path: Path, open_peer: OpenPeer) -> None:
     peer, table = open_peer("pypaimon"), tracked_table(tmp_path)
     peer.run("write", tmp_path, rows=[{"id": 4}, {"id": 5}])
     table.append(table_of("id", [(6,)]))
@@ -152,7 +153,7 @@ def test_postponed_rows_of_java_are_moved_to_buckets(tmp_path: Path, java: Peer)
 
 
 @pytest.mark.parametrize("fixed", ["true", "false"])
-def test_pypaimon_reads_what_we_wrote_with_postpone_buckets(
+def test_pypaimon_reads_our_tables_with_postpone_buckets(
     tmp_path: Path, open_peer: OpenPeer, fixed: str
 ) -> None:
     peer = open_peer("pypaimon")
@@ -165,8 +166,8 @@ def test_pypaimon_reads_what_we_wrote_with_postpone_buckets(
     )
     table.upsert(table_of("k v", [(k, "ours") for k in range(20)]))
     peer.run("write", tmp_path, rows=[{"k": k, "v": "theirs"} for k in range(15, 30)])
-    seen = [(k, "ours") for k in range(20)] if fixed == "true" else []
-    assert values_of(peer.read(tmp_path)) == seen, "what its batches write waits"
+    visible_rows = [(k, "ours") for k in range(20)] if fixed == "true" else []
+    assert values_of(peer.read(tmp_path)) == visible_rows, "rows of its batch writes are postponed"
     postpone.move_postponed(table, InProcessExecutor())
 
     expected = [(k, "ours" if k < 15 else "theirs") for k in range(30)]
@@ -180,7 +181,7 @@ def test_columns_updated_by_pypaimon_are_read_from_their_own_files(
     tmp_path: Path, open_peer: OpenPeer, java: Peer, deletes: bool
 ) -> None:
     peer = open_peer("pypaimon")
-    gone = [[5, 61], [6]] if deletes else [[], []]
+    deleted = [[5, 61], [6]] if deletes else [[], []]
     options = {"row_tracking__enabled": "true", "data_evolution__enabled": "true"}
     columns = {"id": "INT", "v": "STRING", "n": "BIGINT"}
     table_spec = spec(
@@ -191,14 +192,14 @@ def test_columns_updated_by_pypaimon_are_read_from_their_own_files(
     table = Catalog(str(tmp_path)).table("db.t")
     table.append(table_of("id v n", [(n, f"v{n}", n) for n in range(50, 100)]))
     changed = [{"_ROW_ID": n, "n": -n} for n in (3, 7, 60)]
-    peer.run("update", tmp_path, rows=changed, gone=gone[0])
+    peer.run("update", tmp_path, rows=changed, gone=deleted[0])
     again = [{"_ROW_ID": n, "v": "new", "n": 0} for n in (7, 8)]
-    peer.run("update", tmp_path, rows=again, gone=gone[1])
+    peer.run("update", tmp_path, rows=again, gone=deleted[1])
     assert any(file.write_cols for split in table.files() for file in split.files)
 
     expected = {n: (n, f"v{n}", n) for n in range(100)}
     expected |= {n: (n, f"v{n}", -n) for n in (3, 60)} | {n: (n, "new", 0) for n in (7, 8)}
-    rows_left = [expected[n] for n in range(100) if n not in {*gone[0], *gone[1]}]
+    rows_left = [expected[n] for n in range(100) if n not in {*deleted[0], *deleted[1]}]
     assert values_of(peer.read(tmp_path)) == rows_left
     assert rows_of(table) == rows_left
     assert rows_of(table, filter="n <= 0 AND _ROW_ID > 3") == [
@@ -210,6 +211,6 @@ def test_columns_updated_by_pypaimon_are_read_from_their_own_files(
     assert rows_of(table, columns=["n"], filter="v = 'new'") == [(0,), (0,)]
     if not deletes:  # Java 1.4 refuses tables with both
         assert values_of(java.read(tmp_path)) == rows_left
-    found = analyze(table, InProcessExecutor()).statistics
-    assert found is not None
-    assert found.row_count == len(rows_left)
+    statistics = analyze(table, InProcessExecutor()).statistics
+    assert statistics is not None
+    assert statistics.row_count == len(rows_left)

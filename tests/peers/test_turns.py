@@ -1,4 +1,4 @@
-"""We and Java 2.0 write, delete, compact and expire snapshots of one table in turn."""
+"""Java 2.0 and we alternately write, delete, compact and expire snapshots of one table."""
 
 from __future__ import annotations
 
@@ -74,14 +74,16 @@ def records(chance: random.Random, turn: int) -> list[Record]:
     ]
 
 
-def choose(game: Game, chance: random.Random, turn: int, found: list[Record]) -> Step:
+def choose(game: Game, chance: random.Random, turn: int, rows: list[Record]) -> Step:
     """Return the next operation; the first one is a write."""
     choices = ["write", "write", "minor", "full", *(["delete"] if game.deletes else [])]
-    what = chance.choice(choices) if turn else "write"
-    if what == "delete" and found:
-        return delete(chance.sample(found, min(6, len(found))))
+    operation = chance.choice(choices) if turn else "write"
+    if operation == "delete" and rows:
+        return delete(chance.sample(rows, min(6, len(rows))))
     return (
-        compact(full=what == "full") if what in ("minor", "full") else write(records(chance, turn))
+        compact(full=operation == "full")
+        if operation in ("minor", "full")
+        else write(records(chance, turn))
     )
 
 
@@ -103,25 +105,27 @@ def read_by_us(warehouse: Path, game: Game) -> list[Record]:
 
 @pytest.mark.parametrize("name", GAMES)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_we_and_java_take_turns(java20: Peer, tmp_path: Path, name: str, seed: int) -> None:
+def test_java_and_we_operate_on_one_table_alternately(
+    java20: Peer, tmp_path: Path, name: str, seed: int
+) -> None:
     game, chance = GAMES[name], random.Random(f"{name} {seed}")  # noqa: S311 - data, not a secret
     key: list[Any] = ["k"] if game.keyed else []
     kind = Kind(name=name, steps=(), columns=COLUMNS, primary_key=key, options=game.options)
     warehouse = tmp_path / "t"
     java20.run("create", warehouse, spec=ours.table_spec(tmp_path / "spec", kind))
-    found: list[Record] = []
+    our_rows: list[Record] = []
     for turn in range(TURNS):
-        step = choose(game, chance, turn, [{c: r[c] for c in UNTRACKED} for r in found])
+        step = choose(game, chance, turn, [{c: r[c] for c in UNTRACKED} for r in our_rows])
         if chance.random() < 0.5:
             let_java(java20, warehouse, game=game, chance=chance, step=step)
         else:
             ours.run_step(warehouse, step)
-        found = read_by_us(warehouse, game)
+        our_rows = read_by_us(warehouse, game)
         tracked = "_ROW_ID" in game.columns
-        theirs = java20.read(warehouse, "db.t$row_tracking" if tracked else "db.t")
-        chosen = [{c: row[c] for c in game.columns} for row in theirs]
+        java_rows = java20.read(warehouse, "db.t$row_tracking" if tracked else "db.t")
+        compared_rows = [{c: row[c] for c in game.columns} for row in java_rows]
         assert_rows_equal(
-            records_to_rows(chosen, game.columns), records_to_rows(found, game.columns)
+            records_to_rows(compared_rows, game.columns), records_to_rows(our_rows, game.columns)
         )
 
     table = Catalog(str(warehouse)).table("db.t")

@@ -64,8 +64,8 @@ def listed() -> Iterator[Any]:
 def test_listed_limits_of_a_peer_still_apply(
     peer: Peer, does: PeerAction, kind: str, column: str, tmp_path: Path
 ) -> None:
-    words = COLUMN_LIMITS[peer.name, does, kind, column].words
-    with pytest.raises((PeerError, AssertionError), match=words):
+    message = COLUMN_LIMITS[peer.name, does, kind, column].words
+    with pytest.raises((PeerError, AssertionError), match=message):
         DOES[does](peer, tmp_path, kind, [column])
 
 
@@ -90,9 +90,9 @@ class Golden:
     columns: dict[str, str]
     table: Kind
 
-    def assert_equal(self, found: list[Record]) -> None:
+    def assert_equal(self, rows: list[Record]) -> None:
         assert_rows_equal(
-            self.rows, records_to_rows(found, list(self.columns)), list(self.columns.values())
+            self.rows, records_to_rows(rows, list(self.columns)), list(self.columns.values())
         )
 
 
@@ -120,12 +120,12 @@ def test_peers_read_golden_rows_that_we_write(
 ) -> None:
     golden = copied(tmp_path, kind, name, keyed=keyed)
     golden.assert_equal(ours.read(tmp_path, golden.table))
-    found = peer.read(tmp_path)
+    peer_rows = peer.read(tmp_path)
     if (peer.name, kind) in MISREAD:
         with pytest.raises(AssertionError, match="missing"):
-            golden.assert_equal(found)
+            golden.assert_equal(peer_rows)
     else:
-        golden.assert_equal(found)
+        golden.assert_equal(peer_rows)
 
 
 @pytest.mark.parametrize(("kind", "name", "keyed"), GOLDEN_ROWS)

@@ -62,7 +62,7 @@ def option_names(command: TyperCommand) -> set[str]:
     return {name for parameter in command.params for name in parameter.opts}
 
 
-def assert_fails(answer: Answer, *words: str) -> None:
+def assert_fails(answer: Answer, *messages: str) -> None:
     """Check for exit status 1, one paragraph on stderr, no traceback and an empty stdout."""
     assert answer.status == 1
     assert answer.out == ""
@@ -70,5 +70,5 @@ def assert_fails(answer: Answer, *words: str) -> None:
     paragraph = [line for line in lines if line and not line.startswith("Spark ")]
     assert len(paragraph) == 1, answer.error
     assert paragraph[0].startswith("error: ")
-    for word in words:
-        assert word in paragraph[0]
+    for message in messages:
+        assert message in paragraph[0]

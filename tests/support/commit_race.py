@@ -55,7 +55,7 @@ def _content(process: int) -> bytes:
 def append_concurrently(
     root: str, options: dict[str, Any], processes: int, appends: int
 ) -> list[tuple[int, int]]:
-    """Append rows (process, number) to ``db.t`` in processes, one commit per row; return the rows."""
+    """Append rows (process, number) to ``db.t`` in processes, one commit each; return the rows."""
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(processes)
     started = [

@@ -1,4 +1,4 @@
-"""Processes that write, compact and maintain one table concurrently, and the invariants they check."""
+"""Processes that write, compact and maintain one table concurrently and check invariants."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def read(table: Table, turn: int) -> None:
 
 
 def roles(before: float) -> dict[str, Role]:
-    """Return the roles by name; orphans must be older than a time in epoch seconds."""
+    """Return a function for each role; orphans must be older than a time in epoch seconds."""
     return {
         "write 0": partial(write, 0),
         "write 1": partial(write, 1),
@@ -87,7 +87,7 @@ def write_initial_rows(table: Table) -> None:
 
 
 def repeat_role(name: str, role: Role, table: Table, seconds: float) -> tuple[int, list[str]]:
-    """Repeat a role for some seconds; return the number of turns and the problems, without lost races."""
+    """Repeat a role for some seconds; return the number of turns and the problems."""
     turn, problems = 0, []
     until = time.time() + seconds
     while time.time() < until:
@@ -106,7 +106,7 @@ def repeat_role(name: str, role: Role, table: Table, seconds: float) -> tuple[in
 def run_concurrently(
     roles: Mapping[str, Role], open_table: Callable[[], Table], seconds: float
 ) -> dict[str, int]:
-    """Run each role in a process; return the number of turns by role, and fail if there are problems.
+    """Run each role in a process; return the number of turns by role; fail if there are problems.
 
     Each process opens the table after the fork, because clients of stores do not survive a fork.
     """

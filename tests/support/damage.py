@@ -25,7 +25,7 @@ def edit_delta(
     snapshot_id: int,
     edit: Callable[[list[ManifestEntry]], Sequence[ManifestEntry]],
 ) -> None:
-    """Rewrite the delta manifest of a snapshot; sizes and counts in manifest lists remain correct."""
+    """Rewrite the delta manifest of a snapshot, with correct sizes and counts in its list."""
     snapshot = table.stores.snapshots.get(snapshot_id)
     [meta] = table.stores.manifests.manifest_list(snapshot.delta_manifest_list)
     entries = list(edit(table.stores.manifests.open(meta).entries()))

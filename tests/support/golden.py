@@ -150,7 +150,7 @@ def json_value(value: Any) -> Any:
     if pa.types.is_struct(kind):
         return {name: json_value(item) for name, item in value.items()}
     if isinstance(value, pa.StringScalar):
-        # Java stored invalid UTF-8 in some nested values, and prints it with replacement characters.
+        # Java stored invalid UTF-8 in some nested values and prints replacement characters.
         return value.as_buffer().to_pybytes().decode(errors="replace")
     if isinstance(value, pa.ListScalar):
         return [json_value(item) for item in value.values]
@@ -211,15 +211,15 @@ def _fits_float32(value: float) -> bool:
 
 
 def _timestamp_text(nanos: int) -> str:
-    days, rest = divmod(nanos, _NANOS_PER_DAY)
-    seconds, fraction = divmod(rest, 10**9)
+    days, nanos_of_day = divmod(nanos, _NANOS_PER_DAY)
+    seconds, fraction = divmod(nanos_of_day, 10**9)
     clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     return f"{date.fromordinal(_EPOCH + days).isoformat()}T{clock}.{fraction:09}"
 
 
 def _time_text(millis: int) -> str:
-    seconds, rest = divmod(millis, 1000)
-    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest:03}"
+    seconds, millis_of_second = divmod(millis, 1000)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{millis_of_second:03}"
 
 
 # --- JSON values to Arrow

@@ -1,4 +1,4 @@
-"""Golden tables that we refuse to read, by name; each run of the tests verifies the refusals."""
+"""The names of golden tables that we refuse to read; the tests verify the refusals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ UNREADABLE_FILES = {
     "java-2.0/variant": "VARIANT",
     "java-2.0/vector": "VECTOR",
 }
-"""Tables or folders with an unsupported type or file format, and the name of that type or format."""
+"""Tables or folders with an unsupported type or file format, and the name of it."""
 
 UNREADABLE = UNREADABLE_FILES | {
     "java-2.0/chain_table": "chain-table.enabled",

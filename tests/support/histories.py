@@ -47,9 +47,9 @@ HISTORY: list[Operation] = [("tag", 0), ("branch", 0), ("on branch", 1), ("full"
 _ACTIONS = ("upsert", "upsert", "delete", "minor", "full", "overwrite", "drop", "tag", "untag", "branch", "on branch")  # fmt: skip
 
 
-def operations(most: int = 12) -> st.SearchStrategy[list[Operation]]:
+def operations(max_size: int = 12) -> st.SearchStrategy[list[Operation]]:
     """Draw a history: actions with numbers that make their rows differ."""
-    return st.lists(st.tuples(st.sampled_from(_ACTIONS), st.integers(0, 5)), min_size=2, max_size=most)  # fmt: skip
+    return st.lists(st.tuples(st.sampled_from(_ACTIONS), st.integers(0, 5)), min_size=2, max_size=max_size)  # fmt: skip
 
 
 def make_table(root: Path, kind: str, history: Iterable[Operation]) -> Table:

@@ -65,7 +65,7 @@ def remove_orphans_of_killed(table: Table) -> None:
 
 
 def _run(action: Callable[[], object], number: int, below: str) -> bool:
-    """Run an action in a child that is killed before its n-th change; return whether it finished."""
+    """Run an action in a child that is killed before its n-th change; return if it finished."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forking with idle threads of Arrow
         child = os.fork()
@@ -75,7 +75,9 @@ def _run(action: Callable[[], object], number: int, below: str) -> bool:
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL
         return False
-    assert os.WEXITSTATUS(status) == 0, "the action failed by itself; see its traceback above"
+    assert os.WEXITSTATUS(status) == 0, (
+        "the action failed without being killed; see its traceback above"
+    )
     return True
 
 

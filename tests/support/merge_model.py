@@ -77,7 +77,7 @@ class Rules:
     deduplicates_changelog: bool = False
 
     def sort_key(self, row: Row) -> tuple[Any, ...]:
-        """Return the sort key of a row among the rows of its key; null is the smallest in both orders."""
+        """Return the sort key of a row among the rows of its key; null is always the smallest."""
         sign = -1 if self.descending else 1
         named = [(row[n] is not None, sign * (row[n] or 0)) for n in self.sequence]
         return *named, row["_number"], is_add(row)
@@ -98,17 +98,17 @@ class Rules:
 
     def _merge_aggregation(self, rows: Sequence[Row]) -> Row:
         values: Row = dict.fromkeys(self.columns)
-        seen, deleted = set[str](), False
+        set_columns, deleted = set[str](), False
         for row in rows:
             deleted = self.remove_on_delete and row["_kind"] == "-D"
             for name in self.columns:
                 if deleted:
                     values[name] = row[name]
                 else:
-                    self._aggregate(values, name, row, seen)
+                    self._aggregate(values, name, row, set_columns)
         return values | {"_kind": "-D" if deleted else "+I"}
 
-    def _aggregate(self, values: Row, name: str, row: Row, seen: set[str]) -> None:
+    def _aggregate(self, values: Row, name: str, row: Row, set_columns: set[str]) -> None:
         function = self.functions.get(name, "last_non_null_value")
         if name in self.sequence:
             function = "last_value"
@@ -117,9 +117,9 @@ class Rules:
                 values[name] = RETRACT_FUNCTIONS[function](values[name], row[name])
         elif function not in FIRST_VALUE_FUNCTIONS:
             values[name] = AGGREGATE_FUNCTIONS[function](values[name], row[name])
-        elif name not in seen and (row[name] is not None or function == "first_value"):
+        elif name not in set_columns and (row[name] is not None or function == "first_value"):
             values[name] = row[name]
-            seen.add(name)
+            set_columns.add(name)
 
     def _merge_partial_update(self, rows: Sequence[Row]) -> Row:
         start = dict.fromkeys(self.columns) if is_add(rows[0]) else rows[0]
@@ -170,7 +170,7 @@ class Model:
     written: int = 0
 
     def write(self, rows: Sequence[Row]) -> list[Row]:
-        """Write merged rows to level 0; return the rows that are not ignored, with sequence numbers."""
+        """Write merged rows to level 0; return the written rows with sequence numbers."""
         accepted = [row for row in rows if is_add(row) or not self.rules.ignore_delete]
         numbered = [row | {"_number": self.written + n} for n, row in enumerate(accepted)]
         self.written += len(numbered)
@@ -184,13 +184,13 @@ class Model:
         return self.rules.merge(rows, is_lookup_merge=is_lookup_merge)
 
     def rows_of(self, runs: Sequence[Run], key: Any) -> list[Row]:
-        """Return the rows of a key to merge; with lookup only the lowest row above level 0 counts."""
+        """Return the rows of a key to merge; with lookup, only the lowest row above level 0."""
         new = [run.rows[key] for run in runs if run.level == 0 and key in run.rows]
         old = [run.rows[key] for run in runs if run.level > 0 and key in run.rows]
         return [*new, *(old[:1] if self.rules.lookup else old)]
 
     def content(self, least_level: int | None = None) -> dict[Any, Row]:
-        """Return the rows of a reader by key, from ``least_level`` on or, without it, as a batch reader."""
+        """Return the rows of a reader by key, at ``least_level`` and above; by default of a batch read."""
         if least_level is None:
             skips = self.rules.deletion_vectors or self.rules.engine == "first-row"
             least_level = 1 if skips else 0

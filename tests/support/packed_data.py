@@ -52,7 +52,9 @@ def data_file(name: str) -> bytes:
 
 
 def golden_folder(data: Path = DATA, cache: Path = CACHE) -> Path:
-    """Return the folder of the unpacked golden tables, one folder per writer: `java-0.9/append_simple/warehouse`.
+    """Return the folder of the unpacked golden tables, one folder per writer.
+
+    Example of a warehouse in it: `java-0.9/append_simple/warehouse`.
 
     Files in it are read-only. Copy a warehouse before you change it.
     """
@@ -133,12 +135,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("folder", type=Path, help="holds java-0.9, java-2.0, ...")
     parser.add_argument("--data", type=Path, default=DATA, help="where the archives are written")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     for writer in WRITERS:
-        folder = given.folder.resolve() / writer
+        folder = options.folder.resolve() / writer
         if not folder.is_dir():
             parser.error(f"no folder {folder}")
-        pack(folder, given.data / "golden" / f"{writer}{_SUFFIX}")
+        pack(folder, options.data / "golden" / f"{writer}{_SUFFIX}")
 
 
 if __name__ == "__main__":

@@ -98,7 +98,9 @@ def _values(kind: str, data_type: DataType) -> st.SearchStrategy[Any]:
 
 
 def _pairs(keys: st.SearchStrategy[Any], items: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.dictionaries(keys, items, max_size=3).map(lambda found: list(found.items()))
+    return st.dictionaries(keys, items, max_size=3).map(
+        lambda items_by_key: list(items_by_key.items())
+    )
 
 
 def _atoms(kind: str, data_type: AtomicType) -> st.SearchStrategy[Any]:
@@ -112,13 +114,13 @@ def _atoms(kind: str, data_type: AtomicType) -> st.SearchStrategy[Any]:
         case "FLOAT" | "DOUBLE":
             return st.floats(width=32 if name == "FLOAT" else 64)
         case "DECIMAL":
-            most, scale = 10 ** params[0] - 1, params[1]
-            return st.integers(-most, most).map(
+            largest, scale = 10 ** params[0] - 1, params[1]
+            return st.integers(-largest, largest).map(
                 lambda number: Decimal(number).scaleb(-scale, Context(prec=50))
             )
         case "CHAR" | "VARCHAR":
             text = st.text(st.characters(codec="utf-8"), max_size=min(params[0], 12))
-            return text.map(lambda found: found.rstrip(" ")) if name == "CHAR" else text
+            return text.map(lambda drawn: drawn.rstrip(" ")) if name == "CHAR" else text
         case "BINARY" | "VARBINARY":
             return st.binary(max_size=min(params[0], 12))
     return _times(kind, name, params)

@@ -26,7 +26,7 @@ MEGABYTE = 1 << 20
 
 
 class StorageContract:
-    """Base class; subclasses have the fixtures ``io``, ``root`` (a new absolute directory) and ``catalog``."""
+    """Base class; subclasses define the fixtures ``io``, ``root`` (a new directory) and ``catalog``."""
 
     @pytest.fixture
     def io(self) -> FileIO:

@@ -109,7 +109,7 @@ class Deployment:
         return dg.DagsterInstance.from_config(str(self.home))
 
     def logs(self) -> str:
-        """The end of the log of each process, without the ticks that found nothing to do."""
+        """The end of the log of each process, without ticks that requested no runs."""
         files = sorted(self.home.glob("*.log"))
         return "\n".join(f"--- {file.stem}\n{end_of_log(file)}" for file in files)
 

@@ -22,7 +22,7 @@ SENSOR_TABLES = ("lake.orders", "lake.events")
 
 
 class GatedExecutor(InProcessExecutor):
-    """Creates a file named after the process, and runs units once there is no file ``shut``."""
+    """Creates a file named after the process, and waits while the file ``shut`` exists."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -116,7 +116,7 @@ orient="auto"><path d="M 0 0 L 10 5 L 0 10 z" class="tip"/></marker></defs>
 
 
 def floors() -> Picture:
-    """The packages, each of which imports only those below it."""
+    """The packages; each package imports only those below it."""
     picture = Picture(780, 470, "The packages of paimon_orch; imports point down only")
     rows = [
         ("definitions", "an example code location of Dagster", "box"),

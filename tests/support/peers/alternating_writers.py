@@ -1,4 +1,4 @@
-"""Tables that Java Paimon and this library write and compact in turn."""
+"""Tables that Java Paimon and this library write and compact alternately."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def sort_by_key(rows: list[Record]) -> list[Record]:
 def write_and_compact_in_turn(
     java: Peer, warehouse: Path, kind: Kind, java_options: Mapping[str, str] | None = None
 ) -> None:
-    """Run the steps of a kind, every second one by Java; both must read the same rows after each.
+    """Run the steps of a kind, every second step by Java; both must read the same rows after each.
 
     `java_options` are dynamic options of Java's writes. We run the last compaction, a full one.
     """

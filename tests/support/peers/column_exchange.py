@@ -22,11 +22,11 @@ def table_of_columns(kind: str, names: Sequence[str], **options: str) -> Kind:
     )
 
 
-def assert_rows_found(kind: Kind, found: list[Record]) -> None:
+def assert_rows_found(kind: Kind, rows: list[Record]) -> None:
     """Check that all rows were found."""
     names = list(kind.expected()[0])
     types = ["INT", *(COLUMNS[name][0] for name in names[1:])]
-    assert_rows_equal(records_to_rows(kind.expected(), names), records_to_rows(found, names), types)
+    assert_rows_equal(records_to_rows(kind.expected(), names), records_to_rows(rows, names), types)
 
 
 def assert_peer_reads(peer: Peer, tmp_path: Path, kind: str, names: Sequence[str]) -> None:

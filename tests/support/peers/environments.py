@@ -76,8 +76,10 @@ def peer_start(name: str) -> PeerCommand:
         return _java_start(*JAVA[name]())
     if name in _SPARKS:
         connector, needs = _SPARKS[name]
-        given = os.environ.get(_CONNECTOR_VARIABLE) if name == SPARK else None
-        jar = Path(given) if given else _maven(connector)  # before Spark itself, which is large
+        connector_jar = os.environ.get(_CONNECTOR_VARIABLE) if name == SPARK else None
+        jar = (
+            Path(connector_jar) if connector_jar else _maven(connector)
+        )  # before Spark itself, which is large
         command = _script(SPARK, _python(name, needs))
         return PeerCommand((*command, str(jar)), {**os.environ, "PATH": _java_path()})
     return PeerCommand(_script(name, _python(name, REQUIREMENTS[name])), dict(os.environ))
@@ -163,7 +165,7 @@ def _digest(*parts: str) -> str:
 
 
 def _make_once(final: Path, make: Callable[[Path], None]) -> Path:
-    """Return `final`, a file or directory that `make(temporary path)` builds if it does not exist."""
+    """Return the path `final`; if it does not exist, `make(temporary path)` builds it."""
     if final.exists():
         return final
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -171,9 +173,9 @@ def _make_once(final: Path, make: Callable[[Path], None]) -> Path:
         if final.exists():
             return final
         with tempfile.TemporaryDirectory(dir=final.parent, prefix=".building-") as folder:
-            made = Path(folder) / final.name
-            make(made)
-            made.rename(final)
+            temporary = Path(folder) / final.name
+            make(temporary)
+            temporary.rename(final)
     return final
 
 
@@ -219,8 +221,8 @@ def _download_jar(target: Path, artifact: str) -> None:
     if shutil.which("mvn") is None:
         raise PeerUnavailableError(f"{artifact} comes from a Maven repository: no mvn on PATH")
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        wanted = [f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]
-        _run(["mvn", "--batch-mode", "--quiet", _COPY, *wanted], artifact)
+        options = [f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]
+        _run(["mvn", "--batch-mode", "--quiet", _COPY, *options], artifact)
         [jar] = Path(folder).glob("*.jar")
         jar.rename(target)
 
@@ -268,12 +270,12 @@ def _hadoop_jars() -> list[Path]:
         "snappy-java",
         "lz4-java",
     )
-    found = [jar for name in names for jar in sorted(folder.glob(f"{name}-*.jar"))]
-    if len(found) < len(names):
+    jars = [jar for name in names for jar in sorted(folder.glob(f"{name}-*.jar"))]
+    if len(jars) < len(names):
         raise PeerUnavailableError(
             f"the Java peers need {', '.join(names)}: not all are in {folder}"
         )
-    return found
+    return jars
 
 
 def _run(command: list[str], product: str, environment: Mapping[str, str] | None = None) -> None:
@@ -289,6 +291,8 @@ def _run(command: list[str], product: str, environment: Mapping[str, str] | None
         # Maven prints escape codes that reset colours even without colours.
         lines = re.sub(r"\x1b\[[\d;]*m", "", finished.stderr + finished.stdout).strip().splitlines()
         # Maven's reason is in the first line that is not empty, pip's in the last.
-        said = (line for line in lines if line.startswith("[ERROR] ") and line.strip() != "[ERROR]")
-        last = next(said, "; ".join(lines[-3:]))
+        error_lines = (
+            line for line in lines if line.startswith("[ERROR] ") and line.strip() != "[ERROR]"
+        )
+        last = next(error_lines, "; ".join(lines[-3:]))
         raise PeerUnavailableError(f"cannot build {product} (is the network available?): {last}")

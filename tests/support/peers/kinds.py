@@ -18,7 +18,7 @@ COLUMNS = "k BIGINT NOT NULL, p STRING, s STRING, n INT, d DECIMAL(12, 2), t TIM
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """A kind of table; without `rows` the rows of all writes are expected, and the last row of a key."""
+    """A kind of table; by default, the last written row of each key is expected."""
 
     name: str
     steps: Sequence[Step]
@@ -72,13 +72,13 @@ def alter(*changes: Sequence[Any]) -> Step:
     return {"do": "alter", "changes": changes}
 
 
-def rows(numbers: range, word: str, **fixed: Any) -> list[Record]:
+def rows(numbers: range, text: str, **fixed: Any) -> list[Record]:
     """Return rows of the default columns, some values null."""
     return [
         {
             "k": n,
             "p": ("eu", "us ca")[n % 2],
-            "s": None if n % 7 == 0 else f"{word} {n} é",
+            "s": None if n % 7 == 0 else f"{text} {n} é",
             "n": None if n % 5 == 0 else n * 3,
             "d": f"{n - 20}.{n % 100:02}",
             "t": f"2024-02-{1 + n % 29:02}T12:00:00.{n % 1000:03}000000",
@@ -284,14 +284,14 @@ KEYED = [
 
 
 def _merge_engine_kind(
-    name: str, columns: str, steps: Sequence[Step], found: Sequence[Record], **options: str
+    name: str, columns: str, steps: Sequence[Step], expected_rows: Sequence[Record], **options: str
 ) -> Kind:
     return Kind(
         name=name,
         steps=steps,
         columns=columns,
         primary_key=["k"],
-        rows=found,
+        rows=expected_rows,
         options={"bucket": "1"} | _to_option_keys(options),
     )
 

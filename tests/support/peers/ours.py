@@ -66,7 +66,7 @@ def run_step(warehouse: Path, step: Step) -> None:
         case {"do": "compact", "full": full}:
             compact(table, InProcessExecutor(), strategy="full" if full else "minor")
         case {"do": "alter", "changes": changes}:
-            parsed = [CHANGES[what](*words) for what, *words in changes]
+            parsed = [CHANGES[kind_of_change](*arguments) for kind_of_change, *arguments in changes]
             Catalog(str(warehouse)).alter_table("db.t", parsed)
         case {"do": "tag", "name": name}:
             table.tags.create(name)

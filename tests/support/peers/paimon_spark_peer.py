@@ -82,12 +82,12 @@ def compact(warehouse: str, table: str, *, full: bool) -> None:
 
 def alter(warehouse: str, table: str, changes: list[list[Any]]) -> None:
     """Change the schema."""
-    for what, name, *argument in changes:
-        if what == "add":
+    for kind, name, *argument in changes:
+        if kind == "add":
             change = f"ADD COLUMN {name} {_sql_type(argument[0])}"
-        elif what == "drop":
+        elif kind == "drop":
             change = f"DROP COLUMN {name}"
-        elif what == "rename":
+        elif kind == "rename":
             change = f"RENAME COLUMN {name} TO {argument[0]}"
         else:
             change = f"ALTER COLUMN {name} TYPE {_sql_type(argument[0])}"
@@ -119,7 +119,7 @@ def _named(warehouse: str, table: str) -> str:
 
 
 def _catalog(warehouse: str) -> str:
-    """Return the catalog of a warehouse, without caches because other processes change the tables."""
+    """Return the catalog of a warehouse, uncached because other processes change the tables."""
     if warehouse not in catalogs:
         catalogs[warehouse] = f"w{len(catalogs)}"
         prefix = f"spark.sql.catalog.{catalogs[warehouse]}"

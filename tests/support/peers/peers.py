@@ -75,12 +75,12 @@ class Peer:
         """End the process."""
         self._talk.close()
 
-    def _oracle(self, command: str, warehouse: Path, *words: str) -> list[str]:
+    def _oracle(self, command: str, warehouse: Path, *arguments: str) -> list[str]:
         oracle = ORACLES[self.name]
         if not oracle.exists():
             raise PeerUnavailableError(f"no ../shared/oracle/{oracle.name} next to the checkout")
-        words = (command, str(warehouse.resolve()), *words)
-        _, printed = self._talk.ask("oracle", program=oracle.stem, words=words)
+        arguments = (command, str(warehouse.resolve()), *arguments)
+        _, printed = self._talk.ask("oracle", program=oracle.stem, words=arguments)
         return printed
 
 

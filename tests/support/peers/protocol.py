@@ -78,7 +78,7 @@ class PeerProcess:
         finally:
             late.cancel()
         if not line:
-            raise PeerError(f"the peer died at {do}: {self._end_and_read_errors()}")
+            raise PeerError(f"the peer exited at {do}: {self._end_and_read_errors()}")
         answer = json.loads(line[len(_ANSWER_PREFIX) :])
         if "error" in answer:
             raise PeerError(answer["error"][-_MAX_ERROR_CHARACTERS:])

@@ -90,7 +90,7 @@ def alter(warehouse: str, table: str, changes: list[list[Any]]) -> None:
             name, DataTypeParser.parse_data_type(kind)
         ),
     }
-    parsed = [make[what](*arguments) for what, *arguments in changes]
+    parsed = [make[change](*arguments) for change, *arguments in changes]
     _catalog(warehouse).alter_table(table, parsed)
 
 

@@ -84,12 +84,12 @@ def delete(warehouse: str, table: str, rows: list[Record]) -> None:
 
 def alter(warehouse: str, table: str, changes: list[list[Any]]) -> None:
     """Change the schema."""
-    for what, name, *argument in changes:
-        if what == "add":
+    for kind, name, *argument in changes:
+        if kind == "add":
             change = f"ADD COLUMN {name} {_sql_type(argument[0])}"
-        elif what == "drop":
+        elif kind == "drop":
             change = f"DROP COLUMN {name}"
-        elif what == "rename":
+        elif kind == "rename":
             change = f"RENAME COLUMN {name} TO {argument[0]}"
         else:
             change = f"ALTER COLUMN {name} SET DATA TYPE {_sql_type(argument[0])}"

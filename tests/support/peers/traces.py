@@ -14,7 +14,7 @@ _INDEX_FILE_VERSION = b"\x01"
 
 
 def find_traces(table: Path) -> set[str]:
-    """Return the traces of a table; `kinds` lists those that are expected."""
+    """Return the traces of a table; `kinds` lists the expected traces."""
     traces = {*_data_file_traces(table), *_index_file_traces(table), *_snapshot_traces(table)}
     if any(path.read_bytes().startswith(b"ORC") for path in (table / "manifest").iterdir()):
         traces.add("ORC manifests")

@@ -33,13 +33,13 @@ _SECONDS = 120
 
 def free_port() -> int:
     """Return a free port of the loopback address."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as connection:
+        connection.bind(("127.0.0.1", 0))
+        return int(connection.getsockname()[1])
 
 
 def make_environment(root: Path) -> Path:
-    """Create a Python environment for workers, in which tasks can be blocked; return its interpreter."""
+    """Create a Python environment for workers with blockable tasks; return its interpreter."""
     venv.EnvBuilder(symlinks=True, with_pip=False).create(root)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     packages = root / "lib" / version / "site-packages"
@@ -95,8 +95,8 @@ def run_server(
 
 def _wait_until_ready(process: subprocess.Popen[bytes], until: str, log: Path) -> re.Match[str]:
     for _ in range(_SECONDS * 10):
-        if found := re.search(until, log.read_text(errors="replace")):
-            return found
+        if match := re.search(until, log.read_text(errors="replace")):
+            return match
         try:
             process.wait(0.1)
         except subprocess.TimeoutExpired:

@@ -50,9 +50,9 @@ def workers(tasks: int) -> list[dict[str, str]]:
 
 
 def units(folder: str) -> list[object]:
-    """Map units that succeed, that fail and that are cancelled while they run; return each outcome."""
+    """Map units that succeed, fail, and are cancelled while they run; return each outcome."""
     executor, started = SparkExecutor(resource.session()), Path(folder) / "started"
-    seen: list[tuple[int, int]] = []
+    progress_calls: list[tuple[int, int]] = []
 
     def square(unit: int) -> bytes:
         return str(unit * unit).encode()
@@ -77,14 +77,14 @@ def units(folder: str) -> list[object]:
             return type(error).__name__
 
     results = executor.map(
-        square, [1, 2, 3], label="a, b", progress=lambda *counts: seen.append(counts)
+        square, [1, 2, 3], label="a, b", progress=lambda *counts: progress_calls.append(counts)
     )
     threading.Thread(target=cancel, daemon=True).start()
-    return [b" ".join(results).decode(), seen[-1], outcome(fail), outcome(wait)]
+    return [b" ".join(results).decode(), progress_calls[-1], outcome(fail), outcome(wait)]
 
 
 def released() -> list[str]:
-    """Release the session on the server, as after a timeout; return the errors of the next steps."""
+    """Release the session on the server, as in a timeout; return the errors of the next steps."""
     session = resource.session()
     session.client.release_session()
     try:

@@ -57,7 +57,7 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
         _busy = False
 
 
-def _matches_request(event: str, what: str) -> bool:
+def _matches_request(event: str, path: str) -> bool:
     global _asked, _seen  # noqa: PLW0603
     try:
         text = ASKED.read_text()
@@ -65,8 +65,8 @@ def _matches_request(event: str, what: str) -> bool:
         return False
     if text != _asked:  # a new request resets the count
         _asked, _seen = text, 0
-    asked, pattern, count, _ = json.loads(text)
-    _seen += event == asked and re.search(pattern, what) is not None
+    request_id, pattern, count, _ = json.loads(text)
+    _seen += event == request_id and re.search(pattern, path) is not None
     return bool(_seen >= count)
 
 

@@ -1,4 +1,4 @@
-"""Cases of all steps that run on executors: a small table, the call, and the expected result."""
+"""Cases for all steps that run on executors: a small table, the call, and the expected result."""
 
 from __future__ import annotations
 
