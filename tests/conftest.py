@@ -11,7 +11,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Tests may be slow. If CI is set, Hypothesis uses its profile "ci" with the same examples each time.
+# Tests can be slow. If CI is set, Hypothesis uses its profile "ci" with constant examples.
 settings.register_profile("local", deadline=None)
 if not settings.get_current_profile_name().startswith("ci"):
     settings.load_profile("local")

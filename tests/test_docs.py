@@ -218,13 +218,13 @@ def test_commands_in_the_pages_have_known_options(page: str) -> None:
             parse_command(get_command(app), shlex.split(arguments, comments=True), None)
 
 
-def parse_command(command: Any, words: list[str], parent: Any) -> None:
+def parse_command(command: Any, arguments: list[str], parent: Any) -> None:
     """Parse the words of a command without running it; a wrong option raises a usage error."""
-    context = command.make_context(command.name, words, parent=parent)
+    context = command.make_context(command.name, arguments, parent=parent)
     if hasattr(command, "commands"):
         following = [*context._protected_args, *context.args]
-        _, subcommand, rest = command.resolve_command(context, following)
-        parse_command(subcommand, rest, context)
+        _, subcommand, remaining = command.resolve_command(context, following)
+        parse_command(subcommand, remaining, context)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "```python" in read_page(page)])
@@ -246,7 +246,7 @@ def test_every_command_that_deletes_or_rewrites_has_a_dry_run() -> None:
     assert without == reads | lists | creates | {"rename", "tag rename"}
 
 
-def test_every_command_but_those_that_print_rows_has_json_output() -> None:
+def test_every_command_except_those_that_print_rows_has_json_output() -> None:
     without = {name for name, options in list_commands() if "--json" not in options}
 
     assert without == {"demo", "read"}
@@ -256,10 +256,10 @@ def list_commands() -> list[tuple[str, set[str]]]:
     """Return the name and the options of each command."""
     command = get_command(app)
     pending, commands = [("", command)], list[tuple[str, set[str]]]()
-    for name, found in pending:
-        subcommands = getattr(found, "commands", None)
+    for name, pending_command in pending:
+        subcommands = getattr(pending_command, "commands", None)
         if subcommands is None:
-            options = {option for parameter in found.params for option in parameter.opts}
+            options = {option for parameter in pending_command.params for option in parameter.opts}
             commands.append((name, options))
         else:
             pending += [(f"{name} {key}".strip(), sub) for key, sub in subcommands.items()]

@@ -1,4 +1,4 @@
-"""Rules of the source tree: where modules are, how they are named and tested, how large they are."""
+"""Rules of the source tree: places, names, tests and sizes of modules and functions."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ MAX_MODULES = 20
 MAX_POSITIONAL = 5
 MAX_LINES = 60
 P90_LINES = 20
-SAME_IDEA_ON_TWO_FLOORS = {
+SAME_IDEA_IN_TWO_PACKAGES = {
     "analyze",
     "catalog",
     "compact",
@@ -44,7 +44,7 @@ def functions() -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 
 def read_rows() -> dict[str, list[str]]:
-    """Return the test files of modules that have none of their own name, from `tests/README.md`."""
+    """Return the tests of modules without a test file of the same name, from `tests/README.md`."""
     text = (TESTS / "README.md").read_text(encoding="utf-8")
     return {module: TEST_FILE.findall(files) for module, files in ROW.findall(text)}
 
@@ -59,16 +59,16 @@ def test_every_module_has_a_test_of_its_name_or_a_row_in_the_readme_of_the_tests
     assert [m for m in modules() if not has_test_of_its_name(m) and m not in rows] == []
 
 
-def test_the_readme_of_the_tests_names_modules_and_tests_that_exist() -> None:
+def test_the_readme_of_the_tests_names_only_existing_modules_and_tests() -> None:
     rows = read_rows()
     assert sorted(set(rows) - set(modules())) == []
     assert [module for module in rows if has_test_of_its_name(module)] == []
     assert [file for file in chain(*rows.values()) if not (TESTS / file).exists()] == []
 
 
-def test_no_module_name_stands_twice_but_for_one_idea_on_two_floors() -> None:
+def test_module_names_are_unique_except_for_the_same_idea_in_two_packages() -> None:
     names = Counter(module.rpartition("/")[2] for module in modules())
-    assert {name for name, count in names.items() if count > 1} <= SAME_IDEA_ON_TWO_FLOORS
+    assert {name for name, count in names.items() if count > 1} <= SAME_IDEA_IN_TWO_PACKAGES
 
 
 def test_no_folder_has_too_many_modules() -> None:
@@ -76,7 +76,7 @@ def test_no_folder_has_too_many_modules() -> None:
     assert {folder for folder, count in folders.items() if count > MAX_MODULES} == set()
 
 
-def test_no_call_of_our_own_passes_many_positional_arguments() -> None:
+def test_calls_of_our_functions_pass_few_positional_arguments() -> None:
     ours = {f.name for f in functions() if f.args.vararg is None} - {"info", "warning", "add_row"}
     calls = defaultdict(list)
     for path in PACKAGE.rglob("*.py"):

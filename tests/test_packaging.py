@@ -46,13 +46,13 @@ def test_no_file_names_a_package_registry_or_a_path_of_one_machine(repository: P
     listed = subprocess.run(command, cwd=repository, capture_output=True, check=False)
     if listed.returncode:
         pytest.skip("not a git checkout")
-    found = []
+    places = []
     for name in filter(None, listed.stdout.decode().split("\0")):
         path = repository / name
         content = path.read_bytes() if path.is_file() else b""
-        found += [(name, text) for text in HOSTS + MACHINE_PATHS if text.encode() in content]
+        places += [(name, text) for text in HOSTS + MACHINE_PATHS if text.encode() in content]
 
-    assert found == []
+    assert places == []
 
 
 def test_make_help_lists_every_target_and_is_the_default(repository: Path) -> None:
@@ -114,7 +114,7 @@ def test_the_steps_run_without_pyspark() -> None:
     assert finished.stdout.strip() == "False"
 
 
-def test_the_makefile_names_tests_that_exist(repository: Path) -> None:
+def test_the_makefile_names_only_existing_tests(repository: Path) -> None:
     makefile = (repository / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
     [names] = re.findall(r"^OLDEST_TESTS := (.+)$", makefile, re.MULTILINE)
     for name in names.split():

@@ -1,4 +1,4 @@
-"""The test data in the repository: complete, unpacked once, and an error where it is missing or damaged."""
+"""The test data in the repository is complete and unpacked once; missing data is an error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TABLES = {"java-0.9": 105, "java-2.0": 125, "pypaimon-2.1": 21, "pypaimon-rust-0
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A copy of the smallest archive, under the names of all."""
+    """A folder with copies of the smallest archive under the names of all archives."""
     folder = tmp_path / "data"
     (folder / "golden").mkdir(parents=True)
     for writer in WRITERS:

@@ -33,7 +33,7 @@ def test_create_stores_columns_keys_options_and_comment(run: Run, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("arguments", "word"),
+    ("arguments", "message"),
     [
         (["--columns", "id FOO"], "unknown type 'FOO'"),
         (["--columns", "id INT", "--option", "bucket"], "must look like key=value"),
@@ -41,9 +41,9 @@ def test_create_stores_columns_keys_options_and_comment(run: Run, tmp_path: Path
     ],
 )
 def test_create_refuses_an_invalid_definition(
-    run: Run, tmp_path: Path, arguments: list[str], word: str
+    run: Run, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    assert_fails(run("create", tmp_path / "wh", "db.t", *arguments), word)
+    assert_fails(run("create", tmp_path / "wh", "db.t", *arguments), message)
     assert not (tmp_path / "wh").exists()
 
 

@@ -242,7 +242,7 @@ def test_odd_arguments_are_refused_in_one_paragraph(
     runner: Runner, sound: Path, tmp_path: Path, names: list[str]
 ) -> None:
     """Commands that would start Spark get a table that does not exist, or a dry run."""
-    command = next(command for found, command in leaves() if found == names)
+    command = next(command for words_of_name, command in leaves() if words_of_name == names)
     chance, root = random.Random("-".join(names)), tmp_path / "w"  # noqa: S311
     options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
     switches = [p.opts[0] for p in options if getattr(p, "is_flag", False)]
@@ -252,21 +252,23 @@ def test_odd_arguments_are_refused_in_one_paragraph(
     for _ in range(6):
         shutil.rmtree(root, ignore_errors=True)
         shutil.copytree(sound, root)
-        given = [str(root), TABLE, *(chance.choice(ODD) for _ in positional[2:])][: len(positional)]
-        if given and chance.random() < 0.2:
-            given[chance.randrange(len(given))] = chance.choice(ODD)
-        if given and names[0] in NEEDS_SPARK and not with_dry_run:
-            given[-1:] = [chance.choice(ODD)]
+        values = [str(root), TABLE, *(chance.choice(ODD) for _ in positional[2:])][
+            : len(positional)
+        ]
+        if values and chance.random() < 0.2:
+            values[chance.randrange(len(values))] = chance.choice(ODD)
+        if values and names[0] in NEEDS_SPARK and not with_dry_run:
+            values[-1:] = [chance.choice(ODD)]
         if names[0] in ("demo", "ingest", "merge-into"):
-            given[1:2] = ["db.nope"]
+            values[1:2] = ["db.nope"]
         if names[:1] == ["drop"] or names == ["database", "drop"]:
-            given[0] = str(tmp_path / "nowhere")
+            values[0] = str(tmp_path / "nowhere")
         if names == ["demo"]:
             valued = ["--months"]
-        chosen = chance.sample(valued, min(len(valued), chance.randrange(1, 3)))
-        pairs = [part for name in chosen for part in (name, chance.choice(ODD))]
+        option_sample = chance.sample(valued, min(len(valued), chance.randrange(1, 3)))
+        pairs = [part for name in option_sample for part in (name, chance.choice(ODD))]
         dry = ["--dry-run"] if with_dry_run else []
-        runner.run(*names, *pairs, *dry, "--", *given)
+        runner.run(*names, *pairs, *dry, "--", *values)
 
 
 def test_processes_end_without_a_traceback(sound: Path) -> None:
@@ -278,11 +280,11 @@ def test_processes_end_without_a_traceback(sound: Path) -> None:
         ["tables", str(sound / "db.db/t/snapshot/LATEST")],
         ["read", *table, "--where", "v = \U0001f600"],
     ):
-        done = subprocess.run([*command, *arguments], capture_output=True, check=False)
-        assert done.returncode == 1, done
-        assert done.stderr.startswith(b"error: "), done
-        assert b"Traceback" not in done.stderr
+        process = subprocess.run([*command, *arguments], capture_output=True, check=False)
+        assert process.returncode == 1, process
+        assert process.stderr.startswith(b"error: "), process
+        assert b"Traceback" not in process.stderr
     piped = f"{sys.executable} -m paimon_orch.cli read {sound} {TABLE} --format jsonl | true"
-    done = subprocess.run(["sh", "-c", piped], capture_output=True, check=False)
-    assert b"Traceback" not in done.stderr
-    assert b"Exception" not in done.stderr
+    process = subprocess.run(["sh", "-c", piped], capture_output=True, check=False)
+    assert b"Traceback" not in process.stderr
+    assert b"Exception" not in process.stderr

@@ -25,9 +25,9 @@ def root(tmp_path: Path) -> str:
 
 @pytest.fixture
 def table(root: str) -> Table:
-    made = Catalog(root).create_table("db.t", "id BIGINT, v INT, a ROW<city STRING>")
-    made.append(table_of("id v a", [(1, 10, {"city": "Bern"})]))
-    return made
+    new_table = Catalog(root).create_table("db.t", "id BIGINT, v INT, a ROW<city STRING>")
+    new_table.append(table_of("id v a", [(1, 10, {"city": "Bern"})]))
+    return new_table
 
 
 def test_databases_are_created_listed_and_dropped(root: str) -> None:
@@ -102,10 +102,10 @@ def test_alter_makes_all_changes_in_one_schema(root: str, table: Table) -> None:
     assert table.schema == before
     assert planned.endswith("nothing was changed")
 
-    done = run_command("alter", root, "db.t", *changes)
+    output = run_command("alter", root, "db.t", *changes)
 
-    assert planned.startswith(done)
-    assert done.splitlines() == [
+    assert planned.startswith(output)
+    assert output.splitlines() == [
         "schema 0 -> 1",
         "- columns id, v, a",
         "- column v INT",
@@ -172,8 +172,8 @@ def test_analyze_prints_the_statistics(root: str, table: Table) -> None:
     assert (planned["columns"], planned["buckets_to_read"]) == (["id"], 1)
     assert table.stores.snapshots.latest_id() == 1
 
-    found = run_command("analyze", root, "db.t").splitlines()
-    assert (found[0].split(",")[0], found[-1]) == ("1 rows", "snapshot 2")
+    lines = run_command("analyze", root, "db.t").splitlines()
+    assert (lines[0].split(",")[0], lines[-1]) == ("1 rows", "snapshot 2")
     as_json = json.loads(run_command("analyze", root, "db.t", "--json"))
     assert as_json["statistics"]["mergedRecordCount"] == 1
     with pytest.raises(InputError, match="exclude each other"):

@@ -35,10 +35,13 @@ def test_compact_without_work_succeeds_and_commits_nothing(
 ) -> None:
     before = stored_files(table)
 
-    answer, asked = run("compact", warehouse, "db.t"), run("compact", warehouse, "db.t", "--json")
+    answer, json_answer = (
+        run("compact", warehouse, "db.t"),
+        run("compact", warehouse, "db.t", "--json"),
+    )
 
     assert (answer.status, answer.out) == (0, "nothing to compact\n")
-    assert (asked.json["snapshot_id"], asked.json["files_before"]) == (None, 0)
+    assert (json_answer.json["snapshot_id"], json_answer.json["files_before"]) == (None, 0)
     assert stored_files(table) == before
 
 

@@ -56,7 +56,7 @@ def test_parquet_and_json_lines_are_loaded(
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "messages"),
     [
         ("v,price\na,1\n", ["missing id (of the primary key: id)"]),
         ("id,v,price,more\n1,a,1,x\n", ["unknown more"]),
@@ -76,7 +76,7 @@ def test_parquet_and_json_lines_are_loaded(
 )
 def test_rows_that_do_not_match_the_schema_are_refused(
     run: Run, spark: SparkSession, table: Table, warehouse: Path, tmp_path: Path,
-    text: str, words: list[str],
+    text: str, messages: list[str],
 ) -> None:  # fmt: skip
     source = tmp_path / "rows.csv"
     source.write_text(text)
@@ -85,7 +85,7 @@ def test_rows_that_do_not_match_the_schema_are_refused(
     answer = ingest(run, warehouse, "--from", source)
 
     assert stored_files(table) == before
-    assert_fails(answer, *words)
+    assert_fails(answer, *messages)
 
 
 def test_a_missing_source_file_is_refused(run: Run, table: Table, warehouse: Path) -> None:

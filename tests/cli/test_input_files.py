@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    made = new_table(tmp_path / "w", "p STRING, k BIGINT, v STRING, n DECIMAL(5, 2)", key=("p", "k"),
+    created = new_table(tmp_path / "w", "p STRING, k BIGINT, v STRING, n DECIMAL(5, 2)", key=("p", "k"),
                      partition_by=("p",))  # fmt: skip
-    made.upsert(table_of("p k v n", [("a", 1, "x", None), ("b", 2, "y", None)]))
-    return made
+    created.upsert(table_of("p k v n", [("a", 1, "x", None), ("b", 2, "y", None)]))
+    return created
 
 
 @pytest.fixture

@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 def test_inspect_prints_snapshot_and_totals(run: Run, table: Table, warehouse: Path) -> None:
-    found = run("inspect", warehouse, "db.t", "--json").json
+    document = run("inspect", warehouse, "db.t", "--json").json
     shown = run("inspect", warehouse, "db.t")
 
-    assert found["table"] == "db.t"
-    assert found["snapshot"]["id"] == 1
-    assert found["totals"]["physical_rows"] == 3
-    assert found["totals"]["level0_files"] == len(levels_of(table))
-    assert found["totals"]["deleted_rows"] == 0
+    assert document["table"] == "db.t"
+    assert document["snapshot"]["id"] == 1
+    assert document["totals"]["physical_rows"] == 3
+    assert document["totals"]["level0_files"] == len(levels_of(table))
+    assert document["totals"]["deleted_rows"] == 0
     assert "snapshot 1 (APPEND)" in shown.out
     assert_fails(run("inspect", warehouse, "db.t", "--snapshot", 5), "has no snapshot 5")
 
 
-def test_inspect_of_an_empty_table(run: Run, tmp_path: Path) -> None:
+def test_inspect_reports_a_table_without_snapshots(run: Run, tmp_path: Path) -> None:
     Catalog(str(tmp_path)).create_table("db.t", "id INT")
 
     assert "no snapshot yet" in run("inspect", tmp_path, "db.t").out
@@ -38,12 +38,12 @@ def test_inspect_of_an_empty_table(run: Run, tmp_path: Path) -> None:
 
 
 def test_inspect_reports_overlapping_files_of_a_level(run: Run, tmp_path: Path) -> None:
-    made = Catalog(str(tmp_path)).create_table(
+    table = Catalog(str(tmp_path)).create_table(
         "db.t", "id INT NOT NULL", primary_key=["id"], options={"bucket": "1"}
     )
     for number in (1, 2):
-        made.upsert(pa.table({"id": pa.array([1, 2], pa.int32())}))
-        edit_files(made, number, level=5)
+        table.upsert(pa.table({"id": pa.array([1, 2], pa.int32())}))
+        edit_files(table, number, level=5)
 
     plain, as_json = run("inspect", tmp_path, "db.t"), run("inspect", tmp_path, "db.t", "--json")
 

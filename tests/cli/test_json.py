@@ -1,4 +1,4 @@
-"""``--json`` prints one JSON document, with the same keys whether a run changes something or not."""
+"""``--json`` prints one JSON document, with the same keys for runs with and without changes."""
 
 from __future__ import annotations
 
@@ -107,13 +107,13 @@ def test_each_command_on_a_catalog_prints_one_document(root: str) -> None:
     assert document("tables", root) == ["db.t"]
     assert document("database", "list", root) == ["db"]
     for arguments, keys in CATALOG_STEPS:
-        values = document(*(root if word == "W" else word for word in arguments))
+        values = document(*(root if argument == "W" else argument for argument in arguments))
         assert keys <= values.keys(), (arguments, values)
 
 
 def test_every_command_with_json_is_tested_here() -> None:
     tested = {name for name, *_ in STEPS} | set(LISTS) | NEEDS_SPARK
-    tested |= {" ".join(words[: words.index("W")]) for words, _ in CATALOG_STEPS}
+    tested |= {" ".join(arguments[: arguments.index("W")]) for arguments, _ in CATALOG_STEPS}
     tested |= {"tables", "database list", "move-postponed"}
     assert tested == {
         name for name, command in walk_commands() if "--json" in option_names(command)

@@ -55,12 +55,12 @@ def test_a_dry_run_of_expiration_names_tags_branches_and_consumers(
     consumer.write_text('{"nextSnapshot": 3}')
     command = ("expire-snapshots", str(tmp_path), "db.t", "--retain-max", "1", "--dry-run")
 
-    held = json.loads(run(*command, "--json").stdout)["held_by"]
+    holders = json.loads(run(*command, "--json").stdout)["held_by"]
 
-    assert held[0] == "consumer job holds the snapshots from 3 on"
-    assert "tag first keeps the files of snapshot 1" in held
-    assert "snapshot 1 of branch dev keeps the files of snapshot 1" in held
-    assert run(*command).stdout.splitlines()[: len(held)] == held
+    assert holders[0] == "consumer job holds the snapshots from 3 on"
+    assert "tag first keeps the files of snapshot 1" in holders
+    assert "snapshot 1 of branch dev keeps the files of snapshot 1" in holders
+    assert run(*command).stdout.splitlines()[: len(holders)] == holders
 
 
 def test_snapshots_expire_by_time(tmp_path: Path, table: Table) -> None:
@@ -113,13 +113,13 @@ def test_check_prints_one_line_per_finding_and_exits_with_1(tmp_path: Path, tabl
     sound = run("check", str(tmp_path), "db.t", "--deep")
     assert (sound.exit_code, sound.stdout) == (0, "0 findings in 4 versions and 4 data files\n")
 
-    lost = next(Path(table.paths.root).glob("bucket-0/*"))
-    lost.unlink()
+    missing_file = next(Path(table.paths.root).glob("bucket-0/*"))
+    missing_file.unlink()
 
-    found = run("check", str(tmp_path), "db.t")
-    assert found.exit_code == 1
-    assert found.stdout.splitlines()[0].startswith("missing-file: snapshot ")
-    assert str(lost) in found.stdout
+    answer = run("check", str(tmp_path), "db.t")
+    assert answer.exit_code == 1
+    assert answer.stdout.splitlines()[0].startswith("missing-file: snapshot ")
+    assert str(missing_file) in answer.stdout
     document = json.loads(run("check", str(tmp_path), "db.t", "--json").stdout)
     assert [finding["rule"] for finding in document["findings"]] == ["missing-file"]
 

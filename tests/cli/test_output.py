@@ -33,8 +33,8 @@ def lines(rows: dict[str, Any]) -> list[Any]:
 def test_text_that_is_not_utf_8_is_shown_with_replacement_characters() -> None:
     assert [row["v"] for row in lines({"v": NOT_UTF8})] == SHOWN
     assert written({"v": NOT_UTF8}, "csv").decode() == '"v"\n"\ufffd\ufffda"\n"ok"\n\n'
-    found = pq.read_table(pa.BufferReader(written({"v": NOT_UTF8}, "parquet")))
-    assert found["v"].to_pylist() == SHOWN
+    rows = pq.read_table(pa.BufferReader(written({"v": NOT_UTF8}, "parquet")))
+    assert rows["v"].to_pylist() == SHOWN
 
 
 def test_nested_text_that_is_not_utf_8_is_shown_with_replacement_characters() -> None:
@@ -45,15 +45,15 @@ def test_nested_text_that_is_not_utf_8_is_shown_with_replacement_characters() ->
     }
 
     first = lines(nested)[0]
-    stored = pq.read_table(pa.BufferReader(written(nested, "parquet")))
+    rows = pq.read_table(pa.BufferReader(written(nested, "parquet")))
 
     assert first == {
         "list": [SHOWN[0]],
         "map": [["a", SHOWN[0]]],
         "row": {"v": SHOWN[0], "t": "+33658-09-27T01:46:40"},
     }
-    assert stored["list"].to_pylist() == [[text] for text in SHOWN]
-    assert stored["row"].combine_chunks().field("t").view(pa.int64()) == FAR
+    assert rows["list"].to_pylist() == [[text] for text in SHOWN]
+    assert rows["row"].combine_chunks().field("t").view(pa.int64()) == FAR
 
 
 @pytest.mark.parametrize(("zone", "suffix", "csv_suffix"), [(None, "", ""), ("UTC", "+00:00", "Z")])

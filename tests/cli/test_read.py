@@ -31,14 +31,14 @@ def test_rows_are_printed_as_json_lines(run: Run, warehouse: Path) -> None:
 
 
 def test_read_selects_columns_filters_and_limits_rows(run: Run, warehouse: Path) -> None:
-    chosen = run("read", warehouse, "db.t", "--columns", "v, id", "--where", "id > 1 AND v IS NOT NULL",
+    answer = run("read", warehouse, "db.t", "--columns", "v, id", "--where", "id > 1 AND v IS NOT NULL",
                  "--format", "jsonl")  # fmt: skip
     limited = run("read", warehouse, "db.t", "--limit", 2, "--format", "jsonl")
     last = run(
         "read", warehouse, "db.t", "--limit", 1, "--order-by", "id desc", "--format", "jsonl"
     )
 
-    assert chosen.lines == [{"v": "c", "id": 3}]
+    assert answer.lines == [{"v": "c", "id": 3}]
     assert len(limited.lines) == 2
     assert [row["id"] for row in last.lines] == [3]
 
@@ -54,9 +54,9 @@ def test_rows_are_printed_as_csv_and_as_a_table(run: Run, warehouse: Path) -> No
 
 def test_rows_are_written_as_parquet(warehouse: Path) -> None:
     command = [sys.executable, "-m", "paimon_orch.cli", "read", str(warehouse), "db.t"]
-    done = subprocess.run([*command, "--format", "parquet"], capture_output=True, check=True)
+    process = subprocess.run([*command, "--format", "parquet"], capture_output=True, check=True)
 
-    assert pq.read_table(pa.BufferReader(done.stdout)).num_rows == 3
+    assert pq.read_table(pa.BufferReader(process.stdout)).num_rows == 3
 
 
 def test_older_snapshots_are_read(run: Run, table: Table, warehouse: Path) -> None:
@@ -69,7 +69,7 @@ def test_older_snapshots_are_read(run: Run, table: Table, warehouse: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("arguments", "word"),
+    ("arguments", "message"),
     [
         (["db.nope"], "there is no table db.nope"),
         (["nope.t"], "no database 'nope' (databases: db)"),
@@ -86,6 +86,6 @@ def test_older_snapshots_are_read(run: Run, table: Table, warehouse: Path) -> No
     ],
 )
 def test_read_reports_an_error_in_one_paragraph(
-    run: Run, warehouse: Path, arguments: list[str], word: str
+    run: Run, warehouse: Path, arguments: list[str], message: str
 ) -> None:
-    assert_fails(run("read", warehouse, *arguments), word)
+    assert_fails(run("read", warehouse, *arguments), message)

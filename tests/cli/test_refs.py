@@ -55,10 +55,10 @@ def test_a_tag_is_deleted_with_files_that_only_it_references(table: Table) -> No
 
     output = run(table, "tag delete", "kept", "--dry-run")
     assert (output.startswith("would delete tag kept with"), stored_files(table)) == (True, before)
-    done = run(table, "tag delete", "kept")
+    result = run(table, "tag delete", "kept")
 
     deleted = before - stored_files(table)
-    assert done == f"deleted tag kept with {len(deleted) - 1} files"
+    assert result == f"deleted tag kept with {len(deleted) - 1} files"
     assert any("/bucket-0/data-" in path for path in deleted)
     assert unreferenced_files(table) == set()
 
@@ -97,9 +97,9 @@ def test_partitions_are_dropped(table: Table) -> None:
     output = run(table, "drop-partitions", "--partitions", f"dt=a;{null}", "--dry-run")
     assert output == "would remove 2 buckets of 3 rows; nothing was changed"
 
-    done = run(table, "drop-partitions", "--partitions", f"dt=a;{null}")
+    result = run(table, "drop-partitions", "--partitions", f"dt=a;{null}")
 
-    assert done == "snapshot 3: 3 rows removed"
+    assert result == "snapshot 3: 3 rows removed"
     assert rows_of(table) == [("b", 2, "y")]
     with pytest.raises(InputError, match="has no partition dt=a"):
         run(table, "drop-partitions", "--partitions", "dt=a")
@@ -107,7 +107,7 @@ def test_partitions_are_dropped(table: Table) -> None:
         run(table, "drop-partitions", "--partitions", ";")
 
 
-def test_all_rows_are_removed(table: Table) -> None:
+def test_truncate_removes_all_rows(table: Table) -> None:
     assert "4 rows" in run(table, "truncate", "--dry-run")
     assert run(table, "truncate") == "snapshot 3: 4 rows removed"
     assert rows_of(table) == []

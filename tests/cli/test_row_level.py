@@ -23,19 +23,19 @@ def root(tmp_path: Path) -> str:
 
 @pytest.fixture
 def table(root: str) -> Table:
-    made = Catalog(root).create_table("db.t", "id BIGINT, v STRING")
+    created = Catalog(root).create_table("db.t", "id BIGINT, v STRING")
     for start in (10, 0):
-        made.append(table_of("id v", [(n, "old") for n in range(start, start + 10)]))
-    return made
+        created.append(table_of("id v", [(n, "old") for n in range(start, start + 10)]))
+    return created
 
 
 def test_rows_are_deleted(spark: SparkSession, root: str, table: Table) -> None:
     dry = run_command("delete", root, "db.t", "--where", "id < 5", "--dry-run")
     assert dry == "would read 1 files of 1 buckets with 10 rows; nothing was changed"
 
-    done = json.loads(run_command("delete", root, "db.t", "--where", "id < 5", "--json"))
+    document = json.loads(run_command("delete", root, "db.t", "--where", "id < 5", "--json"))
 
-    assert (done["snapshot_id"], done["deleted"]) == (3, 5)
+    assert (document["snapshot_id"], document["deleted"]) == (3, 5)
     assert [row[0] for row in rows_of(table)] == list(range(5, 20))
     nothing = run_command("delete", root, "db.t", "--where", "id = 7 and v = 'none'")
     assert nothing == "no row matches: nothing was committed"
@@ -58,14 +58,14 @@ def test_files_are_merged_into_a_table(
     path.write_text("id,v\n3,three\n4,\n100,new\n", encoding="utf-8")
     clauses = ["--update", "*", "--delete", "source.v is null", "--insert", "*"]
 
-    done = json.loads(
+    document = json.loads(
         run_command(
             *("merge-into", root, "db.t", "--from", str(path)),
             *("--on", "target.id = source.id", "--json", *clauses),
         )
     )
 
-    assert [done[key] for key in ("updated", "deleted", "inserted")] == [1, 1, 1]
+    assert [document[key] for key in ("updated", "deleted", "inserted")] == [1, 1, 1]
     assert rows_of(table)[2:5] == [(2, "old"), (3, "three"), (5, "old")]
     assert rows_of(table)[-1] == (100, "new")
 
@@ -74,9 +74,9 @@ def test_a_table_is_sorted(spark: SparkSession, root: str, table: Table) -> None
     order = ["--order-by", "id", "--order-strategy", "hilbert"]
     assert "hilbert by id" in run_command("compact", root, "db.t", "--dry-run", "--json", *order)
 
-    done = json.loads(run_command("compact", root, "db.t", "--json", *order))
+    document = json.loads(run_command("compact", root, "db.t", "--json", *order))
 
-    assert (done["files_before"], done["files_after"]) == (2, 1)
+    assert (document["files_before"], document["files_after"]) == (2, 1)
     assert table.scan(columns=["id"]).to_arrow()["id"].to_pylist() == list(range(20))
 
 
@@ -111,33 +111,33 @@ def test_writes_report_rows_that_are_not_visible_and_compact_on_request(
     )
     rows = tmp_path / "rows.csv"
     rows.write_text("id,v\n1,a\n2,b\n", encoding="utf-8")
-    at, load = (root, "db.k"), ("--from", str(rows))
+    target, load = (root, "db.k"), ("--from", str(rows))
     note = (
         "note: 2 of the records written to db.k are not visible to batch readers before a compaction; "
         f"run `paimon-orch compact {root} db.k`"
     )
 
-    assert note in invoke("ingest", *at, *load).stderr
+    assert note in invoke("ingest", *target, *load).stderr
     assert rows_of(table) == []
-    loaded = invoke("ingest", *at, *load, "--mode", "overwrite", "--json")
+    loaded = invoke("ingest", *target, *load, "--mode", "overwrite", "--json")
     assert "note:" not in loaded.stderr
     assert json.loads(loaded.stdout)["rows_not_visible"] == 0
     assert rows_of(table) == [(1, "a"), (2, "b")]
 
-    assert note in invoke("update", *at, "--set", "v = 'c'").stderr
+    assert note in invoke("update", *target, "--set", "v = 'c'").stderr
     assert rows_of(table) == [(1, "a"), (2, "b")]
-    done = invoke("update", *at, "--set", "v = concat(v, 'd')", "--compact", "--json")
-    assert "note:" not in done.stderr
-    values = json.loads(done.stdout)
+    answer = invoke("update", *target, "--set", "v = concat(v, 'd')", "--compact", "--json")
+    assert "note:" not in answer.stderr
+    values = json.loads(answer.stdout)
     assert (values["updated"], values["rows_not_visible"]) == (2, 0)
     assert values["compaction"]["snapshot_id"] == values["snapshot_id"] + 1
     assert rows_of(table) == [(1, "cd"), (2, "cd")]
 
-    deleted = invoke("delete", *at, "--where", "id = 1")
+    deleted = invoke("delete", *target, "--where", "id = 1")
     assert "note: 1 of the records" in deleted.stderr
     assert rows_of(table) == [(1, "cd"), (2, "cd")]
     clauses = ["--on", "target.id = source.id", "--update", "*", "--compact"]
-    assert "files after 1" in run_command("merge-into", *at, *load, *clauses)
+    assert "files after 1" in run_command("merge-into", *target, *load, *clauses)
     assert rows_of(table) == [(2, "b")]
 
 

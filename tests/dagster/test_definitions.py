@@ -142,7 +142,7 @@ def test_each_maintained_table_has_checks(defs: dg.Definitions) -> None:
     }
 
 
-def test_external_writer_does_not_report_to_dagster(
+def test_external_writer_reports_no_events_to_dagster(
     defs: dg.Definitions, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
     job = defs.resolve_job_def("external_writer")

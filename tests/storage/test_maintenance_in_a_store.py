@@ -19,7 +19,7 @@ SECONDS = 6.0
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_concurrent_maintenance(s3: Bucket) -> None:
+def test_concurrent_maintenance_loses_no_row(s3: Bucket) -> None:
     table = Catalog(s3.root, **s3.options).create_table(
         "db.t", "k INT, v INT", primary_key=["k"],
         options={"bucket": "1", "commit.max-retries": "1000"},

@@ -49,14 +49,16 @@ def test_storage_options_precede_the_command(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_storage_options_apply_to_one_call_only(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fsspec")
-    given: list[dict[str, Any]] = []
+    options_of_calls: list[dict[str, Any]] = []
 
     def catalog(uri: str, **options: Any) -> Catalog:
-        given.append({name: value for name, value in options.items() if name != "allowances"})
+        options_of_calls.append(
+            {name: value for name, value in options.items() if name != "allowances"}
+        )
         return Catalog(uri, **options)
 
     monkeypatch.setattr(cli_common, "Catalog", catalog)
     for arguments in (["--storage-option", "key=mine"], []):
         root = f"memory://{uuid4()}/wh"
         CliRunner().invoke(cli.app, [*arguments, "create", root, "db.t", *COLUMNS])
-    assert given == [{"key": "mine"}, {}]
+    assert options_of_calls == [{"key": "mine"}, {}]

@@ -74,7 +74,7 @@ def test_reading_a_remote_parquet_file_sends_few_requests() -> None:
 
 
 def test_reading_selected_rows_of_a_remote_parquet_file_sends_few_requests() -> None:
-    random, rows, chosen = np.random.default_rng(4), 150_000, np.arange(70_000, 70_050)
+    random, rows, selected = np.random.default_rng(4), 150_000, np.arange(70_000, 70_050)
     text = pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(80), rows, [None, pa.py_buffer(random.bytes(80 * rows))]
     )
@@ -86,10 +86,10 @@ def test_reading_selected_rows_of_a_remote_parquet_file_sends_few_requests() -> 
     with counted.open() as source:
         opened = ParquetFileReader(cast(IO[bytes], source), remote=True)
         ((numbers, batch),) = read_parquet_rows(
-            opened, "f", columns=["k", "v"], batch_rows=1_000, groups=[0], selected=chosen
+            opened, "f", columns=["k", "v"], batch_rows=1_000, groups=[0], selected=selected
         )
 
-    assert numbers.tolist() == chosen.tolist()
-    assert pa.Table.from_batches([batch]) == table.take(pa.array(chosen))
+    assert numbers.tolist() == selected.tolist()
+    assert pa.Table.from_batches([batch]) == table.take(pa.array(selected))
     assert len(counted.requests) <= 4
     assert sum(counted.requests) < len(sink.getvalue()) / 3

@@ -104,7 +104,7 @@ def test_a_column_and_a_map_key_can_have_several_indexes(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "words"),
+    ("option", "value", "message"),
     [
         ("file_index__bitmap__columns", "nowhere", "nowhere"),
         ("file_index__bitmap__columns", "k, ,status", "blank"),
@@ -115,9 +115,9 @@ def test_a_column_and_a_map_key_can_have_several_indexes(tmp_path: Path) -> None
     ],
 )
 def test_unsupported_indexes_are_refused(
-    tmp_path: Path, option: str, value: str, words: str
+    tmp_path: Path, option: str, value: str, message: str
 ) -> None:
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         append_table(tmp_path, **{option: value})
 
 
@@ -354,8 +354,8 @@ def plain(table: Table, text: str) -> list[str]:
     """Return the rows that match the filter, without indexes."""
     predicate = bind_filter(text, table.schema)
     assert predicate is not None
-    found = table.scan().to_arrow().filter(to_arrow_expression(predicate))
-    rows = zip(*(column.to_pylist() for column in found.columns), strict=True)
+    matching = table.scan().to_arrow().filter(to_arrow_expression(predicate))
+    rows = zip(*(column.to_pylist() for column in matching.columns), strict=True)
     return sorted(map(repr, rows))
 
 

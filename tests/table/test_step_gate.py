@@ -133,7 +133,7 @@ def test_a_custom_property_does_not_block_steps(tmp_path: Path) -> None:
     assert compact.compact(table, InProcessExecutor(), strategy="full").snapshot_id == 3
 
 
-def test_a_reader_warns_once_of_an_unknown_option(
+def test_a_reader_warns_once_about_an_unknown_option(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = _table(tmp_path, **{"scan.of-tomorrow": "1"})
@@ -208,7 +208,7 @@ def test_an_option_that_blocks_steps_can_be_removed_by_alter(tmp_path: Path) -> 
     assert compact.compact(table, InProcessExecutor(), strategy="full").snapshot_id == 3
 
 
-def test_create_warns_of_options_that_block_steps_and_of_misspelled_options(
+def test_create_warns_about_options_that_block_steps_and_misspelled_options(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -250,7 +250,7 @@ def test_the_error_of_a_command_names_the_flag_that_allows_it(tmp_path: Path) ->
     assert tag.returncode == 0
 
 
-def test_the_create_command_warns_of_a_misspelled_option(tmp_path: Path) -> None:
+def test_the_create_command_warns_about_a_misspelled_option(tmp_path: Path) -> None:
     option = ("--option", "deletion-vector.enabled=true")
     created = _run("create", str(tmp_path), "db.t", "--columns", "id BIGINT", *option)
     assert created.returncode == 0

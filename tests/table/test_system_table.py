@@ -97,12 +97,12 @@ def test_schemas_options_and_tags_equal_the_files(table: Table) -> None:
 
 
 def test_files_add_up_to_the_table(table: Table) -> None:
-    found = _rows(table, "files")
-    assert all(Path(row["file_path"]).stat().st_size == row["file_size_in_bytes"] for row in found)
-    assert {row["partition"] for row in found} == {"{a}", "{b=/}"}
-    assert sum(row["record_count"] for row in found) == 10
-    assert {row["level"] for row in found} == {0}
-    (file,) = [row for row in found if row["partition"] == "{b=/}"]
+    files = _rows(table, "files")
+    assert all(Path(row["file_path"]).stat().st_size == row["file_size_in_bytes"] for row in files)
+    assert {row["partition"] for row in files} == {"{a}", "{b=/}"}
+    assert sum(row["record_count"] for row in files) == 10
+    assert {row["level"] for row in files} == {0}
+    (file,) = [row for row in files if row["partition"] == "{b=/}"]
     assert (file["min_key"], file["max_key"]) == ("[1]", "[1]")
     assert file["null_value_counts"] == "{k=0, p=0, v=1}"
     assert file["min_value_stats"] == "{k=1, p=b=/, v=null}"

@@ -162,9 +162,9 @@ def test_nested_text_of_avro_files_keeps_its_bytes(
 
     compact(table, InProcessExecutor(), strategy="full")
 
-    found = table.scan().to_arrow().sort_by("k")
-    entries = found.column("m").combine_chunks()
-    lists = found.column("a").combine_chunks()
+    read_rows = table.scan().to_arrow().sort_by("k")
+    entries = read_rows.column("m").combine_chunks()
+    lists = read_rows.column("a").combine_chunks()
     for column in (entries.keys, entries.items, lists.values):
         assert column.view(pa.binary()).to_pylist() == TEXTS
 

@@ -237,12 +237,12 @@ def test_the_next_attempt_finds_a_commit_with_unknown_outcome(
 
 
 def test_a_lost_request_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, lost = new_table(tmp_path, commit__min_retry_wait="1 ms"), list[str]()
+    table, lost_requests = new_table(tmp_path, commit__min_retry_wait="1 ms"), list[str]()
 
     def losing(original: Create) -> Create:
         def create(self: LocalFileIO, path: str, data: bytes) -> bool:
-            if not lost:
-                lost.append(path)
+            if not lost_requests:
+                lost_requests.append(path)
                 raise OSError(104, "connection reset by peer")
             return original(self, path, data)
 

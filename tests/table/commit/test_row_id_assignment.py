@@ -237,9 +237,9 @@ def test_tables_without_row_tracking_have_no_row_ids(tmp_path: Path) -> None:
 
 def test_rows_of_files_without_row_ids_have_null_ids(table: Table) -> None:
     [split] = table.files()
-    lost = BucketFile(split.partition, 0, replace(split.files[0], first_row_id=None))
+    without_ids = BucketFile(split.partition, 0, replace(split.files[0], first_row_id=None))
 
-    [batch] = table.stores.reader().read(lost, row_tracking_fields(table.schema))
+    [batch] = table.stores.reader().read(without_ids, row_tracking_fields(table.schema))
 
     assert batch.to_pydict() == {"_ROW_ID": [None, None], "_SEQUENCE_NUMBER": [1, 1]}
 

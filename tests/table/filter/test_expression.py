@@ -25,12 +25,12 @@ Holds = Callable[[dict[str, Any]], bool | None]
 Condition = tuple[str, Predicate, Holds]
 NUMBERS, TEXTS = st.integers(-2, 4), st.sampled_from(["", "a", "ab", "b", "it's", "ü%"])
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": lambda one, two: one == two,
-    "<>": lambda one, two: one != two,
-    "<": lambda one, two: one < two,
-    "<=": lambda one, two: one <= two,
-    ">": lambda one, two: one > two,
-    ">=": lambda one, two: one >= two,
+    "=": lambda left_value, right_value: left_value == right_value,
+    "<>": lambda left_value, right_value: left_value != right_value,
+    "<": lambda left_value, right_value: left_value < right_value,
+    "<=": lambda left_value, right_value: left_value <= right_value,
+    ">": lambda left_value, right_value: left_value > right_value,
+    ">=": lambda left_value, right_value: left_value >= right_value,
 }
 
 
@@ -56,7 +56,7 @@ def literal(value: object) -> str:
     return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "\\'") + "'"
 
 
-def known(test: Callable[[Any], bool], name: str) -> Holds:
+def unknown_if_null(test: Callable[[Any], bool], name: str) -> Holds:
     return lambda row: None if row[name] is None else test(row[name])
 
 
@@ -71,18 +71,28 @@ def leaves(draw: st.DrawFn) -> Condition:
             return (
                 f"{name} {op} {literal(value)}",
                 test(col(name), value),
-                known(lambda found: test(found, value), name),
+                unknown_if_null(lambda stored_value: test(stored_value, value), name),
             )
         case "in" | "not in" as op:
             options = draw(st.lists(values, min_size=1, max_size=3))
             column = col(name)
-            made = column.is_in(options) if op == "in" else column.not_in(options)
+            expression = column.is_in(options) if op == "in" else column.not_in(options)
             text = f"{name} {op.upper()} ({', '.join(map(literal, options))})"
-            return text, made, known(lambda found: (found in options) == (op == "in"), name)
+            return (
+                text,
+                expression,
+                unknown_if_null(
+                    lambda stored_value: (stored_value in options) == (op == "in"), name
+                ),
+            )
         case "between":
             low, high = draw(values), draw(values)
             text = f"{name} BETWEEN {literal(low)} AND {literal(high)}"
-            return text, col(name).between(low, high), known(lambda v: low <= v <= high, name)
+            return (
+                text,
+                col(name).between(low, high),
+                unknown_if_null(lambda v: low <= v <= high, name),
+            )
         case "like":
             pattern = draw(st.sampled_from(["a%", "%b", "_", "%", "it's", "a_"]))
             parts = {"%": ".*", "_": "."}
@@ -91,14 +101,14 @@ def leaves(draw: st.DrawFn) -> Condition:
             return (
                 text,
                 col("s").like(pattern),
-                known(lambda v: bool(re.fullmatch(regex, v, re.DOTALL)), "s"),
+                unknown_if_null(lambda v: bool(re.fullmatch(regex, v, re.DOTALL)), "s"),
             )
         case "null":
             return f"{name} IS NULL", col(name).is_null(), lambda row: row[name] is None
     return f"{name} IS NOT NULL", col(name).is_not_null(), lambda row: row[name] is not None
 
 
-def both(left: Condition, right: Condition) -> Condition:
+def conjunction(left: Condition, right: Condition) -> Condition:
     def holds(row: dict[str, Any]) -> bool | None:
         parts = left[2](row), right[2](row)
         return False if False in parts else None if None in parts else True
@@ -106,7 +116,7 @@ def both(left: Condition, right: Condition) -> Condition:
     return f"({left[0]}) AND ({right[0]})", left[1] & right[1], holds
 
 
-def either(left: Condition, right: Condition) -> Condition:
+def disjunction(left: Condition, right: Condition) -> Condition:
     def holds(row: dict[str, Any]) -> bool | None:
         parts = left[2](row), right[2](row)
         return True if True in parts else None if None in parts else False
@@ -114,7 +124,7 @@ def either(left: Condition, right: Condition) -> Condition:
     return f"({left[0]}) OR ({right[0]})", left[1] | right[1], holds
 
 
-def negated(condition: Condition) -> Condition:
+def negation(condition: Condition) -> Condition:
     def holds(row: dict[str, Any]) -> bool | None:
         result = condition[2](row)
         return None if result is None else not result
@@ -125,7 +135,9 @@ def negated(condition: Condition) -> Condition:
 conditions = st.recursive(
     leaves(),
     lambda inner: (
-        st.builds(both, inner, inner) | st.builds(either, inner, inner) | st.builds(negated, inner)
+        st.builds(conjunction, inner, inner)
+        | st.builds(disjunction, inner, inner)
+        | st.builds(negation, inner)
     ),
     max_leaves=6,
 )
@@ -200,7 +212,7 @@ def test_constants_are_not_rounded_to_the_column_type(
         new_table(tmp_path, f"k INT, c {column}").scan(filter=col("c") < value)
 
 
-def test_columns_are_checked_like_in_text_filters(tmp_path: Path) -> None:
+def test_columns_are_checked_as_in_text_filters(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k INT, r ROW<x INT>")
 
     for condition in ("r IS NULL", col("r").is_null()):

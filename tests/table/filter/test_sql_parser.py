@@ -34,14 +34,14 @@ SCHEMA = build_table_schema(
 
 Condition = tuple[str, Callable[[pd.DataFrame], Any]]
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": lambda one, two: one == two,
-    "==": lambda one, two: one == two,
-    "<>": lambda one, two: one != two,
-    "!=": lambda one, two: one != two,
-    "<": lambda one, two: one < two,
-    "<=": lambda one, two: one <= two,
-    ">": lambda one, two: one > two,
-    ">=": lambda one, two: one >= two,
+    "=": lambda left, right: left == right,
+    "==": lambda left, right: left == right,
+    "<>": lambda left, right: left != right,
+    "!=": lambda left, right: left != right,
+    "<": lambda left, right: left < right,
+    "<=": lambda left, right: left <= right,
+    ">": lambda left, right: left > right,
+    ">=": lambda left, right: left >= right,
 }
 integers = st.integers(-3, 3)
 texts = st.sampled_from(["", "a", "ab", "b", "B", "it's", "ü"])
@@ -129,10 +129,10 @@ def kept(text: str, column: str, values: list[Any]) -> list[Any]:
     table = pa.Table.from_pylist(
         [{column: value} for value in values], to_arrow_schema(SCHEMA.select([column]))
     )
-    found: list[Any] = table.filter(to_arrow_expression(parse_filter(text, SCHEMA)))[
+    rows: list[Any] = table.filter(to_arrow_expression(parse_filter(text, SCHEMA)))[
         column
     ].to_pylist()
-    return found
+    return rows
 
 
 @pytest.mark.parametrize(

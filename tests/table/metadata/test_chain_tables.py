@@ -50,9 +50,9 @@ def test_a_step_is_refused_by_name_and_changes_nothing(
 ) -> None:
     warehouse = copy_warehouse(GOLDEN / "java-2.0" / "chain_table", tmp_path / "w")
     before = sorted(warehouse.rglob("*"))
-    run, error, words = STEPS[step]
+    run, error, messages = STEPS[step]
 
-    with pytest.raises(error, match=words):
+    with pytest.raises(error, match=messages):
         run(Catalog(str(warehouse)).table(name))
 
     assert sorted(warehouse.rglob("*")) == before

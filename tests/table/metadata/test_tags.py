@@ -1,4 +1,4 @@
-"""Tags keep snapshots by name; a rollback makes an older snapshot the newest."""
+"""Tags retain snapshots under a name; a rollback makes an older snapshot the newest."""
 
 from __future__ import annotations
 
@@ -163,8 +163,8 @@ def test_a_tag_does_not_take_the_name_of_another_snapshot(table: Table) -> None:
     assert [table.tags.get(name).id for name in ("one", "two")] == [1, 2]
 
 
-@pytest.mark.parametrize("way", ["id", "tag", "timestamp"])
-def test_a_rollback_restores_the_rows_of_its_snapshot(table: Table, way: str) -> None:
+@pytest.mark.parametrize("target", ["id", "tag", "timestamp"])
+def test_a_rollback_restores_the_rows_of_its_snapshot(table: Table, target: str) -> None:
     for tag, snapshot_id in (("one", 1), ("two", 2), ("three", 3)):
         table.tags.create(tag, snapshot_id)
     when = table.stores.snapshots.get(2).time_millis
@@ -174,10 +174,10 @@ def test_a_rollback_restores_the_rows_of_its_snapshot(table: Table, way: str) ->
         "timestamp": {"timestamp": when},
     }
 
-    snapshot = table.rollback(**arguments[way])
+    snapshot = table.rollback(**arguments[target])
 
     # of snapshots with the same time the newest is selected
-    assert snapshot.id == 2 or (way == "timestamp" and snapshot.time_millis == when)
+    assert snapshot.id == 2 or (target == "timestamp" and snapshot.time_millis == when)
     if snapshot.id == 2:
         assert rows_of(table) == [(1, "2")]
         assert files(table.paths.snapshot_dir) == {"snapshot-1", "snapshot-2", "LATEST"}

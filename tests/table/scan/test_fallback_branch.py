@@ -25,8 +25,8 @@ STREAM = [("b", 3, "stream"), ("c", 4, "stream"), ("d", 5, "stream")]
 TOGETHER = [*MAIN, *STREAM[1:]]
 
 
-def rows(given: list[Row]) -> pa.Table:
-    return table_of("p k v", given)
+def rows(tuples: list[Row]) -> pa.Table:
+    return table_of("p k v", tuples)
 
 
 def table_and_branch(root: Path, **options: Any) -> tuple[Table, Table]:

@@ -196,9 +196,9 @@ def _text(rows: pa.Table) -> list[str]:
 
 @pytest.mark.parametrize("kind", TABLES)
 @settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
-@given(writes=writes, asked=st.lists(predicates, min_size=8, max_size=16))
+@given(writes=writes, predicates=st.lists(predicates, min_size=8, max_size=16))
 def test_a_filter_returns_the_rows_of_a_filtered_full_scan(
-    kind: str, writes: list[tuple[list[Row], Strategy | None]], asked: list[Predicate]
+    kind: str, writes: list[tuple[list[Row], Strategy | None]], predicates: list[Predicate]
 ) -> None:
     with tempfile.TemporaryDirectory() as root, _small_groups(3):
         table = TABLES[kind](Path(root))
@@ -207,7 +207,7 @@ def test_a_filter_returns_the_rows_of_a_filtered_full_scan(
             if strategy and table.schema.primary_keys:
                 step.compact(table, EXECUTOR, strategy=strategy)
         everything = table.scan().to_arrow().to_pylist()
-        for predicate in asked:
+        for predicate in predicates:
             expected = sorted(repr(row) for row in everything if _holds(predicate, row))
             assert _text(table.scan(filter=predicate).to_arrow()) == expected, predicate
 

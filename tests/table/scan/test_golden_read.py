@@ -88,11 +88,11 @@ def _open(warehouse: Path, entry: Entry) -> Any:
 
 @contextmanager
 def _refused_as_listed(name: str) -> Iterator[None]:
-    word = refusal_pattern(name)
-    if word is None:
+    refusal = refusal_pattern(name)
+    if refusal is None:
         yield
         return
-    with pytest.raises(UnsupportedError, match=word):
+    with pytest.raises(UnsupportedError, match=refusal):
         yield
 
 

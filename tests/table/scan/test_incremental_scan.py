@@ -131,7 +131,7 @@ def test_an_invalid_range_is_refused(
         keyed.incremental(start, end, mode)
 
 
-def test_delta_and_diff_of_append_tables(tmp_path: Path) -> None:
+def test_delta_and_diff_of_append_tables_return_appended_rows(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT, v STRING", key=(), bucket="-1")
     table.append(table_of("k v", [(1, "a"), (1, "a")]))
     table.append(table_of("k v", [(2, "b")]))

@@ -78,10 +78,10 @@ def place(row: Sequence[Any], order: Sequence[tuple[str, str, str]]) -> list[Any
 @settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     writes=st.lists(rows_to_write, min_size=1, max_size=4),
-    asked=st.lists(st.tuples(orders, st.integers(0, 8), st.booleans()), min_size=3, max_size=5),
+    orders=st.lists(st.tuples(orders, st.integers(0, 8), st.booleans()), min_size=3, max_size=5),
 )
 def test_the_first_rows_are_those_of_a_sorted_scan(
-    kind: str, writes: list[list[Any]], asked: list[Any]
+    kind: str, writes: list[list[Any]], orders: list[Any]
 ) -> None:
     with tempfile.TemporaryDirectory() as root, small_batches(3):
         table = new_table(Path(root), COLUMNS, **({"key": ()} | KINDS[kind] | INDEXED))
@@ -93,7 +93,7 @@ def test_the_first_rows_are_those_of_a_sorted_scan(
             compact(table, EXECUTOR, strategy="full")
             table.append(table_of("p k f s", writes[0]))
         everything = read_rows(table)
-        for order, limit, filtered in asked:
+        for order, limit, filtered in orders:
             condition, text = ("p = 'a'" if filtered else None), ", ".join(map("".join, order))
             expected = [row for row in everything if not filtered or row[0] == "a"]
             rows = read_rows(table, filter=condition, order_by=text, limit=limit)

@@ -80,13 +80,13 @@ def _check_table(table: Any) -> None:
     schema = table.schema
     reader, stats = table.stores.reader(), FileStats(schema, table.stores.schemas.get)
     fields = [field for field in schema.fields if isinstance(field.type, AtomicType)]
-    seen = set()
+    checked = set()
     for snapshot in table.stores.snapshots.walk_back():
         for split in table.files(snapshot):
             for file in split.files:
-                if file.file_name in seen:
+                if file.file_name in checked:
                     continue
-                seen.add(file.file_name)
+                checked.add(file.file_name)
                 batches = reader.read(BucketFile(split.partition, split.bucket, file), fields)
                 rows = pa.Table.from_batches(batches)
                 stats_of = stats.of(split.partition, file)

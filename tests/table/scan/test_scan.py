@@ -96,7 +96,7 @@ def test_a_time_before_the_first_snapshot_is_reported(table: Table) -> None:
         table.scan(timestamp=0)
 
 
-def test_ways_to_travel_in_time_exclude_each_other(table: Table) -> None:
+def test_time_travel_selectors_exclude_each_other(table: Table) -> None:
     with pytest.raises(InputError, match="snapshot_id and timestamp exclude each other"):
         table.scan(snapshot_id=1, timestamp=5)
     with pytest.raises(InputError, match="exclude each other"):

@@ -22,7 +22,7 @@ from paimon_orch.table.table import Table
 
 
 def compacted(root: Path, **options: str) -> Table:
-    """Return a table with three compacted rows, of which one is replaced and one deleted.
+    """Return a table with three compacted rows; one is replaced and one is deleted.
 
     A fourth row is not compacted.
     """

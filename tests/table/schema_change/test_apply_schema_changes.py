@@ -381,7 +381,7 @@ def test_writers_store_a_default_in_place_of_null(table: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         (UpdateDefault("n", "seven"), "'seven' of column 'n' is not a valid INT"),
         (AddColumn(column="a", type="ARRAY<INT>", default="[1]"), "not supported"),
@@ -389,7 +389,7 @@ def test_writers_store_a_default_in_place_of_null(table: Table) -> None:
     ids=["text", "nested"],
 )
 def test_a_default_that_does_not_fit_its_column_is_refused(
-    table: Table, change: SchemaChange, words: str
+    table: Table, change: SchemaChange, message: str
 ) -> None:
-    with pytest.raises(PaimonError, match=words):
+    with pytest.raises(PaimonError, match=message):
         alter(table, change)

@@ -29,7 +29,7 @@ def upsert(table: Table, partition: str) -> None:
     table.upsert(table_of("p k", [(partition, k) for k in range(9)]))
 
 
-@pytest.fixture(params=[{}, FULL], ids=["manifests as they come", "manifests merged"])
+@pytest.fixture(params=[{}, FULL], ids=["one manifest per commit", "merged manifests"])
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
     """Return a table with three partitions of two buckets, in one manifest or in three."""
     created = new_table(

@@ -32,8 +32,8 @@ from paimon_orch.table.write.write_builder import WriteBuilder
 class Model:
     """The assigner as the format specifies it, one hash at a time."""
 
-    def __init__(self, target: int, most: int) -> None:
-        self.target, self.most = target, most
+    def __init__(self, target: int, max_buckets: int) -> None:
+        self.target, self.most = target, max_buckets
         self.bucket_of: dict[int, int] = {}
         self.counts: dict[int, int] = {}
 
@@ -54,9 +54,9 @@ class Model:
     st.integers(1, 6),
 )
 def test_a_batch_is_assigned_like_its_rows_in_sequence(
-    batches: Sequence[Sequence[int]], target: int, most: int
+    batches: Sequence[Sequence[int]], target: int, max_buckets: int
 ) -> None:
-    assigner, model = BucketAssigner({}, target, most), Model(target, most)
+    assigner, model = BucketAssigner({}, target, max_buckets), Model(target, max_buckets)
 
     for batch in batches:
         assert assigner.assign(np.array(batch, np.int32)).tolist() == [
@@ -111,17 +111,21 @@ def indexes(table: Table) -> dict[PartitionBucket, IndexManifestEntry]:
 
 def assert_index_is_right(table: Table) -> None:
     """Assert that each key of a bucket's files is only in the index of this bucket."""
-    index_by_bucket, seen = indexes(table), set()
+    index_by_bucket, seen_hashes = indexes(table), set()
     for (partition, bucket), entry in index_by_bucket.items():
         hashes = decode_hash_index(
             Path(f"{table.paths.index_dir}/{entry.file_name}").read_bytes(), "x"
         )
         assert entry.row_count * 4 == entry.file_size == 4 * len(hashes)
         for value in hashes.tolist():
-            assert (partition, value) not in seen, f"bucket {bucket} has a hash of another one"
-            seen.add((partition, value))
+            assert (partition, value) not in seen_hashes, (
+                f"bucket {bucket} has a hash of another one"
+            )
+            seen_hashes.add((partition, value))
     rows = table.scan().to_arrow()
-    assert set(compute_key_hashes(rows, table.schema).tolist()) <= {value for _, value in seen}
+    assert set(compute_key_hashes(rows, table.schema).tolist()) <= {
+        value for _, value in seen_hashes
+    }
     assert_healthy(table)
 
 

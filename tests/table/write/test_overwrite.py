@@ -54,7 +54,7 @@ def test_truncating_an_empty_table_commits_nothing(table: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    ("partitions", "gone"),
+    ("partitions", "dropped"),
     [
         (["dt=a"], {"a"}),
         ([{"dt": "a"}, "dt=b"], {"a", "b"}),
@@ -64,11 +64,11 @@ def test_truncating_an_empty_table_commits_nothing(table: Table) -> None:
     ],
 )
 def test_dropped_partitions_lose_their_rows_and_others_keep_them(
-    table: Table, partitions: Iterable[Any], gone: set[str | None]
+    table: Table, partitions: Iterable[Any], dropped: set[str | None]
 ) -> None:
     table.drop_partitions(partitions)
 
-    assert left(table) == {row for row in ROWS if row[0] not in gone}
+    assert left(table) == {row for row in ROWS if row[0] not in dropped}
     assert_healthy(table)
 
 
@@ -112,7 +112,7 @@ def test_a_static_overwrite_without_rows_empties_its_partition(table: Table) -> 
     assert left(table) == {*ROWS[2:]}
 
 
-def test_a_static_overwrite_takes_no_rows_of_other_partitions(table: Table) -> None:
+def test_a_static_overwrite_refuses_rows_of_other_partitions(table: Table) -> None:
     files = stored_files(table)
 
     with pytest.raises(InputError, match="partition"):

@@ -253,9 +253,9 @@ def test_null_rows_may_contain_nulls(tmp_path: Path) -> None:
     masked = pa.StructArray.from_arrays(
         inside.flatten(), fields=list(NESTED), mask=pa.array([False, True])
     )
-    given = pa.ListArray.from_arrays(pa.array([0, None, 2, 2], pa.int32()), masked)
+    list_array = pa.ListArray.from_arrays(pa.array([0, None, 2, 2], pa.int32()), masked)
 
-    table.upsert(pa.table({"k": [1, 2, 3], "c": given}))
+    table.upsert(pa.table({"k": [1, 2, 3], "c": list_array}))
 
     assert table.scan().to_arrow()["c"].to_pylist() == lists
 
@@ -425,12 +425,14 @@ def test_overwriting_a_spec_replaces_the_matching_partitions(tmp_path: Path) -> 
     assert rows_of(table) == [("a", 7, "new"), ("c", 0, "old"), ("c", 1, "old")]
 
 
-@pytest.mark.parametrize("way", ["option", "spec"])
-def test_overwriting_with_an_empty_spec_replaces_the_whole_table(tmp_path: Path, way: str) -> None:
-    options = {"dynamic_partition_overwrite": "false"} if way == "option" else {}
+@pytest.mark.parametrize("function", ["option", "spec"])
+def test_overwriting_with_an_empty_spec_replaces_the_whole_table(
+    tmp_path: Path, function: str
+) -> None:
+    options = {"dynamic_partition_overwrite": "false"} if function == "option" else {}
     table = partitioned(tmp_path, **options)
 
-    table.overwrite(table_of("p k v", [("a", 7, "new")]), {} if way == "spec" else None)
+    table.overwrite(table_of("p k v", [("a", 7, "new")]), {} if function == "spec" else None)
 
     assert rows_of(table) == [("a", 7, "new")]
     assert table.snapshot().total_record_count == 1  # type: ignore[union-attr]
