@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 import pytest
@@ -103,13 +104,12 @@ def test_an_index_with_another_row_count_is_refused_in_strict_mode() -> None:
 
 def test_a_storage_failure_is_not_reported_as_damage(tmp_path: Path) -> None:
     class Failing(LocalFileIO):
-        def open_input(self, path: str) -> object:  # type: ignore[override]
+        def open_input(self, path: str) -> IO[bytes]:
             raise OSError(5, "input/output error", path)
 
+    file = file_meta(extra_files=(f"{NAME}.index",))
     with pytest.raises(OSError, match="input/output"):
-        evaluator_of().evaluate(
-            file_meta(extra_files=(f"{NAME}.index",)), str(tmp_path / NAME), Failing()
-        )  # type: ignore[arg-type]
+        evaluator_of().evaluate(file, str(tmp_path / NAME), Failing())
 
 
 def test_indexes_of_char_columns_in_orc_files_are_not_used() -> None:

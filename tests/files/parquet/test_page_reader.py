@@ -158,8 +158,8 @@ def selections(draw: st.DrawFn) -> tuple[GeneratedFile, list[int]]:
 def test_page_reads_return_the_same_rows_as_full_reads(caplog: pytest.LogCaptureFixture) -> None:
     @settings(max_examples=40, deadline=None)
     @given(selections())
-    def check(selection: tuple[GeneratedFile, list[int]]) -> None:
-        file, rows = selection
+    def check(file_and_rows: tuple[GeneratedFile, list[int]]) -> None:
+        file, rows = file_and_rows
         result = read_by_pages(file.data, rows)
         result.validate(full=True)
         assert canonical_rows(result) == canonical_rows(read_completely(file.data, rows))
@@ -234,11 +234,11 @@ def test_a_damaged_page_index_never_returns_wrong_rows() -> None:
         damaged = bytearray(data)
         damaged[byte_position] ^= change
         try:
-            result = canonical_rows(read_by_pages(bytes(damaged), selection))
+            result = canonical_rows(read_by_pages(bytes(damaged), positions))
         except Exception:  # noqa: BLE001 - the file reader adds the file name
             return
         assert result == expected or result == canonical_rows(
-            read_completely(bytes(damaged), selection)
+            read_completely(bytes(damaged), positions)
         )
 
     check()
