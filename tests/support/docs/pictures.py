@@ -132,7 +132,7 @@ def floors() -> Picture:
         ("merge", "levels, sort-merge, merge engines, aggregate functions, lookup", "data"),
         ("files", "Parquet, ORC and Avro data files, statistics, schema evolution", "data"),
         ("format | storage", "bytes to values without I/O; local disks and object stores", "data"),
-        ("errors", "one tree of exceptions", "box"),
+        ("errors | retry_policy", "exceptions; how often operations are retried", "box"),
     ]
     for number, (name, content, style) in enumerate(rows):
         y = 20 + 43 * number
