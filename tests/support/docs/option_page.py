@@ -22,19 +22,20 @@ _STEPS = {
 _INTRODUCTION = """\
 ## Table options
 
-Every option in the documentation of Paimon 0.9 to 2.1 is registered in `paimon_orch/format/options/` with a class.
-A step checks the options before it changes anything:
+Every option in the documentation of Paimon 0.9 to 2.1 is registered in
+`paimon_orch/format/options/` with a class. A step checks the options before it changes anything:
 
 | class | meaning | a step |
 | --- | --- | --- |
-| honoured | same behaviour as Java Paimon | runs; values that are not implemented are refused |
-| external | at a commit, Java Paimon also informs another system | is refused, unless `--allow-stale-external` is set |
+| honoured | same behavior as Java Paimon | runs; values that are not implemented are refused |
+| external | Java Paimon also updates another system at a commit | is refused, unless `--allow-stale-external` is set |
 | changes the format | rows, keys, order or files have a meaning that is not implemented | is refused |
-| harmless | it tunes an engine; rows and files are correct without it | runs |
+| harmless | the option tunes an engine; rows and files are correct without it | runs |
 
-An option with its default value never stops a step. An unknown option whose first word is that of a table option,
-such as `merge-engin` or `sequence.new-order`, stops steps that change the table, unless `--allow-unknown-options`
-is set; readers log one warning. Other keys are your own properties. `create` and `alter` warn about all of these.
+An option with its default value never stops a step. An unknown option whose first word is also the
+first word of a table option, such as `merge-engin` or `sequence.new-order`, stops steps that change
+the table, unless `--allow-unknown-options` is set; readers log one warning. All other keys are your
+own properties. `create` and `alter` warn about unknown options and options that stop steps.
 """
 
 
@@ -60,7 +61,7 @@ def option_section() -> Iterator[str]:
     yield "\n### Harmless\n"
     harmless = _select_by_class(options, OptionClass.HARMLESS)
     keys = ", ".join(f"`{option.key}`" for option in harmless)
-    yield textwrap.fill(f"{keys}.", width=120, break_on_hyphens=False)
+    yield textwrap.fill(f"{keys}.", width=100, break_on_hyphens=False)
 
 
 def _select_by_class(options: Sequence[AnyOption], option_class: OptionClass) -> list[AnyOption]:

@@ -28,8 +28,8 @@ _ARGUMENT_TYPE = re.compile(r"(?<=[A-Z]) <(?:str|int|list\[str\])>(?=`)")  # aft
 _COMPONENTS = """\
 # Attributes of the components
 
-Generated from the code by `make reference`. `dg check yaml` validates a `defs.yaml` with the same models.
-[Dagster](../dagster.md) has examples.
+`make reference` generates this page from the code. `dg check yaml` validates a `defs.yaml` with the
+same models. [Dagster](../dagster.md) has examples.
 """
 
 
@@ -47,7 +47,7 @@ def _components() -> Iterator[str]:
     models: list[type[dg.Model]] = [PaimonTableComponent, PaimonDatabaseComponent]
     for model in models:
         yield f"## {model.__name__}\n\n{(model.__doc__ or '').partition(chr(10))[0]}\n"
-        yield "| attribute | type | default | |\n| --- | --- | --- | --- |"
+        yield "| attribute | type | default | description |\n| --- | --- | --- | --- |"
         for name, field in model.model_fields.items():
             yield f"| `{name}` | {_type(field.annotation)} | {_default(field)} | {field.description or ''} |"
             models += [used for used in _models(field.annotation) if used not in models]
