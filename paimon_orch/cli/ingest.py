@@ -1,7 +1,7 @@
 """The command ``ingest``: files into a table, through Spark, in one snapshot."""
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import Progress
@@ -29,11 +29,13 @@ from paimon_orch.cli.common import (
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError
+from paimon_orch.steps import ingest as ingest_step
 from paimon_orch.steps.compaction.compact import CompactionResult
-from paimon_orch.steps.ingest import IngestPreview, IngestResult, WriteMode
+from paimon_orch.steps.ingest import IngestPreview, IngestRequest, IngestResult
 from paimon_orch.table.commit.commit import CommitId
-from paimon_orch.table.filter.partition_spec import PartitionSpec, parse_partition_spec
+from paimon_orch.table.filter.partition_spec import parse_partition_spec
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.write_plan import WritePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -79,14 +81,6 @@ _CommitIdentifier = Annotated[
 ]
 
 
-class IngestArguments(TypedDict):
-    """The arguments that a run and a dry run of an ingest share."""
-
-    mode: WriteMode
-    row_kind: str | None
-    partitions: PartitionSpec | None
-
-
 def add_commands(app: typer.Typer) -> None:
     """Register the command of this module."""
     register_command(app, ingest, Panel.WRITE, examples=_EXAMPLES)
@@ -120,16 +114,20 @@ def ingest(
     paths = [*source, *(more or [])]
     check_files_exist(paths)
     commit_id = _parse_commit_id(commit_user, commit_identifier)
-    arguments: IngestArguments = {
-        "mode": "overwrite" if mode is IngestMode.OVERWRITE else "append",
-        "row_kind": row_kind,
-        "partitions": None if partition is None else parse_partition_spec(partition, target.schema),
-    }
+    partitions = None if partition is None else parse_partition_spec(partition, target.schema)
     rows = read_files(start_spark(master), paths, encoding=encoding)
+    request = IngestRequest(
+        columns=rows.columns,
+        mode="overwrite" if mode is IngestMode.OVERWRITE else "append",
+        row_kind=row_kind,
+        partitions=partitions,
+        commit_id=commit_id,
+    )
+    planned = ingest_step.plan(target, request)
     if dry_run:
-        _print_preview(_preview(rows, target, arguments), as_json)
+        _print_preview(_preview(rows, target, planned), as_json)
         return
-    result, compaction = _write(rows, target, arguments, commit_id, compact_after=compact_after)
+    result, compaction = _write(rows, target, planned, compact_after=compact_after)
     print_write_result(
         target,
         _to_values(result),
@@ -139,27 +137,22 @@ def ingest(
     )
 
 
-def _preview(rows: "DataFrame", table: Table, arguments: IngestArguments) -> IngestPreview:
+def _preview(rows: "DataFrame", table: Table, plan: WritePlan) -> IngestPreview:
     from paimon_orch.spark.frame_writer import preview
 
     with Progress(console=error_console, transient=True) as bars:
         progress = add_progress_bar(bars, f"ingest {table.identifier}")
-        return preview(rows, table, **arguments, progress=progress)
+        return preview(rows, table, plan, progress=progress)
 
 
 def _write(
-    rows: "DataFrame",
-    table: Table,
-    arguments: IngestArguments,
-    commit_id: CommitId | None,
-    *,
-    compact_after: bool,
+    rows: "DataFrame", table: Table, plan: WritePlan, *, compact_after: bool
 ) -> tuple[IngestResult, CompactionResult | None]:
-    from paimon_orch.spark.frame_writer import write
+    from paimon_orch.spark.frame_writer import run_ingest
 
     with Progress(console=error_console, transient=True) as bars:
         progress = add_progress_bar(bars, f"ingest {table.identifier}")
-        result = write(rows, table, **arguments, commit_id=commit_id, progress=progress)
+        result = run_ingest(rows, table, plan, progress=progress)
         if not compact_after:
             return result, None
         return result, compact_after_write(table, result.snapshot_id, rows.sparkSession, bars)

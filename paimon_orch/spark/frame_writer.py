@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain
 
@@ -32,7 +32,7 @@ from paimon_orch.spark.shuffle import (
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.conflict_retry import discard_results
 from paimon_orch.steps.common.executor import Progress
-from paimon_orch.steps.ingest import IngestPreview, IngestResult, WriteMode
+from paimon_orch.steps.ingest import IngestPreview, IngestRequest, IngestResult, WriteMode
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import PartitionSpec
 from paimon_orch.table.table import Table
@@ -41,6 +41,7 @@ from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.dynamic_bucket import has_dynamic_buckets
 from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
 from paimon_orch.table.write.write_builder import WriteBuilder
+from paimon_orch.table.write.write_plan import WritePlan
 
 
 def write(
@@ -64,56 +65,57 @@ def write(
     :param commit_id: makes the call safe to repeat: a second call writes nothing
     :raises InputError: if the rows do not fit the table, which is then unchanged
     """
-    started = time.monotonic()
-    planned = ingest.plan(
-        table,
-        frame.columns,
+    request = IngestRequest(
+        columns=frame.columns,
         mode=mode,
         row_kind=row_kind,
         partitions=partitions,
         commit_id=commit_id,
     )
-    committed = WriteBuilder(table.stores, commit_id=commit_id).find_committed()
+    return run_ingest(frame, table, ingest.plan(table, request), progress=progress)
+
+
+def run_ingest(
+    frame: DataFrame, table: Table, plan: WritePlan, *, progress: Progress | None = None
+) -> IngestResult:
+    """Execute the plan of an ingest; see :func:`write`."""
+    start = time.monotonic()
+    committed = WriteBuilder(table.stores, commit_id=plan.commit_id).find_committed()
     if committed is not None:
-        return IngestResult(
-            snapshot_id=committed.id,
-            rows=0,
-            files=0,
-            bytes=0,
-            duration_seconds=time.monotonic() - started,
-        )
-    clustered = cluster_by_bucket(frame, planned.schema, planned.prepare)
+        result = IngestResult(snapshot_id=committed.id, rows=0, files=0, bytes=0)
+    else:
+        messages = _write_rows(frame, table, plan, progress)
+        result = ingest.commit(table, plan, messages)
+    return replace(result, duration_seconds=time.monotonic() - start, attempts=1)
+
+
+def _write_rows(
+    frame: DataFrame, table: Table, plan: WritePlan, progress: Progress | None
+) -> list[CommitMessage]:
+    clustered = cluster_by_bucket(frame, plan.schema, plan.prepare)
     results = clustered.collect(
-        lambda rows: planned.write(rows).encode(),
+        lambda rows: plan.write(rows).encode(),
         SparkExecutor(frame.sparkSession),
         label=f"ingest into {table.identifier}",
         progress=progress,
         undo=partial(discard_results, table),
     )
-    messages = [CommitMessage.decode(result) for result in results]
-    return ingest.commit(table, planned, messages, time.monotonic() - started)
+    return [CommitMessage.decode(result) for result in results]
 
 
 def preview(
-    frame: DataFrame,
-    table: Table,
-    *,
-    mode: WriteMode = "append",
-    row_kind: str | None = None,
-    partitions: PartitionSpec | None = None,
-    progress: Progress | None = None,
+    frame: DataFrame, table: Table, plan: WritePlan, *, progress: Progress | None = None
 ) -> IngestPreview:
-    """Return what :func:`write` would do, without writing; raises the same errors."""
-    planned = ingest.plan(table, frame.columns, mode=mode, row_kind=row_kind, partitions=partitions)
-    frame = cast_timestamps(frame, planned.schema.fields)
-    unclustered = ClusteredFrame(frame, _measure_parallelism(frame.sparkSession), planned.prepare)
+    """Return what :func:`run_ingest` would do, without writing; raises the same errors."""
+    frame = cast_timestamps(frame, plan.schema.fields)
+    unclustered = ClusteredFrame(frame, _measure_parallelism(frame.sparkSession), plan.prepare)
     results = unclustered.collect(
-        partial(ingest.count_rows, planned),
+        partial(ingest.count_rows, plan),
         SparkExecutor(frame.sparkSession),
         label=f"ingest into {table.identifier}",
         progress=progress,
     )
-    return ingest.build_preview(table, planned, results)
+    return ingest.build_preview(table, plan, results)
 
 
 @dataclass(frozen=True, slots=True)

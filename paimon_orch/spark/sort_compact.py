@@ -87,7 +87,8 @@ def _write_sorted(
     progress: Progress | None,
 ) -> list[CommitMessage]:
     """Write the rows of a plan in their order, in one range per new file."""
-    writing = replace(ingest.plan(table, table.schema.names), rows_are_new=False)
+    request = ingest.IngestRequest(columns=table.schema.names)
+    writing = replace(ingest.plan(table, request), rows_are_new=False)
     schema = writing.schema
     target = schema.typed_options.target_file_size(primary_key=False)
     ranges = max(1, math.ceil(sum(unit.bytes for unit in plan.units) / target))

@@ -265,7 +265,8 @@ class _RowLevelWrite:
     def _attempt(self, planned: RowLevelPlan, *, progress: Progress | None) -> RowLevelResult:
         row_kind = KIND_COLUMN if planned.schema.primary_keys else None
         columns = [*planned.schema.names, *([row_kind] if row_kind else [])]
-        writing = ingest.plan(self.table, columns, row_kind=row_kind)
+        request = ingest.IngestRequest(columns=columns, row_kind=row_kind)
+        writing = ingest.plan(self.table, request)
         prepare = partial(row_level.prepare_changes, writing)
         clustered = cluster_by_bucket(self._build_frame(planned), planned.schema, prepare)
         executor = SparkExecutor(self.session)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.core_options import ROWKIND_FIELD
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
+from paimon_orch.steps.common.step import StepOutcome
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import (
     PartitionSpec,
@@ -28,7 +29,22 @@ WriteMode = Literal["append", "overwrite"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IngestResult:
+class IngestRequest:
+    """The rows to load, and what happens to the existing rows."""
+
+    columns: Sequence[str]
+    """The columns of the rows to load."""
+    mode: WriteMode = "append"
+    row_kind: str | None = None
+    """A text column of ``+I``, ``-U``, ``+U``, ``-D`` among the columns."""
+    partitions: PartitionSpec | None = None
+    """What an overwrite replaces, as in :meth:`Table.overwrite`."""
+    commit_id: CommitId | None = None
+    """With a commit id the ingest can be repeated safely."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestResult(StepOutcome):
     """What an ingest did; ``snapshot_id`` is None if there were no rows.
 
     ``rows_not_visible`` of the rows are seen by batch readers after a compaction only.
@@ -39,36 +55,24 @@ class IngestResult:
     files: int
     bytes: int
     """The size of the new files."""
-    duration_seconds: float
     rows_not_visible: int = 0
 
 
-def plan(
-    table: Table,
-    columns: Sequence[str],
-    *,
-    mode: WriteMode = "append",
-    row_kind: str | None = None,
-    partitions: PartitionSpec | None = None,
-    commit_id: CommitId | None = None,
-) -> WritePlan:
-    """Check the columns of the rows to load, and plan to write them.
-
-    ``partitions`` are what an overwrite replaces, as in :meth:`Table.overwrite`; with a
-    ``commit_id`` the ingest can be repeated safely.
-    """
-    if partitions is not None and mode != "overwrite":
+def plan(table: Table, request: IngestRequest) -> WritePlan:
+    """Check the columns of the rows to load, and plan to write them."""
+    partitions = request.partitions
+    if partitions is not None and request.mode != "overwrite":
         raise InputError("partitions are named for an overwrite only")
     if partitions is not None:
         build_partition_matcher(partitions, table.schema)  # refuses other columns
     builder = WriteBuilder(
         table.stores,
-        is_overwrite=mode == "overwrite",
+        is_overwrite=request.mode == "overwrite",
         partitions=partitions,
-        commit_id=commit_id,
+        commit_id=request.commit_id,
     )
-    planned = builder.plan(row_kind or table.options.get(ROWKIND_FIELD))
-    check_columns(columns, planned.schema, row_kind=planned.row_kind)
+    planned = builder.plan(request.row_kind or table.options.get(ROWKIND_FIELD))
+    check_columns(request.columns, planned.schema, row_kind=planned.row_kind)
     return planned
 
 
@@ -112,24 +116,21 @@ def build_preview(table: Table, planned: WritePlan, results: Sequence[bytes]) ->
     return IngestPreview(row_count, tuple(names), sum(split.row_count for split in splits))
 
 
-def commit(
-    table: Table, planned: WritePlan, messages: Sequence[CommitMessage], seconds: float
-) -> IngestResult:
+def commit(table: Table, plan: WritePlan, messages: Sequence[CommitMessage]) -> IngestResult:
     """Commit the files of all tasks in one snapshot; they are deleted if that is refused."""
     builder = WriteBuilder(
         table.stores,
-        is_overwrite=planned.is_overwrite,
-        partitions=planned.partitions,
-        commit_id=planned.commit_id,
+        is_overwrite=plan.is_overwrite,
+        partitions=plan.partitions,
+        commit_id=plan.commit_id,
     )
     with discard_files_on_conflict(table, messages):
         written = combine_messages(messages)
-        snapshot = builder.commit(written, planned.hashes)
+        snapshot = builder.commit(written, plan.hashes)
     return IngestResult(
         snapshot_id=None if snapshot is None else snapshot.id,
         rows=sum(entry.file.row_count for entry in written.entries),
         files=len(written.entries),
         bytes=sum(entry.file.file_size for entry in written.entries),
-        duration_seconds=seconds,
         rows_not_visible=builder.count_unseen_rows(written.entries),
     )

@@ -86,7 +86,7 @@ def test_peers_read_the_same_rows_of_sorted_tables(peer: Peer, tmp_path: Path) -
     table = filled(tmp_path, **VECTORS)
     delete(table, EXECUTOR, "k < 30")
     planned = plan(table, SortRequest(order=SortOrder(("v", "k"), "zorder")))
-    writing = ingest.plan(table, table.schema.names)
+    writing = ingest.plan(table, ingest.IngestRequest(columns=table.schema.names))
     batches = (
         batch
         for unit in plan_read_units(planned)

@@ -199,7 +199,7 @@ def test_a_retried_task_adds_no_row_twice(spark: SparkSession, tmp_path: Path) -
     """The first attempt writes its file and then exits, as after a crash of its machine."""
     table = new_table(tmp_path)
     mark = tmp_path / "tried"
-    planned = ingest.plan(table, ["k", "v"])
+    planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
 
     class Dying(WritePlan):
         def write(self, parts: Iterable[pa.Table]) -> CommitMessage:

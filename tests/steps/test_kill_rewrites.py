@@ -94,7 +94,7 @@ def sort(table: Table) -> object:
         for part in unit.read(RowSource(table.stores.reader()), fields)
     )
     ordered = rows.select(table.schema.names).sort_by("k").combine_chunks()
-    writing = ingest.plan(table, table.schema.names)
+    writing = ingest.plan(table, ingest.IngestRequest(columns=table.schema.names))
     message = writing.write(writing.prepare(ordered.to_batches()))
     return sort_compact.commit(table, planned, [message])
 

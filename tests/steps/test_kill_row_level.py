@@ -83,9 +83,10 @@ def write(
 ) -> None:
     """Write changed rows as a task does, and commit as the driver does."""
     kinds = [KIND_COLUMN] if planned.schema.primary_keys else []
-    writing = ingest.plan(
-        table, [*planned.schema.names, *kinds], row_kind=KIND_COLUMN if kinds else None
+    request = ingest.IngestRequest(
+        columns=[*planned.schema.names, *kinds], row_kind=KIND_COLUMN if kinds else None
     )
+    writing = ingest.plan(table, request)
     changes = row_level.prepare_changes(writing, rows.combine_chunks().to_batches())
     written = row_level.write_changes(writing, changes)
     guard = ReadGuard(planned.snapshot_id) if guarded else None

@@ -261,7 +261,7 @@ def test_an_ingest_is_refused_before_any_task_writes(tmp_path: Path) -> None:
     table = _table(tmp_path, **dict([ICEBERG]))
     before = _digest(table)
     with pytest.raises(UnsupportedError, match=r"metadata\.iceberg\.storage"):
-        ingest.plan(table, ROWS.column_names)
+        ingest.plan(table, ingest.IngestRequest(columns=ROWS.column_names))
     assert _digest(table) == before
 
 

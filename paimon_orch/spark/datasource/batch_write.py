@@ -33,15 +33,14 @@ def build_writer(
     table = open_writable_table(options)
     partition = options.values.get("overwrite-partition")
     partitions = parse_partition_spec(partition, table.schema) if partition else {}
-    planned = ingest.plan(
-        table,
-        columns,
+    request = ingest.IngestRequest(
+        columns=columns,
         mode="overwrite" if overwrite else "append",
         row_kind=options.values.get("row-kind"),
         partitions=None if partition is None else partitions,
         commit_id=_parse_commit_id(options),
     )
-    return PaimonWriter(table, planned)
+    return PaimonWriter(table, ingest.plan(table, request))
 
 
 def _parse_commit_id(options: DataSourceOptions) -> CommitId | None:

@@ -55,14 +55,13 @@ def build_stream_writer(
         )
     options = DataSourceOptions.of(spark_options, STREAM_WRITE_OPTIONS)
     table = open_writable_table(options)
-    planned = ingest.plan(
-        table,
-        columns,
+    request = ingest.IngestRequest(
+        columns=columns,
         mode="overwrite" if overwrite else "append",
         row_kind=options.values.get("row-kind"),
         partitions={} if overwrite else None,
     )
-    return PaimonStreamWriter(table, planned)
+    return PaimonStreamWriter(table, ingest.plan(table, request))
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def commit_tasks(
 ) -> None:
     """Commit the files of all tasks in one snapshot, and warn of small files and invisible rows."""
     written = _decode_messages(messages)
-    result = ingest.commit(table, planned, written, 0.0)
+    result = ingest.commit(table, planned, written)
     _warn_of_small_files(table, written)
     _warn_of_rows_not_visible(table, result)
 

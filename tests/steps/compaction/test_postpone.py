@@ -151,11 +151,11 @@ def test_batch_writes_use_real_buckets_by_default(tmp_path: Path) -> None:
         tmp_path, postpone__batch_write_fixed_bucket="true", postpone__default_bucket_num="2"
     )
     table.upsert(table_of("p k v", [(1, k, "a") for k in range(9)]))
-    planned = ingest.plan(table, ["p", "k", "v"])
+    planned = ingest.plan(table, ingest.IngestRequest(columns=["p", "k", "v"]))
     messages = planned.write(
         planned.prepare(table_of("p k v", [(1, 3, "b"), (2, 3, "b")]).to_batches())
     )
-    ingest.commit(table, planned, [messages], 0.0)
+    ingest.commit(table, planned, [messages])
 
     assert {count for _, count in placed(table)} == {2}
     assert [row[2] for row in rows_of(table)].count("b") == 2
@@ -251,7 +251,7 @@ def test_options_that_conflict_with_postpone_buckets_are_refused_by_name(tmp_pat
     with pytest.raises(UnsupportedError, match=r"'bucket-function\.type' = mod"):
         table.upsert(table_of("p k v", [(1, 1, "a")]))
     table = waiting_table(tmp_path / "shuffled")
-    planned = ingest.plan(table, ["p", "k", "v"])
+    planned = ingest.plan(table, ingest.IngestRequest(columns=["p", "k", "v"]))
     shuffled = table_of("p k v _SEQUENCE_NUMBER", [(1, 1, "a", 5)])
     with pytest.raises(UnsupportedError, match=r"postpone\.batch-write-fixed-bucket"):
         planned.write(planned.prepare(shuffled.to_batches()))

@@ -53,7 +53,7 @@ def sorted_rows(table: Table, planned: CompactionPlan) -> list[CommitMessage]:
         part for unit in plan_read_units(planned) for part in unit.read(source, fields)
     )
     ordered = rows.select(table.schema.names).sort_by("k").combine_chunks()
-    writing = ingest.plan(table, table.schema.names)
+    writing = ingest.plan(table, ingest.IngestRequest(columns=table.schema.names))
     return [writing.write(writing.prepare(ordered.to_batches()))]
 
 

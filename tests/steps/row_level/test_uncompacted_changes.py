@@ -53,7 +53,9 @@ def add_ten(table: Table, where: str) -> row_level.RowLevelResult:
     """Update ``n`` to ``n + 10``, as the Spark command does, without Spark."""
     planned = row_level.plan(table, row_level.RowLevelRequest(where=where, operation="update"))
     schema = planned.schema
-    writing = ingest.plan(table, [*schema.names, KIND_COLUMN], row_kind=KIND_COLUMN)
+    writing = ingest.plan(
+        table, ingest.IngestRequest(columns=[*schema.names, KIND_COLUMN], row_kind=KIND_COLUMN)
+    )
     results = []
     for unit in planned.units:
         assert planned.source is not None

@@ -300,9 +300,9 @@ def test_two_simultaneous_calls_with_one_commit_id_commit_once(
 def test_an_ingest_with_a_commit_id_is_committed_once(tmp_path: Path) -> None:
     table, once = new_table(tmp_path), CommitId("load", 1)
     for _ in range(2):
-        planned = ingest.plan(table, ["k", "v"], commit_id=once)
+        planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"], commit_id=once))
         written = planned.write(planned.prepare(table_of("k v", [(1, "a")]).to_batches()))
-        assert ingest.commit(table, planned, [written], 0.0).snapshot_id == 1
+        assert ingest.commit(table, planned, [written]).snapshot_id == 1
 
     assert table.stores.snapshots.ids() == [1]
     assert len([path for path in stored_files(table) if "/bucket-0/" in path]) == 1
@@ -445,12 +445,12 @@ def test_an_ingest_with_an_unknown_outcome_keeps_its_data_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = new_table(tmp_path)
-    planned = ingest.plan(table, ["k", "v"])
+    planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
     written = planned.write(planned.prepare(table_of("k v", [(1, "a")]).to_batches()))
     failing_create(monkeypatch)
 
     with pytest.raises(CommitOutcomeUnknownError, match="not known"):
-        ingest.commit(table, planned, [written], 0.0)
+        ingest.commit(table, planned, [written])
 
     assert [path for path in stored_files(table) if "/bucket-0/" in path]
 

@@ -225,13 +225,13 @@ def test_a_missing_index_is_rebuilt_from_the_files_of_its_bucket(table: Table) -
 def test_the_second_writer_of_new_keys_to_a_bucket_is_refused(
     table: Table, second: tuple[int, int]
 ) -> None:
-    planned = ingest.plan(table, ["k", "v"])
+    planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
     result = planned.write(planned.prepare(numbered(*second, "late").to_batches()))
     table.upsert(numbered(0, 30, "early"))
     files = stored_files(table)
 
     with pytest.raises(CommitConflictError, match="dynamic bucket"):
-        ingest.commit(table, planned, [result], 0)
+        ingest.commit(table, planned, [result])
 
     assert rows_of(table) == [(k, "early") for k in range(30)]
     assert stored_files(table) < files
@@ -241,23 +241,23 @@ def test_the_second_writer_of_new_keys_to_a_bucket_is_refused(
 def test_a_writer_of_known_keys_does_not_conflict_with_new_keys_in_other_buckets(
     table: Table,
 ) -> None:
-    planned = ingest.plan(table, ["k", "v"])
+    planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
     result = planned.write(planned.prepare(numbered(0, 3, "late").to_batches()))
     table.upsert(numbered(25, 30, "early"))
 
-    ingest.commit(table, planned, [result], 0)
+    ingest.commit(table, planned, [result])
 
     assert len(rows_of(table)) == 30
     assert_index_is_right(table)
 
 
 def test_a_writer_whose_bucket_was_overwritten_meanwhile_is_refused(table: Table) -> None:
-    planned = ingest.plan(table, ["k", "v"])
+    planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
     result = planned.write(planned.prepare(numbered(0, 3, "late").to_batches()))
     table.overwrite(numbered(0, 3, "new"))
 
     with pytest.raises(CommitConflictError, match="dynamic bucket"):
-        ingest.commit(table, planned, [result], 0)
+        ingest.commit(table, planned, [result])
 
     assert rows_of(table) == [(k, "new") for k in range(3)]
 
@@ -265,38 +265,38 @@ def test_a_writer_whose_bucket_was_overwritten_meanwhile_is_refused(table: Table
 def test_a_writer_is_refused_if_a_concurrent_overwrite_added_its_keys(table: Table) -> None:
     """The keys were assigned to a bucket that neither the old nor the new rows use."""
     table.upsert(numbered(25, 30))
-    planned = ingest.plan(table, ["k", "v"])
+    planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
     result = planned.write(planned.prepare(numbered(30, 33, "late").to_batches()))
     table.overwrite(numbered(30, 33, "new"))
 
     with pytest.raises(CommitConflictError, match="dynamic bucket"):
-        ingest.commit(table, planned, [result], 0)
+        ingest.commit(table, planned, [result])
 
     assert rows_of(table) == [(k, "new") for k in range(30, 33)]
 
 
 def test_two_concurrent_first_writers_do_not_both_commit(tmp_path: Path) -> None:
     table = new_table(tmp_path, bucket="-1")
-    planned = ingest.plan(table, ["k", "v"])
+    planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
     result = planned.write(planned.prepare(numbered(0, 5).to_batches()))
     table.upsert(numbered(3, 8, "first"))
 
     with pytest.raises(CommitConflictError):
-        ingest.commit(table, planned, [result], 0)
+        ingest.commit(table, planned, [result])
 
     assert rows_of(table) == [(k, "first") for k in range(3, 8)]
 
 
 def test_two_tasks_that_assigned_one_partition_are_refused(table: Table) -> None:
     files = stored_files(table)
-    planned = ingest.plan(table, ["k", "v"])
+    planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
     results = [
         planned.write(planned.prepare(numbered(*keys).to_batches()))
         for keys in ((30, 32), (32, 34))
     ]
 
     with pytest.raises(InputError, match="must be sent to one task"):
-        ingest.commit(table, planned, results, 0)
+        ingest.commit(table, planned, results)
 
     assert stored_files(table) == files
 

@@ -55,11 +55,11 @@ def test_later_rows_replace_those_of_an_overwrite(tmp_path: Path) -> None:
 def test_deletes_in_an_overwrite_write_no_rows(tmp_path: Path) -> None:
     table = written(tmp_path, deletion_vectors__enabled="true")
     rows = table_of("k v kind", [(1, "new", "+I"), (2, "new", "-D")])
-    planned = ingest.plan(table, rows.column_names, mode="overwrite", row_kind="kind")
-
-    outcome = ingest.commit(
-        table, planned, [planned.write(planned.prepare(rows.to_batches()))], 0.0
+    planned = ingest.plan(
+        table, ingest.IngestRequest(columns=rows.column_names, mode="overwrite", row_kind="kind")
     )
+
+    outcome = ingest.commit(table, planned, [planned.write(planned.prepare(rows.to_batches()))])
 
     assert outcome.rows_not_visible == 0
     assert rows_of(table) == [(1, "new")]
@@ -75,7 +75,7 @@ def test_files_with_overlapping_keys_remain_on_level_0(tmp_path: Path) -> None:
         partition_by=("p",),
         deletion_vectors__enabled="true",
     )
-    planned = ingest.plan(table, ["p", "k", "v"], mode="overwrite")
+    planned = ingest.plan(table, ingest.IngestRequest(columns=["p", "k", "v"], mode="overwrite"))
     tasks = [
         [("overlapping", 1, "a"), ("overlapping", 3, "a"), ("apart", 1, "a")],
         [("overlapping", 2, "b"), ("apart", 2, "b")],
@@ -84,7 +84,7 @@ def test_files_with_overlapping_keys_remain_on_level_0(tmp_path: Path) -> None:
         planned.write(planned.prepare(table_of("p k v", rows).to_batches())) for rows in tasks
     ]
 
-    outcome = ingest.commit(table, planned, results, 0.0)
+    outcome = ingest.commit(table, planned, results)
 
     assert outcome.rows_not_visible == 3
     assert levels_of(table) == [0, 0, 5, 5]
