@@ -210,6 +210,7 @@ def remove_orphan_files(
         orphan_step.RemoveOrphanFilesRequest(
             older_than=parse_optional_cutoff("--older-than", older_than),
             partitions=parse_partitions(target, partitions, with_directories=True),
+            quarantine=quarantine,
         ),
         executor=executor,
     )
@@ -222,7 +223,7 @@ def remove_orphan_files(
         paths = [file.path for file in planned.files]
         print_values(planned.to_dict(), as_json, "\n".join([*paths, *skipped, text]))
         return
-    result = orphan_step.run(target, planned, executor, quarantine=quarantine)
+    result = run_step(orphan_step.REMOVE_ORPHAN_FILES, target, planned, executor)
     verb = "deleted" if result.quarantine is None else f"moved to quarantine {result.quarantine}:"
     text = f"{verb} {result.files} files of {result.bytes:,} bytes"
     values = result.to_dict() | {"skipped_external_paths": list(planned.skipped_external_paths)}
@@ -279,7 +280,7 @@ def expire_changelogs(
     limits = _parse_retention(retain_max, retain_min, older_than, max_deletes)
     expired = changelog_step.plan(target, changelog_step.ExpireChangelogsRequest(**limits))
     if not dry_run:
-        expired = changelog_step.run_expiration(target, expired)
+        expired = run_step(changelog_step.EXPIRE_CHANGELOGS, target, expired).plan
     verb = "would expire" if dry_run else "expired"
     text = f"{verb} {len(expired.changelogs)} changelogs with {len(expired.files_to_delete)} files"
     print_values(expired.to_dict(), as_json, text)
@@ -404,5 +405,8 @@ def expire_tags(
     before = parse_optional_cutoff("--older-than", older_than)
     # tags have local times
     local = None if before is None else datetime.fromtimestamp(before / 1000)  # noqa: DTZ006
-    step = tag_step.plan if dry_run else tag_step.expire_tags
-    print_names(step(open_table(ctx, warehouse, table), older_than=local), as_json=as_json)
+    target = open_table(ctx, warehouse, table)
+    expired = tag_step.plan(target, tag_step.ExpireTagsRequest(older_than=local))
+    if not dry_run:
+        expired = run_step(tag_step.EXPIRE_TAGS, target, expired).plan
+    print_names(expired.names, as_json=as_json)

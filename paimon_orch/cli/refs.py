@@ -22,8 +22,9 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
-from paimon_orch.steps.expiration import expire_tags as tag_step
-from paimon_orch.steps.maintenance.create_tags import create_tags, find_due_tags
+from paimon_orch.steps.common.step import EmptyRequest, run_step
+from paimon_orch.steps.expiration import delete_tag as deletion_step
+from paimon_orch.steps.maintenance import create_tags as creation_step
 from paimon_orch.table.metadata.rollback import find_rollback_target
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 
@@ -123,13 +124,12 @@ def delete_tag(
 ) -> None:
     """Delete a tag and the files that only it references."""
     target = open_table(ctx, warehouse, table)
-    if dry_run:
-        files = len(tag_step.find_files_to_delete(target, name))
-        text = f"would delete tag {name} with {files} files; nothing was changed"
-    else:
-        files = len(tag_step.delete_tag(target, name))
-        text = f"deleted tag {name} with {files} files"
-    print_values({"tag": name, "files": files}, as_json, text)
+    deleted = deletion_step.plan(target, deletion_step.DeleteTagRequest(name=name))
+    if not dry_run:
+        deleted = run_step(deletion_step.DELETE_TAG, target, deleted).plan
+    text = f"tag {name} with {len(deleted.files_to_delete)} files"
+    text = f"would delete {text}; nothing was changed" if dry_run else f"deleted {text}"
+    print_values(deleted.to_dict(), as_json, text)
 
 
 def rename_tag(
@@ -267,5 +267,7 @@ def trigger_tag_automatic_creation(
     The table's option 'tag.automatic-creation' says when. Prints the names of the tags.
     """
     target = open_table(ctx, warehouse, table)
-    names = list(find_due_tags(target)) if dry_run else create_tags(target)
-    print_names(names, as_json=as_json)
+    created = creation_step.plan(target, EmptyRequest())
+    if not dry_run:
+        created = run_step(creation_step.CREATE_TAGS, target, created).plan
+    print_names(created.names, as_json=as_json)

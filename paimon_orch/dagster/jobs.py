@@ -19,6 +19,7 @@ from paimon_orch.dagster.maintenance_ops import (
     REMOVE_ORPHAN_FILES,
     C,
     MaintenanceOp,
+    P,
     RemoveOrphanFilesConfig,
 )
 from paimon_orch.dagster.metadata import Metadata
@@ -95,7 +96,7 @@ def get_op_config(job: dg.JobDefinition) -> dict[str, Any]:
 
 
 def _build_maintenance_job(
-    base_op: MaintenanceOp[C], table: str, policy: Mapping[str, Any], key_prefix: Sequence[str]
+    base_op: MaintenanceOp[C, P], table: str, policy: Mapping[str, Any], key_prefix: Sequence[str]
 ) -> dg.JobDefinition:
     maintenance_op = base_op.with_policy(policy)
     action = maintenance_op.action
@@ -135,19 +136,25 @@ def _build_maintenance_job(
 
 def _perform(
     context: dg.OpExecutionContext,
-    maintenance_op: MaintenanceOp[C],
+    maintenance_op: MaintenanceOp[C, P],
     config: C,
     table: Table,
     spark: SparkSessionResource,
 ) -> Metadata:
-    """Run a maintenance op, log its metrics, and return the metadata of the observation."""
+    """Plan a maintenance op, log the plan, and execute it unless this is a dry run.
+
+    Returns the metadata of the observation.
+    """
     action = maintenance_op.action
     executor = build_executor(context, spark) if config.use_spark else InProcessExecutor()
     progress = build_progress_logger(context, f"{action} of {table.identifier}")
-    result = maintenance_op.perform(table, config, executor, progress)
-    stale = {} if config.dry_run else report_stale_options(context, table)
-    mode = " (dry run)" if config.dry_run else ""
-    metrics = result.numeric_metrics
-    context.log.info("%s of %s%s: %s", action, table.identifier, mode, metrics)
+    plan = maintenance_op.plan(table, config, executor, progress)
+    result, stale = maintenance_op.describe(table, plan), Metadata()
+    mode = "dry run" if config.dry_run else "plan"
+    context.log.info("%s of %s (%s): %s", action, table.identifier, mode, result.numeric_metrics)
+    if not config.dry_run:
+        result = maintenance_op.run(table, plan, executor, progress)
+        stale = report_stale_options(context, table)
+        context.log.info("%s of %s: %s", action, table.identifier, result.numeric_metrics)
     metadata = result.to_metadata(action, dry_run=config.dry_run)
     return metadata | build_spark_link_metadata(spark) | stale

@@ -39,7 +39,12 @@ from paimon_orch.dagster.spark_links import build_executor, build_spark_link_met
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.step import run_step
-from paimon_orch.steps.compaction.compact import CompactionResult, compact
+from paimon_orch.steps.compaction.compact import (
+    COMPACT,
+    CompactionResult,
+    CompactRequest,
+    move_postponed_and_replan,
+)
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.steps.maintenance.rewrite_file_index import (
     REWRITE_FILE_INDEX,
@@ -277,15 +282,12 @@ def asset_decorator(table: str, **options: Any) -> Callable[..., dg.AssetsDefini
 def _compact_partitions(
     run: _AssetRun[CompactionConfig], keys: Sequence[str]
 ) -> dict[str, Metadata]:
-    context, table, partition_keys = run.context, run.table, run.get_partition_keys(keys)
+    table, partition_keys = run.table, run.get_partition_keys(keys)
     before = inspect(table)
     name = " ".join([table.identifier, *keys])
-    result = compact(
-        table,
-        run.executor,
-        partitions=[partition_keys.parse(key) for key in keys] if partition_keys else None,
-        strategy=run.config.strategy.value,
-        progress=build_progress_logger(context, f"compact {name}"),
+    specs = [partition_keys.parse(key) for key in keys] if partition_keys else None
+    result = _compact(
+        run, name, CompactRequest(partitions=specs, strategy=run.config.strategy.value)
     )
     after = inspect(table, result.snapshot_id)
     stale = _report_compaction(run, name, result)
@@ -303,6 +305,28 @@ def _compact_partitions(
         | stale
         for key, path in paths.items()
     }
+
+
+def _compact(
+    run: _AssetRun[CompactionConfig], name: str, request: CompactRequest
+) -> CompactionResult:
+    """Plan, log the plan, and execute it; rows in postpone buckets are moved first."""
+    table, executor = run.table, run.executor
+    progress = build_progress_logger(run.context, f"compact {name}")
+    plan = COMPACT.plan(table, request)
+    if plan.postponed:
+        run.context.log.info("%s: plan to move %d postponed rows", name, plan.postponed.rows)
+        plan = move_postponed_and_replan(table, plan, executor, progress=progress)
+    if plan:
+        run.context.log.info(
+            "%s: plan to compact %d files of %d buckets, %d bytes, of snapshot %d",
+            name,
+            len(plan.inputs),
+            plan.buckets,
+            plan.bytes,
+            plan.snapshot_id,
+        )
+    return run_step(COMPACT, table, plan, executor, progress=progress)
 
 
 def _report_compaction(
@@ -331,6 +355,8 @@ def _rewrite_partition_indexes(
     plan = plan_index(table, RewriteFileIndexRequest(partitions=specs))
     name = " ".join([table.identifier, *keys])
     if plan:
+        text = "%s: plan to rewrite the indexes of %d files of snapshot %d"
+        context.log.info(text, name, sum(len(unit.files) for unit in plan.units), plan.snapshot_id)
         progress = build_progress_logger(context, f"rewrite file indexes of {name}")
         result = run_step(REWRITE_FILE_INDEX, table, plan, run.executor, progress=progress)
         context.log.info("%s: added file indexes to %d files", name, result.files)

@@ -1,4 +1,7 @@
-"""Maintenance ops: a step with its run config, and the result that it reports."""
+"""Maintenance ops: a step with its run config, and the result that it reports.
+
+An op plans, shows the plan, and executes that plan; a dry run ends after the plan.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -13,12 +16,16 @@ from paimon_orch.dagster.run_config import AllowanceConfig, build_config_class
 from paimon_orch.errors import InputError
 from paimon_orch.format.times import parse_cutoff, parse_duration
 from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step
+from paimon_orch.steps.cleanup.remove_orphan_files import OrphanFilesPlan
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.step import EmptyRequest, run_step
+from paimon_orch.steps.common.step import EmptyRequest, StepPlan, run_step
 from paimon_orch.steps.expiration import expire_partitions as partition_step
 from paimon_orch.steps.expiration import expire_snapshots as snapshot_step
+from paimon_orch.steps.expiration.expire_partitions import PartitionExpirationPlan
+from paimon_orch.steps.expiration.expire_snapshots import SnapshotExpirationPlan
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance import compact_manifests as manifest_step
+from paimon_orch.steps.maintenance.compact_manifests import ManifestCompactionPlan
 from paimon_orch.table.table import Table
 
 DRY_RUN_HELP = "Report what the run would do, without changing the table."
@@ -92,6 +99,7 @@ class CompactManifestsConfig(MaintenanceConfig):
 
 
 C = TypeVar("C", bound=MaintenanceConfig)
+P = TypeVar("P", bound=StepPlan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +141,8 @@ _TIME_PARSERS: Mapping[str, Callable[[str, str], object]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class MaintenanceOp(Generic[C]):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceOp(Generic[C, P]):
     """A maintenance step as an op with a run config."""
 
     action: str
@@ -143,10 +151,14 @@ class MaintenanceOp(Generic[C]):
     """The description of the op, a template with the field ``table``."""
     config: type[C]
     """The class of the op's config; its defaults are the policy of the job."""
-    perform: Callable[[Table, C, Executor, Progress], MaintenanceResult]
-    """Runs the step; with ``dry_run`` in the config it changes nothing."""
+    plan: Callable[[Table, C, Executor, Progress], P]
+    """Plans the step; changes nothing."""
+    describe: Callable[[Table, P], MaintenanceResult]
+    """Returns what a run of the plan would do: the result of a dry run."""
+    run: Callable[[Table, P, Executor, Progress], MaintenanceResult]
+    """Executes a plan and returns what it did."""
 
-    def with_policy(self, policy: Mapping[str, Any]) -> "MaintenanceOp[C]":
+    def with_policy(self, policy: Mapping[str, Any]) -> "MaintenanceOp[C, P]":
         """Return the op with the values of ``policy`` as config defaults.
 
         Raises :class:`InputError` for an unknown config field and for an invalid value.
@@ -176,9 +188,9 @@ class MaintenanceOp(Generic[C]):
                 parse(name, config[name])  # raises when definitions load, not in a scheduled run
 
 
-def _expire_snapshots(
-    table: Table, config: ExpireSnapshotsConfig, executor: Executor, progress: Progress
-) -> MaintenanceResult:
+def _plan_snapshot_expiration(
+    table: Table, config: ExpireSnapshotsConfig, *_: object
+) -> SnapshotExpirationPlan:
     older_than = None
     if config.retain_for is not None:
         retained = parse_duration("retain_for", config.retain_for)
@@ -189,38 +201,37 @@ def _expire_snapshots(
         older_than=older_than,
         max_deletes=config.max_deletes,
     )
-    planned = snapshot_step.plan(table, request)
-    if not config.dry_run:
-        result = snapshot_step.run_expiration(table, planned, executor, progress=progress)
-        return MaintenanceResult(result.to_dict() | {"refused": len(result.refused)})
+    return snapshot_step.plan(table, request)
+
+
+def _describe_snapshot_expiration(table: Table, plan: SnapshotExpirationPlan) -> MaintenanceResult:
     kinds = {
-        "snapshot": [table.stores.snapshots.path(number) for number in planned.snapshots],
-        "data": planned.files_to_delete.data,
-        "metadata": [*planned.files_to_delete.metadata, *planned.files_to_delete.lists],
+        "snapshot": [table.stores.snapshots.path(number) for number in plan.snapshots],
+        "data": plan.files_to_delete.data,
+        "metadata": [*plan.files_to_delete.metadata, *plan.files_to_delete.lists],
     }
     rows = ({"kind": kind, "path": path} for kind, paths in kinds.items() for path in paths)
-    figures = planned.to_dict() | {"refused": len(planned.refused)}
+    figures = plan.to_dict() | {"refused": len(plan.refused)}
     return MaintenanceResult(figures, rows, {"kind": "string", "path": "string"})
 
 
-def _remove_orphan_files(
-    table: Table, config: RemoveOrphanFilesConfig, executor: Executor, progress: Progress
+def _expire_snapshots(
+    table: Table, plan: SnapshotExpirationPlan, executor: Executor, progress: Progress
 ) -> MaintenanceResult:
+    result = snapshot_step.run_expiration(table, plan, executor, progress=progress)
+    return MaintenanceResult(result.to_dict() | {"refused": len(result.refused)})
+
+
+def _plan_orphan_removal(
+    table: Table, config: RemoveOrphanFilesConfig, executor: Executor, progress: Progress
+) -> OrphanFilesPlan:
     older_than = parse_cutoff("older_than", config.older_than)
     if not config.dry_run:
         _check_not_damaged(table)
-    planned = orphan_step.plan(
-        table,
-        orphan_step.RemoveOrphanFilesRequest(older_than=older_than),
-        executor=executor,
-        progress=progress,
+    request = orphan_step.RemoveOrphanFilesRequest(
+        older_than=older_than, quarantine=config.quarantine
     )
-    rows = [{"path": file.path, "bytes": file.size} for file in planned.files]
-    figures = planned.to_dict()
-    if not config.dry_run:
-        result = orphan_step.run(table, planned, executor, quarantine=config.quarantine)
-        figures = result.to_dict() | {"refused": len(result.refused)}
-    return MaintenanceResult(figures, rows, {"path": "string", "bytes": "int"})
+    return orphan_step.plan(table, request, executor=executor, progress=progress)
 
 
 def _check_not_damaged(table: Table) -> None:
@@ -239,69 +250,105 @@ def _check_not_damaged(table: Table) -> None:
         )
 
 
-def _expire_partitions(
-    table: Table, config: ExpirePartitionsConfig, *_: object
+def _describe_orphan_removal(_table: Table, plan: OrphanFilesPlan) -> MaintenanceResult:
+    rows = [{"path": file.path, "bytes": file.size} for file in plan.files]
+    return MaintenanceResult(plan.to_dict(), rows, {"path": "string", "bytes": "int"})
+
+
+def _remove_orphan_files(
+    table: Table, plan: OrphanFilesPlan, executor: Executor, progress: Progress
 ) -> MaintenanceResult:
+    result = run_step(orphan_step.REMOVE_ORPHAN_FILES, table, plan, executor, progress=progress)
+    figures = result.to_dict() | {"refused": len(result.refused)}
+    return replace(_describe_orphan_removal(table, plan), metrics=figures)
+
+
+def _plan_partition_expiration(
+    table: Table, config: ExpirePartitionsConfig, *_: object
+) -> PartitionExpirationPlan:
     kept = config.expiration_time
     request = partition_step.ExpirePartitionsRequest(
         expiration_time=None if kept is None else parse_duration("expiration_time", kept),
         strategy=config.strategy,
         max_expires=config.max_expires,
     )
-    done = partition_step.plan(table, request)
-    if not config.dry_run:
-        done = run_step(partition_step.EXPIRE_PARTITIONS, table, done).plan
-    figures = {"partitions": len(done.names), "rows": done.rows, "bytes": done.bytes}
+    return partition_step.plan(table, request)
+
+
+def _describe_partition_expiration(
+    _table: Table, plan: PartitionExpirationPlan
+) -> MaintenanceResult:
+    figures = {"partitions": len(plan.names), "rows": plan.rows, "bytes": plan.bytes}
     return MaintenanceResult(
-        figures, ({"partition": name} for name in done.names), {"partition": "string"}
+        figures, ({"partition": name} for name in plan.names), {"partition": "string"}
     )
 
 
-def _compact_manifests(
-    table: Table, config: CompactManifestsConfig, *_: object
+def _expire_partitions(
+    table: Table, plan: PartitionExpirationPlan, *_: object
 ) -> MaintenanceResult:
-    planned = manifest_step.plan(table, EmptyRequest())
-    if config.dry_run:
-        return MaintenanceResult(planned.to_dict())
-    run_step(manifest_step.COMPACT_MANIFESTS, table, planned)
-    after = manifest_step.plan(table, EmptyRequest())
+    result = run_step(partition_step.EXPIRE_PARTITIONS, table, plan)
+    return _describe_partition_expiration(table, result.plan)
+
+
+def _plan_manifest_compaction(
+    table: Table, _config: CompactManifestsConfig, *_: object
+) -> ManifestCompactionPlan:
+    return manifest_step.plan(table, EmptyRequest())
+
+
+def _describe_manifest_compaction(_table: Table, plan: ManifestCompactionPlan) -> MaintenanceResult:
+    return MaintenanceResult(plan.to_dict())
+
+
+def _compact_manifests(table: Table, plan: ManifestCompactionPlan, *_: object) -> MaintenanceResult:
+    run_step(manifest_step.COMPACT_MANIFESTS, table, plan)
+    after = manifest_step.plan(table, EmptyRequest())  # counts what is there now
     return MaintenanceResult(
         {
-            "manifests_before": planned.manifests,
+            "manifests_before": plan.manifests,
             "manifests_after": after.manifests,
-            "bytes_before": planned.bytes,
+            "bytes_before": plan.bytes,
             "bytes_after": after.bytes,
         }
     )
 
 
 EXPIRE_SNAPSHOTS = MaintenanceOp(
-    "expire_snapshots",
-    "Deletes expired snapshots of `{table}` and the files that only they reference.",
-    ExpireSnapshotsConfig,
-    _expire_snapshots,
+    action="expire_snapshots",
+    description="Deletes expired snapshots of `{table}` and the files that only they reference.",
+    config=ExpireSnapshotsConfig,
+    plan=_plan_snapshot_expiration,
+    describe=_describe_snapshot_expiration,
+    run=_expire_snapshots,
 )
 REMOVE_ORPHAN_FILES = MaintenanceOp(
-    "remove_orphan_files",
-    "Deletes unreferenced files of `{table}`. Fails without deleting anything if the table is "
-    "damaged.",
-    RemoveOrphanFilesConfig,
-    _remove_orphan_files,
+    action="remove_orphan_files",
+    description="Deletes unreferenced files of `{table}`. Fails without deleting anything if the "
+    "table is damaged.",
+    config=RemoveOrphanFilesConfig,
+    plan=_plan_orphan_removal,
+    describe=_describe_orphan_removal,
+    run=_remove_orphan_files,
 )
 EXPIRE_PARTITIONS = MaintenanceOp(
-    "expire_partitions",
-    "Drops expired partitions of `{table}`.",
-    ExpirePartitionsConfig,
-    _expire_partitions,
+    action="expire_partitions",
+    description="Drops expired partitions of `{table}`.",
+    config=ExpirePartitionsConfig,
+    plan=_plan_partition_expiration,
+    describe=_describe_partition_expiration,
+    run=_expire_partitions,
 )
 COMPACT_MANIFESTS = MaintenanceOp(
-    "compact_manifests",
-    "Merges small manifests of `{table}`. Data files do not change.",
-    CompactManifestsConfig,
-    _compact_manifests,
+    action="compact_manifests",
+    description="Merges small manifests of `{table}`. Data files do not change.",
+    config=CompactManifestsConfig,
+    plan=_plan_manifest_compaction,
+    describe=_describe_manifest_compaction,
+    run=_compact_manifests,
 )
 
-MAINTENANCE_OPS: Mapping[str, MaintenanceOp[Any]] = {
+MAINTENANCE_OPS: Mapping[str, MaintenanceOp[Any, Any]] = {
     op.action: op
     for op in (EXPIRE_SNAPSHOTS, EXPIRE_PARTITIONS, COMPACT_MANIFESTS, REMOVE_ORPHAN_FILES)
 }

@@ -288,7 +288,7 @@ def build_index_metadata(
 
     :param include_totals: False if the totals of the result cover other partitions too
     """
-    units = [unit.to_dict() for unit in plan.units]
+    units = [unit.to_dict() for unit in result.units]
     rows = [row for row in units if partition in (None, row["partition"])]
     metadata = PaimonMetadata(
         snapshot_id=result.snapshot_id or plan.snapshot_id,

@@ -11,13 +11,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from paimon_orch.steps.cleanup.quarantine import Quarantine
     from paimon_orch.steps.cleanup.remove_orphan_files import (
+        REMOVE_ORPHAN_FILES,
         OrphanFilesPlan,
         OrphanFilesResult,
+        RemoveOrphanFilesRequest,
         remove_orphan_files,
     )
-    from paimon_orch.steps.cleanup.remove_unexisting_files import remove_unexisting_files
+    from paimon_orch.steps.cleanup.remove_unexisting_files import (
+        REMOVE_UNEXISTING_FILES,
+        remove_unexisting_files,
+    )
     from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
-    from paimon_orch.steps.common.step import Step, run_step
+    from paimon_orch.steps.common.step import (
+        EmptyRequest,
+        Step,
+        run_step,
+    )
     from paimon_orch.steps.compaction.compact import (
         COMPACT,
         CompactionPlan,
@@ -33,14 +42,33 @@ if TYPE_CHECKING:
         move_postponed,
     )
     from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest
-    from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs
-    from paimon_orch.steps.expiration.expire_partitions import expire_partitions
+    from paimon_orch.steps.expiration.delete_tag import (
+        DELETE_TAG,
+        DeleteTagRequest,
+        delete_tag,
+    )
+    from paimon_orch.steps.expiration.expire_changelogs import (
+        EXPIRE_CHANGELOGS,
+        ExpireChangelogsRequest,
+        expire_changelogs,
+    )
+    from paimon_orch.steps.expiration.expire_partitions import (
+        EXPIRE_PARTITIONS,
+        ExpirePartitionsRequest,
+        expire_partitions,
+    )
     from paimon_orch.steps.expiration.expire_snapshots import (
+        EXPIRE_SNAPSHOTS,
+        ExpireSnapshotsRequest,
         SnapshotExpirationPlan,
         SnapshotExpirationResult,
         expire_snapshots,
     )
-    from paimon_orch.steps.expiration.expire_tags import delete_tag, expire_tags
+    from paimon_orch.steps.expiration.expire_tags import (
+        EXPIRE_TAGS,
+        ExpireTagsRequest,
+        expire_tags,
+    )
     from paimon_orch.steps.inspection.check_table import CheckReport, check
     from paimon_orch.steps.inspection.findings import Finding
     from paimon_orch.steps.inspection.health import TableHealth, compute_health
@@ -51,8 +79,14 @@ if TYPE_CHECKING:
         AnalyzeResult,
         analyze,
     )
-    from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
-    from paimon_orch.steps.maintenance.create_tags import create_tags
+    from paimon_orch.steps.maintenance.compact_manifests import (
+        COMPACT_MANIFESTS,
+        compact_manifests,
+    )
+    from paimon_orch.steps.maintenance.create_tags import (
+        CREATE_TAGS,
+        create_tags,
+    )
     from paimon_orch.steps.maintenance.rescale import RESCALE, RescaleRequest, rescale
     from paimon_orch.steps.maintenance.rewrite_file_index import (
         REWRITE_FILE_INDEX,
@@ -64,7 +98,11 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "common.executor": ("Executor", "InProcessExecutor", "Progress"),
-    "common.step": ("Step", "run_step"),
+    "common.step": (
+        "EmptyRequest",
+        "Step",
+        "run_step",
+    ),
     "compaction.compact": (
         "COMPACT",
         "CompactRequest",
@@ -76,24 +114,58 @@ _MODULES = {
     "compaction.policy": ("CompactionDecision", "CompactionPolicy", "decide"),
     "compaction.postpone": ("MOVE_POSTPONED", "MovePostponedRequest", "move_postponed"),
     "compaction.sort_compact": ("SortOrder", "SortRequest"),
-    "expiration.expire_changelogs": ("expire_changelogs",),
-    "expiration.expire_partitions": ("expire_partitions",),
+    "expiration.delete_tag": (
+        "DELETE_TAG",
+        "DeleteTagRequest",
+        "delete_tag",
+    ),
+    "expiration.expire_changelogs": (
+        "EXPIRE_CHANGELOGS",
+        "ExpireChangelogsRequest",
+        "expire_changelogs",
+    ),
+    "expiration.expire_partitions": (
+        "EXPIRE_PARTITIONS",
+        "ExpirePartitionsRequest",
+        "expire_partitions",
+    ),
     "expiration.expire_snapshots": (
+        "EXPIRE_SNAPSHOTS",
+        "ExpireSnapshotsRequest",
         "SnapshotExpirationPlan",
         "SnapshotExpirationResult",
         "expire_snapshots",
     ),
-    "expiration.expire_tags": ("delete_tag", "expire_tags"),
+    "expiration.expire_tags": (
+        "EXPIRE_TAGS",
+        "ExpireTagsRequest",
+        "expire_tags",
+    ),
     "cleanup.quarantine": ("Quarantine",),
-    "cleanup.remove_orphan_files": ("OrphanFilesPlan", "OrphanFilesResult", "remove_orphan_files"),
-    "cleanup.remove_unexisting_files": ("remove_unexisting_files",),
+    "cleanup.remove_orphan_files": (
+        "REMOVE_ORPHAN_FILES",
+        "OrphanFilesPlan",
+        "OrphanFilesResult",
+        "RemoveOrphanFilesRequest",
+        "remove_orphan_files",
+    ),
+    "cleanup.remove_unexisting_files": (
+        "REMOVE_UNEXISTING_FILES",
+        "remove_unexisting_files",
+    ),
     "inspection.check_table": ("CheckReport", "check"),
     "inspection.findings": ("Finding",),
     "inspection.health": ("TableHealth", "compute_health"),
     "inspection.inspect": ("TableReport", "inspect"),
     "maintenance.analyze": ("ANALYZE", "AnalyzeRequest", "AnalyzeResult", "analyze"),
-    "maintenance.compact_manifests": ("compact_manifests",),
-    "maintenance.create_tags": ("create_tags",),
+    "maintenance.compact_manifests": (
+        "COMPACT_MANIFESTS",
+        "compact_manifests",
+    ),
+    "maintenance.create_tags": (
+        "CREATE_TAGS",
+        "create_tags",
+    ),
     "maintenance.rescale": ("RESCALE", "RescaleRequest", "rescale"),
     "maintenance.rewrite_file_index": (
         "REWRITE_FILE_INDEX",
@@ -108,7 +180,16 @@ _MODULE_BY_NAME = {name: module for module, names in _MODULES.items() for name i
 __all__ = [
     "ANALYZE",
     "COMPACT",
+    "COMPACT_MANIFESTS",
+    "CREATE_TAGS",
+    "DELETE_TAG",
+    "EXPIRE_CHANGELOGS",
+    "EXPIRE_PARTITIONS",
+    "EXPIRE_SNAPSHOTS",
+    "EXPIRE_TAGS",
     "MOVE_POSTPONED",
+    "REMOVE_ORPHAN_FILES",
+    "REMOVE_UNEXISTING_FILES",
     "RESCALE",
     "REWRITE_FILE_INDEX",
     "AnalyzeRequest",
@@ -119,7 +200,13 @@ __all__ = [
     "CompactionPlan",
     "CompactionPolicy",
     "CompactionResult",
+    "DeleteTagRequest",
+    "EmptyRequest",
     "Executor",
+    "ExpireChangelogsRequest",
+    "ExpirePartitionsRequest",
+    "ExpireSnapshotsRequest",
+    "ExpireTagsRequest",
     "FileIndexRewriteResult",
     "Finding",
     "InProcessExecutor",
@@ -128,6 +215,7 @@ __all__ = [
     "OrphanFilesResult",
     "Progress",
     "Quarantine",
+    "RemoveOrphanFilesRequest",
     "RescaleRequest",
     "RewriteFileIndexRequest",
     "RowLevelRequest",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import date
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
@@ -28,6 +29,7 @@ from paimon_orch.errors import (
     PaimonError,
 )
 from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
 
@@ -175,6 +177,56 @@ def test_partition_of_two_dimensions_is_compacted(
     ]
 
 
+def run_after(monkeypatch: pytest.MonkeyPatch, commit: Callable[[], None]) -> None:
+    """Make assets call ``commit`` between their plan and its execution."""
+
+    def commit_and_run(*arguments: Any, **options: Any) -> Any:
+        commit()
+        return run_step(*arguments, **options)
+
+    monkeypatch.setattr(assets, "run_step", commit_and_run)
+
+
+def test_the_plan_that_was_logged_is_executed_after_another_commit(
+    orders: Table,
+    upsert: Upsert,
+    compaction: dg.AssetsDefinition,
+    resources: Resources,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    upsert(orders, DAYS[0])
+    upsert(orders, DAYS[0], amount=2)
+    run_after(monkeypatch, lambda: upsert(orders, DAYS[0], amount=3))
+
+    metadata = metadata_by_partition(materialize(compaction, resources, DAYS[0]))[DAYS[0]]
+
+    assert "plan to compact 2 files of 1 buckets" in capfd.readouterr().err
+    [record] = metadata["paimon/plan"].records
+    assert record.data["files"] == 2
+    assert metadata["paimon/commit_attempts"] == 1
+    assert metadata["paimon/level0_files"] == 1
+
+
+def test_a_compaction_that_lost_a_race_plans_again(
+    orders: Table,
+    upsert: Upsert,
+    compact_all: Callable[[Table], None],
+    compaction: dg.AssetsDefinition,
+    resources: Resources,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    upsert(orders, DAYS[0])
+    upsert(orders, DAYS[0], amount=2)
+    run_after(monkeypatch, lambda: compact_all(orders))
+
+    metadata = metadata_by_partition(materialize(compaction, resources, DAYS[0]))[DAYS[0]]
+
+    assert metadata["paimon/commit_attempts"] == 2
+    assert metadata["paimon/planned_buckets"] == 0
+    assert orders.stores.snapshots.latest_id() == 3
+
+
 def test_second_compaction_commits_nothing_and_reports_it(
     orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
 ) -> None:
@@ -295,7 +347,7 @@ def replace_compact(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> li
         calls.append(1)
         raise error
 
-    monkeypatch.setattr(assets, "compact", fail)
+    monkeypatch.setattr(assets, "run_step", fail)
     return calls
 
 

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -6,6 +7,8 @@ from support.dagster.asset_runs import Resources, metadata_by_partition
 from support.dagster.spark_resources import UnavailableSparkResource
 
 from paimon_orch.dagster import PaimonCatalogResource, build_file_index_asset
+from paimon_orch.dagster import maintenance_assets as assets
+from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.inspection.health import compute_health
 from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
@@ -56,6 +59,28 @@ def test_second_run_commits_nothing_and_does_not_start_spark(
     assert metadata["paimon/indexed_files"] == 0
     assert metadata["paimon/skipped_files"] == 3
     assert "paimon/plan" not in metadata
+
+
+def test_rewrite_that_lost_a_race_reports_the_plan_that_was_executed(
+    orders: Table,
+    resources: Resources,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def drop_and_run(*arguments: Any, **options: Any) -> Any:
+        if orders.stores.snapshots.latest_id() == 1:
+            orders.drop_partitions([f"dt={DAYS[0]}"])
+        return run_step(*arguments, **options)
+
+    monkeypatch.setattr(assets, "run_step", drop_and_run)
+    result = dg.materialize([build_file_index_asset("lake.orders")], resources=resources)
+
+    [metadata] = metadata_by_partition(result).values()
+    assert "plan to rewrite the indexes of 3 files of snapshot 1" in capfd.readouterr().err
+    assert metadata["paimon/indexed_files"] == 2
+    partitions = [record.data["partition"] for record in metadata["paimon/plan"].records]
+    assert partitions == [f"dt={day}" for day in DAYS[1:]]
+    assert compute_health(orders).index_coverage == 1
 
 
 def test_range_of_partitions_is_committed_in_groups_and_reported_by_partition(

@@ -18,6 +18,7 @@ from paimon_orch.dagster import (
 )
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
+from paimon_orch.steps.expiration import expire_snapshots
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
 
@@ -108,6 +109,29 @@ def test_expiration_reports_deleted_files(
     assert metadata["paimon/expire_snapshots_snapshots"] == 11
     assert metadata["paimon/expire_snapshots_data_files"] == 11
     assert metadata["paimon/expire_snapshots_bytes"] > 0
+
+
+def test_the_plan_that_was_logged_is_executed_after_another_commit(
+    snapshots: Table,
+    upsert: Upsert,
+    resources: Mapping[str, object],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    run_expiration = expire_snapshots.run_expiration
+
+    def commit_and_run(*arguments: Any, **options: Any) -> Any:
+        upsert(snapshots, DAY, amount=99)
+        return run_expiration(*arguments, **options)
+
+    monkeypatch.setattr(expire_snapshots, "run_expiration", commit_and_run)
+    job = build_expire_snapshots_job("lake.orders")
+
+    metadata = observed(run(job, resources, dry_run=False, retain_min=1, retain_max=1))
+
+    assert "expire_snapshots of lake.orders (plan): {'snapshots': 11" in capfd.readouterr().err
+    assert metadata["paimon/expire_snapshots_snapshots"] == 11
+    assert snapshots.stores.snapshots.ids() == [12, 13]
 
 
 def test_snapshots_younger_than_retain_for_are_retained(

@@ -12,6 +12,7 @@ from support.tables import new_table, table_of
 from paimon_orch.spark import SparkExecutor
 from paimon_orch.steps.cleanup import remove_orphan_files as step
 from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.common.step import run_step
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def test_spark_finds_and_removes_the_same_orphans(tmp_path: Path, spark: SparkSe
 
     assert local == on_spark
     assert len(local.files) > 6
-    result = step.run(table, on_spark, executor)
+    result = run_step(step.REMOVE_ORPHAN_FILES, table, on_spark, executor)
     assert (result.files, result.bytes) == (len(local.files), local.bytes)
     assert read_all_branches(table) == before
     assert unreferenced_files(table) == set()

@@ -28,8 +28,9 @@ from support.tables import rows_of
 from paimon_orch import Catalog
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
-from paimon_orch.steps.expiration.expire_tags import delete_tag, expire_tags
+from paimon_orch.steps.expiration.expire_tags import expire_tags
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance.create_tags import create_tags
 from paimon_orch.table.schema_change.schema_changes import SetOption

@@ -8,6 +8,7 @@ nothing is deleted.
 See docs/format/orphan-files.md.
 """
 
+import json
 import logging
 import time
 from collections.abc import Iterable, Sequence
@@ -19,14 +20,21 @@ from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
-from paimon_orch.steps.common.file_deletion import DeletionResult, delete_files
+from paimon_orch.steps.common.file_deletion import (
+    DeletionResult,
+    DeletionScope,
+    run,
+    split_paths,
+)
 from paimon_orch.steps.common.partition_selection import PartitionSpecs
+from paimon_orch.steps.common.step import Step, WorkUnits, run_step
 from paimon_orch.table.cleanup.orphan_candidates import (
     DataRoots,
     ListingUnit,
     ManifestUnit,
     OrphanCandidate,
     OrphanListing,
+    OrphanSearch,
     find_bucket_directories,
     find_unfinished_files,
     find_unreferenced_names,
@@ -59,12 +67,15 @@ class RemoveOrphanFilesRequest:
     """The number of directories that one work unit lists."""
     manifests_per_unit: int = 16
     """The number of manifests that one work unit reads."""
+    quarantine: bool = False
+    """Whether files are moved to a dated folder of the table, to be restored from there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanFilesPlan:
     """The orphan files of a table; false if there are none."""
 
+    request: RemoveOrphanFilesRequest
     files: tuple[OrphanCandidate, ...] = ()
     directories: tuple[str, ...] = ()
     """Empty bucket directories."""
@@ -149,6 +160,7 @@ def plan(
     _check_has_references(table, used, files)
     old_directories = {info.path for info in buckets if info.modified < before}
     return OrphanFilesPlan(
+        request=request,
         files=tuple(files),
         directories=tuple(path for path in listing.empty if path in old_directories),
         scanned=listing.scanned,
@@ -182,17 +194,17 @@ def _find_unused_files(
 ) -> OrphanListing:
     """Return the old files that no manifest references; mark read manifests in ``used``."""
     listings = [
-        ListingUnit(table.io, tuple(batch), before)
-        for batch in _split(directories, request.directories_per_unit)
+        ListingUnit(tuple(batch)) for batch in _split(directories, request.directories_per_unit)
     ]
     manifests = [
-        ManifestUnit(table.stores.manifests, tuple(batch))
+        ManifestUnit(tuple(batch))
         for batch in _split(used.list_unread_manifests(), request.manifests_per_unit)
     ]
+    search = OrphanSearch(io=table.io, reader=table.stores.manifests, before=before)
     parts = max(1, min(len(manifests), _MAX_PARTS))
     listing = OrphanListing.of(
         executor.shuffle(
-            partial(list_names_by_part, parts=parts),
+            partial(list_names_by_part, search, parts=parts),
             [*listings, *manifests],
             find_unreferenced_names,
             parts=parts,
@@ -219,56 +231,39 @@ def _check_has_references(
         )
 
 
-def remove_orphan_files(
-    table: Table,
-    executor: Executor | None = None,
-    *,
-    older_than: int | None = None,
-    partitions: PartitionSpecs | None = None,
-    quarantine: bool = False,
-    progress: Progress | None = None,
-) -> OrphanFilesResult:
-    """Plan and run an orphan cleanup; see :func:`plan` for the arguments.
+def _exclude_files_used_since(_table: Table, plan: OrphanFilesPlan) -> OrphanFilesPlan:
+    """Read new versions: a slow writer may have committed old files since the plan."""
+    used = plan.used
+    if used is None:
+        return plan
+    used.update()
+    return replace(plan, files=tuple(file for file in plan.files if file.name not in used.names))
 
-    With ``quarantine``, files are moved to a dated folder of the table, to be restored from there.
-    Files outside the table's directories or behind links are never deleted. Can be repeated after a
-    failure.
+
+def _collect_work(table: Table, plan: OrphanFilesPlan) -> WorkUnits[DeletionScope, Sequence[str]]:
+    paths = [] if plan.request.quarantine else [file.path for file in plan.files]
+    return WorkUnits(shared=DeletionScope(table.io, plan.roots), units=split_paths(paths))
+
+
+def commit(
+    table: Table, plan: OrphanFilesPlan, results: Sequence[Sequence[str]]
+) -> OrphanFilesResult:
+    """Delete empty directories, or move the files to quarantine; the units have deleted files.
+
+    :param results: the paths that were refused
     """
-    started = time.monotonic()
-    request = RemoveOrphanFilesRequest(older_than=older_than, partitions=partitions)
-    planned = plan(table, request, executor=executor, progress=progress)
-    return run(table, planned, executor, quarantine=quarantine, started=started)
-
-
-def run(
-    table: Table,
-    planned: OrphanFilesPlan,
-    executor: Executor | None = None,
-    *,
-    quarantine: bool = False,
-    started: float | None = None,
-) -> OrphanFilesResult:
-    """Remove the planned files, except those that are referenced since."""
-    started = time.monotonic() if started is None else started
-    planned = _exclude_files_used_since(planned)
-    folder: str | None = None
-    if quarantine and planned.files:
-        folder, refused = _quarantine_files(table, planned)
-    else:
-        paths = [file.path for file in planned.files]
-        label = f"remove orphan files of {table.identifier}"
-        executor = executor or InProcessExecutor()
-        refused = delete_files(executor, table.io, planned.roots, paths, label=label)
-    unsafe = set(refused)
-    removed = [file for file in planned.files if file.path not in unsafe]
+    folder, refused = None, [path for paths in results for path in paths]
+    if plan.request.quarantine and plan.files:
+        folder, refused = _quarantine_files(table, plan)
+    refused_paths = set(refused)
+    removed = [file for file in plan.files if file.path not in refused_paths]
     logger.info("%s: removed %d orphan files", table.identifier, len(removed))
     return OrphanFilesResult(
         files=len(removed),
         bytes=sum(file.size for file in removed),
-        directories=_delete_empty_directories(table, planned, removed),
+        directories=_delete_empty_directories(table, plan, removed),
         quarantine=folder,
         refused=tuple(refused),
-        duration_seconds=time.monotonic() - started,
     )
 
 
@@ -277,15 +272,6 @@ def _quarantine_files(table: Table, planned: OrphanFilesPlan) -> tuple[str, list
     quarantine = Quarantine(table.io, table.paths.root, external_roots=planned.roots[1:])
     folder = quarantine.build_folder_name()
     return folder, quarantine.put(folder, [file.path for file in planned.files])
-
-
-def _exclude_files_used_since(planned: OrphanFilesPlan) -> OrphanFilesPlan:
-    """Read new versions: a slow writer may have committed old files since the plan."""
-    used = planned.used
-    if used is None or not used.update():
-        return planned
-    files = tuple(file for file in planned.files if file.name not in used.names)
-    return replace(planned, files=files)
 
 
 def _delete_empty_directories(
@@ -297,3 +283,36 @@ def _delete_empty_directories(
     remover = SafeDeleter(io=table.io, roots=planned.roots)
     directories = buckets | set(planned.directories)
     return sum(remover.delete_empty_dirs(directories, root) for root in planned.roots)
+
+
+REMOVE_ORPHAN_FILES = Step(
+    title="remove orphan files of",
+    plan=plan,
+    work=_collect_work,
+    run=run,
+    decode=json.loads,
+    commit=commit,
+    prepare=_exclude_files_used_since,
+    max_attempts=1,
+)
+
+
+def remove_orphan_files(
+    table: Table,
+    executor: Executor | None = None,
+    *,
+    older_than: int | None = None,
+    partitions: PartitionSpecs | None = None,
+    quarantine: bool = False,
+    progress: Progress | None = None,
+) -> OrphanFilesResult:
+    """Plan and run an orphan cleanup; see :class:`RemoveOrphanFilesRequest` for the arguments.
+
+    Files outside the table's directories or behind links are never deleted. Can be repeated after a
+    failure.
+    """
+    request = RemoveOrphanFilesRequest(
+        older_than=older_than, partitions=partitions, quarantine=quarantine
+    )
+    planned = plan(table, request, executor=executor, progress=progress)
+    return run_step(REMOVE_ORPHAN_FILES, table, planned, executor)

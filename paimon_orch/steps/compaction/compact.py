@@ -36,6 +36,7 @@ __all__ = [
     "commit",
     "compact",
     "compact_written_partitions",
+    "move_postponed_and_replan",
     "plan",
     "run",
     "run_compaction",
@@ -88,15 +89,27 @@ def run_compaction(
     *,
     progress: Progress | None = None,
 ) -> CompactionResult:
-    """Execute a plan: move its postponed rows, then compact.
-
-    Postponed rows add files to the buckets, so compaction is planned again after they were moved.
-    """
+    """Execute a plan: move its postponed rows, then compact."""
     if plan.postponed:
-        run_step(MOVE_POSTPONED, table, plan.postponed, executor, progress=progress)
-        assert isinstance(plan.request, CompactRequest)
-        plan = COMPACT.plan(table, plan.request)
+        plan = move_postponed_and_replan(table, plan, executor, progress=progress)
     return run_step(COMPACT, table, plan, executor, progress=progress)
+
+
+def move_postponed_and_replan(
+    table: Table,
+    plan: CompactionPlan,
+    executor: Executor | None = None,
+    *,
+    progress: Progress | None = None,
+) -> CompactionPlan:
+    """Move the postponed rows of a plan into buckets, and return the plan to compact then.
+
+    The rows add files to the buckets, so the compaction must be planned again.
+    """
+    assert plan.postponed is not None
+    run_step(MOVE_POSTPONED, table, plan.postponed, executor, progress=progress)
+    assert isinstance(plan.request, CompactRequest)
+    return COMPACT.plan(table, plan.request)
 
 
 def compact(

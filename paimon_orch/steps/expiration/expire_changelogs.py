@@ -3,13 +3,20 @@
 See docs/format/snapshot-expiration.md#changelogs.
 """
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.steps.common.executor import Executor, InProcessExecutor
-from paimon_orch.steps.common.file_deletion import delete_files, delete_in_threads
+from paimon_orch.steps.common.executor import Executor
+from paimon_orch.steps.common.file_deletion import (
+    DeletionScope,
+    delete_in_threads,
+    run,
+    split_paths,
+)
+from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.steps.expiration.retention import Retention, RetentionRequest
 from paimon_orch.table.cleanup.references import (
     ReferenceReader,
@@ -25,10 +32,16 @@ from paimon_orch.table.metadata.snapshot_store import EARLIEST
 from paimon_orch.table.table import Table
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpireChangelogsRequest(RetentionRequest):
+    """Limits of an expiration of changelogs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangelogExpirationPlan:
     """The changelogs to expire; false if there are none."""
 
+    request: ExpireChangelogsRequest
     changelogs: tuple[int, ...] = ()
     end: int | None = None
     """The oldest changelog that is retained."""
@@ -49,8 +62,13 @@ class ChangelogExpirationPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpireChangelogsRequest(RetentionRequest):
-    """Limits of an expiration of changelogs."""
+class ChangelogExpirationResult(StepOutcome):
+    """What an expiration did."""
+
+    plan: ChangelogExpirationPlan
+    """The executed plan, without the files that were not deleted because they are outside the
+    table.
+    """
 
 
 def plan(table: Table, request: ExpireChangelogsRequest) -> ChangelogExpirationPlan:
@@ -68,7 +86,7 @@ def plan(table: Table, request: ExpireChangelogsRequest) -> ChangelogExpirationP
     }
     latest = table.stores.snapshots.latest_id()
     if not changelogs or latest is None:
-        return ChangelogExpirationPlan()
+        return ChangelogExpirationPlan(request=request)
     retention = Retention.of_changelogs(options, int(time.time() * 1000), request)
     waiting = ConsumerStore(table.io, table.paths, options).read_next_snapshots().values()
     times = {number: v.snapshot.time_millis for number, v in sorted(changelogs.items())}
@@ -81,12 +99,17 @@ def plan(table: Table, request: ExpireChangelogsRequest) -> ChangelogExpirationP
         replace(v, is_complete=False) for number, v in sorted(changelogs.items()) if number < end
     ]
     if not expired:
-        return ChangelogExpirationPlan()
+        return ChangelogExpirationPlan(request=request)
     first = min(number for number in changelogs if number >= end)
     expired_paths = {v.path for v in expired}
     retained = [v for v in versions.values() if v.path not in expired_paths]
     files = _collect_files_to_delete(table, expired, retained)
-    return ChangelogExpirationPlan(tuple(v.snapshot.id for v in expired), first, files)
+    return ChangelogExpirationPlan(
+        request=request,
+        changelogs=tuple(v.snapshot.id for v in expired),
+        end=first,
+        files_to_delete=files,
+    )
 
 
 def _collect_files_to_delete(
@@ -112,6 +135,51 @@ def _find_first_younger(times: Mapping[int, int], first: int, before: int) -> in
     return max(times)
 
 
+def _advance_hint(table: Table, plan: ChangelogExpirationPlan) -> ChangelogExpirationPlan:
+    """Move the hint EARLIEST, so that no reader starts from an expiring changelog."""
+    assert plan.end is not None
+    ChangelogStore(table.io, table.paths).write_hint(EARLIEST, plan.end)
+    return plan
+
+
+def _collect_work(
+    table: Table, plan: ChangelogExpirationPlan
+) -> WorkUnits[DeletionScope, Sequence[str]]:
+    scope = DeletionScope(table.io, list_file_roots(table.io, table.paths))
+    return WorkUnits(shared=scope, units=split_paths(plan.files_to_delete.data))
+
+
+def commit(
+    table: Table, plan: ChangelogExpirationPlan, results: Sequence[Sequence[str]]
+) -> ChangelogExpirationResult:
+    """Delete metadata and changelogs; the units have deleted the data files.
+
+    :param results: the paths that were refused
+    """
+    if not plan:
+        return ChangelogExpirationResult(plan=plan)
+    store, files = ChangelogStore(table.io, table.paths), plan.files_to_delete
+    remover = SafeDeleter(io=table.io, roots=list_file_roots(table.io, table.paths))
+    delete_in_threads(remover, files.metadata)
+    delete_in_threads(remover, files.lists)
+    delete_in_threads(remover, list(map(store.path, plan.changelogs)))
+    refused_paths = {path for paths in (*results, remover.refused) for path in paths}
+    deleted = files.filter(lambda path: path not in refused_paths)
+    return ChangelogExpirationResult(plan=replace(plan, files_to_delete=deleted))
+
+
+EXPIRE_CHANGELOGS = Step(
+    title="expire changelogs of",
+    plan=plan,
+    work=_collect_work,
+    run=run,
+    decode=json.loads,
+    commit=commit,
+    prepare=_advance_hint,
+    max_attempts=1,
+)
+
+
 def expire_changelogs(
     table: Table,
     executor: Executor | None = None,
@@ -128,26 +196,4 @@ def expire_changelogs(
     request = ExpireChangelogsRequest(
         retain_max=retain_max, retain_min=retain_min, older_than=older_than, max_deletes=max_deletes
     )
-    return run_expiration(table, plan(table, request), executor)
-
-
-def run_expiration(
-    table: Table, planned: ChangelogExpirationPlan, executor: Executor | None = None
-) -> ChangelogExpirationPlan:
-    """Delete the changelogs of a plan and return what was deleted."""
-    if not planned:
-        return planned
-    assert planned.end is not None
-    store, files = ChangelogStore(table.io, table.paths), planned.files_to_delete
-    store.write_hint(EARLIEST, planned.end)
-    roots = list_file_roots(table.io, table.paths)
-    label = f"expire changelogs of {table.identifier}"
-    refused = delete_files(
-        executor or InProcessExecutor(), table.io, roots, files.data, label=label
-    )
-    remover = SafeDeleter(io=table.io, roots=roots)
-    delete_in_threads(remover, files.metadata)
-    delete_in_threads(remover, files.lists)
-    delete_in_threads(remover, list(map(store.path, planned.changelogs)))
-    refused_paths = {*refused, *remover.refused}
-    return replace(planned, files_to_delete=files.filter(lambda path: path not in refused_paths))
+    return run_step(EXPIRE_CHANGELOGS, table, plan(table, request), executor).plan

@@ -1,27 +1,61 @@
-"""Delete tags and the files that only they reference.
+"""Delete expired tags and the files that only they reference.
 
 See docs/format/tags-branches-consumers.md#tags.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from paimon_orch.errors import wrap_decode_errors
+from paimon_orch.errors import CommitConflictError, wrap_decode_errors
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.text import parse_json_object
-from paimon_orch.steps.common.executor import Executor, InProcessExecutor
-from paimon_orch.steps.common.file_deletion import delete_files
-from paimon_orch.table.cleanup.references import (
-    ReferenceReader,
-    RetainedSnapshot,
-    RetainedSnapshotKind,
-    RetainedSnapshotStore,
-)
-from paimon_orch.table.cleanup.safe_delete import SafeDeleter, list_file_roots
-from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
+from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
+from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.table.metadata_tables import parse_tag_time
 from paimon_orch.table.table import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpireTagsRequest:
+    """Which tags are deleted."""
+
+    older_than: datetime | None = None
+    """Local time; tags that were created before it are deleted too."""
+    now: datetime | None = None
+    """The local time that tags expire at; None is the current time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredTag:
+    """A tag to delete, and the time in epoch seconds when its file was written."""
+
+    name: str
+    modified: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagExpirationPlan:
+    """The tags to delete; false if there are none."""
+
+    request: ExpireTagsRequest
+    tags: tuple[ExpiredTag, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Return whether any tag is deleted."""
+        return bool(self.tags)
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the tags."""
+        return [tag.name for tag in self.tags]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagExpirationResult(StepOutcome):
+    """The tags that were deleted."""
+
+    plan: TagExpirationPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,90 +91,55 @@ def _parse_seconds(value: object) -> float | None:
     return duration.total_seconds()
 
 
-def plan(
-    table: Table, *, older_than: datetime | None = None, now: datetime | None = None
-) -> list[str]:
-    """Return the names of expired tags and of tags created before ``older_than`` (local time)."""
+def plan(table: Table, request: ExpireTagsRequest) -> TagExpirationPlan:
+    """Find the expired tags, and the tags created before ``older_than``."""
     table.stores.check_step(StepKind.TAG | StepKind.DELETE)
-    current_time = datetime.now() if now is None else now
-    modified = {info.name: info.modified for info in table.io.list_dir(table.paths.tag_dir)}
+    current_time = datetime.now() if request.now is None else request.now
+    modified = _read_modification_times(table)
     expired = []
     for name in table.tags.names():
+        if name not in modified:
+            continue  # another process created it just now
         times = read_tag_times(table, name)
-        created = times.created or datetime.fromtimestamp(modified[f"tag-{name}"])  # noqa: DTZ006 - local
+        created = times.created or datetime.fromtimestamp(modified[name])  # noqa: DTZ006 - local
         has_times = times.created is not None and times.retained is not None
         is_over = has_times and current_time - created > (times.retained or timedelta(0))
-        if is_over or (older_than is not None and created < older_than):
-            expired.append(name)
-    return expired
+        if is_over or (request.older_than is not None and created < request.older_than):
+            expired.append(ExpiredTag(name, modified[name]))
+    return TagExpirationPlan(request=request, tags=tuple(expired))
 
 
-def find_files_to_delete(table: Table, name: str) -> UnreferencedFiles:
-    """Return the files that only a tag references.
-
-    The result is empty if the snapshot of the tag has not expired or has another tag.
-    Raises :class:`CorruptFileError` if metadata of other versions cannot be read.
-    """
-    return _collect_files_to_delete(
-        table, name, RetainedSnapshotStore(table.io, table.paths.root).all()
-    )
+def _read_modification_times(table: Table) -> dict[str, float]:
+    """Return the modification times of the files of all tags, by the names of the tags."""
+    infos = table.io.list_dir(table.paths.tag_dir)
+    return {info.name.removeprefix("tag-"): info.modified for info in infos}
 
 
-def _collect_files_to_delete(
-    table: Table, name: str, versions: Mapping[str, RetainedSnapshot]
-) -> UnreferencedFiles:
-    path, tagged = table.tags.path(name), table.tags.get(name)
-    kept = [version for other, version in versions.items() if other != path]
-    if any(
-        v.snapshot.id == tagged.id
-        and v.branch == table.paths.branch
-        and v.kind is not RetainedSnapshotKind.CHANGELOG
-        for v in kept
-    ):
-        return UnreferencedFiles()
-    reader = ReferenceReader.of(table.io, table.paths.root)
-    collector = SnapshotDeletionPlanner(
-        reader=reader, paths=table.paths, schema=table.schema, retained=kept
-    )
-    collector.add_live_files(versions[path])
-    collector.add_changelog_files(versions[path])  # snapshot expiration retains them for the tag
-    remover = SafeDeleter(io=table.io, roots=list_file_roots(table.io, table.paths))
-    return collector.collect([versions[path]]).filter(remover.has_safe_name)
+def _check_unchanged(table: Table, plan: TagExpirationPlan) -> TagExpirationPlan:
+    """Raise :class:`CommitConflictError` if a tag was changed or deleted since the plan."""
+    modified = _read_modification_times(table)
+    changed = [tag.name for tag in plan.tags if modified.get(tag.name) != tag.modified]
+    if changed:
+        raise CommitConflictError(
+            f"{table.identifier}: the tags {', '.join(changed)} were changed while tags were "
+            "expired; no tag was deleted"
+        )
+    return plan
 
 
-def _has_new_versions(
-    versions: Mapping[str, RetainedSnapshot], current: Mapping[str, RetainedSnapshot]
-) -> bool:
-    return any(
-        path not in versions or versions[path].snapshot != version.snapshot
-        for path, version in current.items()
-    )
+def commit(
+    table: Table, plan: TagExpirationPlan, _results: Sequence[bytes] = ()
+) -> TagExpirationResult:
+    """Delete the tags one after another, each with the files that only it references."""
+    for name in plan.names:
+        delete_tag(table, name)
+    return TagExpirationResult(plan=plan)
 
 
-def delete_tag(table: Table, name: str, executor: Executor | None = None) -> UnreferencedFiles:
-    """Delete a tag and the files that only it references; return these files.
-
-    Raises :class:`CorruptFileError` if metadata of other versions cannot be read.
-    """
-    table.stores.check_step(StepKind.TAG | StepKind.DELETE)
-    store = RetainedSnapshotStore(table.io, table.paths.root)
-    versions = store.all()
-    files = _collect_files_to_delete(table, name, versions)
-    table.io.delete(table.tags.path(name))
-    if _has_new_versions(versions, store.all()):
-        # a new branch or tag may reference the files; orphan cleanup deletes them if not
-        return UnreferencedFiles()
-    roots = list_file_roots(table.io, table.paths)
-    label = f"delete tag {name} of {table.identifier}"
-    paths = [*files.data, *files.metadata, *files.lists]
-    refused = delete_files(executor or InProcessExecutor(), table.io, roots, paths, label=label)
-    refused_paths = set(refused)
-    return files.filter(lambda path: path not in refused_paths)
+EXPIRE_TAGS = replace(build_metadata_step("expire tags of", plan, commit), prepare=_check_unchanged)
 
 
 def expire_tags(table: Table, *, older_than: datetime | None = None) -> list[str]:
     """Delete expired tags, and return their names; see :func:`plan`."""
-    names = plan(table, older_than=older_than)
-    for name in names:
-        delete_tag(table, name)
-    return names
+    request = ExpireTagsRequest(older_than=older_than)
+    return run_step(EXPIRE_TAGS, table, plan(table, request)).plan.names

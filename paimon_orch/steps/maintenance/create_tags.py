@@ -4,11 +4,12 @@ See docs/format/tags-branches-consumers.md#tags.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import CommitConflictError, InputError
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
     SINK_PROCESS_TIME_ZONE,
@@ -24,7 +25,13 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.steps.expiration.expire_tags import delete_tag
+from paimon_orch.steps.common.step import (
+    EmptyRequest,
+    StepOutcome,
+    build_metadata_step,
+    run_step,
+)
+from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.table.metadata.time_travel import NO_WATERMARK
 from paimon_orch.table.table import Table
 
@@ -76,19 +83,67 @@ class TagPeriods:
         return time if time.strftime(self.name) == name else None
 
 
-def find_due_tags(table: Table) -> dict[str, int]:
-    """Return the names and snapshots of the tags to create by ``tag.automatic-creation``."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagCreationPlan:
+    """The tags that are due; false if there is nothing to do."""
+
+    request: EmptyRequest = field(default_factory=EmptyRequest)
+    due: Mapping[str, int] = field(default_factory=dict)
+    """The snapshots of the tags to create, by name."""
+    time_retained: timedelta | None = None
+    """The retention time of the new tags; None retains them forever."""
+    excess: tuple[str, ...] = ()
+    """The oldest automatic tags above ``tag.num-retained-max``; they are deleted afterwards."""
+
+    def __bool__(self) -> bool:
+        """Return whether any tag is created or deleted."""
+        return bool(self.due or self.excess)
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the tags to create."""
+        return list(self.due)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagCreationResult(StepOutcome):
+    """The tags that were created and deleted."""
+
+    plan: TagCreationPlan
+
+
+def plan(table: Table, request: EmptyRequest) -> TagCreationPlan:
+    """Find the tags to create by ``tag.automatic-creation``, and the tags to delete.
+
+    Without automatic creation there are none.
+    """
+    table.stores.check_step(StepKind.TAG)
     options = table.options
     mode = options.get(TAG_AUTOMATIC_CREATION)
     if mode not in _CREATION_MODES:
-        return {}
-    zone = _parse_time_zone(options, mode)
+        return TagCreationPlan(request=request)
     periods = TagPeriods.of(options)
+    due = _find_due_tags(table, mode, periods)
+    excess = _find_excess_tags(table, periods, due)
+    if excess:
+        table.stores.check_step(StepKind.TAG | StepKind.DELETE)
+    return TagCreationPlan(
+        request=request,
+        due=due,
+        time_retained=options.get(TAG_DEFAULT_TIME_RETAINED),
+        excess=tuple(excess),
+    )
+
+
+def _find_due_tags(table: Table, mode: str, periods: TagPeriods) -> dict[str, int]:
+    """Return the names and snapshots of the tags to create."""
+    options = table.options
+    zone = _parse_time_zone(options, mode)
     delay = options.get(TAG_CREATION_DELAY)
     if delay >= periods.length:
         raise InputError("'tag.creation-delay' must be shorter than the period of tags")
     due: dict[str, int] = {}
-    automatic = _find_automatic_tags(table, periods)
+    automatic = _select_automatic_tags(table.tags.names(), periods)
     last = max(automatic, default=None)
     first = 0 if last is None else table.tags.get(automatic[last]).id + 1
     for number in table.stores.snapshots.ids():
@@ -105,24 +160,8 @@ def find_due_tags(table: Table) -> dict[str, int]:
     return {name: number for name, number in due.items() if name not in existing}
 
 
-def create_tags(table: Table) -> list[str]:
-    """Create the tags that are due by ``tag.automatic-creation``, and return their names.
-
-    The oldest automatic tags above ``tag.num-retained-max`` are deleted. Without automatic
-    creation, nothing is changed.
-    """
-    table.stores.check_step(StepKind.TAG)
-    options = table.options
-    due = find_due_tags(table)
-    for name, snapshot_id in due.items():
-        table.tags.create(name, snapshot_id, time_retained=options.get(TAG_DEFAULT_TIME_RETAINED))
-    if options.get(TAG_AUTOMATIC_CREATION) in _CREATION_MODES:
-        _delete_excess_tags(table, TagPeriods.of(options), options)
-    return list(due)
-
-
-def _find_automatic_tags(table: Table, periods: TagPeriods) -> dict[datetime, str]:
-    times = {name: periods.parse_name(name) for name in table.tags.names()}
+def _select_automatic_tags(names: Iterable[str], periods: TagPeriods) -> dict[datetime, str]:
+    times = {name: periods.parse_name(name) for name in names}
     return {time: name for name, time in times.items() if time is not None}
 
 
@@ -154,9 +193,46 @@ def _parse_time_zone(options: Options, mode: str) -> tzinfo | None:
         ) from error
 
 
-def _delete_excess_tags(table: Table, periods: TagPeriods, options: Options) -> None:
-    max_tags = options.get(TAG_NUM_RETAINED_MAX, 0)
+def _find_excess_tags(table: Table, periods: TagPeriods, due: Iterable[str]) -> list[str]:
+    """Return the oldest automatic tags above the limit, as if the tags that are due existed."""
+    max_tags = table.options.get(TAG_NUM_RETAINED_MAX, 0)
     if max_tags < 1:
-        return
-    for _, name in sorted(_find_automatic_tags(table, periods).items())[:-max_tags]:
+        return []
+    automatic = _select_automatic_tags([*table.tags.names(), *due], periods)
+    return [name for _, name in sorted(automatic.items())[:-max_tags]]
+
+
+def _check_still_due(table: Table, plan: TagCreationPlan) -> TagCreationPlan:
+    """Raise :class:`CommitConflictError` if tags or snapshots changed since the plan."""
+    existing, snapshots = set(table.tags.names()), set(table.stores.snapshots.ids())
+    is_created = not existing.isdisjoint(plan.due)
+    is_deleted = not existing.issuperset(set(plan.excess) - plan.due.keys())
+    if is_created or is_deleted or not snapshots.issuperset(plan.due.values()):
+        raise CommitConflictError(
+            f"{table.identifier}: tags or snapshots changed while tags were created; no tag was "
+            "created"
+        )
+    return plan
+
+
+def commit(
+    table: Table, plan: TagCreationPlan, _results: Sequence[bytes] = ()
+) -> TagCreationResult:
+    """Create the tags that are due, then delete the oldest ones above the limit."""
+    for name, snapshot_id in plan.due.items():
+        table.tags.create(name, snapshot_id, time_retained=plan.time_retained)
+    for name in plan.excess:
         delete_tag(table, name)
+    return TagCreationResult(plan=plan)
+
+
+CREATE_TAGS = replace(build_metadata_step("create tags of", plan, commit), prepare=_check_still_due)
+
+
+def create_tags(table: Table) -> list[str]:
+    """Create the tags that are due by ``tag.automatic-creation``, and return their names.
+
+    The oldest automatic tags above ``tag.num-retained-max`` are deleted. Without automatic
+    creation, nothing is changed.
+    """
+    return run_step(CREATE_TAGS, table, plan(table, EmptyRequest())).plan.names

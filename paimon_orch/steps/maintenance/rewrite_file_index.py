@@ -6,7 +6,7 @@ See docs/format/procedures.md#rewrite-file-indexes.
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -163,6 +163,8 @@ class FileIndexRewriteResult(StepOutcome):
     """The number of files that no longer have indexes."""
     embedded_bytes: int = 0
     """The size of the indexes in the manifest."""
+    units: tuple[FileIndexRewriteUnit, ...] = field(default=(), repr=False)
+    """The units that were executed: other ones than those of the caller's plan after a conflict."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the metrics as JSON values."""
@@ -176,7 +178,8 @@ class FileIndexRewriteResult(StepOutcome):
             name: getattr(self, name) + getattr(later, name) for name in ("snapshots", *_COUNTS)
         }
         snapshot_id = self.snapshot_id if later.snapshot_id is None else later.snapshot_id
-        return FileIndexRewriteResult(snapshot_id=snapshot_id, **sums)
+        units = (*self.units, *later.units)
+        return FileIndexRewriteResult(snapshot_id=snapshot_id, units=units, **sums)
 
 
 _COUNTS = ("files", "embedded", "index_files", "removed", "embedded_bytes")
@@ -434,7 +437,7 @@ def commit(
     changes = CommitChanges(kind=CommitKind.COMPACT, entries=entries)
     with discard_files_on_conflict(table, messages):
         snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
-    return _build_result(snapshot, messages)
+    return replace(_build_result(snapshot, messages), units=plan.units)
 
 
 def _build_result(snapshot: Snapshot, messages: Sequence[CommitMessage]) -> FileIndexRewriteResult:

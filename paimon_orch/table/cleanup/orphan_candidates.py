@@ -38,13 +38,21 @@ _DirectoryNames = Mapping[str, set[str]]  # of directories, by partition column
 _BLOB_PACK_SUFFIX = ".managed.blob"  # not in manifests: side files of data files refer to it
 
 
-@dataclass(frozen=True, slots=True)
-class ListingUnit:
-    """Directories to list for files last written before a time, in epoch seconds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphanSearch:
+    """What all units of an orphan search share."""
 
     io: FileIO
-    directories: tuple[str, ...]
+    reader: ManifestReader
     before: float
+    """Only files last written before this time are listed, in epoch seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListingUnit:
+    """Directories to list for old files."""
+
+    directories: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,6 @@ class OrphanCandidate:
 class ManifestUnit:
     """Manifests to read for the names of referenced files."""
 
-    reader: ManifestReader
     metas: tuple[ManifestFileMeta, ...]
 
 
@@ -89,7 +96,9 @@ class _PartListing:
         ).encode()
 
 
-def list_names_by_part(unit: ListingUnit | ManifestUnit, parts: int) -> list[tuple[int, bytes]]:
+def list_names_by_part(
+    search: OrphanSearch, unit: ListingUnit | ManifestUnit, parts: int
+) -> list[tuple[int, bytes]]:
     """List old files of directories, or referenced files of manifests: the map side of a shuffle.
 
     Ignores links, directories and managed blobs. A manifest that cannot be read is left out; the
@@ -97,18 +106,20 @@ def list_names_by_part(unit: ListingUnit | ManifestUnit, parts: int) -> list[tup
     """
     pieces = [_PartListing() for _ in range(parts)]
     if isinstance(unit, ListingUnit):
-        _list_directories(unit, pieces)
+        _list_directories(search, unit, pieces)
     else:
-        _read_manifests(unit, pieces)
+        _read_manifests(search.reader, unit, pieces)
     nothing = _PartListing()
     return [(part, piece.encode(part)) for part, piece in enumerate(pieces) if piece != nothing]
 
 
-def _list_directories(unit: ListingUnit, pieces: Sequence[_PartListing]) -> None:
-    before = _compute_safe_cutoff(unit.io, unit.before)
+def _list_directories(
+    search: OrphanSearch, unit: ListingUnit, pieces: Sequence[_PartListing]
+) -> None:
+    before = _compute_safe_cutoff(search.io, search.before)
     for directory in unit.directories:
         entries = 0
-        for info in unit.io.list_dir(directory):
+        for info in search.io.list_dir(directory):
             entries += 1
             if info.is_dir or info.is_link or info.modified >= before:
                 continue
@@ -120,10 +131,12 @@ def _list_directories(unit: ListingUnit, pieces: Sequence[_PartListing]) -> None
             pieces[0].empty.append(directory)
 
 
-def _read_manifests(unit: ManifestUnit, pieces: Sequence[_PartListing]) -> None:
+def _read_manifests(
+    reader: ManifestReader, unit: ManifestUnit, pieces: Sequence[_PartListing]
+) -> None:
     for meta in unit.metas:
         with suppress(PaimonError):
-            manifest = unit.reader.open(meta)
+            manifest = reader.open(meta)
             names = [*manifest.names, *manifest.extra_file_names()]
             for name in names:
                 pieces[_compute_part(name, len(pieces))].referenced_names.append(name)

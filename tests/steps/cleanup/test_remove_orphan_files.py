@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import pickle
 import tempfile
 import time
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -29,6 +31,8 @@ from support.tables import new_table, small_batches, stored_files
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.steps.cleanup import remove_orphan_files as step
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.table.table import Table
@@ -49,6 +53,42 @@ def test_only_orphans_are_deleted(table: Table) -> None:
     assert not (Path(table.paths.root) / "p=9").exists(), "the partition has no files"
     assert remove_orphan_files(table).files == 0
     assert check(table, deep=True)
+
+
+def test_only_the_orphans_of_the_plan_are_deleted(table: Table) -> None:
+    create_orphan_files(table)
+    shown = step.plan(table, step.RemoveOrphanFilesRequest())
+    late = Path(table.paths.root) / "manifest" / "manifest-late"
+    late.write_bytes(b"orphan")
+    os.utime(late, (1, 1))
+
+    result = run_step(step.REMOVE_ORPHAN_FILES, table, shown)
+
+    assert (result.files, result.attempts) == (len(shown.files), 1)
+    assert not any(Path(file.path).exists() for file in shown.files)
+    assert late.exists()
+
+
+class RecordedUnits(InProcessExecutor):
+    """Records the work units of the listing."""
+
+    units: tuple[Any, ...] = ()
+
+    def shuffle(self, split: Any, units: Any, join: Any, **options: Any) -> list[bytes]:
+        self.units += tuple(units)
+        return super().shuffle(split, units, join, **options)
+
+
+def test_units_of_the_listing_contain_names_and_no_file_system(table: Table) -> None:
+    executor = RecordedUnits()
+    request = step.RemoveOrphanFilesRequest(directories_per_unit=4, manifests_per_unit=2)
+
+    step.plan(table, request, executor=executor)
+
+    pickled = [pickle.dumps(unit) for unit in executor.units]
+    assert len(pickled) > 4
+    assert max(map(len, pickled)) < 1_500
+    assert not any(type(table.io).__name__.encode() in data for data in pickled)
 
 
 def test_recent_files_are_kept(table: Table) -> None:

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.histories import HISTORY, make_table
 from support.tables import new_table, rows_of, table_of
 
+from paimon_orch import steps
 from paimon_orch.errors import CommitConflictError
-from paimon_orch.steps.common.step import EmptyRequest, run_step
+from paimon_orch.steps.common.step import EmptyRequest, Step, run_step
 from paimon_orch.steps.compaction.compact import COMPACT, CompactRequest
-from paimon_orch.steps.expiration.expire_partitions import (
-    EXPIRE_PARTITIONS,
-    ExpirePartitionsRequest,
-)
+from paimon_orch.steps.ingest import IngestRequest
 from paimon_orch.steps.maintenance import rescale
 from paimon_orch.steps.maintenance.compact_manifests import COMPACT_MANIFESTS
 from paimon_orch.steps.maintenance.rescale import RESCALE, RescaleRequest
 from paimon_orch.table.table import Table
 
 MAX_UNIT_BYTES = 3_000
+STEPS: list[Step[Any, Any, Any, Any, Any, Any]] = [
+    getattr(steps, name) for name in steps.__all__ if isinstance(getattr(steps, name), Step)
+]
+REQUESTS = [
+    steps.CompactRequest(),
+    steps.DeleteTagRequest(name="t"),
+    steps.ExpireChangelogsRequest(),
+    steps.ExpirePartitionsRequest(),
+    steps.ExpireSnapshotsRequest(),
+    steps.ExpireTagsRequest(),
+    steps.RemoveOrphanFilesRequest(),
+    steps.RescaleRequest(),
+    IngestRequest(columns=["k"]),
+]
 
 
 @pytest.fixture
@@ -72,8 +86,27 @@ def test_a_step_that_may_run_once_raises_the_conflict(tmp_path: Path) -> None:
     assert rows_of(table) == [(1, "b")]
 
 
-def test_requests_are_frozen_and_take_keywords_only() -> None:
-    request = ExpirePartitionsRequest(strategy="values-time")
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: type(request).__name__)
+def test_requests_are_frozen_and_take_keywords_only(request_: object) -> None:
+    name = next(iter(inspect.signature(type(request_)).parameters))
+
     with pytest.raises(AttributeError):
-        request.strategy = "update-time"  # type: ignore[misc]
-    assert EXPIRE_PARTITIONS.max_attempts == 1
+        setattr(request_, name, None)
+    with pytest.raises(TypeError, match="positional"):
+        type(request_)("value")  # type: ignore[call-arg]
+
+
+def test_all_maintenance_steps_are_exported() -> None:
+    assert len(STEPS) == 14
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.title)
+def test_all_steps_have_the_same_signature(step: Step[Any, Any, Any, Any, Any, Any]) -> None:
+    assert required_parameters(step.plan) == ["table", "request"]
+    assert required_parameters(step.commit)[:2] == ["table", "plan"]
+    assert len(inspect.signature(step.run).parameters) == 2
+
+
+def required_parameters(function: Any) -> list[str]:
+    parameters = inspect.signature(function).parameters.values()
+    return [p.name.lstrip("_") for p in parameters if p.default is inspect.Parameter.empty]

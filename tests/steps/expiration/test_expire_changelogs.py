@@ -12,8 +12,10 @@ from support.tables import new_table, rows_of, stored_files, table_of
 from paimon_orch.errors import InputError
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_changelogs import (
+    EXPIRE_CHANGELOGS,
     ExpireChangelogsRequest,
     expire_changelogs,
     plan,
@@ -62,6 +64,22 @@ def test_changelogs_expire_with_the_files_that_only_they_reference(
     assert check(table, deep=True).findings == ()
     assert unreferenced_files(table) == set()
     assert not expire_changelogs(table, retain_max=3)
+
+
+def test_only_the_changelogs_of_the_plan_expire(tmp_path: Path) -> None:
+    table, request = table_with_changelogs(tmp_path, "input"), ExpireChangelogsRequest(retain_max=3)
+    shown = plan(table, request)
+    table.upsert(table_of("k v", [(8, "late")]))
+    expire_snapshots(table, retain_max=1)
+    assert plan(table, request).changelogs == (1, 2, 3, 4, 5)
+
+    result = run_step(EXPIRE_CHANGELOGS, table, shown)
+
+    assert (result.plan, result.attempts) == (shown, 1)
+    assert sorted(path.name for path in changelogs(table)) == [
+        f"changelog-{number}" for number in (5, 6, 7)
+    ]
+    assert check(table, deep=True).findings == ()
 
 
 def test_the_newest_changelog_is_retained(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from paimon_orch.errors import CorruptFileError, MissingFileError, StorageError
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
-from paimon_orch.steps.expiration.expire_tags import delete_tag
 from paimon_orch.storage.local import LocalFileIO
 from paimon_orch.table.table import Table
 

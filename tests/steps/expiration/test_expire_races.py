@@ -16,8 +16,8 @@ from support.histories import (
 from support.tables import rows_of, table_of
 
 from paimon_orch.errors import NotFoundError
+from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
-from paimon_orch.steps.expiration.expire_tags import delete_tag
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.metadata.branches import Branches

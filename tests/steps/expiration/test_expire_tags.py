@@ -22,10 +22,17 @@ from support.histories import (
 from support.tables import new_table, small_batches, stored_files, table_of
 
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, UnsupportedError
+from paimon_orch.steps.common.step import EmptyRequest, run_step
+from paimon_orch.steps.expiration.delete_tag import DELETE_TAG, DeleteTagRequest, delete_tag
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
-from paimon_orch.steps.expiration.expire_tags import delete_tag, expire_tags, plan
+from paimon_orch.steps.expiration.expire_tags import (
+    EXPIRE_TAGS,
+    ExpireTagsRequest,
+    expire_tags,
+    plan,
+)
 from paimon_orch.steps.inspection.check_table import check
-from paimon_orch.steps.maintenance.create_tags import create_tags
+from paimon_orch.steps.maintenance.create_tags import CREATE_TAGS, create_tags
 from paimon_orch.table.table import Table
 
 
@@ -82,13 +89,64 @@ def test_tags_expire_after_their_retention_time(tmp_path: Path) -> None:
     table.tags.create("ever")
     now = datetime.now()
 
-    assert plan(table, now=now) == []
-    assert plan(table, now=now + timedelta(days=2)) == ["day"]
-    assert plan(table, now=now + timedelta(days=90)) == ["day", "month"]
-    assert plan(table, older_than=now - timedelta(hours=1)) == []
+    assert plan(table, ExpireTagsRequest(now=now)).names == []
+    assert plan(table, ExpireTagsRequest(now=now + timedelta(days=2))).names == ["day"]
+    assert plan(table, ExpireTagsRequest(now=now + timedelta(days=90))).names == ["day", "month"]
+    assert plan(table, ExpireTagsRequest(older_than=now - timedelta(hours=1))).names == []
     os.utime(table.tags.path("ever"), (0, 0))
     assert expire_tags(table, older_than=now - timedelta(hours=1)) == ["ever"]
     assert table.tags.names() == ["day", "month"]
+
+
+def old_tags(table: Table, *names: str) -> None:
+    """Create tags whose files were written long ago."""
+    for name in names:
+        table.tags.create(name)
+        os.utime(table.tags.path(name), (0, 0))
+
+
+def test_only_the_tags_of_the_plan_expire(tmp_path: Path) -> None:
+    table = make_table(tmp_path, "plain", [])
+    old_tags(table, "shown")
+    request = ExpireTagsRequest(older_than=datetime.now() - timedelta(hours=1))
+    shown = plan(table, request)
+    old_tags(table, "late")
+
+    result = run_step(EXPIRE_TAGS, table, shown)
+
+    assert (result.plan, result.attempts) == (shown, 1)
+    assert table.tags.names() == ["late"]
+
+
+@pytest.mark.parametrize("change", ["replaced", "deleted"])
+def test_a_tag_that_changed_since_the_plan_leads_to_a_new_plan(tmp_path: Path, change: str) -> None:
+    table = make_table(tmp_path, "plain", [])
+    old_tags(table, "changed", "old")
+    shown = plan(table, ExpireTagsRequest(older_than=datetime.now() - timedelta(hours=1)))
+    assert shown.names == ["changed", "old"]
+    if change == "replaced":
+        table.tags.replace("changed")
+    else:
+        table.tags.delete("changed")
+
+    result = run_step(EXPIRE_TAGS, table, shown)
+
+    assert (result.plan.names, result.attempts) == (["old"], 2)
+    assert table.tags.names() == (["changed"] if change == "replaced" else [])
+
+
+def test_a_tag_that_was_moved_since_the_plan_is_planned_again(tmp_path: Path) -> None:
+    table = make_table(tmp_path, "vectors", [("tag", 0), ("full", 0), ("upsert", 1)])
+    expire_snapshots(table, retain_max=1)
+    shown = DELETE_TAG.plan(table, DeleteTagRequest(name="t0"))
+    table.tags.replace("t0")
+    before = stored_files(table)
+
+    result = run_step(DELETE_TAG, table, shown)
+
+    assert (len(result.plan.files_to_delete), result.attempts) == (0, 2)
+    assert len(shown.files_to_delete) > 0
+    assert before - stored_files(table) == {table.tags.path("t0")}
 
 
 @pytest.mark.parametrize(
@@ -100,8 +158,8 @@ def test_times_of_other_writers_are_read(tmp_path: Path, created: object, retain
     value = json.loads(path.read_text())
     path.write_text(json.dumps(value | {"tagCreateTime": created, "tagTimeRetained": retained}))
 
-    assert plan(table, now=datetime(2026, 1, 1, 1)) == []
-    assert plan(table, now=datetime(2026, 1, 1, 1, 0, 1)) == ["t0"]
+    assert plan(table, ExpireTagsRequest(now=datetime(2026, 1, 1, 1))).names == []
+    assert plan(table, ExpireTagsRequest(now=datetime(2026, 1, 1, 1, 0, 1))).names == ["t0"]
 
 
 def committed(root: Path, times: list[datetime], **options: str) -> Table:
@@ -216,7 +274,44 @@ def test_the_number_of_automatic_tags_is_limited_and_they_have_a_retention_time(
     create_tags(table)
 
     assert sorted(tags(table)) == ["2026-01-01", "2026-01-04", "mine"]
-    assert plan(table, now=datetime.now() + timedelta(days=2)) == ["2026-01-01", "2026-01-04"]
+    assert plan(table, ExpireTagsRequest(now=datetime.now() + timedelta(days=2))).names == [
+        "2026-01-01",
+        "2026-01-04",
+    ]
+
+
+def test_the_plan_names_the_tags_to_create_and_those_above_the_limit(tmp_path: Path) -> None:
+    table = committed(tmp_path, DAYS, automatic_creation="process-time", num_retained_max="2")
+
+    planned = CREATE_TAGS.plan(table, EmptyRequest())
+
+    assert planned.due == {"2025-12-31": 1, "2026-01-01": 3, "2026-01-04": 4}
+    assert planned.excess == ("2025-12-31",)
+    assert tags(table) == {}
+
+
+def test_only_the_tags_of_the_plan_are_created(tmp_path: Path) -> None:
+    table = committed(tmp_path, DAYS[:3], automatic_creation="process-time")
+    shown = CREATE_TAGS.plan(table, EmptyRequest())
+    table.upsert(table_of("k v", [(4, "x")]))
+    edit_snapshot(table, 4, time_millis=int(DAYS[3].timestamp() * 1000))
+
+    result = run_step(CREATE_TAGS, table, shown)
+
+    assert (result.plan, result.attempts) == (shown, 1)
+    assert tags(table) == {"2025-12-31": 1, "2026-01-01": 3}
+    assert create_tags(table) == ["2026-01-04"]
+
+
+def test_a_due_tag_that_another_process_created_leads_to_a_new_plan(tmp_path: Path) -> None:
+    table = committed(tmp_path, DAYS, automatic_creation="process-time")
+    shown = CREATE_TAGS.plan(table, EmptyRequest())
+    table.tags.create("2025-12-31", 1)
+
+    result = run_step(CREATE_TAGS, table, shown)
+
+    assert (result.plan.names, result.attempts) == (["2026-01-01", "2026-01-04"], 2)
+    assert tags(table) == {"2025-12-31": 1, "2026-01-01": 3, "2026-01-04": 4}
 
 
 def test_tables_without_automatic_creation_get_no_tags_and_invalid_options_are_refused(
@@ -246,4 +341,4 @@ def test_a_tag_with_a_retention_time_beyond_the_year_9999_is_retained(tmp_path: 
     table.upsert(table_of("k v", [(1, "a")]))
     table.tags.create("t", time_retained=timedelta(days=9_000_000))
 
-    assert plan(table) == []
+    assert plan(table, ExpireTagsRequest()).names == []

@@ -21,9 +21,9 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.compaction.postpone import move_postponed
 from paimon_orch.steps.compaction.sort_compact import SortOrder
+from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
-from paimon_orch.steps.expiration.expire_tags import delete_tag
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance.analyze import analyze
 from paimon_orch.steps.maintenance.rescale import rescale

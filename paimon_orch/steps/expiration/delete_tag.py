@@ -1,0 +1,155 @@
+"""Delete a tag and the files that only it references.
+
+The tag is deleted first, then its files: a run that was killed leaves only orphan files.
+
+See docs/format/tags-branches-consumers.md#tags.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from paimon_orch.errors import CommitConflictError
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.steps.common.executor import Executor
+from paimon_orch.steps.common.file_deletion import DeletionScope, run, split_paths
+from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.table.cleanup.references import (
+    ReferenceReader,
+    RetainedSnapshot,
+    RetainedSnapshotKind,
+    RetainedSnapshotStore,
+)
+from paimon_orch.table.cleanup.safe_delete import SafeDeleter, list_file_roots
+from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
+from paimon_orch.table.table import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTagRequest:
+    """The tag to delete."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagDeletionPlan:
+    """A tag and the files that only it references."""
+
+    request: DeleteTagRequest
+    files_to_delete: UnreferencedFiles = field(default_factory=UnreferencedFiles)
+    """No files if the snapshot of the tag has not expired or has another tag."""
+    versions: Mapping[str, RetainedSnapshot] = field(repr=False, compare=False)
+    """All snapshots, tags and changelogs at the time of the plan, by path."""
+
+    def __bool__(self) -> bool:
+        """Return True: the tag exists."""
+        return True
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the name of the tag and the number of files as JSON values."""
+        return {"tag": self.request.name, "files": len(self.files_to_delete)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagDeletionResult(StepOutcome):
+    """The files that were deleted with a tag."""
+
+    plan: TagDeletionPlan
+    """The executed plan, with the files that were deleted."""
+
+
+def plan(table: Table, request: DeleteTagRequest) -> TagDeletionPlan:
+    """Find the files that only a tag references.
+
+    Raises :class:`NotFoundError` for an unknown tag, and :class:`CorruptFileError` if metadata of
+    other versions cannot be read.
+    """
+    table.stores.check_step(StepKind.TAG | StepKind.DELETE)
+    versions = RetainedSnapshotStore(table.io, table.paths.root).all()
+    files = _collect_files_to_delete(table, request.name, versions)
+    return TagDeletionPlan(request=request, files_to_delete=files, versions=versions)
+
+
+def _collect_files_to_delete(
+    table: Table, name: str, versions: Mapping[str, RetainedSnapshot]
+) -> UnreferencedFiles:
+    path, tagged = table.tags.path(name), table.tags.get(name)
+    kept = [version for other, version in versions.items() if other != path]
+    if any(
+        v.snapshot.id == tagged.id
+        and v.branch == table.paths.branch
+        and v.kind is not RetainedSnapshotKind.CHANGELOG
+        for v in kept
+    ):
+        return UnreferencedFiles()
+    reader = ReferenceReader.of(table.io, table.paths.root)
+    collector = SnapshotDeletionPlanner(
+        reader=reader, paths=table.paths, schema=table.schema, retained=kept
+    )
+    collector.add_live_files(versions[path])
+    collector.add_changelog_files(versions[path])  # snapshot expiration retains them for the tag
+    remover = SafeDeleter(io=table.io, roots=list_file_roots(table.io, table.paths))
+    return collector.collect([versions[path]]).filter(remover.has_safe_name)
+
+
+def _delete_tag_and_recheck(table: Table, plan: TagDeletionPlan) -> TagDeletionPlan:
+    """Delete the tag, then check whether newer versions may need its files.
+
+    Raises :class:`CommitConflictError` if the tag was moved to another snapshot since the plan.
+    """
+    name = plan.request.name
+    path, tagged = table.tags.path(name), table.tags.get(name)
+    if path not in plan.versions or plan.versions[path].snapshot != tagged:
+        raise CommitConflictError(
+            f"{table.identifier}: tag {name!r} was changed while it was being deleted; it was kept"
+        )
+    table.io.delete(path)
+    if _has_new_versions(plan.versions, RetainedSnapshotStore(table.io, table.paths.root).all()):
+        # a new branch or tag may reference the files; orphan cleanup deletes them if not
+        return replace(plan, files_to_delete=UnreferencedFiles())
+    return plan
+
+
+def _has_new_versions(
+    versions: Mapping[str, RetainedSnapshot], current: Mapping[str, RetainedSnapshot]
+) -> bool:
+    return any(
+        path not in versions or versions[path].snapshot != version.snapshot
+        for path, version in current.items()
+    )
+
+
+def _collect_work(table: Table, plan: TagDeletionPlan) -> WorkUnits[DeletionScope, Sequence[str]]:
+    files = plan.files_to_delete
+    scope = DeletionScope(table.io, list_file_roots(table.io, table.paths))
+    return WorkUnits(shared=scope, units=split_paths([*files.data, *files.metadata, *files.lists]))
+
+
+def commit(
+    _table: Table, plan: TagDeletionPlan, results: Sequence[Sequence[str]]
+) -> TagDeletionResult:
+    """Return which files were deleted; ``results`` are the paths that were refused."""
+    refused_paths = {path for paths in results for path in paths}
+    deleted = plan.files_to_delete.filter(lambda path: path not in refused_paths)
+    return TagDeletionResult(plan=replace(plan, files_to_delete=deleted))
+
+
+DELETE_TAG = Step(
+    title="delete a tag of",
+    plan=plan,
+    work=_collect_work,
+    run=run,
+    decode=json.loads,
+    commit=commit,
+    prepare=_delete_tag_and_recheck,
+)
+
+
+def delete_tag(table: Table, name: str, executor: Executor | None = None) -> UnreferencedFiles:
+    """Delete a tag and the files that only it references; return these files.
+
+    Raises :class:`CorruptFileError` if metadata of other versions cannot be read.
+    """
+    planned = plan(table, DeleteTagRequest(name=name))
+    return run_step(DELETE_TAG, table, planned, executor).plan.files_to_delete
