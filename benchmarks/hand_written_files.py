@@ -20,7 +20,11 @@ import pyarrow.parquet as pq
 import typer
 from measurement import medians, show
 
-from paimon_orch.files.parquet.parquet import ParquetFileReader, ParquetFileWriter
+from paimon_orch.files.parquet.parquet import (
+    SMALL_PAGES,
+    ParquetFileReader,
+    ParquetFileWriter,
+)
 from paimon_orch.files.stats.analyze_columns import DistinctCounter
 from paimon_orch.format.types.data_types import parse_columns
 
@@ -86,7 +90,7 @@ def read_pages(rows: int, repeat: int) -> None:
     random = np.random.default_rng(7)
     notes = random.integers(48, 112, (rows, 80), np.uint8).view("S80").ravel().astype("U80")
     table, sink = pa.table({"id": np.arange(rows), "note": notes}), io.BytesIO()
-    writer = ParquetFileWriter(sink, fields, "zstd", 1, small_pages=True)
+    writer = ParquetFileWriter(sink, fields, "zstd", 1, pages=SMALL_PAGES)
     for start in range(0, rows, ROWS_PER_GROUP):
         writer.write(table.slice(start, ROWS_PER_GROUP))
     writer.close()

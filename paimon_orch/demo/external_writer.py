@@ -17,19 +17,20 @@ from paimon_orch.table.commit.commit import CommitId
 
 COMMIT_USER = "outside-writer"
 _FIRST_DAY = pendulum.date(2013, 1, 1)
-_DAYS_OF_2013 = 365
+_LAST_DAY = pendulum.date(2013, 12, 31)
 
 
-def write_next_day(catalog: Catalog) -> str | None:
+def write_next_day(catalog: Catalog, last_day: pendulum.Date = _LAST_DAY) -> str | None:
     """Commit the next day: three upserts to the live board, and one append to the weather.
 
-    Returns the day, None if the year is over. The tables are created if they do not exist.
+    Returns the day, None if it would be after ``last_day``. The tables are created if they do not exist.
     """
     board, weather = create_live_board(catalog), create_weather(catalog)
     day_count = len(inspect(board).partitions)
-    if day_count == _DAYS_OF_2013:
+    date = _FIRST_DAY.add(days=day_count)
+    if date > last_day:
         return None
-    day = _FIRST_DAY.add(days=day_count).isoformat()
+    day = date.isoformat()
     hours = read_weather().filter(pc.equal(read_weather()["weather_date"], day))
     commit_id = CommitId(COMMIT_USER, day_count + 1)
     weather.append(hours.drop_columns("weather_date"), commit_id=commit_id)

@@ -9,7 +9,7 @@ from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.avro_reader import AvroFileReader
 from paimon_orch.files.avro_writer import AvroFileWriter
 from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
-from paimon_orch.files.parquet.parquet import ParquetFileReader, ParquetFileWriter
+from paimon_orch.files.parquet.parquet import SMALL_PAGES, ParquetFileReader, ParquetFileWriter
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import FILE_BLOCK_SIZE
 from paimon_orch.format.paths import parse_file_format
@@ -80,7 +80,8 @@ def open_writer(
     codec, zstd_level = options.file_compression(level), options.zstd_level
     match kind:
         case "parquet":
-            return ParquetFileWriter(sink, fields, codec, zstd_level, small_pages=small_pages)
+            pages = SMALL_PAGES if small_pages else None
+            return ParquetFileWriter(sink, fields, codec, zstd_level, pages=pages)
         case "orc":
             # the size of a file is known only after a stripe was written
             stripe = max(_MIN_STRIPE_BYTES, min(_MAX_STRIPE_BYTES, target // 4))

@@ -44,6 +44,11 @@ class FileIO(Protocol):
         """Return whether each read is a network request; few large reads are then faster."""
         ...
 
+    @property
+    def time_precision_seconds(self) -> float:
+        """Return by how much the modification time of a file may be too early."""
+        ...
+
     def open_input(self, path: str) -> IO[bytes]:
         """Open for random reads."""
         ...

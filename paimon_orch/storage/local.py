@@ -16,6 +16,7 @@ class LocalFileIO:
     """The local file system. Exclusive creation uses a hard link."""
 
     remote = False
+    time_precision_seconds = 0.0
 
     def open_input(self, path: str) -> IO[bytes]:
         """Open for random reads."""

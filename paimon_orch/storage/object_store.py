@@ -51,6 +51,8 @@ class FsspecFileIO:
     options: StorageOptions
     lock_seconds: float = 60
     """The time to wait for the lock file, if one is configured."""
+    time_precision_seconds: float = 1
+    """Stores round the modification times of files down to whole seconds."""
 
     @property
     def remote(self) -> bool:

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pendulum
 import pyarrow.compute as pc
 import pytest
 from rich.console import Console
@@ -71,9 +72,7 @@ def test_waves_of_days_and_of_their_month_have_the_same_flights() -> None:
         )
 
 
-def test_external_writer_commits_one_day_per_call_until_the_end_of_the_year(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_external_writer_commits_one_day_per_call_until_the_last_day(tmp_path: Path) -> None:
     catalog = Catalog(str(tmp_path))
 
     assert [write_next_day(catalog), write_next_day(catalog)] == ["2013-01-01", "2013-01-02"]
@@ -84,8 +83,7 @@ def test_external_writer_commits_one_day_per_call_until_the_end_of_the_year(
     flown = compute_expected_board((MONTH,))["day"].isin([1, 2]).sum()
     assert board.scan().to_arrow().num_rows == flown
     assert weather.scan().to_arrow().num_rows == 139  # lines of these days in the CSV
-    monkeypatch.setattr("paimon_orch.demo.external_writer._DAYS_OF_2013", 2)
-    assert write_next_day(catalog) is None
+    assert write_next_day(catalog, last_day=pendulum.date(2013, 1, 2)) is None
 
 
 @pytest.mark.slow

@@ -30,7 +30,6 @@ from paimon_orch.files.parquet.thrift_compact import (
 from paimon_orch.format.arrays import Int64Array, Positions
 
 _ASSUMED_PAGE_BITS = 9  # assumed rows of a page while pages are unknown: 2**9
-_FOOTER_COST_FACTOR = 32  # decoding a footer takes as long as decoding 32 times its bytes of data
 _MAX_PAGE_BYTES = 64 << 20  # bytes of pages in memory at a time
 _DATA_PAGES = (0, 3)  # the types of pages, by the version of their heads
 _TYPE, _SIZE, _HEAD, _HEAD_V2 = 1, 3, 5, 8
@@ -52,7 +51,7 @@ class PageIndexError(ValueError):
     """The offset index of a file does not describe its pages."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCosts:
     """Costs, as the number of bytes that can be read in the same time."""
 
@@ -62,8 +61,19 @@ class ReadCosts:
     lookup_cost: int
     """The cost of locating the pages of a row group."""
 
+    footer_cost_factor: int = 32
+    """The cost of decoding a footer, as a multiple of its size."""
 
-LOCAL_COSTS, REMOTE_COSTS = ReadCosts(4 << 10, 128 << 10), ReadCosts(1 << 20, 1 << 20)
+    max_read_share: float = 0.75
+    """The share of a row group, in rows and bytes, above which reading pages saves too little."""
+
+    def is_small_enough(self, part: int, whole: int) -> bool:
+        """Return whether reading only a part saves enough."""
+        return part <= self.max_read_share * whole
+
+
+LOCAL_COSTS = ReadCosts(request_cost=4 << 10, lookup_cost=128 << 10)
+REMOTE_COSTS = ReadCosts(request_cost=1 << 20, lookup_cost=1 << 20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,12 +164,13 @@ class PageReader:
         sparse = {
             group: rows
             for group, rows in selected.items()
-            if _is_small_enough(
+            if self._costs.is_small_enough(
                 _estimate_touched_rows(rows), self._footer.metadata.row_group(group).num_rows
             )
         }
         leaves = {leaf for name in columns for leaf in self._leaves[name]}
-        if self._estimate_bytes(leaves, sparse) < self._footer.size * _FOOTER_COST_FACTOR:
+        footer_cost = self._footer.size * self._costs.footer_cost_factor
+        if self._estimate_bytes(leaves, sparse) < footer_cost:
             return {}
         try:
             chunks = self._chunks(leaves, sparse)
@@ -217,9 +228,8 @@ class PageReader:
         ranges = [span for column in planned for leaf in column.leaves for span in leaf.ranges]
         gap, stored = self._costs.request_cost, _total_bytes(chunks)
         read = sum(max(gap, last - first) for first, last, _ in _join_ranges(ranges, gap))
-        if read > min(_MAX_PAGE_BYTES, stored - self._costs.lookup_cost) or not _is_small_enough(
-            read, stored
-        ):
+        max_read = min(_MAX_PAGE_BYTES, stored - self._costs.lookup_cost)
+        if read > max_read or not self._costs.is_small_enough(read, stored):
             return None
         return RowGroupPages(group, planned, read)
 
@@ -376,11 +386,6 @@ def _decode_offset_index(index: bytes) -> tuple[Int64Array, Int64Array, Int64Arr
 
 def _total_bytes(chunks: Mapping[int, ColumnChunk]) -> int:
     return sum(end - start for start, end in (chunk.pages for chunk in chunks.values()))
-
-
-def _is_small_enough(part: int, whole: int) -> bool:
-    """Return whether reading only a part saves enough."""
-    return 4 * part <= 3 * whole
 
 
 def _estimate_touched_rows(rows: Positions) -> int:

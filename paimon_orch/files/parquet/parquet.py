@@ -4,9 +4,10 @@ See docs/format/data-files.md#parquet.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import IO
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +29,7 @@ from paimon_orch.files.parquet.page_reader import (
     LOCAL_COSTS,
     REMOTE_COSTS,
     PageReader,
+    ReadCosts,
     RowGroupPages,
 )
 from paimon_orch.format.arrays import Positions
@@ -37,25 +39,42 @@ from paimon_orch.format.types.data_types import AtomicType, Field
 
 ROW_GROUP_ROWS = 262_144
 _LOCAL_BUFFER_BYTES = 65_536
-# Half this page size makes a full read 50 % slower; twice this size reads 50 % more for adjacent
-# rows.
-_SMALL_PAGE_OPTIONS = {
-    "write_page_index": True,
-    "data_page_size": 32 << 10,  # checked each time this number of values was written:
-    "write_batch_size": 128,
-    "max_rows_per_page": 2_048,
-}
-_MAX_DISTINCT_RATIO = 0.1  # a dictionary pays below this share of distinct values
 _CODECS = {
     **{name: name for name in ("zstd", "snappy", "gzip", "lz4", "brotli", "none")},
     "uncompressed": "none",
 }
 
 
-class ParquetFileReader:
-    """One open Parquet file."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageLimits:
+    """The sizes of pages in a file with a page index, for reads of few rows."""
 
-    def __init__(self, source: IO[bytes], *, remote: bool = False) -> None:
+    bytes: int
+    rows: int
+
+    values_per_check: int
+    """The number of values after which the bytes of a page are checked."""
+
+    def to_writer_options(self) -> dict[str, Any]:
+        """Return the options of a Parquet writer."""
+        return {
+            "write_page_index": True,
+            "data_page_size": self.bytes,
+            "write_batch_size": self.values_per_check,
+            "max_rows_per_page": self.rows,
+        }
+
+
+# Half these bytes make a full read 50 % slower; twice these bytes read 50 % more for adjacent rows.
+SMALL_PAGES = PageLimits(bytes=32 << 10, rows=2_048, values_per_check=128)
+
+
+class ParquetFileReader:
+    """One open Parquet file; the default costs are those of local or ``remote`` files."""
+
+    def __init__(
+        self, source: IO[bytes], *, remote: bool = False, costs: ReadCosts | None = None
+    ) -> None:
         # pre_buffer joins the ranges of a row group, for few requests. Local reads are as fast
         # without it; their small buffer saves memory in merges of many files, which would hold
         # whole column chunks of all files.
@@ -67,6 +86,7 @@ class ParquetFileReader:
             buffer_size=0 if remote else _LOCAL_BUFFER_BYTES,
         )
         self._source, self._remote = source, remote
+        self._costs = costs or (REMOTE_COSTS if remote else LOCAL_COSTS)
         self.num_rows: int | None = self._file.metadata.num_rows
         self.names: Sequence[str] = self._file.schema_arrow.names
 
@@ -138,15 +158,14 @@ class ParquetFileReader:
             start = end
         if start != self._file.metadata.num_columns or any("." in name for name in leaves):
             return None
-        return PageReader(
-            self._source, self._footer, leaves, REMOTE_COSTS if self._remote else LOCAL_COSTS
-        )
+        return PageReader(self._source, self._footer, leaves, self._costs)
 
 
 class ParquetFileWriter:
     """Writes one Parquet file, with a row group for each table.
 
-    ``small_pages`` writes small pages and a page index, for reads of few rows.
+    ``pages`` limits the pages and writes a page index, for reads of few rows. Columns whose first
+    rows have distinct values below ``max_distinct_ratio`` get a dictionary.
     """
 
     def __init__(
@@ -156,7 +175,8 @@ class ParquetFileWriter:
         codec: str,
         zstd_level: int,
         *,
-        small_pages: bool = False,
+        pages: PageLimits | None = None,
+        max_distinct_ratio: float = 0.1,
     ) -> None:
         if codec not in _CODECS:
             raise InputError(
@@ -169,7 +189,8 @@ class ParquetFileWriter:
         )
         self._sink, self._codec = Int96FooterSink(sink), _CODECS[codec]
         self._compression_level = zstd_level if codec == "zstd" else None
-        self._page_options = _SMALL_PAGE_OPTIONS if small_pages else {}
+        self._page_options = {} if pages is None else pages.to_writer_options()
+        self._max_distinct_ratio = max_distinct_ratio
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, table: pa.Table) -> None:
@@ -181,7 +202,7 @@ class ParquetFileWriter:
                 self._schema,
                 compression=self._codec,
                 compression_level=self._compression_level,
-                use_dictionary=_find_dictionary_columns(stored),
+                use_dictionary=_find_dictionary_columns(stored, self._max_distinct_ratio),
                 write_statistics=_find_statistics_columns(self._schema),
                 store_decimal_as_integer=True,
                 store_schema=False,
@@ -240,24 +261,24 @@ def _iterate_leaves(field: "pa.Field[pa.DataType]") -> Iterator[tuple[str, pa.Da
             yield f"{field.name}{group}.{path}", leaf
 
 
-def _find_dictionary_columns(table: pa.Table) -> list[str]:
+def _find_dictionary_columns(table: pa.Table, max_distinct_ratio: float) -> list[str]:
     """Return the columns with few distinct values among the first rows."""
     sample = table.slice(0, 16_384)
     repeats: dict[str, bool] = {SEQUENCE_NUMBER.name: False}
     for name, column in zip(sample.column_names, sample.columns, strict=True):
         if not name.startswith(KEY_PREFIX) and name not in repeats:
-            repeats[name] = _has_low_cardinality(column)
+            repeats[name] = _has_low_cardinality(column, max_distinct_ratio)
     return [
         name for name in sample.column_names if repeats.get(name.removeprefix(KEY_PREFIX), False)
     ]
 
 
-def _has_low_cardinality(column: pa.ChunkedArray) -> bool:
+def _has_low_cardinality(column: pa.ChunkedArray, max_distinct_ratio: float) -> bool:
     kind = column.type
     if pa.types.is_nested(kind) or pa.types.is_boolean(kind) or _is_long_decimal(kind):
         return False
     distinct: int = pc.count_distinct(column).as_py()
-    return distinct < max(2, _MAX_DISTINCT_RATIO * len(column))
+    return distinct < max(2, max_distinct_ratio * len(column))
 
 
 def _is_long_decimal(kind: pa.DataType) -> bool:

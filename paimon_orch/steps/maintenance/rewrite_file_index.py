@@ -56,7 +56,6 @@ FileIdentity = tuple[object, ...]
 _READER_THREADS = 8  # heads of index files read at a time
 _MAX_UNIT_FILES, _MAX_UNIT_BYTES = 100, 1 << 30
 MAX_FILES_PER_COMMIT = 1_000
-"""Files whose indexes one snapshot replaces at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +102,9 @@ class FileIndexRewriteUnit:
 class RewriteFileIndexRequest(PartitionRequest):
     """The partitions whose file indexes are rewritten."""
 
+    files_per_commit: int = MAX_FILES_PER_COMMIT
+    """The number of files whose indexes one snapshot replaces at most."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileIndexRewritePlan:
@@ -118,13 +120,12 @@ class FileIndexRewritePlan:
         """Return whether there is anything to do."""
         return bool(self.units)
 
-    def groups(
-        self, files: int = MAX_FILES_PER_COMMIT
-    ) -> Iterator[tuple[FileIndexRewriteUnit, ...]]:
-        """Yield units that are committed together: at most this number of files, or one unit."""
+    def groups(self) -> Iterator[tuple[FileIndexRewriteUnit, ...]]:
+        """Yield units that are committed together: one unit, or more up to a number of files."""
         group: list[FileIndexRewriteUnit] = []
         for unit in self.units:
-            if group and sum(len(u.files) for u in group) + len(unit.files) > files:
+            file_count = sum(len(other.files) for other in group) + len(unit.files)
+            if group and file_count > self.request.files_per_commit:
                 yield tuple(group)
                 group = []
             group.append(unit)

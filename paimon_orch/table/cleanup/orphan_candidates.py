@@ -33,7 +33,6 @@ _BRANCH_FOLDERS = {
 }
 _TEMPORARY_FOLDERS = ("schema", "tag", "consumer")
 _SHARED_FOLDERS = ("manifest", "index", "statistics")
-_STORE_TIME_PRECISION_SECONDS = 1.0  # stores round file times down to whole seconds
 _DirectoryNames = Mapping[str, set[str]]  # of directories, by partition column
 _BLOB_PACK_SUFFIX = ".managed.blob"  # not in manifests: side files of data files refer to it
 
@@ -220,7 +219,7 @@ class OrphanListing:
 
 def _compute_safe_cutoff(io: FileIO, before: float) -> float:
     """Return the file time below which a file was certainly written before a time."""
-    return before - _STORE_TIME_PRECISION_SECONDS if io.remote else before
+    return before - io.time_precision_seconds
 
 
 def list_shared_directories(paths: TablePaths) -> list[str]:

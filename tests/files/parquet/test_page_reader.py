@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,14 @@ from support.random_tables import tables
 
 from paimon_orch.files import row_selection as selection
 from paimon_orch.files.parquet import page_reader as parquet_pages
-from paimon_orch.files.parquet import parquet
 from paimon_orch.files.parquet.footer import ColumnChunk
 from paimon_orch.files.parquet.page_reader import ReadCosts
-from paimon_orch.files.parquet.parquet import ParquetFileReader, ParquetFileWriter
+from paimon_orch.files.parquet.parquet import (
+    SMALL_PAGES,
+    PageLimits,
+    ParquetFileReader,
+    ParquetFileWriter,
+)
 from paimon_orch.files.row_selection import (
     count_unread_bytes,
     read_parquet_rows,
@@ -30,13 +34,15 @@ from paimon_orch.files.row_selection import (
 )
 from paimon_orch.format.types.data_types import Field, parse_columns
 
+# With these costs a file is read by pages even if this saves no bytes.
+NO_COSTS = ReadCosts(
+    request_cost=0, lookup_cost=-(1 << 30), footer_cost_factor=0, max_read_share=1 << 30
+)
+
 
 @pytest.fixture
-def always_read_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read by pages even if this saves few bytes."""
-    monkeypatch.setattr(parquet_pages, "_is_small_enough", lambda *_: True)
-    monkeypatch.setattr(parquet_pages, "_FOOTER_COST_FACTOR", 0)
-    monkeypatch.setattr(parquet, "LOCAL_COSTS", ReadCosts(0, -(1 << 30)))
+def no_earlier_warnings() -> None:
+    """Forget which damaged files other tests had: each file name is reported once per process."""
     selection._warn_damaged_page_index.cache_clear()
 
 
@@ -51,9 +57,14 @@ class CountingBytes(io.BytesIO):
         return data
 
 
-def read_by_pages(data: bytes, positions: list[int], names: list[str] | None = None) -> pa.Table:
+def read_by_pages(
+    data: bytes,
+    positions: list[int],
+    names: list[str] | None = None,
+    costs: ReadCosts | None = None,
+) -> pa.Table:
     """Read rows of a file by pages."""
-    reader = ParquetFileReader(io.BytesIO(data))
+    reader = ParquetFileReader(io.BytesIO(data), costs=costs)
     selected = np.array(positions, np.int64)
     names = list(reader.names) if names is None else names
     results = []
@@ -74,8 +85,8 @@ def read_completely(data: bytes, positions: list[int], names: list[str] | None =
     return pq.ParquetFile(io.BytesIO(data)).read(columns=names).take(pa.array(positions))
 
 
-def plan_pages(data: bytes, positions: list[int]) -> dict[int, Any]:
-    reader = ParquetFileReader(io.BytesIO(data))
+def plan_pages(data: bytes, positions: list[int], costs: ReadCosts | None = None) -> dict[int, Any]:
+    reader = ParquetFileReader(io.BytesIO(data), costs=costs)
     inside = selection.split_by_row_group(reader, range(reader.num_row_groups), np.array(positions))
     return dict(reader.plan_pages(reader.names, inside))
 
@@ -92,10 +103,6 @@ class GeneratedFile:
 def rows_of(columns: tuple[list[Field], pa.Table], rows: int, seed: int) -> pa.Table:
     _, table = columns
     return table.take(pa.array(np.random.default_rng(seed).integers(0, table.num_rows, rows)))
-
-
-def flat_columns(table: pa.Table) -> list[str]:
-    return [field.name for field in table.schema if not pa.types.is_nested(field.type)]
 
 
 def can_be_read(file: io.BytesIO, rows: int) -> bool:
@@ -117,19 +124,13 @@ def files(draw: st.DrawFn) -> GeneratedFile:
     groups, page = draw(st.integers(1, 3)), draw(st.integers(1, 9))
     step, sink = -(-table.num_rows // groups), io.BytesIO()
     if draw(st.booleans()):
-        small = {
-            **parquet._SMALL_PAGE_OPTIONS,
-            "max_rows_per_page": page,
-            "data_page_size": 64 * page,
-        }
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(parquet, "_SMALL_PAGE_OPTIONS", small)
-            patch.setattr(parquet, "_find_dictionary_columns", flat_columns)
-            writer = ParquetFileWriter(sink, drawn[0], "zstd", 1, small_pages=True)
-            for start in range(0, table.num_rows, step):
-                writer.write(table.slice(start, step))
-            writer.close()
-        return GeneratedFile(sink.getvalue(), table.num_rows, f"ours {small}")
+        pages = replace(SMALL_PAGES, bytes=64 * page, rows=page)
+        ratio = draw(st.sampled_from([0, 2]))  # dictionaries for hardly any column, or for most
+        writer = ParquetFileWriter(sink, drawn[0], "zstd", 1, pages=pages, max_distinct_ratio=ratio)
+        for start in range(0, table.num_rows, step):
+            writer.write(table.slice(start, step))
+        writer.close()
+        return GeneratedFile(sink.getvalue(), table.num_rows, f"ours {pages} {ratio}")
     how = {
         "data_page_version": draw(st.sampled_from(["1.0", "2.0"])),
         "compression": draw(st.sampled_from(["none", "snappy", "zstd"])),
@@ -154,13 +155,13 @@ def selections(draw: st.DrawFn) -> tuple[GeneratedFile, list[int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("always_read_pages")
+@pytest.mark.usefixtures("no_earlier_warnings")
 def test_page_reads_return_the_same_rows_as_full_reads(caplog: pytest.LogCaptureFixture) -> None:
     @settings(max_examples=40, deadline=None)
     @given(selections())
     def check(file_and_rows: tuple[GeneratedFile, list[int]]) -> None:
         file, rows = file_and_rows
-        result = read_by_pages(file.data, rows)
+        result = read_by_pages(file.data, rows, costs=NO_COSTS)
         result.validate(full=True)
         assert canonical_rows(result) == canonical_rows(read_completely(file.data, rows))
 
@@ -172,17 +173,16 @@ GOLDEN_FILES = sorted(GOLDEN.rglob("data-*.parquet"))[::12]
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("always_read_pages")
+@pytest.mark.usefixtures("no_earlier_warnings")
 def test_pages_of_files_from_other_writers_are_read(caplog: pytest.LogCaptureFixture) -> None:
     random, indexed = np.random.default_rng(5), 0
     for path in GOLDEN_FILES:
         data = path.read_bytes()
         rows = pq.read_metadata(path).num_rows
         positions = sorted(set(random.integers(0, rows, 1 + rows // 9).tolist()))
-        indexed += bool(plan_pages(data, positions))
-        assert canonical_rows(read_by_pages(data, positions)) == canonical_rows(
-            read_completely(data, positions)
-        )
+        indexed += bool(plan_pages(data, positions, NO_COSTS))
+        result = canonical_rows(read_by_pages(data, positions, costs=NO_COSTS))
+        assert result == canonical_rows(read_completely(data, positions))
     assert indexed == len(GOLDEN_FILES)
     assert not caplog.records
 
@@ -211,18 +211,15 @@ def write_file(
 ) -> bytes:
     """Write a file with small pages, as in tables with a file index that selects rows."""
     sink, step = io.BytesIO(), -(-table.num_rows // groups)
-    with pytest.MonkeyPatch.context() as patch:
-        pages = {"write_page_index": True, "max_rows_per_page": page_rows}
-        patch.setattr(parquet, "_SMALL_PAGE_OPTIONS", pages)
-        writer = ParquetFileWriter(sink, parse_columns(columns), "zstd", 1, small_pages=True)
-        for start in range(0, table.num_rows, step):
-            writer.write(table.slice(start, step))
-        writer.close()
+    pages = PageLimits(bytes=1 << 20, rows=page_rows, values_per_check=1_024)
+    writer = ParquetFileWriter(sink, parse_columns(columns), "zstd", 1, pages=pages)
+    for start in range(0, table.num_rows, step):
+        writer.write(table.slice(start, step))
+    writer.close()
     return sink.getvalue()
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("always_read_pages")
 def test_a_damaged_page_index_never_returns_wrong_rows() -> None:
     data, positions = write_file(nested_table(), groups=2), [5, 6, 100, 130, 131, 230, 399]
     expected = canonical_rows(read_completely(data, positions))
@@ -234,7 +231,7 @@ def test_a_damaged_page_index_never_returns_wrong_rows() -> None:
         damaged = bytearray(data)
         damaged[byte_position] ^= change
         try:
-            result = canonical_rows(read_by_pages(bytes(damaged), positions))
+            result = canonical_rows(read_by_pages(bytes(damaged), positions, costs=NO_COSTS))
         except Exception:  # noqa: BLE001 - the file reader adds the file name
             return
         assert result == expected or result == canonical_rows(
@@ -259,7 +256,7 @@ def list_damageable_bytes(data: bytes) -> Iterator[int]:
     yield from range(min(indexes)[0], len(data) - 8)
 
 
-@pytest.mark.usefixtures("always_read_pages")
+@pytest.mark.usefixtures("no_earlier_warnings")
 def test_a_damaged_page_index_is_logged_once_and_complete_row_groups_are_read(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -269,9 +266,8 @@ def test_a_damaged_page_index_is_logged_once_and_complete_row_groups_are_read(
     data[index[0] + 5] ^= 2
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            assert read_by_pages(bytes(data), positions).equals(
-                read_completely(bytes(data), positions)
-            )
+            result = read_by_pages(bytes(data), positions, costs=NO_COSTS)
+            assert result.equals(read_completely(bytes(data), positions))
     assert len(caplog.records) == 1
     assert "f: the page index cannot be used" in caplog.text
 

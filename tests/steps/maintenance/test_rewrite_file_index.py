@@ -21,6 +21,7 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.maintenance import rewrite_file_index as step
@@ -275,11 +276,11 @@ def test_deleted_rows_are_included_in_index_positions(tmp_path: Path) -> None:
     assert_healthy(table)
 
 
-def test_each_group_of_files_is_a_snapshot(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step.FileIndexRewritePlan.groups, "__defaults__", (1,))
+def test_each_group_of_files_is_a_snapshot(table: Table) -> None:
     table = alter(table, SetOption(BITMAP, "v"))
+    planned = step.plan(table, step.RewriteFileIndexRequest(files_per_commit=1))
 
-    assert step.rewrite_file_index(table, EXECUTOR).snapshots == 2
+    assert run_step(step.REWRITE_FILE_INDEX, table, planned, EXECUTOR).snapshots == 2
 
 
 def test_a_damaged_index_is_rebuilt(table: Table) -> None:
