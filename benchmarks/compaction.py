@@ -31,8 +31,7 @@ from measurement import console, medians, show
 from tpch import create_tables, generate, is_available
 
 from paimon_orch import Catalog
-from paimon_orch.files.data_file_reader import BATCH_ROWS
-from paimon_orch.files.parquet.parquet import ROW_GROUP_ROWS
+from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
@@ -124,7 +123,9 @@ def create_table(warehouse: Path, key_type: str, rows: int, options: dict[str, s
 def read_all(paths: Iterable[str], columns: Sequence[str] | None = None) -> None:
     """Read files batch by batch and discard the batches."""
     for path in paths:
-        for _ in pq.ParquetFile(path).iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
+        for _ in pq.ParquetFile(path).iter_batches(
+            DEFAULT_BATCH_SIZES.batch_rows, columns=columns, use_threads=False
+        ):
             pass
 
 
@@ -147,7 +148,7 @@ def rewrite_functions(paths: Iterable[str], target: Path) -> Iterator[Callable[[
                 compression="zstd",
                 compression_level=1,
                 use_dictionary=dictionary,
-                row_group_size=ROW_GROUP_ROWS,
+                row_group_size=DEFAULT_BATCH_SIZES.row_group_rows,
                 store_decimal_as_integer=True,
                 store_schema=False,
             )

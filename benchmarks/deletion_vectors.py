@@ -18,7 +18,7 @@ import pyarrow as pa
 import typer
 from measurement import console, medians, show
 
-from paimon_orch.files.data_file_reader import BATCH_ROWS
+from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.deleted_row_mask import DeletedRowMask
 from paimon_orch.format.deletion_vector import DeletionVector, decode_deletion_vector_payload
@@ -39,8 +39,8 @@ PUBLISHED = {
 def count_live_rows(vector: DeletionVector, rows: int) -> int:
     """Return the number of rows that are not deleted, counted batch by batch."""
     mask, live_rows = DeletedRowMask.of(vector), 0
-    for start in range(0, rows, BATCH_ROWS):
-        size = min(BATCH_ROWS, rows - start)
+    for start in range(0, rows, DEFAULT_BATCH_SIZES.batch_rows):
+        size = min(DEFAULT_BATCH_SIZES.batch_rows, rows - start)
         live = mask.kept(start, size)
         live_rows += size if live is None else live.true_count
     return live_rows

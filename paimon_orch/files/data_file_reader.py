@@ -5,7 +5,7 @@ See docs/format/data-files.md.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, partial
 from typing import IO
 
@@ -18,6 +18,7 @@ from paimon_orch.errors import (
     UnsupportedError,
     wrap_decode_errors,
 )
+from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.files.file_format import FormatReader, open_reader
 from paimon_orch.files.file_index_reader import FileIndexEvaluator, TopRowsOrLimit
 from paimon_orch.files.parquet.parquet import ParquetFileReader
@@ -51,7 +52,6 @@ from paimon_orch.format.types.data_types import AtomicType, DataType, Field, Typ
 from paimon_orch.format.types.predicate import Predicate, collect_columns
 from paimon_orch.storage import FileIO
 
-BATCH_ROWS = 65_536
 ROW_POSITION = (
     f"{KEY_PREFIX}POSITION"  # the format reserves the prefix: no table column has this name
 )
@@ -99,6 +99,8 @@ class FileReader:
     schema: TableSchema
     schemas: Mapping[int, TableSchema]
     """The schemas that the files were written with, by id."""
+    _: KW_ONLY
+    batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
 
     def path(self, at: BucketFile) -> str:
         """Return the path of a data file."""
@@ -113,14 +115,15 @@ class FileReader:
         predicate: Predicate | None = None,
         first: TopRowsOrLimit | None = None,
         positions: bool = False,
-        batch_rows: int = BATCH_ROWS,
+        batch_rows: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file that are not deleted, in file order.
 
         ``fields`` are columns of the read schema or system columns. Statistics and file indexes may
         leave out rows that do not satisfy the bound ``predicate``, or without a predicate, rows
         that cannot be among the ``first`` ones. With ``positions`` the last column of each batch is
-        :data:`ROW_POSITION` (int64). Raises :class:`CorruptFileError`.
+        :data:`ROW_POSITION` (int64). ``batch_rows`` replaces the batch size of the reader. Raises
+        :class:`CorruptFileError`.
         """
         path = self.path(at)
         deleted = None if deletions is None else DeletedRowMask.of(deletions)
@@ -133,7 +136,12 @@ class FileReader:
             field in ROW_TRACKING_FIELDS for field in fields
         )
         for numbers, batch in self._read_physical_rows(
-            at, path, fields=fields, batch_rows=batch_rows, predicate=predicate, selected=selected
+            at,
+            path,
+            fields=fields,
+            batch_rows=batch_rows or self.batch_sizes.batch_rows,
+            predicate=predicate,
+            selected=selected,
         ):
             rows = fill_row_tracking(batch, at.file, numbers) if has_row_tracking else batch
             if positions:
@@ -168,7 +176,8 @@ class FileReader:
                 with wrap_decode_errors(path):
                     columns = self._columns(at, fields, opened.names)
                     physical_names = _unique(c.physical for c in columns if c.physical is not None)
-                    batches = opened.batches(physical_names, BATCH_ROWS, [group])
+                    size = self.batch_sizes.batch_rows
+                    batches = opened.batches(physical_names, size, [group])
                     for numbers, batch in number_batches(opened.row_group_starts[group], batches):
                         arrays = [*(c.read(batch) for c in columns), pa.array(numbers)]
                         names = [*(field.name for field in fields), ROW_POSITION]

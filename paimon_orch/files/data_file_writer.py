@@ -6,7 +6,7 @@ See docs/format/data-files.md.
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from typing import IO
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import StorageError
+from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.file_format import FormatWriter, open_writer
 from paimon_orch.files.file_index_reader import INDEX_SUFFIX, sibling_path
@@ -22,7 +23,6 @@ from paimon_orch.files.file_index_writer import (
     find_bitmap_version,
     should_embed_index,
 )
-from paimon_orch.files.parquet.parquet import ROW_GROUP_ROWS
 from paimon_orch.files.row_tracking import (
     ROW_SEQUENCE_NUMBER,
     SequenceNumberRange,
@@ -66,7 +66,6 @@ _CHANGELOG_OPTIONS = {
     "changelog-file.compression": "file.compression.per.level",
     "changelog-file.stats-mode": "metadata.stats-mode.per.level",
 }
-_MIN_GROUP_ROWS = 1_000  # Java Paimon checks the file size every 1000 rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +76,8 @@ class FileWriterFactory:
     paths: TablePaths
     schema: TableSchema
     bitmap_version: int = LATEST_BITMAP_VERSION
+    _: KW_ONLY
+    batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
 
     @classmethod
     def for_rewrite(
@@ -91,7 +92,7 @@ class FileWriterFactory:
             return reader.path(BucketFile(partition, bucket, file))
 
         version = find_bitmap_version(reader.io, path_of, files, reader.schema)
-        return cls(reader.io, reader.paths, reader.schema, version)
+        return cls(reader.io, reader.paths, reader.schema, version, batch_sizes=reader.batch_sizes)
 
     def writer(
         self,
@@ -127,6 +128,7 @@ class FileWriterFactory:
             first_sequence=first_sequence,
         )
         writer.has_indexes, writer.bitmap_version = not changelog, self.bitmap_version
+        writer.batch_sizes = self.batch_sizes
         if source is FileSource.APPEND and not changelog:
             writer.max_rows = options.target_file_rows
         return writer
@@ -156,6 +158,8 @@ class RollingFileWriter:
     """The maximum number of rows of a file."""
 
     bitmap_version = LATEST_BITMAP_VERSION
+
+    batch_sizes = DEFAULT_BATCH_SIZES
 
     def __init__(
         self,
@@ -195,7 +199,8 @@ class RollingFileWriter:
     def _rows_per_group(self) -> int:
         width = max(1, self._pending_bytes // max(1, self._pending_rows))
         rows = min(_ROW_GROUP_BYTES, self._target_size) // width
-        return max(_MIN_GROUP_ROWS, min(ROW_GROUP_ROWS, rows))
+        sizes = self.batch_sizes
+        return max(sizes.min_row_group_rows, min(sizes.row_group_rows, rows))
 
     def _flush(self, *, keep_rest: bool) -> None:
         rows = pa.concat_tables(self._pending)

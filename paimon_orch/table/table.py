@@ -1,9 +1,10 @@
 """The table: the API of users for reads, writes, tags, branches and system tables."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 from paimon_orch.errors import InputError
+from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import EVERY_CHANGE, StepKind
@@ -53,11 +54,16 @@ class Table:
     io: FileIO
     paths: TablePaths
     allowances: Allowances = NO_ALLOWANCES
+    _: KW_ONLY
+    batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
+    """How many rows are read, merged and written at a time."""
 
     @property
     def stores(self) -> TableStores:
         """Return the stores and commits that steps and writers use; not part of the public API."""
-        return TableStores(self.identifier, self.io, self.paths, self.allowances)
+        return TableStores(
+            self.identifier, self.io, self.paths, self.allowances, batch_sizes=self.batch_sizes
+        )
 
     def allow(self, *, stale_external: bool = False, unknown_options: bool = False) -> "Table":
         """Return the table with allowances for steps that its options forbid.

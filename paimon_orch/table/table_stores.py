@@ -1,8 +1,9 @@
 """What steps and writers need of a table: its stores of metadata, readers, writers and commits."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
+from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
@@ -34,6 +35,8 @@ class TableStores:
     io: FileIO
     paths: TablePaths
     allowances: Allowances = NO_ALLOWANCES
+    _: KW_ONLY
+    batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
 
     def check_step(self, step: StepKind, schema: TableSchema | None = None) -> None:
         """Refuse a step that the options of ``schema`` (default: the newest) do not permit.
@@ -81,12 +84,20 @@ class TableStores:
     def reader(self) -> FileReader:
         """Return a reader of data files that converts rows to the newest schema."""
         schemas = self.schemas
-        return FileReader(self.io, self.paths, schemas.latest(), schemas.get_all(schemas.ids()))
+        return FileReader(
+            self.io,
+            self.paths,
+            schemas.latest(),
+            schemas.get_all(schemas.ids()),
+            batch_sizes=self.batch_sizes,
+        )
 
     def build_writer_factory(self) -> FileWriterFactory:
         """Return a factory of data file writers for the newest schema."""
         version = choose_bitmap_version(self.manifests, self.reader(), self.snapshots.latest())
-        return FileWriterFactory(self.io, self.paths, self.schema, version)
+        return FileWriterFactory(
+            self.io, self.paths, self.schema, version, batch_sizes=self.batch_sizes
+        )
 
     def new_commit(self, step: StepKind, user: str | None = None) -> TableCommit:
         """Return a committer for one job that performs ``step``; without ``user`` a new user."""

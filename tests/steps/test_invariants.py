@@ -53,8 +53,8 @@ kinds = st.sampled_from(sorted(KINDS))
 @contextmanager
 def past(kind: str, history: list[Operation]) -> Iterator[Table]:
     """Create a table and apply a history, in small batches."""
-    with small_batches(3), tempfile.TemporaryDirectory() as root:
-        yield make_table(Path(root), kind, history)
+    with tempfile.TemporaryDirectory() as root:
+        yield make_table(Path(root), kind, history, batch_rows=3)
 
 
 def go_on(table: Table, history: list[Operation], text: str) -> None:
@@ -70,8 +70,9 @@ def test_only_partitions_above_the_age_limit_are_dropped(
     ages: list[int], days: int, limit: int
 ) -> None:
     """Invariant 31."""
-    with small_batches(3), tempfile.TemporaryDirectory() as root:
+    with tempfile.TemporaryDirectory() as root:
         table = new_table(Path(root), "dt STRING, k INT", key=(), partition_by=("dt",), bucket="-1")
+        table = small_batches(table, 3)
         today = datetime.now()
         named = [(str((today - timedelta(days=age)).date()), age) for age in ages]
         table.append(table_of("dt k", named))
@@ -296,8 +297,8 @@ def test_rescaling_keeps_the_rows(kind: str, history: list[Operation], buckets: 
 @given(st.lists(st.lists(st.integers(-5, 5), max_size=6), min_size=1, max_size=5))
 def test_sorting_keeps_the_rows(writes: list[list[int]]) -> None:
     """Invariant 44, of sort compaction."""
-    with small_batches(3), tempfile.TemporaryDirectory() as root:
-        table = new_table(Path(root), key=(), bucket="-1")
+    with tempfile.TemporaryDirectory() as root:
+        table = small_batches(new_table(Path(root), key=(), bucket="-1"), 3)
         for keys in filter(None, writes):
             table.append(table_of("k v", [(k, str(k)) for k in keys]))
         rows = rows_of(table)

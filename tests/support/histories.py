@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 from support.damage import edit_snapshot
-from support.tables import new_table, rows_of, stored_files, table_of
+from support.tables import new_table, rows_of, small_batches, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.steps.common.executor import InProcessExecutor
@@ -52,10 +53,14 @@ def operations(max_size: int = 12) -> st.SearchStrategy[list[Operation]]:
     return st.lists(st.tuples(st.sampled_from(_ACTIONS), st.integers(0, 5)), min_size=2, max_size=max_size)  # fmt: skip
 
 
-def make_table(root: Path, kind: str, history: Iterable[Operation]) -> Table:
-    """Create a partitioned table of a kind and apply a history."""
+def make_table(
+    root: Path, kind: str, history: Iterable[Operation], *, batch_rows: int | None = None
+) -> Table:
+    """Create a partitioned table of a kind and apply a history, perhaps with small batches."""
     columns = "p INT, k BIGINT, v STRING"
     table = new_table(root, columns, key=("p", "k"), partition_by=("p",), **KINDS[kind])
+    if batch_rows is not None:
+        table = small_batches(table, batch_rows)
     for step, (action, number) in enumerate([("upsert", 0), *history]):
         apply_action(table, action, number, f"{step}")
     return table
@@ -95,7 +100,8 @@ def apply_action(table: Table, action: str, number: int, text: str) -> None:
 def branch_of(table: Table, name: str) -> Table:
     """Return a branch of a table as a table."""
     warehouse = Path(table.paths.root).parents[1]
-    return Catalog(str(warehouse)).table(f"{table.identifier}$branch_{name}")
+    branch = Catalog(str(warehouse)).table(f"{table.identifier}$branch_{name}")
+    return replace(branch, batch_sizes=table.batch_sizes)
 
 
 def read_all_branches(table: Table) -> dict[str, list[str]]:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import pytest
 
 from paimon_orch import Catalog
-from paimon_orch.files import data_file_writer as writer
+from paimon_orch.files.batch_sizes import BatchSizes
 from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.live_entries import filter_live_entries
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
-from paimon_orch.merge.sort import sort_merge_reader as stream
 from paimon_orch.merge.sort.key_order import KeyColumns, decode_key
 from paimon_orch.merge.tree.levels import build_sorted_runs
 from paimon_orch.table.scan.bucket_split import BucketSplit
@@ -28,18 +26,12 @@ from paimon_orch.table.table import Table
 Row = tuple[Any, ...]
 
 
-@contextmanager
-def small_batches(rows: int) -> Iterator[None]:
-    """Limit row groups and batches to a number of rows, so that small tables have several."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer, "_MIN_GROUP_ROWS", rows)
-        patch.setattr(writer, "ROW_GROUP_ROWS", rows)
-        defaults = FileReader.read.__kwdefaults__
-        assert defaults is not None
-        patch.setitem(defaults, "batch_rows", rows)
-        patch.setattr(stream, "BATCH_ROWS", rows)
-        patch.setattr(stream, "_MIN_BATCH_ROWS", 1)
-        yield
+def small_batches(table: Table, rows: int) -> Table:
+    """Return the table with row groups and batches of few rows, so that small files have several."""
+    sizes = BatchSizes(
+        row_group_rows=rows, min_row_group_rows=rows, batch_rows=rows, min_merge_batch_rows=1
+    )
+    return replace(table, batch_sizes=sizes)
 
 
 def new_table(

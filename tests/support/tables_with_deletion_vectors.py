@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support.tables import new_table, table_of
+from support.tables import new_table, small_batches, table_of
 
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
@@ -14,8 +14,8 @@ EXECUTOR = InProcessExecutor()
 
 
 def deletion_vector_table(root: Path, **options: str) -> Table:
-    """Create an empty table with deletion vectors."""
-    return new_table(root, deletion_vectors__enabled="true", **options)
+    """Create an empty table with deletion vectors, which has five rows in a batch."""
+    return small_batches(new_table(root, deletion_vectors__enabled="true", **options), 5)
 
 
 def upsert_numbers(table: Table, numbers: range, value: str) -> None:

@@ -17,7 +17,6 @@ from support.tables import new_table, rows_of, small_batches, table_of
 
 from paimon_orch import Catalog, col
 from paimon_orch.errors import CorruptFileError, InputError
-from paimon_orch.files import data_file_writer as writer
 from paimon_orch.files.file_index_reader import open_indexes
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.types.predicate import to_arrow_expression
@@ -141,15 +140,11 @@ def test_an_index_file_skips_its_data_file_without_opening_it(tmp_path: Path) ->
     assert rows_of(table, filter="status = 'm'") == []
 
 
-def test_a_row_selection_keeps_row_positions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(writer, "ROW_GROUP_ROWS", 4)
-    with small_batches(3):
-        table = append_table(tmp_path, file_index__range_bitmap__columns="k")
-        table.append(orders(range(50)))
+def test_a_row_selection_keeps_row_positions(tmp_path: Path) -> None:
+    table = small_batches(append_table(tmp_path, file_index__range_bitmap__columns="k"), 3)
+    table.append(orders(range(50)))
 
-        assert [k for k, *_ in rows_of(table, filter="k in (7, 20, 21, 49)")] == [7, 20, 21, 49]
+    assert [k for k, *_ in rows_of(table, filter="k in (7, 20, 21, 49)")] == [7, 20, 21, 49]
 
     report = table.scan(filter="k in (7, 20, 21, 49)").explain()
     assert (report.files, report.rows, report.rows_selected) == (1, 50, 4)
@@ -330,24 +325,25 @@ def test_indexes_do_not_change_the_rows(
     keyed = data.draw(st.booleans())
     if keyed:
         options |= {"deletion_vectors__enabled": data.draw(st.sampled_from(["true", "false"]))}
-    with small_batches(data.draw(st.sampled_from([2, 100]))):
-        table = new_table(
-            tmp_path_factory.mktemp("t"), "k BIGINT, status STRING, price DOUBLE",
-            key=("k",) if keyed else (), bucket="1" if keyed else "-1", **options,
-        )  # fmt: skip
-        for rows in data.draw(
-            st.lists(
-                st.lists(st.tuples(*VALUES.values()), min_size=1, max_size=12),
-                min_size=1,
-                max_size=3,
-            )
-        ):
-            new = table_of("k status price", rows).cast(table.scan().arrow_schema)
-            table.upsert(new) if keyed else table.append(new)
-            if keyed:
-                compact(table, EXECUTOR)
-        for text in FILTERS:
-            assert sorted(map(repr, rows_of(table, filter=text))) == plain(table, text), text
+    rows_per_batch = data.draw(st.sampled_from([2, 100]))
+    table = new_table(
+        tmp_path_factory.mktemp("t"), "k BIGINT, status STRING, price DOUBLE",
+        key=("k",) if keyed else (), bucket="1" if keyed else "-1", **options,
+    )  # fmt: skip
+    table = small_batches(table, rows_per_batch)
+    for rows in data.draw(
+        st.lists(
+            st.lists(st.tuples(*VALUES.values()), min_size=1, max_size=12),
+            min_size=1,
+            max_size=3,
+        )
+    ):
+        new = table_of("k status price", rows).cast(table.scan().arrow_schema)
+        table.upsert(new) if keyed else table.append(new)
+        if keyed:
+            compact(table, EXECUTOR)
+    for text in FILTERS:
+        assert sorted(map(repr, rows_of(table, filter=text))) == plain(table, text), text
 
 
 def plain(table: Table, text: str) -> list[str]:

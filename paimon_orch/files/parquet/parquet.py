@@ -37,7 +37,6 @@ from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER
 from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import AtomicType, Field
 
-ROW_GROUP_ROWS = 262_144
 _LOCAL_BUFFER_BYTES = 65_536
 _CODECS = {
     **{name: name for name in ("zstd", "snappy", "gzip", "lz4", "brotli", "none")},

@@ -36,7 +36,6 @@ from paimon_orch.merge.sort.sort_merge_reader import (
     filter_batch,
     insert_rows,
     merge_runs,
-    plan_batch_rows,
 )
 from paimon_orch.merge.tree.key_range import KeyRange, build_first_key_predicate
 from paimon_orch.merge.tree.levels import sort_oldest_first, split_into_sections
@@ -213,7 +212,8 @@ class BucketCompaction:
     def _runs(self, section: Sequence[Sequence[DataFileMeta]]) -> list[MergeRun]:
         """Return the runs of a section without deleted rows, oldest first."""
         runs = sort_oldest_first(section)
-        loads = plan_batch_rows([sum(file.row_count for file in files) for files in runs])
+        run_rows = [sum(file.row_count for file in files) for files in runs]
+        loads = self._reader.batch_sizes.plan_merge(run_rows)
         return [
             MergeRun(self._read_run(files, load)) for files, load in zip(runs, loads, strict=True)
         ]

@@ -34,7 +34,7 @@ from paimon_orch.merge.compact.bucket_deletion_vectors import (
 from paimon_orch.merge.engine.merge_engine import create_merge_engine
 from paimon_orch.merge.engine.retracts import drop_retracts
 from paimon_orch.merge.sort.key_order import Key, KeyColumns, KeyOrderChecker, decode_key_bounds
-from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs, plan_batch_rows
+from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.merge.tree.compact_strategy import find_files_above_delete_ratio
 from paimon_orch.merge.tree.levels import RangedFile, build_level_runs, sort_oldest_first
@@ -208,7 +208,8 @@ class ClusteredCompaction:
         """Merge level 0 by key and sort its rows by the clustering columns, in bounded memory."""
         limit = self._schema.typed_options.get(WRITE_BUFFER_SIZE)
         runs = sort_oldest_first([[file] for file in self._task.files])
-        loads = plan_batch_rows([sum(file.row_count for file in files) for files in runs])
+        run_rows = [sum(file.row_count for file in files) for files in runs]
+        loads = self._reader.batch_sizes.plan_merge(run_rows)
         merging = [
             MergeRun(self._read_level0(files, load))
             for files, load in zip(runs, loads, strict=True)
@@ -270,7 +271,8 @@ class ClusteredCompaction:
     def _merge(self, files: Sequence[DataFileMeta]) -> list[DataFileMeta]:
         """Merge the live rows of files by the clustering columns."""
         runs = self._runs(files)
-        loads = plan_batch_rows([sum(file.row_count for file in run) for run in runs])
+        run_rows = [sum(file.row_count for file in run) for run in runs]
+        loads = self._reader.batch_sizes.plan_merge(run_rows)
         merging = [
             MergeRun(self._read_clustered(run, load)) for run, load in zip(runs, loads, strict=True)
         ]

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.files.data_file_reader import BATCH_ROWS
 from paimon_orch.format.arrays import Indices, Int32Array, Mask
 from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
@@ -101,18 +100,6 @@ class _RunBuffer:
             self.rows = self.rows.slice(count)
             self.keys = self.keys.slice(count, len(self.keys) - count)
         return taken
-
-
-_MIN_BATCH_ROWS = 16_384  # the end of every loaded batch is the end of a merge batch
-
-
-def plan_batch_rows(run_rows: Sequence[int]) -> list[int]:
-    """Return the batch size of each run, in proportion to the rows of the run.
-
-    More rows of a small run would only wait in memory while the largest run is merged.
-    """
-    largest = max(run_rows, default=1)
-    return [max(_MIN_BATCH_ROWS, BATCH_ROWS * rows // max(1, largest)) for rows in run_rows]
 
 
 def merge_runs(

@@ -89,6 +89,7 @@ def _build_incremental(scan: Scan) -> IncrementalScan:
         snapshot_range=span,
         fields=scan.fields,
         predicate=scan.predicate,
+        batch_sizes=scan.batch_sizes,
     )
 
 

@@ -65,7 +65,8 @@ def _filter_splits(
 def open_reader(table: Table, schema: TableSchema, splits: Iterable[BucketSplit]) -> FileReader:
     """Return a reader with the schemas of all files of the splits."""
     ids = (file.schema_id for split in splits for file in split.files)
-    return FileReader(table.io, table.paths, schema, table.stores.schemas.get_all(ids))
+    schemas = table.stores.schemas.get_all(ids)
+    return FileReader(table.io, table.paths, schema, schemas, batch_sizes=table.batch_sizes)
 
 
 def _plan_partition_splits(

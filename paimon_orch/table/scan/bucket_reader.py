@@ -25,7 +25,6 @@ from paimon_orch.merge.sort.sort_merge_reader import (
     MergeRun,
     build_sorted_batch,
     merge_runs,
-    plan_batch_rows,
 )
 from paimon_orch.merge.tree.levels import (
     build_sorted_runs,
@@ -244,7 +243,8 @@ class BucketReader:
     ) -> list[MergeRun]:
         is_single_run = len(runs) == 1 and not self._split.waiting
         predicate = self._predicate if is_single_run else self._restrict_to_keys()
-        loads = plan_batch_rows([sum(file.row_count for file in files) for files in runs])
+        run_rows = [sum(file.row_count for file in files) for files in runs]
+        loads = self._reader.batch_sizes.plan_merge(run_rows)
 
         names = self._reader.schema.trimmed_primary_keys
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError
+from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.options.core_options import (
@@ -126,6 +127,7 @@ class IncrementalScan(BaseScan):
     fields: tuple[Field, ...]
     predicate: Predicate | None = None
     merge_level_0: bool | None = None
+    batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
 
     @property
     def rows_not_visible(self) -> int:
@@ -159,7 +161,7 @@ class IncrementalScan(BaseScan):
     def _reader(self, *splits: BucketSplit | None) -> FileReader:
         files = [file for split in splits if split is not None for file in split.files]
         schemas = self.schemas.get_all(file.schema_id for file in files)
-        return FileReader(self.io, self.paths, self.schema, schemas)
+        return FileReader(self.io, self.paths, self.schema, schemas, batch_sizes=self.batch_sizes)
 
     def plan(self) -> list[BucketSplit]:
         """Return the files of changes by snapshot and bucket, in row order; none for a diff."""

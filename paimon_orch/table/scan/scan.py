@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.files.file_index_reader import TopRowsOrLimit
 from paimon_orch.files.row_tracking import row_tracking_fields
@@ -65,6 +66,8 @@ class Scan(BaseScan):
 
     merge_postponed: bool = False
     """Whether to merge the rows in postpone buckets."""
+
+    batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
 
     @property
     def visibility(self) -> Visibility:
@@ -214,7 +217,7 @@ class Scan(BaseScan):
             return replace(self, fallback=None, merge_postponed=False).explain()
         splits = self.plan(asks_indexes=False)
         schemas = self.schemas.get_all(file.schema_id for split in splits for file in split.files)
-        reader = FileReader(self.io, self.paths, self.schema, schemas)
+        reader = FileReader(self.io, self.paths, self.schema, schemas, batch_sizes=self.batch_sizes)
         first = self._first
         predicate = self._restrict_to_columns() if first is None else None
         return explain_scan(
@@ -256,7 +259,7 @@ class Scan(BaseScan):
         needed = [field for field in stored if field.name in names]
         files = (*split.files, *split.waiting)
         schemas = self.schemas.get_all(file.schema_id for file in files)
-        reader = FileReader(self.io, self.paths, self.schema, schemas)
+        reader = FileReader(self.io, self.paths, self.schema, schemas, batch_sizes=self.batch_sizes)
         first = self._first  # a filter on partitions keeps all rows of a file or none
         bucket = BucketReader(
             reader,

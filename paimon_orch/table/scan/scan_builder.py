@@ -67,6 +67,7 @@ def build_scan(stores: TableStores, request: ScanRequest) -> Scan:
         order=parse_order(request.order_by, schema),
         merge_level_0=_resolve_merge_level_0(request.merge_level_0, schema, newest),
         merge_postponed=should_merge_postponed(newest),
+        batch_sizes=stores.batch_sizes,
     )
 
 
@@ -129,6 +130,7 @@ def build_incremental_scan(stores: TableStores, request: IncrementalRequest) -> 
         fields=fields,
         predicate=bind_filter(request.filter, schema),
         merge_level_0=request.merge_level_0,
+        batch_sizes=stores.batch_sizes,
     )
 
 

@@ -9,7 +9,7 @@ from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileRe
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.merge.engine.merge_engine import create_merge_engine
-from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs, plan_batch_rows
+from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
 
 
 def merge_flushes(
@@ -27,9 +27,10 @@ def merge_flushes(
     """
     options = {k: v for k, v in factory.schema.options.items() if k != "sequence.snapshot-ordering"}
     schema = replace(factory.schema, options=options)
-    reader = FileReader(factory.io, factory.paths, schema, {schema.id: schema})
+    sizes = factory.batch_sizes
+    reader = FileReader(factory.io, factory.paths, schema, {schema.id: schema}, batch_sizes=sizes)
     engine, fields = create_merge_engine(schema), [*SYSTEM_FIELDS, *schema.fields]
-    loads = plan_batch_rows([sum(file.row_count for file in files) for files in flushes])
+    loads = sizes.plan_merge([sum(file.row_count for file in files) for files in flushes])
     runs = [
         MergeRun(
             (0, batch)

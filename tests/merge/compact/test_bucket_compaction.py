@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
@@ -92,9 +92,10 @@ class Case:
         named.insert(shape.key_at % (len(named) + 1), f"k {shape.key_type}")
         columns = ", ".join(named)
         fixed = {"bucket": "1", "num-levels": "4", "num-sorted-run.compaction-trigger": "3"}
-        return Catalog(str(root)).create_table(
+        table = Catalog(str(root)).create_table(
             "db.t", columns, primary_key=["k"], options=fixed | self.options() | options
         )
+        return small_batches(table, 3)
 
     def options(self) -> dict[str, str]:
         rules = self.rules
@@ -207,12 +208,6 @@ def is_supported(case: Case, mode: dict[str, Any]) -> bool:
     return not first_row or (
         not mode.get("deletion_vectors") and mode.get("producer") in (None, "lookup")
     )
-
-
-@pytest.fixture(autouse=True)
-def _small_batches() -> Iterator[None]:
-    with small_batches(3):
-        yield
 
 
 class Driver:

@@ -190,8 +190,8 @@ def test_readers_see_the_rows_of_a_dictionary_model(variant: dict[str, str]) -> 
     @settings(max_examples=15)
     @given(operations)
     def run(operations: list[Upsert | Delete | Compact]) -> None:
-        with tempfile.TemporaryDirectory() as folder, small_batches(5):
-            model = Model(clustered(Path(folder), **variant))
+        with tempfile.TemporaryDirectory() as folder:
+            model = Model(small_batches(clustered(Path(folder), **variant), 5))
             for operation in operations:
                 model.apply(operation)
             finish(model)

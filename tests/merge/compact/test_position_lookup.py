@@ -246,28 +246,28 @@ def test_without_keys_or_files_nothing_is_found() -> None:
 def test_a_compaction_reads_only_row_groups_that_contain_updated_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    with small_batches(10):  # rows a row group
-        table = new_table(
-            tmp_path,
-            "a STRING, b INT, v BIGINT",
-            key=("a", "b"),
-            merge_engine=engine,
-            deletion_vectors__enabled="true",
-        )
-        rows = [(f"{n // 4:03}", n % 4, n) for n in range(400)]
-        table.upsert(table_of("a b v", rows))
-        compact(table, InProcessExecutor(), strategy="full")
-        at_top = {file.file_name for split in table.files() for file in split.files}
-        table.upsert(table_of("a b v", [("010", 2, -1), ("052", 9, -2), ("052x", 1, -3)]))
-        read: list[tuple[int, tuple[str, ...]]] = []
-        batches = ParquetFileReader.batches
+    table = new_table(
+        tmp_path,
+        "a STRING, b INT, v BIGINT",
+        key=("a", "b"),
+        merge_engine=engine,
+        deletion_vectors__enabled="true",
+    )
+    table = small_batches(table, 10)
+    rows = [(f"{n // 4:03}", n % 4, n) for n in range(400)]
+    table.upsert(table_of("a b v", rows))
+    compact(table, InProcessExecutor(), strategy="full")
+    at_top = {file.file_name for split in table.files() for file in split.files}
+    table.upsert(table_of("a b v", [("010", 2, -1), ("052", 9, -2), ("052x", 1, -3)]))
+    read: list[tuple[int, tuple[str, ...]]] = []
+    batches = ParquetFileReader.batches
 
-        def counted(self: Any, columns: Any, size: int, groups: Any = None) -> Any:
-            read.extend((group, tuple(columns)) for group in groups or ())
-            return batches(self, columns, size, groups)
+    def counted(self: Any, columns: Any, size: int, groups: Any = None) -> Any:
+        read.extend((group, tuple(columns)) for group in groups or ())
+        return batches(self, columns, size, groups)
 
-        monkeypatch.setattr(ParquetFileReader, "batches", counted)
-        compact(table, InProcessExecutor())
+    monkeypatch.setattr(ParquetFileReader, "batches", counted)
+    compact(table, InProcessExecutor())
 
     keys = ("_KEY_a", "_KEY_b")
     of_keys = [group for group, columns in read if columns == keys]
@@ -283,19 +283,19 @@ def test_values_of_found_rows_are_read_while_keys_are_read(
     tmp_path: Path, file_format: str
 ) -> None:
     """Reads of keys and values of one file alternate, keys first."""
-    with small_batches(10):
-        table = new_table(
-            tmp_path,
-            "k BIGINT, v BIGINT",
-            file__format=file_format,
-            merge_engine="aggregation",
-            fields__v__aggregate_function="sum",
-            deletion_vectors__enabled="true",
-        )
-        table.upsert(table_of("k v", [(k, k) for k in range(100)]))
-        compact(table, InProcessExecutor(), strategy="full")
-        table.upsert(table_of("k v", [(k, 1000) for k in range(5, 100, 7)]))
-        compact(table, InProcessExecutor())
+    table = new_table(
+        tmp_path,
+        "k BIGINT, v BIGINT",
+        file__format=file_format,
+        merge_engine="aggregation",
+        fields__v__aggregate_function="sum",
+        deletion_vectors__enabled="true",
+    )
+    table = small_batches(table, 10)
+    table.upsert(table_of("k v", [(k, k) for k in range(100)]))
+    compact(table, InProcessExecutor(), strategy="full")
+    table.upsert(table_of("k v", [(k, 1000) for k in range(5, 100, 7)]))
+    compact(table, InProcessExecutor())
 
     assert len(deletion_vectors_of(table)) == 1
     assert rows_of(table) == [(k, k + 1000 * (k % 7 == 5)) for k in range(100)]

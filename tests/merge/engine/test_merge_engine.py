@@ -1,6 +1,5 @@
 """Merge engines equal a simple model that merges dictionaries row by row."""
 
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -21,18 +20,13 @@ KEYS = st.integers(0, 6)
 NUMBERS = st.none() | st.integers(-1000, 1000)
 
 
-@pytest.fixture(autouse=True)
-def _many_batches() -> Iterator[None]:
-    with small_batches(3):
-        yield
-
-
 def table_of(path: Path, columns: str, options: dict[str, str]) -> Table:
     catalog = Catalog(str(path))
     number = len(catalog.tables("db")) if "db" in catalog.databases() else 0
     defaults = {"bucket": "1", "num-sorted-run.compaction-trigger": "3"}
     name = f"db.t{number}"
-    return catalog.create_table(name, columns, primary_key=["k"], options=defaults | options)
+    table = catalog.create_table(name, columns, primary_key=["k"], options=defaults | options)
+    return small_batches(table, 3)
 
 
 def write(table: Table, rows: list[Row], kinds: list[str] | None = None) -> None:

@@ -117,12 +117,11 @@ def test_an_expired_row_does_not_reappear_when_its_key_is_written_again(
 
 
 def test_a_whole_section_may_expire(tmp_path: Path) -> None:
-    with small_batches(3):
-        table = table_of(tmp_path, **VECTORS)
-        write(table, {k: at(NOON, "INT") for k in range(20)})
-        write(table, {k: at(NOON + timedelta(hours=3 * (k % 2)), "INT") for k in range(5, 30)})
+    table = small_batches(table_of(tmp_path, **VECTORS), 3)
+    write(table, {k: at(NOON, "INT") for k in range(20)})
+    write(table, {k: at(NOON + timedelta(hours=3 * (k % 2)), "INT") for k in range(5, 30)})
 
-        compact(table, NOON + timedelta(hours=3))
+    compact(table, NOON + timedelta(hours=3))
 
     assert keys_of(table) == [k for k in range(5, 30) if k % 2]
     assert set(levels_of(table)) == {5}
@@ -145,28 +144,27 @@ def test_a_full_compaction_drops_expired_rows_and_merges_the_others(
 ) -> None:
     """Times are not monotonic and deletes have times, so merged rows differ from visible rows."""
     random, named = np.random.default_rng(17), {"write-only": "true", **options}
-    table = table_of(tmp_path, **named)
+    table = small_batches(table_of(tmp_path, **named), 3)
     seconds, versions = int(NOON.timestamp()), dict[int, list[tuple[int, str]]]()
-    with small_batches(3):
-        for turn in range(12):
-            keys = random.permutation(9)[:5].tolist()
-            times = [seconds + int(random.integers(-7200, 7200)) for _ in keys]
-            kinds = random.choice(["+I", "+I", "-D"], 5).tolist()
-            table.upsert(pa.table({"k": keys, "at": times, "kind": kinds}), row_kind="kind")
-            for key, time, kind in zip(keys, times, kinds, strict=True):
-                versions.setdefault(key, []).append((time, kind))
-            if turn % 3 < 2:
-                continue
-            now = NOON + timedelta(minutes=10 * turn)
+    for turn in range(12):
+        keys = random.permutation(9)[:5].tolist()
+        times = [seconds + int(random.integers(-7200, 7200)) for _ in keys]
+        kinds = random.choice(["+I", "+I", "-D"], 5).tolist()
+        table.upsert(pa.table({"k": keys, "at": times, "kind": kinds}), row_kind="kind")
+        for key, time, kind in zip(keys, times, kinds, strict=True):
+            versions.setdefault(key, []).append((time, kind))
+        if turn % 3 < 2:
+            continue
+        now = NOON + timedelta(minutes=10 * turn)
 
-            compact(table, now)
+        compact(table, now)
 
-            live_keys = {
-                key: [version for version in rows if now.timestamp() <= version[0] + 3600][-1:]
-                for key, rows in versions.items()
-            }
-            versions = {key: rows for key, rows in live_keys.items() if rows and rows[0][1] == "+I"}
-            assert dict(rows_of(table)) == {key: rows[0][0] for key, rows in versions.items()}
+        live_keys = {
+            key: [version for version in rows if now.timestamp() <= version[0] + 3600][-1:]
+            for key, rows in versions.items()
+        }
+        versions = {key: rows for key, rows in live_keys.items() if rows and rows[0][1] == "+I"}
+        assert dict(rows_of(table)) == {key: rows[0][0] for key, rows in versions.items()}
     assert_healthy(table)
 
 

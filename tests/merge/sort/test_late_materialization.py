@@ -66,12 +66,11 @@ def test_no_values_are_read_from_a_run_that_newer_runs_replace(
 def test_values_are_read_only_from_row_groups_with_a_remaining_row(
     tmp_path: Path, value_reads: list[Read]
 ) -> None:
-    with small_batches(GROUP_ROWS):
-        table = new_table(tmp_path, write_only="true")
-        table.upsert(table_of("k v", [(key, "old") for key in range(12)]))
-        table.upsert(table_of("k v", [(key, "new") for key in (*range(6), *range(8, 14))]))
+    table = small_batches(new_table(tmp_path, write_only="true"), GROUP_ROWS)
+    table.upsert(table_of("k v", [(key, "old") for key in range(12)]))
+    table.upsert(table_of("k v", [(key, "new") for key in (*range(6), *range(8, 14))]))
 
-        assert [v for _, v in rows_of(table)] == ["new"] * 6 + ["old"] * 2 + ["new"] * 6
+    assert [v for _, v in rows_of(table)] == ["new"] * 6 + ["old"] * 2 + ["new"] * 6
     assert sorted(value_reads) == [*(("new", (group,)) for group in range(3)), ("old", (1,))]
 
 
@@ -117,8 +116,9 @@ def test_late_materialization_returns_the_rows_of_a_merge_of_all_columns(
     options = data.draw(st.sampled_from([{}, {"sequence.field": "at"}, {"ignore-delete": "true"}]))
     compacted = data.draw(st.integers(0, len(turns)))
     added = data.draw(st.integers(1, len(turns)))
-    with tempfile.TemporaryDirectory() as folder, small_batches(GROUP_ROWS):
+    with tempfile.TemporaryDirectory() as folder:
         table = new_table(Path(folder), "k BIGINT, at INT, v STRING", write_only="true", **options)
+        table = small_batches(table, GROUP_ROWS)
         for turn, changes in enumerate(turns):
             rows = table_of(
                 "k kind at v", [(k, kind, time, f"{turn}: {k}") for k, kind, time in changes]
@@ -131,7 +131,7 @@ def test_late_materialization_returns_the_rows_of_a_merge_of_all_columns(
             if turn == added:
                 catalog = Catalog(folder)
                 catalog.alter_table("db.t", [AddColumn(column="more", type="STRING")])
-                table = catalog.table("db.t")
+                table = small_batches(catalog.table("db.t"), GROUP_ROWS)
         columns = data.draw(st.sampled_from([None, ["v"], table.schema.names[-1:], ["k"]]))
         where = data.draw(st.sampled_from([None, "k > 10", "v > '1' AND k < 20"]))
 

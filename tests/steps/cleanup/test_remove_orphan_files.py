@@ -26,7 +26,7 @@ from support.histories import (
     read_all_branches,
     unreferenced_files,
 )
-from support.tables import new_table, small_batches, stored_files
+from support.tables import new_table, stored_files
 
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.steps.cleanup import remove_orphan_files as step
@@ -128,8 +128,8 @@ def test_cleanup_changes_no_version_and_leaves_no_orphans(
     kind: str, history: list[Operation], expired: bool, rolled_back: bool
 ) -> None:
     """Invariant 35, invariant 36 and invariant 37."""
-    with small_batches(3), tempfile.TemporaryDirectory() as root:
-        table = make_table(Path(root), kind, history)
+    with tempfile.TemporaryDirectory() as root:
+        table = make_table(Path(root), kind, history, batch_rows=3)
         if rolled_back:
             table.rollback(table.stores.snapshots.ids()[len(table.stores.snapshots.ids()) // 2])
         if expired:

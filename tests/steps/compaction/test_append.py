@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -47,12 +47,6 @@ from paimon_orch.table.write.commit_message import CommitMessage
 
 EXECUTOR = InProcessExecutor()
 PARTITIONS = ("a", "b")
-
-
-@pytest.fixture(autouse=True)
-def _small_batches() -> Iterator[None]:
-    with small_batches(5):
-        yield
 
 
 @dataclass(frozen=True)
@@ -197,7 +191,8 @@ def append_table(
     **options: str,
 ) -> Table:
     named = {"bucket": "-1"} | options
-    return new_table(root, columns, key=(), partition_by=partition_by.split(), **named)
+    table = new_table(root, columns, key=(), partition_by=partition_by.split(), **named)
+    return small_batches(table, 5)
 
 
 def append(table: Table, *batches: range, value: str = "x") -> None:

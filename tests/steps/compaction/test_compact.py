@@ -32,8 +32,6 @@ from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.write.conform_rows import conform_rows
 from paimon_orch.table.write.table_write import TableWriter
 
-pytestmark = pytest.mark.usefixtures("five_rows_a_batch")
-
 
 def test_minor_compaction_deletes_replaced_rows_by_deletion_vectors(tmp_path: Path) -> None:
     table = compacted_deletion_vector_table(tmp_path)

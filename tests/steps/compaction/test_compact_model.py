@@ -16,6 +16,7 @@ from support.tables import (
     deletion_vectors_of,
     new_table,
     rows_of,
+    small_batches,
     table_of,
 )
 from support.tables_with_deletion_vectors import EXECUTOR
@@ -23,8 +24,6 @@ from support.tables_with_deletion_vectors import EXECUTOR
 from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.table import Table
-
-pytestmark = pytest.mark.usefixtures("five_rows_a_batch")
 
 PARTITIONS = ("a", "b")
 
@@ -179,7 +178,7 @@ def test_readers_see_the_rows_of_a_dictionary_model(variant: dict[str, str]) -> 
                 target_file_size="4 kb",
                 **variant,
             )
-            model = Model(table)
+            model = Model(small_batches(table, 5))
             for operation in operations:
                 model.apply(operation)
             model.check()

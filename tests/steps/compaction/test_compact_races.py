@@ -28,8 +28,6 @@ from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 
-pytestmark = pytest.mark.usefixtures("five_rows_a_batch")
-
 
 def results(table: Table, planned: step.CompactionPlan) -> list[CommitMessage]:
     return run_units(step.COMPACT, table, planned)

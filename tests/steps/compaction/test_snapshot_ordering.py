@@ -282,9 +282,10 @@ def test_readers_see_rows_in_the_order_of_their_snapshots(variant: dict[str, str
     @settings(max_examples=15)
     @given(operations)
     def run(operations: list[Prepare | Commit | Compact]) -> None:
-        with tempfile.TemporaryDirectory() as folder, small_batches(5):
+        with tempfile.TemporaryDirectory() as folder:
             options = {"num_sorted_run__compaction_trigger": "3", "target_file_size": "4 kb"}
-            model = Model(table=ordered_table(Path(folder), **options, **variant))
+            table = ordered_table(Path(folder), **options, **variant)
+            model = Model(table=small_batches(table, 5))
             for operation in operations:
                 model.apply(operation)
             model.check()

@@ -28,7 +28,7 @@ from support.histories import (
     snapshot_range,
     unreferenced_files,
 )
-from support.tables import new_table, rows_of, small_batches, stored_files, table_of
+from support.tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CorruptFileError, InputError
@@ -117,8 +117,8 @@ def test_expiration_changes_no_retained_version_and_leaves_no_orphans(
     kind: str, history: list[Operation], first: int, second: int
 ) -> None:
     """Invariant 25, invariant 26, invariant 27 and invariant 28."""
-    with small_batches(3), tempfile.TemporaryDirectory() as root:
-        table = make_table(Path(root), kind, history)
+    with tempfile.TemporaryDirectory() as root:
+        table = make_table(Path(root), kind, history, batch_rows=3)
         loose = unreferenced_files(table)
         before, ids = read_all_branches(table), table.stores.snapshots.ids()
 

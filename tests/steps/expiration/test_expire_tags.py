@@ -19,7 +19,7 @@ from support.histories import (
     select_retained,
     unreferenced_files,
 )
-from support.tables import new_table, small_batches, stored_files, table_of
+from support.tables import new_table, stored_files, table_of
 
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, UnsupportedError
 from paimon_orch.steps.common.step import EmptyRequest, run_step
@@ -53,8 +53,9 @@ def test_deleting_a_tag_of_a_retained_snapshot_deletes_no_other_file(tmp_path: P
 @given(operations())
 def test_deleting_a_tag_deletes_the_files_that_only_it_references(history: list[Operation]) -> None:
     """Invariant 30."""
-    with small_batches(3), tempfile.TemporaryDirectory() as root:
-        table = make_table(Path(root), "vectors", [("tag", 0), *history, ("tag", 1)])
+    with tempfile.TemporaryDirectory() as root:
+        history = [("tag", 0), *history, ("tag", 1)]
+        table = make_table(Path(root), "vectors", history, batch_rows=3)
         for name in table.tags.names():  # deleted without their files: those are orphans
             if name not in ("t0", "t1"):
                 delete_tag(table, name)

@@ -121,23 +121,20 @@ def test_rows_of_concurrent_commits_are_not_lost(tmp_path: Path) -> None:
 def test_each_row_is_written_once_to_its_bucket(
     tmp_path: Path, key: tuple[str, ...], before: int, after: int
 ) -> None:
-    with small_batches(5):
-        table = new_table(tmp_path, key=key, bucket=str(before), bucket_key="k")
-        for start in (0, 60):
-            table.append(table_of("k v", [(start + k, str(k)) for k in range(90)]))
-        rows = rows_of(table)
+    table = small_batches(new_table(tmp_path, key=key, bucket=str(before), bucket_key="k"), 5)
+    for start in (0, 60):
+        table.append(table_of("k v", [(start + k, str(k)) for k in range(90)]))
+    rows = rows_of(table)
 
-        planned = step.plan(table, step.RescaleRequest(bucket_num=after))
-        read = [
-            (unit.target_buckets, split.bucket) for unit in planned.units for split in unit.splits
-        ]
-        assert len(read) == len(set(read))
-        rescale(table, after)
+    planned = step.plan(table, step.RescaleRequest(bucket_num=after))
+    read = [(unit.target_buckets, split.bucket) for unit in planned.units for split in unit.splits]
+    assert len(read) == len(set(read))
+    rescale(table, after)
 
-        assert rows_of(table) == rows
-        assert {split.bucket for split in table.files()} == set(range(after))
-        assert max(levels_of(table)) == (5 if key else 0)
-        assert check(table, deep=True).findings == ()
+    assert rows_of(table) == rows
+    assert {split.bucket for split in table.files()} == set(range(after))
+    assert max(levels_of(table)) == (5 if key else 0)
+    assert check(table, deep=True).findings == ()
 
 
 def test_few_rows_are_buffered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,8 +148,7 @@ def test_few_rows_are_buffered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         write(writer, rows)
 
     monkeypatch.setattr(RollingFileWriter, "write", spy)
-    with small_batches(100):
-        rescale(table, 4)
+    rescale(small_batches(table, 100), 4)
 
     assert sum(handed) == 4_000
     assert max(handed) <= 400

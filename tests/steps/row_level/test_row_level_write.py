@@ -42,12 +42,6 @@ VECTORS = {"deletion_vectors__enabled": "true"}
 BUCKETS = {"bucket": "2", "bucket_key": "k"}
 
 
-@pytest.fixture(autouse=True)
-def _small_batches() -> Iterator[None]:
-    with small_batches(5):
-        yield
-
-
 class Racing(InProcessExecutor):
     """Runs an action once, after the rows were found and before the commit."""
 
@@ -62,14 +56,14 @@ class Racing(InProcessExecutor):
 
 
 def keyed(root: Path, **options: str) -> Table:
-    table = new_table(root, **options)
+    table = small_batches(new_table(root, **options), 5)
     table.upsert(table_of("k v", [(n, "old") for n in range(20)]))
     table.upsert(table_of("k v", [(n, "new") for n in range(5)]))
     return table
 
 
 def append_table(root: Path, **options: str) -> Table:
-    table = new_table(root, key=(), **{"bucket": "-1"} | options)
+    table = small_batches(new_table(root, key=(), **{"bucket": "-1"} | options), 5)
     for start in (0, 10):
         table.append(table_of("k v", [(n, "old") for n in range(start, start + 10)]))
     return table
@@ -77,7 +71,7 @@ def append_table(root: Path, **options: str) -> Table:
 
 @pytest.mark.parametrize("options", [{}, VECTORS, BUCKETS, BUCKETS | VECTORS], ids=str)
 def test_rows_where_the_filter_is_null_are_kept(tmp_path: Path, options: dict[str, str]) -> None:
-    table = new_table(tmp_path, key=(), **{"bucket": "-1"} | options)
+    table = small_batches(new_table(tmp_path, key=(), **{"bucket": "-1"} | options), 5)
     table.append(table_of("k v", [(1, "x"), (2, None), (3, "y"), (None, "x")]))
 
     assert delete(table, EXECUTOR, "v <> 'y'").deleted == 2
@@ -296,10 +290,8 @@ def test_a_table_with_a_primary_key_equals_a_dictionary_model(options: dict[str,
     @given(steps)
     def check(operations: list[tuple[str, list[int]]]) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            table, model = (
-                new_table(Path(folder), "k BIGINT, v BIGINT", **options),
-                dict[int, int](),
-            )
+            table = small_batches(new_table(Path(folder), "k BIGINT, v BIGINT", **options), 5)
+            model = dict[int, int]()
             for number, (column_name, values) in enumerate(operations):
                 listed = ", ".join(map(str, values))
                 if column_name == "upsert":

@@ -138,8 +138,9 @@ PARTIAL = {
 def test_no_change_is_lost_or_applied_twice(
     options: dict[str, str], steps: list[tuple[str, Any]]
 ) -> None:
-    with tempfile.TemporaryDirectory() as root, small_batches(3):
-        table = new_table(Path(root), "k BIGINT, n BIGINT, m BIGINT", **{"bucket": "2"} | options)
+    with tempfile.TemporaryDirectory() as root:
+        columns, options = "k BIGINT, n BIGINT, m BIGINT", {"bucket": "2"} | options
+        table = small_batches(new_table(Path(root), columns, **options), 3)
         model: Model = {}
         for step, argument in steps:
             model = run(table, model, step, argument)

@@ -16,7 +16,6 @@ from paimon_orch.errors import (
     InputError,
     NotFoundError,
 )
-from paimon_orch.files import data_file_writer as writer
 from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.files.row_tracking import ROW_ID, ROW_SEQUENCE_NUMBER, row_tracking_fields
 from paimon_orch.files.stats.file_stats import FileStats
@@ -142,10 +141,7 @@ def test_a_rewrite_keeps_ids_and_sequence_numbers(tmp_path: Path, kind: str) -> 
     assert rows_of(table) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
 
 
-def test_row_ids_are_correct_although_rows_are_skipped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(writer, "ROW_GROUP_ROWS", 10)
+def test_row_ids_are_correct_although_rows_are_skipped(tmp_path: Path) -> None:
     table = new_table(
         tmp_path,
         key=(),
@@ -153,8 +149,7 @@ def test_row_ids_are_correct_although_rows_are_skipped(
         row_tracking__enabled="true",
         deletion_vectors__enabled="true",
     )
-    with small_batches(10):
-        table.append(table_of("k v", [(1000 + n, "x") for n in range(100)]))
+    small_batches(table, 10).append(table_of("k v", [(1000 + n, "x") for n in range(100)]))
     [split] = table.files()
     reader, vector = table.stores.reader(), DeletionVector.of([3, 57])
     bucket_file = BucketFile(split.partition, 0, split.files[0])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.tables import new_table, rows_of, table_of
 
 from paimon_orch.errors import CorruptFileError, UnsupportedError
-from paimon_orch.files import data_file_writer as writer
+from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
@@ -38,11 +38,17 @@ def evolving_table(root: Path) -> Table:
     )
 
 
-def add(table: Table, rows: pa.Table, first_row_id: int | None = None) -> DataFileMeta:
+def add(
+    table: Table,
+    rows: pa.Table,
+    first_row_id: int | None = None,
+    sizes: BatchSizes = DEFAULT_BATCH_SIZES,
+) -> DataFileMeta:
     """Commit a file with some columns; with a row id it belongs to existing rows."""
     schema = table.schema
     fields = tuple(field for field in schema.fields if field.name in rows.column_names)
-    factory = FileWriterFactory(table.io, table.paths, replace(schema, fields=fields))
+    schema_of_file = replace(schema, fields=fields)
+    factory = FileWriterFactory(table.io, table.paths, schema_of_file, batch_sizes=sizes)
     writer = factory.writer(EMPTY_ROW, 0)
     writer.write(rows)
     [file] = writer.close()
@@ -68,17 +74,16 @@ updates = st.lists(
 def test_each_column_is_read_from_its_newest_file(
     updates: list[tuple[set[str], int]], size: int, hidden: set[int]
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer, "_MIN_GROUP_ROWS", 1)
+    with tempfile.TemporaryDirectory() as folder:
         table = evolving_table(Path(folder))
         add(table, table_of("a b c", [(-1, -1, -1)] * 3))
         model = {name: list(range(size)) for name in NAMES}
         add(table, pa.table(model))
         for number, (names, group) in enumerate(updates, 1):
-            patch.setattr(writer, "ROW_GROUP_ROWS", group)
+            sizes = BatchSizes(row_group_rows=group, min_row_group_rows=1)
             for name in names:
                 model[name] = [1000 * number + n for n in range(size)]
-            add(table, pa.table({name: model[name] for name in names}), first_row_id=3)
+            add(table, pa.table({name: model[name] for name in names}), 3, sizes)
 
         result = sorted(table.scan(["c", "a", "b", "_ROW_ID"]).to_arrow().to_pylist(), key=str)
         rows = [

@@ -20,7 +20,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.tables import Row, new_table, small_batches, table_of
 
-from paimon_orch.files import data_file_writer as writer
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.files.parquet.parquet import ParquetFileReader
 from paimon_orch.format.types.data_types import TypeRoot, parse_type
@@ -182,14 +181,6 @@ def _like(value: str, pattern: str) -> bool:
     return matches and _like(value[1:], pattern[1 + escaped :])
 
 
-@contextmanager
-def _small_groups(rows: int) -> Iterator[None]:
-    """Write row groups of few rows."""
-    with small_batches(rows), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer, "ROW_GROUP_ROWS", rows)
-        yield
-
-
 def _text(rows: pa.Table) -> list[str]:
     return sorted(map(repr, rows.to_pylist()))
 
@@ -200,8 +191,8 @@ def _text(rows: pa.Table) -> list[str]:
 def test_a_filter_returns_the_rows_of_a_filtered_full_scan(
     kind: str, writes: list[tuple[list[Row], Strategy | None]], predicates: list[Predicate]
 ) -> None:
-    with tempfile.TemporaryDirectory() as root, _small_groups(3):
-        table = TABLES[kind](Path(root))
+    with tempfile.TemporaryDirectory() as root:
+        table = small_batches(TABLES[kind](Path(root)), 3)
         for batch, strategy in writes:
             table.append(table_of(" ".join(SCHEMA.names), batch).cast(SCHEMA))
             if strategy and table.schema.primary_keys:
@@ -303,10 +294,9 @@ def test_row_groups_are_skipped_by_their_footer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     values = _TYPES[kind]
-    with _small_groups(2):
-        table = new_table(tmp_path, f"k INT, v {kind}", key=(), bucket="-1")
-        schema = table.scan().arrow_schema
-        table.append(pa.table({"k": range(10), "v": values}).cast(schema))
+    table = small_batches(new_table(tmp_path, f"k INT, v {kind}", key=(), bucket="-1"), 2)
+    schema = table.scan().arrow_schema
+    table.append(pa.table({"k": range(10), "v": values}).cast(schema))
     groups: list[int] = []
     batches = ParquetFileReader.batches
 
@@ -322,12 +312,12 @@ def test_row_groups_are_skipped_by_their_footer(
 
 
 def test_deleted_rows_remain_deleted_after_skipped_row_groups(tmp_path: Path) -> None:
-    with _small_groups(2):
-        table = new_table(tmp_path, "k BIGINT, v BIGINT", deletion_vectors__enabled="true")
-        table.upsert(table_of("k v", [(k, k) for k in range(20)]))
-        step.compact(table, EXECUTOR, strategy="full")
-        table.delete(table_of("k", [(13,), (15,)]))
-        step.compact(table, EXECUTOR, strategy="minor")
+    table = new_table(tmp_path, "k BIGINT, v BIGINT", deletion_vectors__enabled="true")
+    table = small_batches(table, 2)
+    table.upsert(table_of("k v", [(k, k) for k in range(20)]))
+    step.compact(table, EXECUTOR, strategy="full")
+    table.delete(table_of("k", [(13,), (15,)]))
+    step.compact(table, EXECUTOR, strategy="minor")
     keys = table.scan(["k"], "v > 11").to_arrow().column("k").to_pylist()
     assert sorted(keys) == [12, 14, 16, 17, 18, 19]
 

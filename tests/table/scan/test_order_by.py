@@ -83,8 +83,9 @@ def place(row: Sequence[Any], order: Sequence[tuple[str, str, str]]) -> list[Any
 def test_the_first_rows_are_those_of_a_sorted_scan(
     kind: str, writes: list[list[Any]], orders: list[Any]
 ) -> None:
-    with tempfile.TemporaryDirectory() as root, small_batches(3):
+    with tempfile.TemporaryDirectory() as root:
         table = new_table(Path(root), COLUMNS, **({"key": ()} | KINDS[kind] | INDEXED))
+        table = small_batches(table, 3)
         for batch in writes:
             table.append(table_of("p k f s", batch))
         if kind == "vectors":

@@ -375,27 +375,27 @@ def test_partition_values_with_special_characters_are_read_back(tmp_path: Path) 
 def test_partitions_of_several_columns_are_separate(
     tmp_path_factory: pytest.TempPathFactory, values: list[tuple[int | None, date | None]]
 ) -> None:
-    with small_batches(5):
-        table = new_table(
-            tmp_path_factory.mktemp("table"),
-            "n INT, day DATE, k INT",
-            key=(),
-            partition_by=["n", "day"],
-            bucket="-1",
+    table = new_table(
+        tmp_path_factory.mktemp("table"),
+        "n INT, day DATE, k INT",
+        key=(),
+        partition_by=["n", "day"],
+        bucket="-1",
+    )
+    table = small_batches(table, 5)
+    rows = [(n, day, number) for number, (n, day) in enumerate(values * 2)]
+    table.append(
+        pa.table(
+            {
+                "n": pa.array([row[0] for row in rows], pa.int32()),
+                "day": pa.array([row[1] for row in rows], pa.date32()),
+                "k": pa.array([row[2] for row in rows], pa.int32()),
+            }
         )
-        rows = [(n, day, number) for number, (n, day) in enumerate(values * 2)]
-        table.append(
-            pa.table(
-                {
-                    "n": pa.array([row[0] for row in rows], pa.int32()),
-                    "day": pa.array([row[1] for row in rows], pa.date32()),
-                    "k": pa.array([row[2] for row in rows], pa.int32()),
-                }
-            )
-        )
+    )
 
-        assert sorted(rows_of(table), key=lambda row: row[2]) == rows
-        assert len(table.files()) == len(values)
+    assert sorted(rows_of(table), key=lambda row: row[2]) == rows
+    assert len(table.files()) == len(values)
 
 
 def partitioned(root: Path, **options: str) -> Table:

@@ -1,0 +1,34 @@
+"""How many rows of data files are read, merged and written at a time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSizes:
+    """Numbers of rows that bound the memory of readers and writers."""
+
+    row_group_rows: int = 262_144
+    """The maximum number of rows of a row group."""
+
+    min_row_group_rows: int = 1_000
+    """Row groups of large rows have this number; Java Paimon checks the file size as often."""
+
+    batch_rows: int = 65_536
+    """The maximum number of rows of a batch that is read."""
+
+    min_merge_batch_rows: int = 16_384
+    """The minimum for small runs; the end of every loaded batch is the end of a merge batch."""
+
+    def plan_merge(self, run_rows: Sequence[int]) -> list[int]:
+        """Return the batch size of each run of a merge, in proportion to the rows of the run.
+
+        More rows of a small run would only wait in memory while the largest run is merged.
+        """
+        largest = max([1, *run_rows])
+        return [
+            max(self.min_merge_batch_rows, self.batch_rows * rows // largest) for rows in run_rows
+        ]
+
+
+DEFAULT_BATCH_SIZES = BatchSizes()
