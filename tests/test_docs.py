@@ -212,19 +212,22 @@ def test_commands_in_the_pages_have_known_options(page: str) -> None:
         for block in blocks(page, language)
         for line in block.replace("\\\n", "").splitlines()
     ]
+    names = {name for name, _ in list_commands()}
     for line in lines:
         _, program, arguments = line.partition("paimon-orch ")
         if program:
-            parse_command(get_command(app), shlex.split(arguments, comments=True), None)
+            words = shlex.split(arguments, comments=True)
+            assert " ".join(parse_command(get_command(app), words, None)) in names, line
 
 
-def parse_command(command: Any, arguments: list[str], parent: Any) -> None:
-    """Parse the words of a command without running it; a wrong option raises a usage error."""
+def parse_command(command: Any, arguments: list[str], parent: Any) -> list[str]:
+    """Return the words of a command's name without running it; a wrong option is a usage error."""
     context = command.make_context(command.name, arguments, parent=parent)
-    if hasattr(command, "commands"):
-        following = [*context._protected_args, *context.args]
-        _, subcommand, remaining = command.resolve_command(context, following)
-        parse_command(subcommand, remaining, context)
+    if not hasattr(command, "commands"):
+        return []
+    following = [*context._protected_args, *context.args]
+    name, subcommand, remaining = command.resolve_command(context, following)
+    return [name, *parse_command(subcommand, remaining, context)]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "```python" in read_page(page)])
@@ -272,20 +275,29 @@ def blocks(page: str, language: str) -> Iterator[str]:
             yield text
 
 
+def components(page: str) -> list[str]:
+    """Return the definitions of components in a page."""
+    return [text for text in blocks(page, "yaml") if text.startswith("type: ")]
+
+
 # Dagster warns of what it does itself when it loads YAML.
 @pytest.mark.filterwarnings("ignore:.parse_obj_as. is deprecated", "ignore::dagster.BetaWarning")
-@pytest.mark.parametrize("page", [page for page in PAGES if any(blocks(page, "yaml"))])
-def test_components_in_the_pages_load(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", [page for page in PAGES if components(page)])
+def test_components_in_the_pages_define_their_table(
+    page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PAIMON_WAREHOUSE", "/lake")
-    components = [text for text in blocks(page, "yaml") if text.startswith("type: ")]
 
     with create_defs_folder_sandbox() as sandbox:
-        for number, text in enumerate(components):
+        for number, text in enumerate(components(page)):
             path = sandbox.defs_folder_path / f"example{number}"
             path.mkdir()
             (path / "defs.yaml").write_text(text)
             with sandbox.load_component_and_build_defs(defs_path=path) as (_, defs):
                 dg.Definitions.validate_loadable(defs)
+                defined = {spec.key for spec in defs.resolve_all_asset_specs()}
+            table = yaml.safe_load(text)["attributes"].get("table")  # none for a database
+            assert table is None or dg.AssetKey(table.split(".")) in defined
 
 
 def test_the_tutorial_runs_from_top_to_bottom(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
-from contextlib import suppress
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyroaring import BitMap
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.file_index.bitmap import BitmapIndex, encode_bitmap_index
@@ -69,6 +69,11 @@ def test_a_name_that_is_too_long_is_refused() -> None:
         encode_container([("é" * 40_000, [])])
 
 
+ROWS = 60
+TEXTS = [None if n % 9 == 0 else f"value {n % 13}" for n in range(ROWS)]
+NUMBERS = [n % 7 - 3 for n in range(ROWS)]
+
+
 def whole_container() -> bytes:
     """Return a container with one index of every type, over a text and a number column."""
     options = {
@@ -81,8 +86,7 @@ def whole_container() -> bytes:
         parse_index_specs(options),
         [Field(id=0, name="s", type=STRING), Field(id=1, name="n", type=INT)],
     )
-    texts = [None if n % 9 == 0 else f"value {n % 13}" for n in range(60)]
-    builder.add(pa.table({"s": texts, "n": pa.array([n % 7 - 3 for n in range(60)], pa.int32())}))
+    builder.add(pa.table({"s": TEXTS, "n": pa.array(NUMBERS, pa.int32())}))
     return builder.finish()
 
 
@@ -105,14 +109,15 @@ ASKED = And(
 )
 
 
-def ask(data: bytes) -> None:
+def ask(data: bytes) -> BitMap | None:
+    """Return the rows that may match according to the indexes; None for all rows."""
     types = {"s": STRING, "n": INT}
-    evaluate_rows(
+    return evaluate_rows(
         IndexFilter(ASKED),
         decode_container(ByteSource.of(data)),
         lambda c: StoredColumn(c, types[c]),
-        60,
-    )
+        ROWS,
+    ).rows
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=4))
@@ -120,12 +125,18 @@ def test_damaged_indexes_return_a_result_or_raise_expected_errors(
     position: int, damage: bytes
 ) -> None:
     data = WHOLE[:position] + damage + WHOLE[position + len(damage) :]
-    with suppress(ValueError, struct.error, UnsupportedError, IndexError, UnicodeError):
-        ask(data)
+    try:
+        rows = ask(data)
+    except (ValueError, struct.error, UnsupportedError, IndexError, UnicodeError):
+        return
+    assert rows is None or isinstance(rows, BitMap)
 
 
 def test_a_truncated_container_is_an_error() -> None:
-    ask(WHOLE)
+    assert ask(WHOLE) == BitMap(
+        row for row in range(ROWS)
+        if (TEXTS[row] == "value 5" or (TEXTS[row] or "") > "value 8") and NUMBERS[row] <= 1
+    )  # fmt: skip
     for end in range(0, 200, 7):
         with pytest.raises((ValueError, struct.error, IndexError)):
             ask(WHOLE[:end])
