@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support import packed_data
 from support.golden import GOLDEN, golden_tables
 from support.packed_data import (
     DATA,
@@ -99,12 +98,9 @@ def test_unpacked_files_are_those_of_the_archives_and_read_only(data: Path, tmp_
     assert len(files) == len([p for p in (GOLDEN / WRITERS[-1]).rglob("*") if p.is_file()])
 
 
-def test_a_missing_or_damaged_vector_file_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(packed_data, "DATA", tmp_path)
+def test_a_missing_or_damaged_vector_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "cut.json.xz").write_bytes(lzma.compress(b"{}")[:-9])
 
     for name in ("none.json", "cut.json"):
         with pytest.raises(TestDataError, match=rf"tests/data/{name}"):
-            data_file(name)
+            data_file(name, tmp_path)

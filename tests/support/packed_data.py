@@ -40,9 +40,9 @@ class TestDataError(Exception):
     __test__ = False
 
 
-def data_file(name: str) -> bytes:
+def data_file(name: str, data: Path = DATA) -> bytes:
     """Return the content of a file of `tests/data`, unpacked if only `name`.xz is there."""
-    path = DATA / name
+    path = data / name
     try:
         if path.exists():
             return path.read_bytes()
