@@ -54,7 +54,7 @@ def conflict(
     return refusal(lambda: check_conflicts(schema, kind, base, delta))
 
 
-def refusal(check: Callable[[], None]) -> str:
+def refusal(check: Callable[[], object]) -> str:
     """Return the message of a check that fails; an empty text if it passes."""
     try:
         check()
