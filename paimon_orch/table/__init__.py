@@ -1,1 +1,1 @@
-"""One table in time: catalog, snapshots, scan, read, write, commit."""
+"""Tables: catalog, metadata, schema changes, scans, writes, commits and file cleanup."""

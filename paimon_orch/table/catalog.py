@@ -49,10 +49,10 @@ class Catalog:
     ) -> None:
         """Open a warehouse, which may not exist yet: a local path or the URI of an object store.
 
-        ``storage_options`` are those of fsspec for the store, such as ``key``, ``secret`` and
-        ``endpoint_url``; further ones are read from the environment variable
-        ``PAIMON_STORAGE_OPTIONS``, a JSON object. ``allowances`` are those of all tables opened
-        here, as by :meth:`Table.allow`.
+        ``storage_options`` are the fsspec options of the store, such as ``key``, ``secret`` and
+        ``endpoint_url``. The environment variable ``PAIMON_STORAGE_OPTIONS``, a JSON object, adds
+        further options. ``allowances`` apply to all tables that this catalog opens; see
+        :meth:`Table.allow`.
         """
         self.uri = str(uri)
         self.allowances = allowances
@@ -125,8 +125,8 @@ class Catalog:
 
         ``columns`` is ``"id BIGINT NOT NULL, v DOUBLE"`` or an Arrow schema. Raises
         :class:`InputError` if the table exists (unless ``if_not_exists``) or the definition breaks
-        a rule of the format. Options that some step will refuse, and unknown ones, are logged as
-        warnings.
+        a rule of the format. Logs a warning for each option that is unknown or that some step will
+        refuse.
         """
         fields = parse_columns(columns) if isinstance(columns, str) else to_paimon_fields(columns)
         schema = build_table_schema(
@@ -142,7 +142,7 @@ class Catalog:
         store = SchemaStore(self.io, table.paths)
         created = not store.ids() and store.create(schema)
         if not created and not if_not_exists:
-            raise InputError(f"table {identifier} exists already in {self.uri}")
+            raise InputError(f"table {identifier} already exists in {self.uri}")
         if created:
             warn_of_options(identifier, schema.options)
         return table
@@ -154,7 +154,7 @@ class Catalog:
         :class:`UnsupportedError` in object stores, which have no empty directories.
         """
         if not self.io.make_dir(self._database_root(database)) and not if_not_exists:
-            raise InputError(f"database {database!r} exists already in {self.uri}")
+            raise InputError(f"database {database!r} already exists in {self.uri}")
 
     def drop_database(
         self, database: str, *, cascade: bool = False, if_exists: bool = False
@@ -176,7 +176,7 @@ class Catalog:
         if tables and not cascade:
             raise InputError(
                 f"database {database!r} has the tables {', '.join(tables)}; drop them first, or "
-                "ask for cascade"
+                "drop the database with cascade"
             )
         for table in tables:
             self.can_drop_table(f"{database}.{table}")
@@ -185,7 +185,7 @@ class Catalog:
     def _database_root(self, database: str) -> str:
         if not _NAME_PATTERN.fullmatch(database):
             raise InputError(
-                f"database name {database!r} must not be empty or hold '.', '$' or '/'"
+                f"database name {database!r} must not be empty or contain '.', '$' or '/'"
             )
         if database == _SYSTEM_DATABASE:
             raise InputError(f"database name {database!r} is reserved for system tables")
@@ -199,8 +199,8 @@ class Catalog:
         self.io.delete_dir(self._table_root(identifier))
         if external:
             logger.warning(
-                "%s was removed; its files in external paths remain, as other tables may use "
-                "these directories: %s",
+                "%s was dropped; its files in external paths were not deleted, as other tables may "
+                "use these directories: %s",
                 identifier,
                 ", ".join(external),
             )
@@ -208,7 +208,7 @@ class Catalog:
     def can_drop_table(self, identifier: str, *, if_exists: bool = False) -> bool:
         """Return whether :meth:`drop_table` has a table to delete; raises the same errors."""
         if _BRANCH_SEPARATOR in identifier:
-            raise InputError(f"{identifier} is a branch: drop it by Table.branches.delete")
+            raise InputError(f"{identifier} is a branch: drop it with Table.branches.delete")
         try:
             table = self.table(identifier)
         except NotFoundError:
@@ -219,7 +219,7 @@ class Catalog:
         return True
 
     def count_files(self, identifier: str) -> tuple[int, int]:
-        """Return the number of files below a table's directory, and their bytes."""
+        """Return the number of files below a table's directory, and their total size in bytes."""
         count, size, directories = 0, 0, [self._table_root(identifier)]
         while directories:
             for info in self.io.list_dir(directories.pop()):
@@ -230,15 +230,15 @@ class Catalog:
         return count, size
 
     def rename_table(self, identifier: str, to: str) -> Table:
-        """Rename a table, in its database or to another one that exists, and return it.
+        """Rename a table, or move it to another existing database; return the renamed table.
 
-        Renames its directory, branches included, atomically. No other process may write to the
-        table meanwhile, as it would continue under the old name. Raises :class:`UnsupportedError`
-        in object stores, which have no atomic rename, and :class:`InputError` if the new name is
-        taken.
+        Renames the table's directory, including its branches, atomically. No other process may
+        write to the table during the call, as it would continue under the old name. Raises
+        :class:`UnsupportedError` in object stores, which have no atomic rename, and
+        :class:`InputError` if the new name is taken.
         """
         if _BRANCH_SEPARATOR in identifier or _BRANCH_SEPARATOR in to:
-            raise InputError(f"{identifier} cannot become {to}: branches are not renamed")
+            raise InputError(f"{identifier} cannot become {to}: branches cannot be renamed")
         source, target = self.table(identifier), self._table_root(to)
         source.stores.check_step(StepKind.METADATA)
         database = to.split(".", maxsplit=1)[0]
@@ -246,7 +246,7 @@ class Catalog:
             existing = ", ".join(self.databases()) or "none"
             raise NotFoundError(f"{self.uri} has no database {database!r}; it has {existing}")
         if not self.io.rename_dir(source.paths.root, target):
-            raise InputError(f"table {to} exists already in {self.uri}")
+            raise InputError(f"table {to} already exists in {self.uri}")
         return self.table(to)
 
     def alter_table(self, identifier: str, changes: Iterable[SchemaChange]) -> TableSchema:

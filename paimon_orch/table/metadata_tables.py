@@ -1,6 +1,6 @@
 """Metadata tables: the system tables about files, snapshots and options, with the columns of Paimon.
 
-Times without a zone are local wall clock times, as Paimon shows them.
+As in Java Paimon, times without a time zone are local wall clock times.
 """
 
 import json
@@ -149,8 +149,8 @@ def _build_snapshot_row(snapshot: Snapshot) -> Record:
     record = {
         name: getattr(snapshot, name) for name in SNAPSHOTS_COLUMNS.names if hasattr(snapshot, name)
     }
-    kind, moment = snapshot.commit_kind.value, _to_local_time(snapshot.time_millis)
-    return record | {"snapshot_id": snapshot.id, "commit_kind": kind, "commit_time": moment}
+    kind, commit_time = snapshot.commit_kind.value, _to_local_time(snapshot.time_millis)
+    return record | {"snapshot_id": snapshot.id, "commit_kind": kind, "commit_time": commit_time}
 
 
 def _to_local_time(millis: int) -> datetime:
@@ -265,7 +265,7 @@ def _format_value(value: object, field: Field) -> str:
 
 
 def build_files_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
-    """Return one row per live file with statistics by the newest schema's columns."""
+    """Return one row per live file, with statistics of the columns of the newest schema."""
     schema, reader = table.schema, table.stores.reader()
     statistics = FileStats(schema, table.stores.schemas.get)
     rows = [
@@ -309,7 +309,7 @@ def _build_file_columns(file: DataFileMeta, schema: TableSchema) -> Record:
 def _format_key(key: bytes, file: DataFileMeta, schema: TableSchema) -> str | None:
     if not read_row_arity(key):
         return None
-    with wrap_decode_errors(f"{file.file_name}, the bounds of its keys in the manifest"):
+    with wrap_decode_errors(f"{file.file_name} (its key bounds in the manifest)"):
         return f"[{_format_row(key, schema.order_fields(file.level))[1:-1]}]"
 
 
@@ -371,7 +371,7 @@ def build_buckets_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
 
 
 def build_statistics_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
-    """Return one row with the result of ANALYZE, if any; column statistics are JSON."""
+    """Return one row with the result of ANALYZE, if it exists; column statistics are JSON."""
     if snapshot is None or snapshot.statistics is None:
         return STATISTICS_COLUMNS.empty_table()
     values = read_statistics(table.io, table.paths, snapshot.statistics)

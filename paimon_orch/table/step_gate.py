@@ -1,4 +1,4 @@
-"""Checks before every step on a table: refuse it, or warn of options that the user allows."""
+"""Checks options before each step on a table: refuses the step, or warns of allowed options."""
 
 import logging
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 def require_step(
     table: str, options: Mapping[str, str], step: StepKind, allowances: Allowances
 ) -> None:
-    """Refuse a step as :func:`check_step` does; log each allowed option once for each table."""
+    """Check a step with :func:`check_step`; log each allowed option once per table."""
     for obstacle in check_step(table, options, step, allowances):
         consequence = "stale after this run" if obstacle.is_external else "allowed for this run"
         _warn_once(f"{table}: {consequence}: {obstacle.describe()}")
@@ -29,7 +29,7 @@ def require_step(
 def list_stale_options(
     options: Mapping[str, str], step: StepKind, allowances: Allowances
 ) -> list[str]:
-    """Return ``key=value`` of the options whose external system an allowed step leaves stale."""
+    """Return the options, as ``key=value``, whose external systems an allowed step leaves stale."""
     return [
         f"{obstacle.key}={obstacle.value}"
         for obstacle in find_blocking_options(options, step)
@@ -40,20 +40,20 @@ def list_stale_options(
 def require_external_systems(
     table: str, options: Mapping[str, str], allowances: Allowances
 ) -> None:
-    """Refuse to drop a table that another system refers to; other options do not matter."""
+    """Refuse to drop a table that an external system refers to; ignores other options."""
     external = [o for o in find_blocking_options(options, StepKind.DELETE) if o.is_external]
     if external and not allowances.stale_external:
         raise_step_refused(table, external, StepKind.DELETE)
 
 
 def warn_of_options(table: str, options: Mapping[str, str]) -> None:
-    """Log the options of a new or altered table that a step refuses, and unknown ones."""
+    """Log the options of a new or altered table that are unknown or that a step refuses."""
     for sentence in describe_options(options):
         logger.warning("%s: %s", table, sentence)
 
 
 def warn_of_unknown_options(table: str, options: Mapping[str, str]) -> None:
-    """Log unknown keys, which may belong to a newer release, once for each table and option."""
+    """Log unknown options, which may belong to a newer release, once per table and option."""
     for sentence in describe_unknown_options(options):
         _warn_once(f"{table}: {sentence}")
 

@@ -55,7 +55,7 @@ class SystemTable:
     def __post_init__(self) -> None:
         if self.name not in SYSTEM_TABLE_NAMES:
             raise NotFoundError(
-                f"{self.table.identifier} has no system table {self.name!r}; there are "
+                f"{self.table.identifier} has no system table {self.name!r}; the system tables are "
                 f"{', '.join(SYSTEM_TABLE_NAMES)}"
             )
 
@@ -72,14 +72,14 @@ class SystemTable:
         watermark: int | None = None,
         merge_level_0: bool | None = None,
     ) -> BaseScan:
-        """Describe a read, as :meth:`Table.scan` does; ``order_by`` names columns that are read."""
+        """Describe a read as :meth:`Table.scan` does; ``columns`` must include ``order_by``."""
         if merge_level_0 is not None and self.name not in _MERGED_TABLES:
             raise InputError(
                 f"{self.table.identifier}${self.name} has no level 0 to merge; read the table, or "
                 f"its {_MERGED_TABLES[0]}"
             )
-        moment = SnapshotSelector(snapshot_id, tag, timestamp, watermark)
-        rows = self._rows(columns, filter, limit if order_by is None else None, moment)
+        selector = SnapshotSelector(snapshot_id, tag, timestamp, watermark)
+        rows = self._rows(columns, filter, limit if order_by is None else None, selector)
         if isinstance(rows, Scan) and merge_level_0 is not None:
             rows = replace(rows, merge_level_0=merge_level_0)
         if order_by is None:
@@ -99,10 +99,10 @@ class SystemTable:
         columns: list[str] | None,
         filter: str | Predicate | None,
         limit: int | None,
-        moment: SnapshotSelector,
+        selector: SnapshotSelector,
     ) -> BaseScan:
         if self.name in _DATA_TABLES:
-            return self._data(columns, filter, limit, moment)
+            return self._data(columns, filter, limit, selector)
         form, make = _METADATA_TABLES[self.name]
         schema = TableSchema(
             id=0,
@@ -117,8 +117,8 @@ class SystemTable:
         predicate = bind_filter(filter, schema)
         return _MetadataScan(
             table=self.table,
-            make=make,
-            moment=moment,
+            build=make,
+            selector=selector,
             target=target,
             predicate=predicate,
             limit=limit,
@@ -129,9 +129,9 @@ class SystemTable:
         columns: list[str] | None,
         condition: str | Predicate | None,
         limit: int | None,
-        moment: SnapshotSelector,
+        selector: SnapshotSelector,
     ) -> BaseScan:
-        time_travel = {name: getattr(moment, name) for name in moment.__slots__}
+        time_travel = {name: getattr(selector, name) for name in selector.__slots__}
         if self.name == "ro":
             scan = self.table.scan(columns, condition, limit=limit, **time_travel)
             top = scan.schema.typed_options.num_levels - 1
@@ -141,7 +141,10 @@ class SystemTable:
             scan = self.table.scan(columns, condition, limit=limit, **time_travel)
             tracking = row_tracking_fields(scan.schema)
             if not tracking:
-                raise InputError(f"{self.table.identifier} has no row ids: 'row-tracking.enabled'")
+                raise InputError(
+                    f"{self.table.identifier} has no row ids: the option 'row-tracking.enabled' is "
+                    "not set"
+                )
             return scan if columns else replace(scan, fields=(*scan.fields, *tracking))
         scan = self.table.scan(limit=limit, **time_travel)
         audited = replace(scan.schema, fields=(ROW_KIND, *scan.schema.fields))
@@ -153,11 +156,11 @@ class SystemTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MetadataScan(BaseScan):
-    """Rows that describe a table, built when they are read."""
+    """A scan of metadata; builds the rows when they are read."""
 
     table: "Table"
-    make: MetadataTableBuilder
-    moment: SnapshotSelector
+    build: MetadataTableBuilder
+    selector: SnapshotSelector
     target: pa.Schema
     predicate: Predicate | None
     limit: int | None
@@ -169,7 +172,7 @@ class _MetadataScan(BaseScan):
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
-        rows = self.make(self.table, self.moment.find(self.table.stores.snapshots))
+        rows = self.build(self.table, self.selector.find(self.table.stores.snapshots))
         return limit_batches(
             filter_batches(rows.to_batches(), self.predicate, self.target), self.limit
         )

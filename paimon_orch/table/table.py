@@ -1,4 +1,4 @@
-"""The table: the API of users for reads, writes, tags, branches and system tables."""
+"""The user API of a table: reads, writes, tags, branches and system tables."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -66,11 +66,11 @@ class Table:
         )
 
     def allow(self, *, stale_external: bool = False, unknown_options: bool = False) -> "Table":
-        """Return the table with allowances for steps that its options forbid.
+        """Return a copy of this object that allows steps that the table's options forbid.
 
-        ``stale_external``: steps change the table although Iceberg metadata, a metastore or a
-        callback is not informed. ``unknown_options``: steps change the table although an option may
-        belong to a newer release of Paimon.
+        ``stale_external``: steps may change the table although Iceberg metadata, a metastore or a
+        callback is not updated. ``unknown_options``: steps may change the table although it has
+        unknown options, which may belong to a newer release of Paimon.
         """
         allowances = Allowances(stale_external=stale_external, unknown_options=unknown_options)
         return replace(self, allowances=allowances)
@@ -127,17 +127,17 @@ class Table:
         """Describe a read of one snapshot; data is read when rows are requested from the scan.
 
         ``columns`` may include ``_ROW_ID`` and ``_SEQUENCE_NUMBER`` in tables with row tracking.
-        ``filter`` is an SQL condition, or built with :func:`paimon_orch.col`. With ``order_by``, as
-        in ``"price desc nulls last, id"``, the ``limit`` takes the first rows in that order.
+        ``filter`` is an SQL condition or an expression of :func:`paimon_orch.col`. ``order_by`` is
+        for example ``"price desc nulls last, id"``; ``limit`` returns the first rows in that order.
 
         At most one of ``snapshot_id``, ``tag``, ``timestamp`` (epoch milliseconds; the newest
         snapshot that is not later) and ``watermark`` (the oldest snapshot that has reached it)
         selects the snapshot; the default is the newest. Time travel reads with the schema of that
         snapshot.
 
-        ``merge_level_0=True`` reads rows that are not compacted yet where batch reads leave them
-        out (deletion vectors, ``first-row``); False leaves them out regardless of
-        ``deletion-vectors.merge-on-read``.
+        ``merge_level_0=True`` includes rows that are not compacted yet, which batch reads of tables
+        with deletion vectors or the merge engine ``first-row`` leave out; False leaves them out
+        regardless of ``deletion-vectors.merge-on-read``.
 
         Raises :class:`NotFoundError` for a column, snapshot or tag that does not exist.
         """
@@ -161,19 +161,19 @@ class Table:
         filter: str | Predicate | None = None,
         merge_level_0: bool | None = None,
     ) -> IncrementalScan:
-        """Describe a read of the changes after ``start`` until ``end``, two snapshot ids or tags.
+        """Describe a read of the changes after ``start`` up to ``end``: two snapshot ids or tags.
 
         The first column of the rows is ``rowkind``. ``mode`` is one of:
 
         * ``delta``: the rows that writers appended, as they were written;
         * ``changelog``: the rows that the changelog producer wrote;
-        * ``diff``: the difference of the two states, as scans with ``merge_level_0`` read them;
+        * ``diff``: the difference between scans of both snapshots with ``merge_level_0``;
         * ``auto``: ``diff`` between tags; between ids ``changelog`` if the table has a changelog
           producer, else ``delta``. The table's options ``incremental-between-scan-mode`` and
           ``incremental-between-tag-to-snapshot`` change this default.
 
-        A delta holds all records: a copy that is kept up to date by deltas must start with a scan
-        that merges level 0.
+        A delta has all written records, so a copy that is updated with deltas must start from a
+        scan with ``merge_level_0=True``.
         """
         request = IncrementalRequest(
             start=start,
@@ -200,9 +200,9 @@ class Table:
 
         ``rows`` are a pyarrow table, a pandas or Polars data frame, or any object that exports an
         Arrow stream. ``row_kind`` names a text column with the values ``+I``, ``-U``, ``+U``,
-        ``-D``. With a ``commit_id`` the call can be repeated safely: each id is committed once.
+        ``-D``. With a ``commit_id``, the call can be repeated safely: each id is committed once.
 
-        Returns the new snapshot, None without rows. Logs a warning if batch readers see the rows
+        Returns the new snapshot; None if there are no rows. Logs a warning if batch readers see the rows
         only after a compaction (deletion vectors, ``first-row``, postpone buckets).
         """
         if not self.schema.primary_keys:
@@ -212,7 +212,7 @@ class Table:
     def append(
         self, rows: ArrowStreamExportable, *, commit_id: CommitId | None = None
     ) -> Snapshot | None:
-        """Add rows in one snapshot; on a primary-key table this is :meth:`upsert`.
+        """Add rows in one snapshot; for a table with a primary key, same as :meth:`upsert`.
 
         >>> table.append(rows, commit_id=CommitId("nightly load", 20260131))  # repeated: no change
         """
@@ -223,8 +223,8 @@ class Table:
     ) -> Snapshot | None:
         """Delete rows of a primary-key table by key.
 
-        Columns other than the key, the partition and ``sequence.field`` may be missing. All rows
-        are deletes, also where the column of ``rowkind.field`` has another row kind.
+        ``rows`` needs only the columns of the key, the partition and ``sequence.field``. The column
+        of ``rowkind.field`` is ignored: all rows are deletes.
         """
         schema = self.schema
         if not schema.primary_keys:
@@ -241,14 +241,14 @@ class Table:
         *,
         commit_id: CommitId | None = None,
     ) -> Snapshot | None:
-        """Replace whole partitions by rows.
+        """Replace whole partitions with rows.
 
-        Replaces the partitions that match ``partitions`` (one mapping, or several), by default
-        those that receive rows. An empty mapping replaces the whole table, and so does any
-        overwrite of a table without partition columns. Records that are not compacted yet are
-        replaced too: if a scan of this table produced the rows, scan with ``merge_level_0=True``.
+        Replaces the partitions that match ``partitions`` (one or more mappings), by default the
+        partitions of the rows. An empty mapping replaces the whole table, and so does any overwrite
+        of a table without partition columns. Records that are not compacted yet are replaced too:
+        if the rows come from a scan of this table, scan with ``merge_level_0=True``.
 
-        With ``overwrite-upgrade`` rows of files with disjoint keys are visible immediately.
+        With the option ``overwrite-upgrade``, rows of files with disjoint keys are visible immediately.
         """
         builder = WriteBuilder(
             self.stores, is_overwrite=True, partitions=partitions, commit_id=commit_id
@@ -263,30 +263,32 @@ class Table:
         timestamp: int | None = None,
         watermark: int | None = None,
     ) -> Snapshot:
-        """Roll back to a snapshot, selected as in :meth:`scan`; return the newest snapshot.
+        """Roll back to a snapshot, selected as in :meth:`scan`; return that snapshot.
 
-        Deletes later snapshots and tags, keeps all schemas. Requires that no other process writes
-        to the table at the same time.
+        Deletes later snapshots and tags, and keeps all schemas. No other process may write to the
+        table during the call.
         """
         self.stores.check_step(StepKind.METADATA)
         selector = SnapshotSelector(snapshot_id, tag, timestamp, watermark)
         return rollback(self.stores.snapshots, selector)
 
     def truncate(self) -> Snapshot | None:
-        """Remove all rows in one snapshot; None if the table has no files."""
+        """Delete all rows in one snapshot; returns None if the table has no files."""
         return self._drop_matching_partitions(lambda _: True)
 
     def drop_partitions(self, partitions: Iterable[str | PartitionSpec]) -> Snapshot | None:
-        """Remove whole partitions in one snapshot; None if they have no files.
+        """Delete whole partitions in one snapshot; returns None if they have no files.
 
-        A partition is ``"dt=2026-01-01/region=eu"`` or a mapping; one that names only some of the
-        partition columns selects all partitions with these values. The value None, or that of the
-        option ``partition.default-name``, selects the null partition.
+        A partition is ``"dt=2026-01-01/region=eu"`` or a mapping. If it names only some of the
+        partition columns, it selects all partitions with these values. None, or the value of the
+        option ``partition.default-name``, selects null.
         """
         schema = self.schema
         specs = [parse_partition_spec(p, schema) if isinstance(p, str) else p for p in partitions]
         if not all(specs):
-            raise InputError("a partition to drop names no column; truncate removes all rows")
+            raise InputError(
+                "a partition to drop must name a partition column; use truncate to delete all rows"
+            )
         return self._drop_matching_partitions(build_any_partition_matcher(specs, schema))
 
     def _drop_matching_partitions(self, matches: PartitionFilter) -> Snapshot | None:

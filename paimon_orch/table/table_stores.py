@@ -1,4 +1,4 @@
-"""What steps and writers need of a table: its stores of metadata, readers, writers and commits."""
+"""The internal API of a table for steps and writers: stores, readers, writers and commits."""
 
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -28,7 +28,7 @@ from paimon_orch.table.step_gate import require_step
 class TableStores:
     """Access to the metadata and files of one table or branch, from :attr:`Table.stores`.
 
-    Holds no open files and no data; every property reads the current state.
+    Holds no open files and no data; each property reads the current state.
     """
 
     identifier: str
@@ -39,10 +39,10 @@ class TableStores:
     batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
 
     def check_step(self, step: StepKind, schema: TableSchema | None = None) -> None:
-        """Refuse a step that the options of ``schema`` (default: the newest) do not permit.
+        """Refuse a step that the options of ``schema`` (default: the newest) forbid.
 
-        Raises :class:`UnsupportedError` naming each option. An option that the table's allowances
-        permit is logged as a warning.
+        Raises :class:`UnsupportedError` with the names of these options. Logs a warning for each
+        option that the table's allowances permit.
         """
         options = (schema or self.schema).options
         require_step(self.identifier, options, step, self.allowances)
@@ -64,12 +64,12 @@ class TableStores:
 
     @property
     def tags(self) -> Tags:
-        """Return the tags; changes to them are checked as steps."""
+        """Return the tags; changing them requires that the options allow it."""
         return Tags(self.snapshots, check=partial(self.check_step, StepKind.TAG))
 
     @property
     def branches(self) -> Branches:
-        """Return the branches; changes to them are checked as steps."""
+        """Return the branches; changing them requires that the options allow it."""
         return Branches(self.io, self.paths.root, check=partial(self.check_step, StepKind.METADATA))
 
     @property
@@ -100,7 +100,7 @@ class TableStores:
         )
 
     def new_commit(self, step: StepKind, user: str | None = None) -> TableCommit:
-        """Return a committer for one job that performs ``step``; without ``user`` a new user."""
+        """Return a commit for one run of ``step``; creates a commit user unless it is given."""
         schemas = self.schemas
         return TableCommit(
             schemas=schemas,

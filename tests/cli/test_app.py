@@ -29,7 +29,7 @@ def test_create_stores_columns_keys_options_and_comment(run: Run, tmp_path: Path
     assert (schema.primary_keys, schema.partition_keys) == (("dt", "id"), ("dt",))
     assert schema.options == {"bucket": "2", "target-file-size": "1 mb"}
     assert schema.comment == "it's"
-    assert_fails(run("create", tmp_path, "db.t", "--columns", "id INT"), "exists already")
+    assert_fails(run("create", tmp_path, "db.t", "--columns", "id INT"), "already exists")
 
 
 @pytest.mark.parametrize(

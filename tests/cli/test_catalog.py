@@ -42,7 +42,7 @@ def test_databases_are_created_listed_and_dropped(root: str) -> None:
     assert run_command("database", "list", root).split() == ["a", "b"]
     run_command("create", root, "b.t", "--columns", "id INT")
 
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="already exists"):
         run_command("database", "create", root, "a")
     with pytest.raises(InputError, match="has the tables t"):
         run_command("database", "drop", root, "b")
@@ -78,12 +78,12 @@ def test_tables_are_listed_renamed_and_dropped(root: str, table: Table) -> None:
 def test_rename_refuses_existing_and_missing_names(root: str, table: Table) -> None:
     catalog = Catalog(root)
     catalog.create_table("db.taken", "id INT")
-    for to, message in (("db.taken", "exists already"), ("no.t", "no database 'no'")):
+    for to, message in (("db.taken", "already exists"), ("no.t", "no database 'no'")):
         with pytest.raises(InputError, match=message):
             catalog.rename_table("db.t", to)
     with pytest.raises(NotFoundError, match=r"no table db\.x"):
         catalog.rename_table("db.x", "db.y")
-    with pytest.raises(InputError, match="branches are not renamed"):
+    with pytest.raises(InputError, match="branches cannot be renamed"):
         catalog.rename_table("db.t", "db.t$branch_b")
 
     assert catalog.tables("db") == ["t", "taken"]

@@ -70,7 +70,7 @@ def test_invalid_table_names_are_refused(catalog: Catalog, name: str) -> None:
 def test_creating_an_existing_table_is_refused(catalog: Catalog) -> None:
     catalog.create_table("a.t", "id INT")
 
-    with pytest.raises(InputError, match=r"table a\.t exists already"):
+    with pytest.raises(InputError, match=r"table a\.t already exists"):
         catalog.create_table("a.t", "id INT")
     again = catalog.create_table("a.t", "other STRING", if_not_exists=True)
     assert again.schema.names == ["id"]

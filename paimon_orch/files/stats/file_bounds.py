@@ -1,4 +1,4 @@
-"""The statistics of many files, manifests or partitions as arrays, by the columns of a read schema.
+"""Decodes the statistics of many files, manifests or partitions to arrays by column.
 
 See docs/format/statistics.md#use-on-read.
 """
@@ -21,7 +21,7 @@ from paimon_orch.format.types.data_types import AtomicType
 
 
 def find_manifest_bounds(manifests: Sequence[ManifestFileMeta], schema: TableSchema) -> BoundsOf:
-    """Return the bounds of partition columns in manifests; those of other columns are unknown."""
+    """Return the bounds of columns in manifests; only bounds of partition columns are known."""
     fields = schema.partition_fields
 
     def bounds_of(name: str) -> ColumnBounds:
@@ -39,7 +39,7 @@ def find_manifest_bounds(manifests: Sequence[ManifestFileMeta], schema: TableSch
 
 
 def find_partition_bounds(partitions: Sequence[bytes], stats: FileStats) -> BoundsOf:
-    """Return the bounds of columns in partitions, of which only the partition columns are known."""
+    """Return the bounds of columns in partitions; only bounds of partition columns are known."""
 
     def bounds_of(name: str) -> ColumnBounds:
         return ColumnBounds.of([stats.get_constant_stats(part)[name] for part in partitions])
@@ -50,7 +50,7 @@ def find_partition_bounds(partitions: Sequence[bytes], stats: FileStats) -> Boun
 def group_by_layout(
     files: FileFields, partitions: Sequence[bytes], stats: FileStats
 ) -> Iterator[tuple[Indices, "FileBounds"]]:
-    """Group files by schema and columns with statistics; yield their rows and bounds."""
+    """Group files by schema and columns with statistics; yield their indices and bounds."""
     columns = zip(files.get("_VALUE_STATS_COLS"), files.get("_WRITE_COLS"), strict=True)
     dense_columns = (written if listed is None else listed for listed, written in columns)
     groups: dict[tuple[int, tuple[str, ...] | None], list[int]] = {}
@@ -64,7 +64,7 @@ def group_by_layout(
 
 
 class FileBounds:
-    """The bounds of columns in files of one layout, decoded on first use."""
+    """The bounds of columns in files with the same schema and statistics, decoded on first use."""
 
     def __init__(
         self,
@@ -89,16 +89,16 @@ class FileBounds:
         if name not in self._sources:
             return ColumnBounds.unknown()
         source = self._sources[name]
-        if source is None:  # the column was added later: null in all rows
+        if source is None:  # the column was added after these files: it is null in all rows
             return ColumnBounds.unknown(np.array(self._files.get("_ROW_COUNT"), np.int64))
-        return self._decode_stored(source)
+        return self._decode_file_stats(source)
 
     def _build_partition_bounds(self, name: str) -> ColumnBounds:
         codes: dict[bytes, int] = {}
         rows = [codes.setdefault(partition, len(codes)) for partition in self._partitions]
         return find_partition_bounds(list(codes), self._stats)(name).take(np.array(rows, np.int64))
 
-    def _decode_stored(self, source: StatsSource) -> ColumnBounds:
+    def _decode_file_stats(self, source: StatsSource) -> ColumnBounds:
         prefix = "_KEY_STATS" if source.is_key else "_VALUE_STATS"
         lows, highs, null_counts = (
             self._files.get(f"{prefix}.{part}")
@@ -120,7 +120,7 @@ class FileBounds:
 def _encode_column_counts(
     null_counts: Iterable[Sequence[int | None] | None], index: int
 ) -> Indices:
-    """Return the null counts of the column at ``index`` of the statistics of files."""
+    """Return the null counts of one column in all files, as an array."""
     return encode_null_counts(
         [
             None if counts is None or index >= len(counts) else counts[index]

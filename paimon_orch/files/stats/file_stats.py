@@ -1,4 +1,4 @@
-"""Statistics of data files by the columns of a read schema.
+"""Maps the statistics of data files to the columns of a read schema.
 
 See docs/format/statistics.md#use-on-read and docs/format/schema-evolution.md.
 """
@@ -41,7 +41,7 @@ def decode_column_stats(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsSource:
-    """Where the statistics of a read column are in those of a file."""
+    """The position of a read column in the statistics of a file."""
 
     index: int
     arity: int
@@ -50,7 +50,7 @@ class StatsSource:
     stored_type: DataType
     read_type: DataType
     is_key: bool
-    """Whether they are among the key statistics."""
+    """Whether the statistics are key statistics, rather than value statistics."""
 
     @property
     def is_cast(self) -> bool:
@@ -109,10 +109,10 @@ class FileStats:
     def find_stats_sources(
         self, schema_id: int, dense: tuple[str, ...] | None
     ) -> Mapping[str, StatsSource | None]:
-        """Return the source of each column; ``dense`` names the columns with statistics.
+        """Return the source of each column's statistics; ``dense`` names columns with statistics.
 
-        The source is None for a column that the file's schema lacks. Columns without statistics are
-        left out.
+        The source is None for a column that the file's schema lacks. The result has no entry for a
+        column without statistics.
         """
         layout = schema_id, dense
         if layout not in self._sources:

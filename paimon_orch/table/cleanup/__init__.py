@@ -1,1 +1,1 @@
-"""Which files are referenced, and the safe deletion of those that are not."""
+"""Finds unreferenced files of a table and deletes them safely."""

@@ -26,7 +26,7 @@ from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SNAPSHOT_PREFIX
 
-# directories of a branch, and the prefixes of their regular files
+# directories of a branch, with the name prefixes of their regular files
 _BRANCH_FOLDERS = {
     "snapshot": (SNAPSHOT_PREFIX, EARLIEST, LATEST),
     "changelog": (CHANGELOG_PREFIX, EARLIEST, LATEST),
@@ -76,7 +76,7 @@ class ManifestUnit:
 
 @dataclass(frozen=True, slots=True)
 class _PartListing:
-    """The result of a unit for one part of the names."""
+    """The result of one unit for the file names of one part of the shuffle."""
 
     old_files: dict[str, dict[str, int]] = field(default_factory=dict)
     """Sizes by directory and name."""
@@ -100,8 +100,8 @@ def list_names_by_part(
 ) -> list[tuple[int, bytes]]:
     """List old files of directories, or referenced files of manifests: the map side of a shuffle.
 
-    Ignores links, directories and managed blobs. A manifest that cannot be read is left out; the
-    caller reads it again and decides whether it may be missing.
+    Ignores links, directories and managed blobs. Skips manifests that cannot be read: the caller
+    reads them again and decides whether they may be missing.
     """
     pieces = [_PartListing() for _ in range(parts)]
     if isinstance(unit, ListingUnit):
@@ -143,26 +143,26 @@ def _read_manifests(
 
 
 def _compute_part(name: str, parts: int) -> int:
-    """Return the part of a name, the same in every process; names on disk may not be valid text."""
+    """Return the part of a name, the same in all processes; the name may be invalid Unicode."""
     return zlib.crc32(name.encode("utf-8", "surrogatepass")) % parts if parts > 1 else 0
 
 
 def find_unreferenced_names(pieces: Sequence[bytes]) -> bytes:
     """Return the listed files of a part that no manifest names, and counts, as JSON."""
-    listed, used, scanned, received = [], set[str](), 0, 0
+    listings, referenced, scanned, received = [], set[str](), 0, 0
     parts, empty, read = set[int](), list[str](), dict[str, int]()
     for piece in pieces:
-        part, old, named, nothing, manifests = json.loads(piece)
+        part, old_files, names, empty_directories, manifests = json.loads(piece)
         parts.add(part)
-        listed.append(old)
-        used.update(named)
-        received += len(named)
-        empty += nothing
+        listings.append(old_files)
+        referenced.update(names)
+        received += len(names)
+        empty += empty_directories
         read |= manifests
     unreferenced: dict[str, dict[str, int]] = {}
-    for directory, files in (item for old in listed for item in old.items()):
+    for directory, files in (item for listing in listings for item in listing.items()):
         scanned += len(files)
-        orphans = {name: size for name, size in files.items() if name not in used}
+        orphans = {name: size for name, size in files.items() if name not in referenced}
         if orphans:
             unreferenced[directory] = orphans
     return json.dumps([[*parts], unreferenced, scanned, received, empty, read]).encode()
@@ -187,8 +187,8 @@ class OrphanListing:
     def of(cls, results: Iterable[bytes]) -> "OrphanListing":
         """Combine the results of :func:`find_unreferenced_names`.
 
-        Raises :class:`StorageError` if names were lost between tasks, or a part was split between
-        two tasks: referenced files would appear to be orphans.
+        Raises :class:`StorageError` if names were lost between tasks or a part was split between
+        two tasks, because referenced files would then look like orphans.
         """
         files, empty, read, parts = (
             list[OrphanCandidate](),
@@ -198,21 +198,24 @@ class OrphanListing:
         )
         scanned = received = 0
         for result in results:
-            of_parts, unreferenced, old, names, nothing, manifests = json.loads(result)
+            part_numbers, unreferenced, file_count, name_count, empty_directories, manifests = (
+                json.loads(result)
+            )
             files += [
                 OrphanCandidate(f"{directory}/{name}", size)
                 for directory, sizes in unreferenced.items()
                 for name, size in sizes.items()
             ]
-            scanned, received = scanned + old, received + names
-            parts += of_parts
-            empty += nothing
+            scanned, received = scanned + file_count, received + name_count
+            parts += part_numbers
+            empty += empty_directories
             read |= manifests
         if received != sum(read.values()) or len(parts) != len(set(parts)):
             raise StorageError(
-                f"{sum(read.values())} names of files were read from manifests, but {received} in "
-                f"{len(set(parts))} parts were compared with stored files, by {len(parts)} tasks: "
-                "names were lost between tasks, or a part was split. Nothing was deleted; try again"
+                f"{sum(read.values())} file names were read from manifests, but {received} names "
+                f"in {len(set(parts))} parts were compared with stored files, by {len(parts)} "
+                "tasks: names were lost between tasks, or a part was split. Nothing was deleted; "
+                "try again"
             )
         return cls(sorted(files, key=lambda file: file.path), sorted(empty), list(read), scanned)
 
@@ -234,11 +237,11 @@ class DataRoots:
     roots: tuple[str, ...]
 
     refused: tuple[str, ...] = ()
-    """External paths that may hold files of other tables, with the reason; they are not cleaned."""
+    """External paths that are not cleaned because other tables may use them, with the reason."""
 
     @classmethod
     def of(cls, io: FileIO, paths: TablePaths, schema: TableSchema) -> "DataRoots":
-        """Return the roots of a table, with external paths if it has a strategy for them."""
+        """Return the roots of a table, including external paths if it has a strategy for them."""
         roots, refused = [paths.root], []
         strategy = schema.typed_options.get(DATA_FILE_EXTERNAL_PATHS_STRATEGY)
         for path in list_data_roots(paths, schema)[1:] if strategy != "none" else ():
@@ -251,19 +254,19 @@ class DataRoots:
 
 
 def _find_reason_to_refuse(io: FileIO, root: str, path: str) -> str | None:
-    """Return why an external directory may not belong to this table only; None if it does.
+    """Return why other tables may use an external directory; None if only this table uses it.
 
-    The names of data files do not identify their table, so files of another table would appear to
-    be orphans.
+    The names of data files do not identify their table, so files of another table would look like
+    orphans.
     """
     parent, _, name = path.rpartition("/")
     if _parse_scheme(path) != _parse_scheme(root) or not is_plain_path(path):
         return "it is not in the table's store"
     if f"{path}/".startswith(f"{root}/") or f"{root}/".startswith(f"{path}/"):
-        return "one of it and the table's directory contains the other"
+        return "it contains the table's directory, or the table's directory contains it"
     if name != root.rpartition("/")[2]:
         table_name = root.rpartition("/")[2]
-        return f"it does not end in the table's directory name, {table_name}, so others may use it"
+        return f"it does not end with the table's directory name, {table_name}: others may use it"
     if any(info.name == name and info.is_link for info in io.list_dir(parent)):
         return "it is a symbolic link"
     if any(info.name in ("schema", "snapshot") for info in io.list_dir(path)):
@@ -299,10 +302,7 @@ def find_bucket_directories(
     schema: TableSchema,
     specs: Iterable[Mapping[str, object]] | None = None,
 ) -> list[FileInfo]:
-    """Find the bucket directories below a data root.
-
-    With ``specs`` only those of matching partitions. Other directories are ignored.
-    """
+    """Find the bucket directories below a data root, with ``specs`` only of matching partitions."""
     parent = (schema.typed_options.get(DATA_FILE_PATH_DIRECTORY) or "").strip("/")
     level = [f"{root}/{parent}" if parent else root]
     names = None if specs is None else [_build_directory_names(spec, schema) for spec in specs]
@@ -334,20 +334,20 @@ def _list_unless_table(io: FileIO, directory: str, top: str) -> list[FileInfo]:
 
 
 def _build_directory_names(spec: Mapping[str, object], schema: TableSchema) -> _DirectoryNames:
-    """Return the possible directory names of a spec: its values, or as writers encode them."""
+    """Return the possible directory names of a spec: its values as given and as writers encode."""
     build_partition_matcher(spec, schema)  # refuses other columns, which would match all partitions
     options = schema.typed_options
     default = options.default_partition_name
-    given = {key: default if value is None else str(value) for key, value in spec.items()}
-    fields = [field for field in schema.partition_fields if field.name in given]
-    written = build_directory_names(given, fields, options)
-    return {key: {text, written[key]} for key, text in given.items()}
+    texts = {key: default if value is None else str(value) for key, value in spec.items()}
+    fields = [field for field in schema.partition_fields if field.name in texts]
+    encoded = build_directory_names(texts, fields, options)
+    return {key: {text, encoded[key]} for key, text in texts.items()}
 
 
 def _filter_specs(
     specs: list[_DirectoryNames] | None, key: str, value: str
 ) -> list[_DirectoryNames] | None:
-    """Return the specs that match one value; None selects all partitions."""
+    """Return the specs that match one value; None in and out means all partitions."""
     if specs is None:
         return None
     return [spec for spec in specs if key not in spec or value in spec[key]]
@@ -356,7 +356,7 @@ def _filter_specs(
 def find_unfinished_files(
     io: FileIO, paths: TablePaths, before: float
 ) -> Iterator[OrphanCandidate]:
-    """Yield old unfinished files in a branch's own directories; readers ignore their names."""
+    """Yield old unfinished files of a branch's directories, which readers ignore by their names."""
     for folder, prefixes in _BRANCH_FOLDERS.items():
         yield from _list_old_files(
             io, f"{paths.branch_root}/{folder}", before, _build_unknown_name_filter(prefixes)

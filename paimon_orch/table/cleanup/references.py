@@ -1,7 +1,8 @@
-"""References to files: the snapshots, tags and changelogs of all branches, and the files they name.
+"""Lists the snapshots, tags and changelogs of all branches, and the files that they reference.
 
-Every deletion checks these references first. A file that cannot be read is an error, and never
-treated as a file without references; only files that are optional in the format may be missing.
+Every deletion checks these references first. A metadata file that cannot be read is an error; only
+files that are optional in the format may be missing. Here, a *version* of a table is a snapshot, a
+tag, or the changelog of an expired snapshot.
 
 See docs/format/snapshot-expiration.md and docs/format/tags-branches-consumers.md.
 """
@@ -27,7 +28,7 @@ from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore
 
 
 class RetainedSnapshotKind(StrEnum):
-    """The kind of file that keeps a snapshot."""
+    """The kind of file that retains a snapshot."""
 
     SNAPSHOT = "snapshot"
     TAG = "tag"
@@ -36,7 +37,7 @@ class RetainedSnapshotKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainedSnapshot:
-    """A stored snapshot: a snapshot file, a tag, or the changelog of an expired snapshot."""
+    """A version of a table: a snapshot file, a tag, or the changelog of an expired snapshot."""
 
     kind: RetainedSnapshotKind
     branch: str
@@ -44,10 +45,10 @@ class RetainedSnapshot:
     path: str
     snapshot: Snapshot
     is_complete: bool = True
-    """False below the hint EARLIEST: its expiration is running or was interrupted."""
+    """False for a snapshot before the hint EARLIEST, whose expiration is not finished."""
 
     keeps_changelog: bool = True
-    """False if expiration may have deleted the changelog files: for tags and tagged snapshots."""
+    """False for tags and tagged snapshots, whose changelog files expiration may have deleted."""
 
     def __str__(self) -> str:
         where = "" if self.branch == MAIN_BRANCH else f" of branch {self.branch}"
@@ -55,7 +56,7 @@ class RetainedSnapshot:
 
     @property
     def state_lists(self) -> tuple[tuple[str, int | None], ...]:
-        """Return the manifest lists (name, size) of the snapshot's data files."""
+        """Return the name and size of the manifest lists of data files."""
         snapshot = self.snapshot
         if (
             self.kind is RetainedSnapshotKind.CHANGELOG
@@ -78,7 +79,7 @@ class RetainedSnapshot:
 
     @property
     def changelog_list(self) -> tuple[tuple[str, int | None], ...]:
-        """Return the manifest list of changelog files, if there is one."""
+        """Return the name and size of the manifest list of changelog files, if it exists."""
         snapshot = self.snapshot
         if snapshot.changelog_manifest_list is None:
             return ()
@@ -111,17 +112,17 @@ class RetainedSnapshotStore:
         for paths in branches:
             if not SchemaStore(self.io, paths).ids():
                 raise NotFoundError(
-                    f"{paths.branch_root} has no schema, so the files it refers to are not known. "
-                    "Nothing was deleted; remove the branch if it is a leftover, or restore its "
+                    f"{paths.branch_root} has no schema, so the files it refers to are unknown. "
+                    "Nothing was deleted; remove the branch if it is not needed, or restore its "
                     "schema"
                 )
         return branches
 
     def all(self) -> dict[str, RetainedSnapshot]:
-        """Read all versions by path, in a state that existed at one time.
+        """Read all versions, by path, as they existed at one point in time.
 
-        If a version is deleted during the read, another may have been created after the listing;
-        then all are read again.
+        If a version is deleted during the read, all are listed and read again, because another
+        version may have been created after the listing.
         """
         versions = SNAPSHOT_LISTING.call_until_result(self._read_stable)
         if versions is None:
@@ -132,7 +133,7 @@ class RetainedSnapshotStore:
         return versions
 
     def _read_stable(self) -> dict[str, RetainedSnapshot] | None:
-        """Read all versions; None if one of them was deleted meanwhile."""
+        """Read all versions; None if one of them was deleted during the read."""
         vanished: list[str] = []
         versions = {
             version.path: version
@@ -144,7 +145,7 @@ class RetainedSnapshotStore:
     def read_branch(
         self, paths: TablePaths, vanished: list[str] | None = None
     ) -> Iterator[RetainedSnapshot]:
-        """Yield the versions of one branch; adds paths deleted meanwhile to ``vanished``."""
+        """Yield the versions of a branch; adds paths deleted during the read to ``vanished``."""
         deleted = [] if vanished is None else vanished
         store = SnapshotStore(self.io, paths)
         earliest, ids = store.hint(EARLIEST), store.ids()
@@ -213,7 +214,7 @@ class RetainedSnapshotStore:
 
 @dataclass(slots=True)
 class ReferenceReader:
-    """Reads the manifest lists of versions, each once; does not cache manifests."""
+    """Reads and caches the manifest lists of versions; reads manifests without a cache."""
 
     manifests: ManifestReader
     _lists: dict[str, tuple[ManifestFileMeta, ...]] = field(default_factory=dict)
@@ -225,7 +226,7 @@ class ReferenceReader:
         return cls(ManifestReader(io, TablePaths(root)))
 
     def state(self, version: RetainedSnapshot) -> list[ManifestFileMeta]:
-        """Return the manifests of a version's data files, in order."""
+        """Return the manifests of a version's data files, in the order of their lists."""
         return self._read_metas(version.state_lists, optional=version.may_lack_state)
 
     def delta(self, version: RetainedSnapshot) -> list[ManifestFileMeta]:
@@ -276,7 +277,7 @@ class ReferenceReader:
 
 
 def list_metadata_names(reader: ReferenceReader, version: RetainedSnapshot) -> set[str]:
-    """Return the names, unique in a table, of all metadata and index files of a version."""
+    """Return the names of a version's metadata and index files; names are unique in a table."""
     names = {name for name, _ in (*version.state_lists, *version.changelog_list)}
     metas = [*reader.state(version), *reader.changelog(version)]
     names |= {meta.file_name for meta in metas}
@@ -287,12 +288,12 @@ def list_metadata_names(reader: ReferenceReader, version: RetainedSnapshot) -> s
 
 @dataclass(slots=True, kw_only=True)
 class ReferencedFiles:
-    """The names of all files that any version of a table refers to, by any manifest entry.
+    """Collects the names of all files that the versions of a table reference.
 
-    The set only grows: :meth:`update` adds the files of new versions, and keeps those of expired
-    ones. Manifests may be read elsewhere, e.g. by Spark tasks: :meth:`list_unread_manifests`
-    returns them, and those passed to :meth:`mark_as_read` are not opened, so ``names`` lacks their
-    files.
+    The set only grows: :meth:`update` adds the files of new versions and keeps the files of expired
+    versions. Other processes, such as Spark tasks, may read the manifests that
+    :meth:`list_unread_manifests` returns: after :meth:`mark_as_read`, this class does not open
+    them, and ``names`` lacks their files.
     """
 
     store: RetainedSnapshotStore
@@ -302,7 +303,7 @@ class ReferencedFiles:
     _reader: ReferenceReader | None = field(default=None, repr=False)
 
     def list_unread_manifests(self) -> list[ManifestFileMeta]:
-        """Return the manifests of the current versions that were not read, each once."""
+        """Return the distinct manifests of the current versions that were not read yet."""
         reader, metas = self._lists(), dict[str, ManifestFileMeta]()
         for version in self._pending():
             with suppress(MissingFileError):  # raised by update
@@ -311,21 +312,21 @@ class ReferencedFiles:
         return [meta for name, meta in metas.items() if name not in self._opened]
 
     def mark_as_read(self, manifests: Iterable[str]) -> None:
-        """Exclude manifests from :meth:`update`; their names are compared elsewhere."""
+        """Exclude manifests from :meth:`update`, because another process compares their names."""
         self._opened.update(manifests)
 
     def update(self) -> bool:
         """Read all versions that were not read yet; return whether there were any.
 
-        If a version is expired during the read, the versions are listed and read again. If a
-        version still exists but a file of it is missing, the read is repeated for a second, because
-        an expiration may be running; then :class:`MissingFileError` is raised.
+        If a version expires during the read, the versions are listed and read again. If a file of
+        an existing version is missing, an expiration may be running: the read is repeated for one
+        second before :class:`MissingFileError` is raised.
         """
         has_new_versions = False
 
         def read_pending() -> None:
             nonlocal has_new_versions
-            pending = self._pending()
+            pending = self._list_pending_versions()
             has_new_versions |= bool(pending)
             self._read(pending)
 
@@ -340,21 +341,21 @@ class ReferencedFiles:
             self._reader = ReferenceReader.of(self.store.io, self.store.root)
         return self._reader
 
-    def _pending(self) -> list[RetainedSnapshot]:
-        """Return the versions that are new, or were replaced since they were read."""
+    def _list_pending_versions(self) -> list[RetainedSnapshot]:
+        """Return the versions that were created or replaced since the last read."""
         versions = self.store.all()
         return [
             v for path, v in versions.items() if not _has_same_snapshot(self.versions.get(path), v)
         ]
 
     def _read(self, pending: Sequence[RetainedSnapshot]) -> None:
-        """Read versions; raises the last :class:`MissingFileError` after all were tried."""
+        """Read all pending versions, then raise the last :class:`MissingFileError`, if any."""
         reader, failure = self._lists(), None
         for version in pending:
             try:
                 self._add(reader, version)
             except MissingFileError as error:
-                error.add_note(f"{version} needs it")
+                error.add_note(f"{version} refers to this file")
                 failure = error
             else:
                 self.versions[version.path] = version

@@ -1,4 +1,4 @@
-"""Deletes single files of a table, never outside its directories or through a link."""
+"""Deletes files of a table, but not outside its directories and not through symbolic links."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ def list_data_roots(paths: TablePaths, schema: TableSchema) -> tuple[str, ...]:
 def list_file_roots(io: FileIO, paths: TablePaths) -> tuple[str, ...]:
     """Return the directories of a table's data and index files.
 
-    External paths of older schemas are included, as files written there still belong to the table.
+    Includes external paths of older schemas, as their files still belong to the table.
     """
     schemas, roots = SchemaStore(io, paths), dict.fromkeys([paths.root])
     for schema_id in schemas.ids():
@@ -47,8 +47,8 @@ def _list_roots_of_schema(schema: TableSchema, paths: TablePaths) -> list[str]:
 class SafeDeleter:
     """Deletes single files below some directories.
 
-    File names are read from metadata and are not trusted: paths that lead out of the directories,
-    or through a symbolic link below them, are refused.
+    File names come from metadata and are not trusted: a path is refused if it leads out of the
+    directories, or through a symbolic link below them.
     """
 
     io: FileIO
@@ -64,31 +64,31 @@ class SafeDeleter:
         return any(path.startswith(f"{root}/") for root in self.roots) and is_plain_path(path)
 
     def is_safe_path(self, path: str) -> bool:
-        """Return whether the path is below the roots and reached without a symbolic link."""
+        """Return whether the path is below the roots and leads through no symbolic link."""
         return self.has_safe_name(path) and self._is_real_directory(path.rpartition("/")[0])
 
     def delete(self, path: str) -> bool:
-        """Delete one file, which may be missing; return False if it is refused."""
-        return self._guarded(path, lambda: self.io.delete(path))
+        """Delete a file, which may be missing; return False if the path is refused."""
+        return self._run_if_safe(path, lambda: self.io.delete(path))
 
     def move(self, path: str, target: str) -> bool:
-        """Move one file, which may be missing, below the roots; return False if it is refused."""
+        """Move a file, which may be missing, below the roots; return False if a path is refused."""
 
         def move() -> None:
             if self.is_safe_path(target):
                 with suppress(FileNotFoundError):
                     self.io.move(path, target)
 
-        return self._guarded(path, move)
+        return self._run_if_safe(path, move)
 
-    def _guarded(self, path: str, action: Callable[[], None]) -> bool:
+    def _run_if_safe(self, path: str, action: Callable[[], None]) -> bool:
         try:
             allowed = self.is_safe_path(path)
             if allowed:
                 action()
-        except (CorruptFileError, IsADirectoryError):  # a directory with that name
+        except (CorruptFileError, IsADirectoryError):  # the path is a directory
             allowed = False
-        except PermissionError as error:  # of a directory too, on some systems
+        except PermissionError as error:  # some systems raise this for a directory
             if not self._is_directory(path):
                 raise StorageError(
                     f"{path}: cannot be removed ({error.strerror or error}). Repeat the step to "
@@ -119,7 +119,7 @@ class SafeDeleter:
         return removed
 
     def _is_real_directory(self, directory: str) -> bool:
-        """Return whether a directory below a root is reached without a symbolic link."""
+        """Return whether the path of a directory below a root has no symbolic link."""
         if self.io.remote or directory in self.roots:
             return True
         if directory not in self._real_directories:
@@ -142,7 +142,7 @@ class SafeDeleter:
 
 def is_plain_path(path: str) -> bool:
     """Return whether a path is absolute and has no empty, ``.`` or ``..`` component."""
-    _, scheme, rest = path.partition("://")
-    parts = (rest or path).removeprefix("/").split("/")
-    absolute = bool(scheme) or path.startswith("/")
+    _, separator, location = path.partition("://")
+    parts = (location or path).removeprefix("/").split("/")
+    absolute = bool(separator) or path.startswith("/")
     return absolute and not any(part in ("", ".", "..") for part in parts)

@@ -25,10 +25,10 @@ from paimon_orch.table.cleanup.references import (
 
 @dataclass(frozen=True, slots=True)
 class UnreferencedFiles:
-    """Paths that only expired versions reference.
+    """Paths of files that only expired versions reference.
 
-    They are deleted in the order ``data``, ``metadata``, ``lists``, so that an interrupted run can
-    be repeated.
+    Delete them in the order ``data``, ``metadata``, ``lists``: then an interrupted deletion can be
+    repeated.
     """
 
     data: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class UnreferencedFiles:
         return sum(self.sizes)
 
     def filter(self, keep: Callable[[str], bool]) -> "UnreferencedFiles":
-        """Return the part whose paths are accepted."""
+        """Return only the paths that ``keep`` accepts."""
         sized = dict(zip(self.data, self.sizes, strict=True))
         data, metadata, lists = (
             tuple(path for path in paths if keep(path))
@@ -64,13 +64,13 @@ class UnreferencedFiles:
 
 @dataclass(slots=True, kw_only=True)
 class SnapshotDeletionPlanner:
-    """Finds the unreferenced files of expired versions; opens every manifest at most once."""
+    """Finds the files that only expired versions reference; opens each manifest at most once."""
 
     reader: ReferenceReader
     paths: TablePaths
     schema: TableSchema
     retained: Sequence[RetainedSnapshot]
-    """All other versions of the table; a file of them that cannot be read is an error."""
+    """All other versions of the table; an unreadable metadata file of them is an error."""
 
     _entries: dict[str, ManifestEntry] = field(default_factory=dict)  # by path
     _opened: dict[str, Manifest] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class SnapshotDeletionPlanner:
             name = meta.file_name
             manifest = self._opened.get(name)
             if manifest is None:
-                # may be missing if an interrupted run deleted it and no kept version needs it
+                # an interrupted run may have deleted it if no retained version needs it
                 manifest = self.reader.open(meta, optional=name not in self._shared_manifests)
             if manifest is None:
                 continue
@@ -148,7 +148,7 @@ class SnapshotDeletionPlanner:
         return f"{self._directories[bucket]}/{entry.file.file_name}"
 
     def _find_referenced_names(self) -> set[str]:
-        """Return the names of the candidates that kept versions reference."""
+        """Return the names of the candidates that retained versions reference."""
         candidates = {entry.file.file_name for entry in self._entries.values()}
         cache: dict[str, list[ManifestEntry]] = {}
         referenced: set[str] = set()

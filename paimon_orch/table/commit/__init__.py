@@ -1,1 +1,1 @@
-"""Commits: conflict detection and the next snapshot."""
+"""Commits changes: detects conflicts and creates the next snapshot."""

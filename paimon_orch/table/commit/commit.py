@@ -1,4 +1,4 @@
-"""Commits: create one new snapshot atomically, or change nothing.
+"""Creates one new snapshot atomically, or changes nothing.
 
 See docs/format/commit.md.
 """
@@ -39,20 +39,20 @@ from paimon_orch.table.metadata.snapshot_store import LATEST, SnapshotStore
 logger = logging.getLogger(__name__)
 
 _MAX_UNKNOWN_OUTCOMES = 3
-"""Attempts of one commit whose outcome may be unknown before the commit fails."""
+"""A commit fails after this number of attempts with an unknown outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitId:
     """Identifies one commit of a job, so that a repeated commit, e.g. after a crash, has no effect.
 
-    An identifier that is not greater than the newest one of the user counts as committed.
+    An identifier counts as committed if the user has committed it or a greater one.
 
     See docs/format/commit.md#duplicates-after-a-restart.
     """
 
     user: str
-    """The name of the job: the same in all its runs, and unique to it."""
+    """The name of the job: the same in all its runs, and different from all other jobs."""
 
     identifier: int
     """A number that increases with each commit, such as a date or an offset."""
@@ -68,7 +68,7 @@ class CommitId:
 
 
 def create_commit_user(schema: TableSchema) -> str:
-    """Return a new unique commit user, as batch commits must use.
+    """Return a new unique commit user, which every batch commit needs.
 
     See docs/format/commit.md#duplicates-after-a-restart.
     """
@@ -94,7 +94,7 @@ class _CommitState:
     """Number of attempts whose outcome was unknown at their end."""
 
     unresolved_id: int | None = None
-    """Id of a snapshot that an attempt may have created, until its file was looked at."""
+    """Id of a snapshot that an attempt may have created and whose file was not read yet."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,24 +107,24 @@ class TableCommit:
     user: str
     clock: Callable[[], float] = time.time
     check: Callable[[TableSchema], None] = lambda _: None
-    """Refuses a schema whose options forbid the step; called by each attempt."""
+    """Raises an error if the options of a schema forbid the step; called by each attempt."""
 
     attempts: int = field(default=0, init=False)
     """Number of attempts of the last commit."""
 
     is_duplicate: bool = field(default=False, init=False)
-    """Whether an earlier call had committed the identifier, so the new files are not used."""
+    """Whether an earlier call committed the identifier, so that the new files are not used."""
 
     def commit(self, changes: CommitChanges) -> Snapshot:
-        """Create one new snapshot and return it; if it is committed already, return that snapshot.
+        """Create and return one new snapshot; if the changes are committed already, return theirs.
 
         Raises :class:`CommitConflictError` if another committer changed the same files, or if all
         attempts (``commit.max-retries``, ``commit.timeout``) lost the race for the next snapshot
-        id. The table is then unchanged and the manifests of the attempt are deleted; the caller
-        deletes the data files.
+        id. The table is then unchanged, and the manifests of the attempt are deleted; the caller
+        must delete the data files.
 
-        Raises :class:`CommitOutcomeUnknownError` if storage failed and the commit may have
-        succeeded; then no file is deleted. Raises :class:`StorageError` if storage failed before.
+        Raises :class:`CommitOutcomeUnknownError` if storage failed after the commit may have
+        succeeded; then no file is deleted. Raises :class:`StorageError` if storage failed earlier.
         """
         state = _CommitState(changes=changes)
         policy = _build_retry_policy(self.schemas.latest().typed_options)
@@ -139,7 +139,7 @@ class TableCommit:
         self.attempts = state.count
         if snapshot is None:
             if state.unresolved_id is not None:
-                raise self._build_unknown_outcome(state.unresolved_id, "no attempt is left")
+                raise self._build_unknown_outcome(state.unresolved_id, "all attempts were used")
             raise CommitConflictError(
                 f"{self.snapshots.paths.root}: {self.attempts} attempts lost the race for the next "
                 "snapshot; the table is unchanged. Try again, or raise the options "
@@ -156,9 +156,9 @@ class TableCommit:
         return snapshot
 
     def find_committed(self, identifier: int) -> Snapshot | None:
-        """Return the snapshot in which this user committed an identifier, or the next greater one.
+        """Return the snapshot in which this user committed an identifier or the next greater one.
 
-        None if the identifier is not committed.
+        Returns None if the identifier is not committed.
         """
         committed = None
         for snapshot in self.snapshots.walk_back():
@@ -186,12 +186,12 @@ class TableCommit:
         if state.count == 1 or latest is None:
             return None
         if changes.identifier == BATCH_COMMIT_IDENTIFIER and not state.delta_lists:
-            return None  # every attempt is known to have lost, and no other job has this user
+            return None  # all attempts certainly lost, and no other job has this user
         commit_key = self.user, changes.identifier, changes.kind
         for snapshot_id in range(state.latest_id + 1, latest.id + 1):
             try:
                 snapshot = self.snapshots.get(snapshot_id)
-            except NotFoundError as error:  # expired since the last attempt; it may be this commit
+            except NotFoundError as error:  # it expired since the last attempt; it may be ours
                 raise self._build_unknown_outcome(snapshot_id, error) from error
             other_key = snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind
             if other_key == commit_key:
@@ -199,7 +199,7 @@ class TableCommit:
         return None
 
     def _attempt(self, state: _CommitState) -> Snapshot | None:
-        """Try once; None if another attempt is needed."""
+        """Make one attempt; return None if another one is needed."""
         state.count += 1
         latest = self.snapshots.latest()
         earlier = self._find_earlier_commit(state, latest)
@@ -207,7 +207,7 @@ class TableCommit:
             return earlier
         state.latest_id = 0 if latest is None else latest.id
         if state.unresolved_id is not None and state.latest_id >= state.unresolved_id:
-            state.unresolved_id = None  # it is the snapshot of another commit
+            state.unresolved_id = None  # the snapshot belongs to another commit
         schema = self.schemas.latest()
         self.check(schema)
         writer = ManifestWriter(self.snapshots.io, self.snapshots.paths, schema)
@@ -233,14 +233,19 @@ class TableCommit:
         try:
             self.snapshots.write_hint(LATEST, snapshot.id)
         except (OSError, StorageError) as error:  # the hint only speeds up reads
-            logger.warning("snapshot %d is committed, but not its hint: %s", snapshot.id, error)
+            logger.warning(
+                "snapshot %d is committed, but the hint LATEST is not updated: %s",
+                snapshot.id,
+                error,
+            )
         return snapshot
 
     def _create_snapshot_file(self, snapshot: Snapshot, state: _CommitState) -> bool | None:
         """Create the snapshot file; None if it is unknown whether it exists or will exist.
 
         The next attempt resolves an unknown outcome: it finds the snapshot, or tries to create one
-        with the same id, which only one of the two can get. Until then no file may be deleted.
+        with the same id, and only one of the two attempts can succeed. Until then, no file may be
+        deleted.
         """
         path, data = self.snapshots.path(snapshot.id), snapshot.to_json()
         io = self.snapshots.io
@@ -252,7 +257,7 @@ class TableCommit:
             state.unresolved_id = snapshot.id
             state.unknown_outcomes += 1
             if state.unknown_outcomes < _MAX_UNKNOWN_OUTCOMES:
-                logger.warning("%s: trying again, as the outcome is unknown (%s)", path, error)
+                logger.warning("%s: retrying, because the outcome is unknown (%s)", path, error)
                 return None
             raise self._build_unknown_outcome(snapshot.id, error) from error
 

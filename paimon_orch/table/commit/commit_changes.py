@@ -28,18 +28,18 @@ class CommitChanges:
     """The states of buckets that the changes were computed from."""
 
     hash_index_guards: tuple[HashIndexGuard, ...] = ()
-    """The states of dynamic buckets that rows were assigned by."""
+    """The states of the dynamic buckets when rows were assigned to them."""
 
     read_guard: ReadGuard | None = None
     """The state of the rows that the changes were computed from."""
 
     overwrite: PartitionFilter | None = None
-    """Selects the partitions whose live files are all deleted; evaluated again by each attempt."""
+    """Selects partitions to delete all live files of; each attempt evaluates it again."""
 
     identifier: int = BATCH_COMMIT_IDENTIFIER
 
     statistics: str | None = None
-    """A new statistics file; by default the old one is kept if it fits the schema."""
+    """A new statistics file; by default, the old one is kept if it fits the schema."""
 
     merge_manifests: bool = False
     """Whether to merge all manifests that are not full, and to drop deleted entries from them."""

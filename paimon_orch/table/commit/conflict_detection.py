@@ -1,4 +1,4 @@
-"""What makes a commit collide with the latest snapshot.
+"""Detects conflicts between a commit and the latest snapshot.
 
 See docs/format/commit.md#conflicts.
 """
@@ -31,8 +31,8 @@ class BucketGuard:
     """The state of a bucket that a compaction with deletion vectors was computed from.
 
     The format has no rule for deletion vectors of bucketed tables. Without this guard, a compaction
-    that rewrites files above level 0 and another that deletes rows of them could both succeed, and
-    a deleted row would reappear.
+    that rewrites files above level 0 and a compaction that deletes rows of these files could both
+    succeed, and deleted rows would reappear.
     """
 
     bucket: PartitionBucket
@@ -46,9 +46,9 @@ class BucketGuard:
         files: Iterable[tuple[int, str]],
         index: Iterable[IndexManifestEntry],
     ) -> "BucketGuard":
-        """Return the guard of a bucket; ``files`` are (level, name) of all its files.
+        """Return the guard of a bucket; ``files`` has the level and name of each of its files.
 
-        Files of level 0 are not guarded.
+        The guard ignores files of level 0.
         """
         return cls(
             bucket,
@@ -59,10 +59,10 @@ class BucketGuard:
 
 @dataclass(frozen=True, slots=True)
 class HashIndexGuard:
-    """The hash index file that rows were assigned to a dynamic bucket by; None if it had none.
+    """The hash index file that a writer used to assign rows to a dynamic bucket, if it had one.
 
-    The format has no rule for it. Without this guard, the later of two writers would replace the
-    index of the earlier one, and keys would lose their bucket.
+    The format has no rule for hash indexes. Without this guard, the later of two writers would
+    replace the index of the earlier one, and the index would lack keys of the bucket.
     """
 
     bucket: PartitionBucket
@@ -77,7 +77,7 @@ def check_conflicts(
 ) -> list[ManifestEntry]:
     """Return the live entries after ``delta``.
 
-    ``base`` holds every live entry of the partitions that ``delta`` changes. Raises
+    ``base`` must have all live entries of the partitions that ``delta`` changes. Raises
     :class:`CommitConflictError` if ``delta`` does not fit them.
     """
     if kind is not CommitKind.OVERWRITE:
@@ -104,8 +104,8 @@ def check_conflicts(
 def find_live_entry_per_partition(
     manifests: Iterable[Manifest], partitions: Iterable[bytes]
 ) -> list[ManifestEntry] | None:
-    """Return a live entry per partition with files; None if that needs all manifests."""
-    # an entry that the newest manifest with a partition adds is live
+    """Return a live entry of each partition with files; None if this requires all manifests."""
+    # if the newest manifest with a partition adds a file, this file is live
     entries, missing = list[ManifestEntry](), set(partitions)
     for manifest in manifests:
         row_by_partition: dict[bytes, int | None] = {}
@@ -113,7 +113,7 @@ def find_live_entry_per_partition(
             if partition in missing and row_by_partition.get(partition) is None:
                 row_by_partition[partition] = row if manifest.kinds[row] == FileKind.ADD else None
         if None in row_by_partition.values():
-            return None  # it only deletes files of a partition, which may have other live files
+            return None  # it only deletes files of the partition, which may have other live files
         rows = sorted(row for row in row_by_partition.values() if row is not None)
         entries += manifest.entries(np.array(rows, np.int64))
         missing -= row_by_partition.keys()
@@ -123,7 +123,7 @@ def find_live_entry_per_partition(
 
 
 def check_bucket_counts(base: Iterable[ManifestEntry], delta: Iterable[ManifestEntry]) -> None:
-    """Refuse files with another bucket count than their partition."""
+    """Refuse files whose bucket count differs from that of their partition."""
     counts: dict[bytes, int] = {}
     for entry in (*base, *delta):
         if entry.total_buckets > 0:
@@ -131,7 +131,7 @@ def check_bucket_counts(base: Iterable[ManifestEntry], delta: Iterable[ManifestE
             if count != entry.total_buckets:
                 raise CommitConflictError(
                     f"a partition has {count} buckets, but a file was written for "
-                    f"{entry.total_buckets}. Set the option 'bucket' to the former, or run "
+                    f"{entry.total_buckets} buckets. Set the option 'bucket' to {count}, or run "
                     "rescale, which rewrites the partition"
                 )
 
@@ -142,9 +142,9 @@ def _check_level_0_order(
     """Refuse a compaction of level 0 if a remaining level-0 file precedes one of its inputs.
 
     Writers that start from the same snapshot assign the same sequence numbers. Before the
-    compaction, the row of the compacted file wins among equal numbers; afterwards the row of the
-    remaining file would win, so that the compaction would change the value of a key. Files in
-    postpone buckets are exempt: each is numbered from 0, and they are moved in their order.
+    compaction, the row of the compacted file wins among rows with equal numbers. Afterwards, the
+    row of the remaining file would win: the compaction would change the value of a key. Files in
+    postpone buckets are exempt: each of them is numbered from 0, and they are moved in order.
     """
     compacted: dict[PartitionBucket, list[DataFileMeta]] = {}
     for entry in delta:

@@ -1,4 +1,4 @@
-"""Row ids and sequence numbers that a commit assigns to new rows.
+"""Assigns row ids and sequence numbers to the new rows of a commit.
 
 See docs/format/row-tracking.md and docs/format/commit.md#conflicts.
 """
@@ -19,9 +19,9 @@ def assign_row_ids(
 ) -> tuple[list[ManifestEntry], int]:
     """Assign ids to the rows of new files; return the entries and the next free id.
 
-    Appended rows get ids, and the snapshot id as their sequence number. Rewritten files hold the
-    ids of their rows; only sequence numbers of changed rows are assigned. Entries of tables without
-    row tracking are unchanged.
+    Appended rows get ids, and the snapshot id as their sequence number. Rewritten files already
+    have row ids, so only the sequence numbers of changed rows are assigned. Entries of tables
+    without row tracking are not changed.
     """
     if not row_tracking_fields(schema):
         return list(entries), next_row_id
@@ -56,7 +56,7 @@ def _needs_row_ids(entry: ManifestEntry) -> bool:
 def assign_snapshot_sequence(
     schema: TableSchema, entries: Sequence[ManifestEntry], snapshot_id: int
 ) -> list[ManifestEntry]:
-    """Set sequence numbers of appended files to the id (``sequence.snapshot-ordering``)."""
+    """Set sequence numbers of appended files to the snapshot id (``sequence.snapshot-ordering``)."""
     if not schema.typed_options.has_snapshot_ordering:
         return list(entries)
     moved = {entry.file.file_name for entry in entries if entry.kind is FileKind.DELETE}
@@ -76,7 +76,7 @@ def assign_snapshot_sequence(
 
 
 def check_row_ids(schema: TableSchema, live: Iterable[ManifestEntry], next_row_id: int) -> None:
-    """Raise :class:`CommitConflictError` if two live files share a row id, or one is unassigned."""
+    """Raise :class:`CommitConflictError` if two live files share a row id, or an id is too high."""
     if not row_tracking_fields(schema) or schema.typed_options.get(DATA_EVOLUTION_ENABLED):
         return
     claims = sorted(
@@ -91,12 +91,12 @@ def check_row_ids(schema: TableSchema, live: Iterable[ManifestEntry], next_row_i
     for (_, end, name), (start, _, other_name) in pairwise(claims):
         if start < end:
             raise CommitConflictError(
-                f"files {name} and {other_name} both hold rows of the ids {start} to {end - 1}. "
+                f"files {name} and {other_name} both have rows with the ids {start} to {end - 1}. "
                 "Nothing was changed; plan and run the step again."
             )
     if claims and claims[-1][1] > next_row_id:
         _, end, name = claims[-1]
         raise CommitConflictError(
-            f"file {name} holds rows of ids up to {end - 1}, but the table has assigned only ids "
-            f"below {next_row_id}"
+            f"file {name} has row ids up to {end - 1}, but the table has assigned only ids below "
+            f"{next_row_id}"
         )

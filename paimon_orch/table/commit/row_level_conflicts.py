@@ -1,4 +1,4 @@
-"""Conflicts of row-level commits: rows that changed since, deletion vectors of replaced files.
+"""Detects conflicts of row-level commits: changed rows, and deletion vectors of replaced files.
 
 See docs/format/commit.md#conflicts.
 """
@@ -23,9 +23,9 @@ from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
 @dataclass(frozen=True, slots=True)
 class ReadGuard:
-    """Requires that no commit since a snapshot changed rows of some buckets.
+    """Requires that no commit after a snapshot changed rows of some buckets.
 
-    Compactions are allowed, as they change no row.
+    Compactions are allowed, because they do not change rows.
     """
 
     snapshot_id: int
@@ -66,10 +66,11 @@ def check_deletion_vectors(
     previous: Sequence[IndexManifestEntry],
     changes: Sequence[IndexManifestEntry],
 ) -> None:
-    """Raise :class:`CommitConflictError` if the deletion vectors of an append table do not fit.
+    """Raise :class:`CommitConflictError` if deletion vectors of an append table conflict.
 
-    A deletion vector of a file that was replaced would lose its deletes, and no file may have two.
-    ``base`` holds every live entry of the partitions that ``delta`` and ``changes`` change.
+    If a file with a deletion vector were replaced, its deleted rows would reappear. A file must not
+    have two deletion vectors. ``base`` must have all live entries of the partitions that ``delta``
+    and ``changes`` change.
 
     See docs/format/commit.md#conflicts.
     """

@@ -50,8 +50,8 @@ class SnapshotBuilder:
     def write(self, writer: ManifestWriter, user: str, millis: int) -> Snapshot:
         """Write the manifests and return the snapshot.
 
-        Its time is ``millis`` (since 1970), or that of the latest snapshot if this is later. Raises
-        :class:`CommitConflictError` if the changes do not fit the latest snapshot.
+        Its commit time is ``millis`` (epoch milliseconds), but not before the latest snapshot.
+        Raises :class:`CommitConflictError` if the changes conflict with the latest snapshot.
         """
         changes, latest, schema = self.changes, self.latest, self.schema
         previous_index = self.manifests.read_index_entries(latest)
@@ -98,7 +98,7 @@ class SnapshotBuilder:
         return writer.manifest_list(writer.manifests(self.changes.changelog))
 
     def _build_properties(self, entries: Sequence[ManifestEntry]) -> dict[str, str]:
-        """Return the properties; as in Java Paimon, only merged manifests inherit them."""
+        """Return the properties; as in Java Paimon, only merges of manifests inherit the old ones."""
         latest = self.latest
         inherited = latest.properties if latest is not None and self.changes.merge_manifests else {}
         sequence = build_sequence_properties(
@@ -112,7 +112,7 @@ class SnapshotBuilder:
     def _add_overwritten_entries(
         self, index: Sequence[IndexManifestEntry]
     ) -> tuple[list[ManifestEntry], list[IndexManifestEntry]]:
-        """Return the entries with the deletes of an overwrite of the latest snapshot."""
+        """Return the entries; for an overwrite, add deletes of the overwritten live files."""
         changes = self.changes
         if changes.overwrite is None:
             return list(changes.entries), list(changes.index)
@@ -149,7 +149,7 @@ class SnapshotBuilder:
             check_bucket_counts(self._read_entry_per_partition(touched), entries)
 
     def _read_entry_per_partition(self, partitions: set[bytes]) -> list[ManifestEntry]:
-        """Return live entries, at least one of each of the partitions that has some."""
+        """Return live entries: at least one for each of the partitions that has live files."""
         if self.latest is None:
             return []
         select = build_partition_manifest_selector(partitions, self.schema)
@@ -158,14 +158,14 @@ class SnapshotBuilder:
         return self._read_live_entries(partitions) if entries is None else entries
 
     def _read_live_entries(self, partitions: set[bytes]) -> list[ManifestEntry]:
-        """Return the live entries of partitions; reads only manifests with them."""
+        """Return the live entries of partitions; reads only manifests that may name them."""
         if self.latest is None:
             return []
         select = build_partition_manifest_selector(partitions, self.schema)
         return self.manifests.live(self.latest, manifests=select, partitions=lambda _: partitions)
 
     def _merge_manifests(self, writer: ManifestWriter) -> list[ManifestFileMeta]:
-        """Return the manifests of the latest snapshot, small ones merged."""
+        """Merge small manifests of the latest snapshot; return its manifests."""
         before = [] if self.latest is None else self.manifests.manifests(self.latest)
         options, fully = self.schema.typed_options, self.changes.merge_manifests
         return ManifestMerger(self.manifests, writer, options, force_full=fully).run(before)
@@ -182,7 +182,7 @@ class SnapshotBuilder:
         return writer.index_manifest(apply_index_changes(before, index, bucketed=bucketed))
 
     def _resolve_statistics(self) -> str | None:
-        """Return the new statistics file, or the old one if it has the current schema."""
+        """Return the new statistics file, by default the old one if it has the current schema."""
         new, old = self.changes.statistics, None if self.latest is None else self.latest.statistics
         if new is None:
             return old if old is not None and self._matches_schema(old) else None
@@ -198,7 +198,7 @@ class SnapshotBuilder:
             statistics = read_statistics(self.snapshots.io, self.snapshots.paths, name)
             return statistics.schema_id == self.schema.id
         except (FileNotFoundError, CorruptFileError) as error:
-            logger.warning("statistics are dropped: %s", error)
+            logger.warning("the new snapshot has no statistics: %s", error)
             return False
 
 

@@ -10,7 +10,7 @@ from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate, bi
 
 
 def bind_filter(condition: str | Predicate | None, schema: TableSchema) -> Predicate | None:
-    """Return a text or predicate filter as a predicate with values of the columns' types."""
+    """Parse a filter if it is text, and convert its values to the types of the columns."""
     if condition is None:
         return None
     if isinstance(condition, str):
@@ -18,7 +18,9 @@ def bind_filter(condition: str | Predicate | None, schema: TableSchema) -> Predi
 
         condition = parse_filter(condition, schema)
     elif not isinstance(condition, Leaf | And | Or | Not):
-        raise InputError(f"a filter is a text or built with col(...), not {condition!r}")
+        raise InputError(
+            f"a filter must be SQL text or an expression of col(...), not {condition!r}"
+        )
     return bind_predicate(
         condition,
         lambda leaf: to_arrow_type(resolve_filter_field(schema, leaf.column, leaf.key).type),
@@ -26,7 +28,7 @@ def bind_filter(condition: str | Predicate | None, schema: TableSchema) -> Predi
 
 
 def resolve_filter_field(schema: TableSchema, name: str, key: str | None) -> Field:
-    """Return a column to test; with a ``key`` the value of a map as if it were a column."""
+    """Return the field that a filter tests; with ``key``, the values of that key of a map."""
     field = schema.field(name)
     data_type = field.type
     if key is not None:
@@ -34,7 +36,11 @@ def resolve_filter_field(schema: TableSchema, name: str, key: str | None) -> Fie
             case MapType(key=AtomicType(name=TypeRoot.CHAR | TypeRoot.VARCHAR), value=value):
                 data_type, name = value, f"{name}[{key}]"
             case _:
-                raise InputError(f"filter on {name}[{key!r}]: {name!r} is not a map with text keys")
+                raise InputError(
+                    f"filter on {name}[{key!r}]: {name!r} is not a map with keys of a text type"
+                )
     if not isinstance(data_type, AtomicType):
-        raise InputError(f"filter: column {name!r} is nested; filters take simple columns")
+        raise InputError(
+            f"filter: column {name!r} is nested; filters do not support nested columns"
+        )
     return replace(field, name=name, type=data_type)

@@ -10,7 +10,7 @@ from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Predica
 
 
 def col(name: str) -> "ColumnExpression":
-    """Return a column to build a filter for ``scan(filter=...)`` with.
+    """Return a column for building filters, such as ``scan(filter=...)``.
 
     >>> (col("id") >= 10) & ~col("status").is_null() | (col("name").like("a%"))
     """
@@ -21,7 +21,7 @@ def col(name: str) -> "ColumnExpression":
 class ColumnExpression:
     """A column by name; its methods return predicates, which ``&``, ``|`` and ``~`` combine.
 
-    ``col("tags")["colour"]`` is the value of a map for a key, null if the key is missing.
+    ``col("tags")["color"]`` is the value of a map for a key, null if the key is missing.
     """
 
     name: str
@@ -29,7 +29,7 @@ class ColumnExpression:
 
     def __getitem__(self, key: str) -> "ColumnExpression":
         if self.key is not None or not isinstance(key, str):
-            raise InputError(f"{self.name!r}[{key!r}]: name one key of a map, a text")
+            raise InputError(f"{self.name!r}[{key!r}]: use one key of a map, as a text")
         return ColumnExpression(self.name, key)
 
     def __eq__(self, value: object) -> Leaf:  # type: ignore[override]  # builds a predicate
@@ -54,17 +54,17 @@ class ColumnExpression:
         return hash((self.name, self.key))
 
     def is_in(self, values: Iterable[object]) -> Leaf:
-        """Test whether the column has one of some values."""
+        """Test whether the value is one of ``values``."""
         if isinstance(values, str | bytes):
-            raise InputError(f"is_in of column {self.name!r} takes a list of values, not one text")
+            raise InputError(f"is_in of column {self.name!r} takes a list of values, not one value")
         return Leaf(self.name, Operator.IN, tuple(map(self._value, values)), self.key)
 
     def not_in(self, values: Iterable[object]) -> Predicate:
-        """Test whether the value is not one of several; false for null, as in SQL."""
+        """Test whether the value is not one of ``values``; false for null, as in SQL."""
         return Not(self.is_in(values))
 
     def between(self, low: object, high: object) -> Predicate:
-        """Test whether the column is between two values, both included."""
+        """Test whether the value is between two values, both inclusive."""
         return And(
             (
                 self._compare(Operator.GREATER_OR_EQUAL, low),
@@ -73,7 +73,7 @@ class ColumnExpression:
         )
 
     def like(self, pattern: str) -> Leaf:
-        """Test text against a pattern: ``%`` is any text, ``_`` any character."""
+        """Test text against a pattern: ``%`` matches any text, ``_`` any character."""
         return self._compare(Operator.LIKE, pattern)
 
     def is_null(self) -> Leaf:
@@ -89,12 +89,12 @@ class ColumnExpression:
 
     def _value(self, value: object) -> "pa.Scalar[pa.DataType]":
         if value is None:
-            raise InputError(f"nothing equals None; use col({self.name!r}).is_null()")
+            raise InputError(f"no value equals None; use col({self.name!r}).is_null()")
         if isinstance(value, pa.Scalar):
             return value
         try:
             return pa.scalar(value)
         except (pa.ArrowException, OverflowError) as error:
             raise InputError(
-                f"column {self.name!r} cannot be compared with {value!r}: a constant is needed"
+                f"column {self.name!r} cannot be compared with {value!r}: it is not a constant"
             ) from error

@@ -1,4 +1,4 @@
-"""Partition specs of users: ``dt=2026-01-01/region=eu``, or a mapping."""
+"""Parses and matches partition specs: ``dt=2026-01-01/region=eu``, or a mapping."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +26,7 @@ _SPEC_SEPARATOR = re.compile(r"/|,(?=[^,/=]+=)")
 
 
 def parse_partition_spec(text: str, schema: TableSchema) -> dict[str, object]:
-    """Parse ``k1=v1/k2=v2`` (or with commas) in the escaping of directory names."""
+    """Parse ``k1=v1/k2=v2`` or ``k1=v1,k2=v2``, escaped as in directory names."""
     spec: dict[str, object] = {}
     for part in _SPEC_SEPARATOR.split(text.strip("/")):
         key, separator, value = part.partition("=")
@@ -43,7 +43,7 @@ def parse_partition_spec(text: str, schema: TableSchema) -> dict[str, object]:
 def parse_partition_specs(
     specs: Iterable[str | PartitionSpec], schema: TableSchema
 ) -> list[PartitionSpec]:
-    """Return specs as mappings; texts are parsed by :func:`parse_partition_spec`."""
+    """Return specs as mappings; parses texts with :func:`parse_partition_spec`."""
     return [parse_partition_spec(spec, schema) if isinstance(spec, str) else spec for spec in specs]
 
 
@@ -51,15 +51,16 @@ def _check_partition_column(name: str, schema: TableSchema) -> None:
     if name not in schema.partition_keys:
         existing = ", ".join(schema.partition_keys) or "none"
         raise NotFoundError(
-            f"{name!r} is not a partition column; the table's partition columns: {existing}"
+            f"{name!r} is not a partition column; the partition columns of the table: {existing}"
         )
 
 
 def build_partition_matcher(spec: PartitionSpec, schema: TableSchema) -> Callable[[bytes], bool]:
-    """Return a test of serialized partitions against a full or partial spec.
+    """Return a function that tests serialized partitions against a full or partial spec.
 
-    A text value matches the directory name of a partition, so that ``2024-05-14`` and the day
-    number of old writers are both accepted. None and the default partition name match null.
+    A text matches the value in the partition's directory name as well as the value itself: a date
+    may be ``2024-05-14`` or the day number of old writers. None and the default partition name
+    match null.
     """
     for name in spec:
         _check_partition_column(name, schema)
@@ -97,19 +98,20 @@ def _convert_to_internal(value: object, target: pa.DataType) -> object:
 def build_directory_names(
     spec: Mapping[str, str], fields: Iterable[Field], options: Options
 ) -> dict[str, str]:
-    """Return values as in directory names (``5`` for ``05``); raises :class:`InputError`."""
+    """Convert values to the form of directory names, such as ``05`` to ``5``.
+
+    Raises :class:`InputError` for a value that does not have the type of its column.
+    """
     names = dict(spec)
     for field in fields:
-        text, value = (
-            spec[field.name],
-            _convert_to_internal(spec[field.name], to_arrow_type(field.type)),
-        )
+        text = spec[field.name]
+        value = _convert_to_internal(text, to_arrow_type(field.type))
         if value is not None:
             names |= format_partition_values([value], [field], options)
         elif text != options.default_partition_name:
             raise InputError(
-                f"{text!r} is not a value of the partition column {field.name!r}, which is "
-                f"{type_to_sql(field.type)}"
+                f"{text!r} is not a value of the partition column {field.name!r}, whose type "
+                f"is {type_to_sql(field.type)}"
             )
     return names
 
@@ -117,7 +119,7 @@ def build_directory_names(
 def build_any_partition_matcher(
     specs: Iterable[PartitionSpec], schema: TableSchema
 ) -> Callable[[bytes], bool]:
-    """Return a test of serialized partitions that is true if any of the specs matches."""
+    """Return a function that tests whether a serialized partition matches any of the specs."""
     matchers = [build_partition_matcher(spec, schema) for spec in specs]
     return lambda partition: any(matches(partition) for matches in matchers)
 

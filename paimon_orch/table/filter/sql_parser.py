@@ -1,4 +1,4 @@
-"""Filters as SQL text: ``status = 'PENDING' and dt >= '2026-01-01'``."""
+"""Parses filters in SQL: ``status = 'PENDING' and dt >= '2026-01-01'``."""
 
 from collections.abc import Mapping
 
@@ -36,13 +36,13 @@ _FLIPPED_OPERATORS = {
     Operator.GREATER: Operator.LESS,
     Operator.GREATER_OR_EQUAL: Operator.LESS_OR_EQUAL,
 }
-# The supported parts of a condition; a dialect may have more (NOT LIKE, BETWEEN SYMMETRIC).
+# Arguments of supported conditions; others (as of BETWEEN SYMMETRIC) are refused.
 _KNOWN_ARGS = {"this", "expression", "expressions", "low", "high", "negate"}
 _SUPPORTED_SYNTAX = "=, <>, <, <=, >, >=, IN, BETWEEN, LIKE, IS NULL, AND, OR and NOT"
 
 
 def parse_filter(text: str, schema: TableSchema) -> Predicate:
-    """Parse a filter over the columns of a table; literals take the column's type."""
+    """Parse a filter on the columns of a table; literals are converted to the column's type."""
     try:
         tree = sqlglot.parse_one(text, dialect="spark")
     except SqlglotError as error:
@@ -56,7 +56,7 @@ class _FilterTranslator:
         self._text, self._schema = text, schema
 
     def _error(self, reason: str) -> InputError:
-        return InputError(f"filter {self._text!r}: {reason}; filters take {_SUPPORTED_SYNTAX}")
+        return InputError(f"filter {self._text!r}: {reason}; filters support {_SUPPORTED_SYNTAX}")
 
     def translate(self, node: exp.Expr) -> Predicate:
         match node:
@@ -88,10 +88,10 @@ class _FilterTranslator:
                 return self._leaf(node, Operator.EQUAL, exp.true())
         if type(node) in _COMPARISONS:
             op = _COMPARISONS[type(node)]
-            left, right = node.args["this"], node.args["expression"]
-            if isinstance(left, exp.Column | exp.Bracket):
-                return self._leaf(left, op, right)
-            return self._leaf(right, _FLIPPED_OPERATORS.get(op, op), left)
+            first, second = node.args["this"], node.args["expression"]
+            if isinstance(first, exp.Column | exp.Bracket):
+                return self._leaf(first, op, second)
+            return self._leaf(second, _FLIPPED_OPERATORS.get(op, op), first)
         raise self._error(f"{node.sql()!r} is not supported")
 
     def _is(self, node: exp.Is) -> Predicate:
@@ -103,7 +103,7 @@ class _FilterTranslator:
     def _like(self, node: exp.Like) -> Predicate:
         column, key, field = self._column(node.this)
         if not pa.types.is_string(to_arrow_type(field.type)):
-            raise self._error(f"LIKE needs text, and column {field.name!r} is none")
+            raise self._error(f"LIKE needs text, but column {field.name!r} has another type")
         return Leaf(column, Operator.LIKE, (pa.scalar(self._literal_text(node.expression)),), key)
 
     def _in(self, node: exp.In) -> Predicate:
@@ -112,22 +112,24 @@ class _FilterTranslator:
             raise self._error("IN needs a list of values")
         with_null = any(isinstance(item, exp.Null) for item in items)
         if with_null:
-            raise self._error("IN must not list NULL, which equals nothing; use IS NULL")
+            raise self._error("IN must not list NULL, which equals no value; use IS NULL")
         return Leaf(column, Operator.IN, tuple(self._literal(item, field) for item in items), key)
 
     def _leaf(self, tested: exp.Expr, op: Operator, value: exp.Expr) -> Predicate:
         column, key, field = self._column(tested)
         if isinstance(value, exp.Null):
-            raise self._error("nothing equals NULL; use IS NULL")
+            raise self._error("no value equals NULL; use IS NULL")
         return Leaf(column, op, (self._literal(value, field),), key)
 
     def _column(self, node: exp.Expr) -> tuple[str, str | None, Field]:
-        """Return a column, the key if it is a map's value, and the tested value as a field."""
+        """Return the column, the map key or None, and the field with the type of the value."""
         key, column = None, node
         if isinstance(node, exp.Bracket) and len(node.expressions) == 1:
             [index], column = node.expressions, node.this
             if not isinstance(index, exp.Literal) or not index.is_string:
-                raise self._error(f"{node.sql()!r} is not supported: the key of a map is a text")
+                raise self._error(
+                    f"{node.sql()!r} is not supported: the key of a map must be a text literal"
+                )
             key = index.name
         if not isinstance(column, exp.Column) or column.args.get("table"):
             raise self._error(f"{node.sql()!r} is not a column")

@@ -1,4 +1,4 @@
-"""The version of bitmap indexes to write to a table whose options do not name one.
+"""Chooses the version of new bitmap indexes if the table's options do not set it.
 
 See docs/format/bitmap-index.md.
 """
@@ -15,14 +15,14 @@ from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 
-_MAX_MANIFESTS = 4  # the newest ones; the writers of a table seldom differ
+_MAX_MANIFESTS = 4  # the newest; writers of one table rarely use different versions
 _ENTRIES_PER_MANIFEST = 16
 
 
 def choose_bitmap_version(
     manifests: ManifestReader, reader: FileReader, snapshot: Snapshot | None
 ) -> int:
-    """Return the bitmap index version of the newest files, by default that of Paimon."""
+    """Return the version in the newest indexed file; without one, the newest version of Paimon."""
     if snapshot is None or is_bitmap_version_configured(reader.schema):
         return LATEST_BITMAP_VERSION
     for entry in _read_newest_entries(manifests, snapshot):

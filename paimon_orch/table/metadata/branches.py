@@ -37,10 +37,10 @@ class Branches:
     io: FileIO
     root: str
     check: Callable[[], None] = lambda: None
-    """Refuses a change of branches that the table's options forbid."""
+    """Raises an error if the table's options forbid changes of branches."""
 
     def names(self) -> list[str]:
-        """Return the names of all branches but main, sorted.
+        """Return the sorted names of all branches except main.
 
         Symbolic links are included: readers follow them, and their targets refer to files of the
         table.
@@ -65,7 +65,7 @@ class Branches:
         paths = self._paths(name)
         files = self._read_initial_files(paths, tag)
         if name in self.names() and not self._is_partially_created(paths, files):
-            raise InputError(f"{self.root} has a branch {name!r} already")
+            raise InputError(f"{self.root} already has a branch {name!r}")
         try:
             for path, data in files.items():
                 if not self.io.create(path, data):
@@ -77,7 +77,7 @@ class Branches:
             raise
 
     def _read_initial_files(self, paths: TablePaths, tag: str | None) -> dict[str, bytes]:
-        """Return the files of a new branch by path: schemas, its tag and the tag's snapshot."""
+        """Return path and content of a new branch's files: schemas, tag, and the tag's snapshot."""
         main, branch = SnapshotStore(self.io, TablePaths(self.root)), SnapshotStore(self.io, paths)
         schemas, tagged = SchemaStore(self.io, main.paths), dict[str, bytes]()
         newest = schemas.latest().id
@@ -113,19 +113,19 @@ class Branches:
         self.io.delete_dir(paths.branch_root)
 
     def check_can_delete(self, name: str) -> TablePaths:
-        """Return the paths of a branch; refuses a branch that cannot be deleted."""
-        paths = self._existing(name)
+        """Return the paths of a branch; raises :class:`InputError` if it cannot be deleted."""
+        paths = self._find_existing(name)
         options = SchemaStore(self.io, TablePaths(self.root)).latest().options
         for key in _FALLBACK_OPTIONS:
             if options.get(key, "").strip() == name:
                 raise InputError(
-                    f"branch {name!r} is the table's {key!r}, which readers use; reset this option "
-                    "first"
+                    f"branch {name!r} is the value of the table option {key!r}, so readers use it; "
+                    "reset this option first"
                 )
         if any(info.path == paths.branch_root and info.is_link for info in self._entries()):
             raise InputError(
-                f"{paths.branch_root} is a symbolic link, which is not followed to delete files; "
-                "remove the link and its target"
+                f"{paths.branch_root} is a symbolic link; links are not followed to delete files. "
+                "Remove the link and its target yourself"
             )
         self.check()
         return paths
@@ -133,8 +133,8 @@ class Branches:
     def fast_forward(self, name: str) -> None:
         """Move main to the state of a branch; commits to main since the branch's start are lost.
 
-        The branch is kept. No other process may write to either of them meanwhile. If the call
-        failed, repeat it to complete the move. Raises :class:`InputError` if the branch has no
+        The branch is kept. No other process may write to main or the branch during the call. If the
+        call failed, repeat it to complete the move. Raises :class:`InputError` if the branch has no
         snapshot.
         """
         self.check()
@@ -150,7 +150,7 @@ class Branches:
         old += [Tags(main).path(tag) for tag in main.tags() if main.tag(tag).id >= first]
         old += [main_schemas.path(i) for i in reversed(main_schemas.ids()) if i >= first_schema]
         self.io.delete(f"{main.paths.snapshot_dir}/{LATEST}")
-        for path in old:  # equal files of both are kept
+        for path in old:  # keep files that are equal on main and on the branch
             if path not in new or not self._have_equal_content(path, new[path]):
                 self.io.delete(path)
         for path, source in new.items():
@@ -160,15 +160,15 @@ class Branches:
         main.write_hint(LATEST, ids[-1])
 
     def snapshots(self, name: str) -> list[int]:
-        """Return the ascending snapshot ids of a branch that main can move to.
+        """Return the snapshot ids of a branch for :meth:`fast_forward`, ascending.
 
-        Snapshots whose expiration was interrupted are left out. Raises the errors of
+        Leaves out snapshots whose expiration was interrupted. Raises the same errors as
         :meth:`fast_forward`.
         """
-        store = SnapshotStore(self.io, self._existing(name))
+        store = SnapshotStore(self.io, self._find_existing(name))
         earliest = store.earliest_id()
         if earliest is None:
-            raise InputError(f"branch {name!r} has no snapshot, so main cannot move to it")
+            raise InputError(f"branch {name!r} has no snapshot; main cannot be moved to it")
         return [number for number in store.ids() if number >= earliest]
 
     def _have_equal_content(self, path: str, other_path: str) -> bool:
@@ -179,7 +179,7 @@ class Branches:
         if not self.io.create(target, data):
             self.io.write(target, data)
 
-    def _existing(self, name: str) -> TablePaths:
+    def _find_existing(self, name: str) -> TablePaths:
         paths = self._paths(name)
         if name not in self.names():
             existing = ", ".join(self.names()) or "none"
@@ -189,7 +189,7 @@ class Branches:
     def _paths(self, name: str) -> TablePaths:
         if not _BRANCH_NAME.fullmatch(name) or name == MAIN_BRANCH or name.isdigit():
             raise InputError(
-                f"branch name {name!r} must not be blank, {MAIN_BRANCH!r} or a number, and hold no "
-                "slash and no '$'"
+                f"branch name {name!r} must not be blank, {MAIN_BRANCH!r} or a number, and must "
+                "not contain a slash or '$'"
             )
         return TablePaths(self.root, name)

@@ -1,4 +1,4 @@
-"""Consumers: streaming readers whose unread snapshots are not expired.
+"""Consumers: streaming readers that protect their unread snapshots from expiration.
 
 See docs/format/tags-branches-consumers.md#consumers.
 """
@@ -28,9 +28,9 @@ class ConsumerStore:
     clock: Callable[[], float] = time.time
 
     def read_next_snapshots(self) -> dict[str, int]:
-        """Return the next snapshot that each consumer reads, by the path of its file.
+        """Return the next snapshot of each consumer, by the path of the consumer file.
 
-        Expired consumers (``consumer.expiration-time``) are left out. Raises
+        Leaves out expired consumers (``consumer.expiration-time``). Raises
         :class:`CorruptFileError`.
         """
         expired = set(self.find_expired())

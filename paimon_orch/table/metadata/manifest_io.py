@@ -45,7 +45,7 @@ class ManifestReader:
     paths: TablePaths
 
     def _bytes(self, name: str, size: int | None = None) -> tuple[bytes, str]:
-        """Return the content and path of a file; ``size`` is the expected size."""
+        """Return the content and path of a file of the expected size."""
         path = f"{self.paths.manifest_dir}/{name}"
         try:
             data = read_metadata_file(self.io, path)
@@ -62,7 +62,7 @@ class ManifestReader:
         return decode_manifest_list(*self._bytes(name, size))
 
     def manifests(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
-        """Return the base and delta manifests of a snapshot, in order."""
+        """Return the base manifests of a snapshot, then its delta manifests."""
         return [
             *self.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size),
             *self._read_delta_list(snapshot),
@@ -74,7 +74,7 @@ class ManifestReader:
     def entries(
         self, manifests: Iterable[ManifestFileMeta], keep: ManifestFilter | None = None
     ) -> list[ManifestEntry]:
-        """Read the entries of manifests, in order; only of those that ``keep`` selects."""
+        """Read the entries of the manifests that ``keep`` selects, in the order of manifests."""
         with _gc_disabled():
             return [
                 entry
@@ -92,11 +92,11 @@ class ManifestReader:
         levels: range | None = None,
         choose: EntrySelector | None = None,
     ) -> list[ManifestEntry]:
-        """Return the entries of the live files of a snapshot, in order.
+        """Return the entries of a snapshot's live files, in the order of its manifests.
 
         ``manifests`` selects the manifests to open. It must not separate the ADD and the DELETE of
         a file, so it may only use the partition, bucket and level. ``partitions`` selects from the
-        distinct serialized partitions, and ``choose`` from the entries of a manifest, by index.
+        distinct serialized partitions. ``choose`` selects entries of a manifest by their index.
         Entry objects are created only for selected entries.
         """
         with _gc_disabled():
@@ -170,7 +170,7 @@ class ManifestWriter:
         return name, len(data)
 
     def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
-        """Write entries into manifests of about the target size; no manifest without entries."""
+        """Write entries to manifests of about the target size; writes none if there are none."""
         written: list[ManifestFileMeta] = []
         step = self._estimate_entries_per_manifest(entries)
         for start in range(0, len(entries), step):
@@ -182,7 +182,7 @@ class ManifestWriter:
         return written
 
     def _estimate_entries_per_manifest(self, entries: Sequence[ManifestEntry]) -> int:
-        """Estimate from a sample how many entries fill a manifest; up to 1,000 are not split."""
+        """Estimate from a sample how many entries fill a manifest; 1,000 or fewer are not split."""
         if len(entries) <= 1_000:
             return max(1, len(entries))
         sample = entries[:: len(entries) // 250]
@@ -200,7 +200,7 @@ class ManifestWriter:
         return self._write(self._names.next("index-manifest-"), data)[0]
 
     def remove(self) -> None:
-        """Delete all written files; only for a commit that certainly failed."""
+        """Delete all written files. Call this only if the commit certainly failed."""
         for path in self.written:
             self._io.delete(path)
         self.written.clear()

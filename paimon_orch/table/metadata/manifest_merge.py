@@ -73,7 +73,7 @@ class ManifestMerger:
     def _run_minor_compaction(
         self, manifests: Sequence[ManifestFileMeta]
     ) -> list[ManifestFileMeta]:
-        """Merge neighbours that fill one manifest together, and many small manifests at the end."""
+        """Merge neighbors that together fill a manifest, and the last ones if they are many."""
         result: list[ManifestFileMeta] = []
         candidates: list[ManifestFileMeta] = []
         size = 0

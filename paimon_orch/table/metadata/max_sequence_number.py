@@ -1,8 +1,8 @@
-"""The greatest sequence number of a table as a property of its snapshots.
+"""Stores the greatest sequence number of a table as a property of its snapshots.
 
 Write-only writers of tables with ``write.sequence-number-init-mode`` = ``snapshot`` start numbering
 their rows after this property and read no files. Without the property they read all files of a
-bucket; if it were too small, older rows would win over theirs.
+bucket. If its value were too small, older rows would replace newer rows in a merge.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +23,7 @@ def build_sequence_properties(
     added: Iterable[ManifestEntry],
     existing: Callable[[], Iterable[ManifestEntry]],
 ) -> Mapping[str, str]:
-    """Return the property of the next snapshot, empty if writers read the files instead.
+    """Return the property of the next snapshot; empty if the options do not use it.
 
     ``existing`` reads all entries of ``latest``, only if that snapshot lacks the property.
     """

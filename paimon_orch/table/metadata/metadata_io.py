@@ -1,4 +1,4 @@
-"""Reads of metadata files; errors of storage become errors of the library with the path."""
+"""Reads metadata files; converts storage errors to library errors that name the path."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from paimon_orch.storage.base import FileInfo
 
 @contextmanager
 def wrap_read_errors(path: str) -> Iterator[None]:
-    """Raise errors of storage as :class:`StorageError`, except ``FileNotFoundError``."""
+    """Convert storage errors to :class:`StorageError`; does not convert ``FileNotFoundError``."""
     try:
         yield
     except FileNotFoundError:

@@ -11,43 +11,43 @@ from paimon_orch.table.metadata.tags import Tags, extract_snapshot
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 
 
-def find_rollback_target(store: SnapshotStore, moment: SnapshotSelector) -> Snapshot:
+def find_rollback_target(store: SnapshotStore, selector: SnapshotSelector) -> Snapshot:
     """Return the target snapshot of a rollback.
 
     Raises :class:`NotFoundError` for a snapshot before the hint EARLIEST, whose expiration is
     running or was interrupted, unless a tag has kept its files.
     """
-    if not moment:
+    if not selector:
         raise InputError("a rollback needs a snapshot, a tag or a time")
-    target = moment.find(store)
+    target = selector.find(store)
     assert target is not None
     earliest = store.earliest_id() or 0
     if target.id < earliest and all(store.tag(name).id != target.id for name in store.tags()):
         raise NotFoundError(
-            f"{store.paths.root}: snapshot {target.id} is being expired, and its files may be "
-            f"deleted; the oldest snapshot that is kept is {earliest}"
+            f"{store.paths.root}: snapshot {target.id} is being expired, and some of its files may "
+            f"be deleted; the oldest snapshot to roll back to is {earliest}"
         )
     return target
 
 
-def rollback(store: SnapshotStore, moment: SnapshotSelector) -> Snapshot:
+def rollback(store: SnapshotStore, selector: SnapshotSelector) -> Snapshot:
     """Make an older snapshot the newest one: delete later snapshots, changelogs and tags.
 
-    No other process may write to the table meanwhile. Schemas are kept; data files without
-    references are deleted as orphan files later. An expired snapshot is restored from its tag.
-    Raises :class:`NotFoundError` if the snapshot does not exist or is being expired; then nothing
-    is changed. If the call failed, repeat it to complete the rollback.
+    No other process may write to the table during the call. Schemas are kept. Orphan file removal
+    deletes the unreferenced data files later. An expired snapshot is restored from its tag. Raises
+    :class:`NotFoundError` if the snapshot does not exist or is being expired; the table is then
+    unchanged. If the call failed, repeat it to complete the rollback.
     """
-    target = find_rollback_target(store, moment)
+    target = find_rollback_target(store, selector)
     later_tags = [name for name in store.tags() if store.tag(name).id > target.id]
-    if moment.tag is not None and not store.exists(target.id):
-        path = Tags(store).path(moment.tag)
+    if selector.tag is not None and not store.exists(target.id):
+        path = Tags(store).path(selector.tag)
         store.io.create(store.path(target.id), extract_snapshot(store.io.read_bytes(path), path))
         store.write_hint(EARLIEST, target.id)
     elif target.id < (store.earliest_id() or 0):
         store.write_hint(EARLIEST, target.id)
     store.write_hint(LATEST, target.id)
-    # newest first, so that an interrupted rollback leaves no gap between the ids
+    # delete the newest first, so that an interrupted rollback leaves no gap between the ids
     for snapshot_id in reversed(store.ids()):
         if snapshot_id > target.id:
             store.io.delete(store.path(snapshot_id))

@@ -43,8 +43,8 @@ def read_hint(io: FileIO, path: str) -> int | None:
 
 
 def describe_lost_snapshot(hint: int, newest: int) -> str:
-    """Return the problem, and its fix, of a LATEST that names a snapshot that does not exist."""
-    existing = f"the newest that exists is snapshot {newest}" if newest else "no snapshot exists"
+    """Describe a LATEST hint that names a missing snapshot, and how to fix it."""
+    existing = f"the newest existing snapshot is {newest}" if newest else "no snapshot exists"
     advice = (
         f"or roll back to snapshot {newest} and lose the later commits"
         if newest
@@ -74,8 +74,8 @@ class SnapshotStore:
         """Return the newest snapshot id, None for an empty table.
 
         A missing or stale hint is ignored. Raises :class:`MissingFileError` if LATEST names a
-        missing snapshot that is newer than all others: as in Java Paimon, no older one is used
-        instead.
+        missing snapshot that is newer than all others; as in Java Paimon, no older snapshot is
+        read instead.
         """
         hint = self.hint(LATEST)
         for _ in range(_MAX_HINT_READS):
@@ -128,7 +128,7 @@ class SnapshotStore:
         return None if latest is None else self.get(latest)
 
     def walk_back(self) -> Iterator[Snapshot]:
-        """Yield the snapshots that are not expired, the newest first."""
+        """Yield the snapshots that are not expired, newest first."""
         latest, earliest = self.latest_id(), self.earliest_id()
         if latest is None or earliest is None:
             return

@@ -1,4 +1,4 @@
-"""Tags, and rollback to an older snapshot.
+"""Tags: names of snapshots, which keep the files of these snapshots.
 
 See docs/format/tags-branches-consumers.md#overview-of-the-files and
 docs/format/rollback.md#rollback-in-the-format.
@@ -34,7 +34,7 @@ class Tags:
     snapshots: SnapshotStore
     clock: Callable[[], datetime] = datetime.now
     check: Callable[[], None] = lambda: None
-    """Refuses a change of tags that the table's options forbid."""
+    """Raises an error if the table's options forbid changes of tags."""
 
     def names(self) -> list[str]:
         """Return the names of all tags, sorted."""
@@ -48,7 +48,7 @@ class Tags:
     def path(self, name: str) -> str:
         """Return the path of a tag; raises :class:`InputError` for an invalid name."""
         if not _TAG_NAME.fullmatch(name):
-            raise InputError(f"tag name {name!r} must not be blank and hold no slash")
+            raise InputError(f"tag name {name!r} must not be blank or contain a slash")
         return f"{self.snapshots.paths.tag_dir}/tag-{name}"
 
     def create(
@@ -58,13 +58,16 @@ class Tags:
         *,
         time_retained: timedelta | None = None,
     ) -> Snapshot:
-        """Tag a snapshot, also an expired one that has another tag; default: the newest."""
+        """Tag a snapshot, by default the newest.
+
+        An expired snapshot can be tagged only if it has another tag.
+        """
         self.check()
         path = self.path(name)
         snapshot, data = self._content(snapshot_id, time_retained)
         if not self.snapshots.io.create(path, data):
             raise InputError(
-                f"{self.snapshots.paths.root} has a tag {name!r} already; delete it or replace it"
+                f"{self.snapshots.paths.root} already has a tag {name!r}; delete or replace it"
             )
         if not self._is_kept(snapshot.id, but=name):
             self.snapshots.io.delete(path)
@@ -84,8 +87,8 @@ class Tags:
         io, path = self.snapshots.io, self.path(name)
         previous = io.read_bytes(path)
         snapshot, data = self._content(snapshot_id, time_retained)
-        if own := self._find_unknown_keys(old):
-            data = _encode_tag({**own, **_parse_json_object(data, path)})
+        if unknown := self._find_unknown_keys(old):
+            data = _encode_tag({**unknown, **_parse_json_object(data, path)})
         io.write(path, data)
         if not self._is_kept(snapshot.id, but=name):
             io.write(path, previous)
@@ -93,7 +96,7 @@ class Tags:
         return snapshot
 
     def _find_unknown_keys(self, tagged: Snapshot) -> dict[str, Any]:
-        """Return the unknown keys of a tag that are not those of its snapshot."""
+        """Return the unknown keys of a tag that its snapshot does not have."""
         store, keys = self.snapshots, tagged.inherited
         snapshot = store.get(tagged.id).additional if store.exists(tagged.id) else {}
         names = keys.keys() - snapshot.keys() - {_CREATE_TIME_KEY, _TIME_RETAINED_KEY}
@@ -107,7 +110,7 @@ class Tags:
         data = io.read_bytes(self.path(name))
         # an equal file was written by an interrupted rename
         if name == to or not (io.create(path, data) or io.read_bytes(path) == data):
-            raise InputError(f"{self.snapshots.paths.root} has a tag {to!r} already")
+            raise InputError(f"{self.snapshots.paths.root} already has a tag {to!r}")
         io.delete(self.path(name))
 
     def delete(self, name: str) -> None:
@@ -117,10 +120,10 @@ class Tags:
         self.snapshots.io.delete(self.path(name))
 
     def _is_kept(self, snapshot_id: int, *, but: str) -> bool:
-        """Return whether a snapshot is not expired, or kept by a tag other than ``but``.
+        """Return whether a snapshot is not expired, or has a tag other than ``but``.
 
-        An expiration moves the hint EARLIEST, reads the tags, and deletes files after that. So the
-        hint is read after a tag was written.
+        Call this after writing a tag: an expiration moves the hint EARLIEST, then reads the tags,
+        then deletes files.
         """
         store = self.snapshots
         if snapshot_id >= (store.earliest_id() or 0) and store.exists(snapshot_id):
@@ -128,7 +131,7 @@ class Tags:
         return self._find_tag_of(snapshot_id, but=but) is not None
 
     def _find_tag_of(self, snapshot_id: int, *, but: str = "") -> str | None:
-        """Return a tag that keeps a snapshot."""
+        """Return a tag of a snapshot, other than ``but``; None if it has none."""
         names = (name for name in self.names() if name != but)
         return next((name for name in names if self.snapshots.tag(name).id == snapshot_id), None)
 

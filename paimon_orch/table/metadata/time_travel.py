@@ -14,7 +14,7 @@ NO_WATERMARK = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSelector:
-    """Selects one snapshot of a table's history: at most one field is set; none for the newest."""
+    """Selects one snapshot of a table: at most one field is set; without one, the newest."""
 
     snapshot_id: int | None = None
     tag: str | None = None
@@ -25,18 +25,21 @@ class SnapshotSelector:
     """Selects the oldest snapshot that has reached this watermark."""
 
     def __post_init__(self) -> None:
-        given = self._given_fields()
-        if len(given) > 1:
-            raise InputError(f"{' and '.join(given)} exclude each other; name one")
+        fields = self._list_set_fields()
+        if len(fields) > 1:
+            raise InputError(f"{' and '.join(fields)} cannot be combined; set only one of them")
 
     def __bool__(self) -> bool:
-        return bool(self._given_fields())
+        return bool(self._list_set_fields())
 
-    def _given_fields(self) -> list[str]:
+    def _list_set_fields(self) -> list[str]:
         return [name for name in self.__slots__ if getattr(self, name) is not None]
 
     def find(self, snapshots: SnapshotStore) -> Snapshot | None:
-        """Read the snapshot, None for the newest of an empty table; or :class:`NotFoundError`."""
+        """Read the snapshot; None for the newest of an empty table.
+
+        Raises :class:`NotFoundError` if no snapshot fits.
+        """
         if self.snapshot_id is not None:
             return snapshots.get(self.snapshot_id)
         if self.tag is not None:
@@ -52,15 +55,17 @@ def _find_at_watermark(snapshots: SnapshotStore, watermark: int) -> Snapshot:
     """Return the oldest snapshot that has reached a watermark."""
     reached, newest = None, None
     for snapshot in snapshots.walk_back():
-        own = snapshot.watermark
-        if own is None or own == NO_WATERMARK:
+        snapshot_watermark = snapshot.watermark
+        if snapshot_watermark is None or snapshot_watermark == NO_WATERMARK:
             continue
-        newest = own if newest is None else newest
-        if own < watermark:
+        newest = snapshot_watermark if newest is None else newest
+        if snapshot_watermark < watermark:
             break
         reached = snapshot
     if reached is None:
-        existing = "no snapshot has one" if newest is None else f"the newest is {newest}"
+        existing = (
+            "no snapshot has a watermark" if newest is None else f"the newest watermark is {newest}"
+        )
         raise NotFoundError(
             f"{snapshots.paths.root} has no snapshot with a watermark of {watermark} or more; "
             f"{existing}"

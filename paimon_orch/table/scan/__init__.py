@@ -1,1 +1,1 @@
-"""Reads of a table: planning, pruning, reading buckets, and differences between snapshots."""
+"""Reads tables: planning, pruning, reading buckets, and differences between snapshots."""

@@ -1,4 +1,4 @@
-"""Scans that have not been read yet, and their output formats."""
+"""The base class of scans, with their output formats."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ ROW_KIND = Field(
 
 
 class BaseScan(ABC):
-    """A read of rows; data is read when one of the ``to_`` methods is called."""
+    """A planned read of rows; the ``to_`` methods read the data."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ class BaseScan(ABC):
 
     @property
     def rows_not_visible(self) -> int:
-        """Count the records that batch reads leave out until a compaction; 0 if not a table."""
+        """Return the number of records that the scan leaves out until a compaction."""
         return 0
 
     def to_reader(self) -> pa.RecordBatchReader:
@@ -53,7 +53,7 @@ class BaseScan(ABC):
 def filter_batches(
     batches: Iterable[pa.RecordBatch], predicate: Predicate | None, target: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that match a bound predicate, in the columns of ``target``."""
+    """Yield the rows that match a bound predicate, with the columns of ``target``."""
     condition = None if predicate is None else to_arrow_expression(predicate)
     for batch in batches:
         matching = [batch]

@@ -1,4 +1,4 @@
-"""Selects entries by bucket, if equalities determine the bucket key of matching rows.
+"""Selects manifest entries by bucket, if equality conditions determine the bucket key.
 
 See docs/format/scan.md.
 """
@@ -18,7 +18,7 @@ from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 from paimon_orch.format.types.predicate import And, Leaf, Operator, Or, Predicate
 
-_MAX_BUCKET_KEYS = 1_000  # beyond that hashing all combinations costs more than it saves
+_MAX_BUCKET_KEYS = 1_000  # hashing more combinations costs more than it saves
 _MAX_HASHABLE_PRECISIONS = {TypeRoot.DECIMAL: 18, TypeRoot.TIMESTAMP: 6, TypeRoot.TIMESTAMP_LTZ: 6}
 
 _BucketKey = tuple["pa.Scalar[pa.DataType]", ...]
@@ -35,7 +35,7 @@ class BucketPruner:
         self._has_same_hash_by_schema: dict[int, bool] = {}
 
     def _list_bucket_keys(self, predicate: Predicate) -> list[_BucketKey] | None:
-        """Return all bucket keys that match; None if they are not listed by equalities."""
+        """Return all bucket keys of matching rows; None if equalities do not determine them."""
         if not self._fields or not all(_has_stable_hash(field.type) for field in self._fields):
             return None
         count, values_by_column = 1, []
@@ -55,7 +55,7 @@ class BucketPruner:
         return [entry for entry in entries if self._may_match(entry, keys)]
 
     def _may_match(self, entry: ManifestEntry, keys: Sequence[_BucketKey]) -> bool:
-        count = entry.total_buckets  # when the file was written
+        count = entry.total_buckets  # the bucket count when the file was written
         if count <= 0 or not self._has_same_hash(entry.file.schema_id):
             return True
         if count not in self._buckets_by_count:
@@ -76,9 +76,9 @@ class BucketPruner:
             return None
 
     def _has_same_hash(self, schema_id: int) -> bool:
-        """Return whether the writers of a file's rows hashed the same columns as the same types.
+        """Return whether the bucket key had the same columns and types when rows were written.
 
-        A compacted file has rows of older schemas. The types of a primary key never change.
+        A compacted file may have rows of older schemas. The types of a primary key never change.
         """
         if schema_id not in self._has_same_hash_by_schema:
             oldest = schema_id if self._schema.primary_keys else 0
@@ -89,7 +89,7 @@ class BucketPruner:
     def _has_same_bucket_key(self, schema_id: int) -> bool:
         try:
             schema = self._schema_of(schema_id)
-        except CorruptFileError:  # the schema was deleted, its bucket key is unknown
+        except CorruptFileError:  # the schema was deleted, so its bucket key is unknown
             return False
         return build_bucket_key_signature(schema.bucket_key_fields) == build_bucket_key_signature(
             self._fields
@@ -101,10 +101,10 @@ def _has_bucket_key(schema: TableSchema) -> bool:
 
 
 def _has_stable_hash(data_type: DataType) -> bool:
-    """Return whether all writers hash equal values alike.
+    """Return whether all writers compute the same hash for equal values.
 
-    Zero has two signs, CHAR is padded or not, and writers disagree on the bytes of long decimals
-    and nanoseconds.
+    They do not for -0.0 and 0.0, for CHAR with and without padding, and for the bytes of long
+    decimals and of nanoseconds.
     """
     if not isinstance(data_type, AtomicType) or data_type.name in (
         TypeRoot.FLOAT,
@@ -119,7 +119,7 @@ def _has_stable_hash(data_type: DataType) -> bool:
 def find_equality_values(
     predicate: Predicate, column: str
 ) -> "list[pa.Scalar[pa.DataType]] | None":
-    """Return all values that a column may have where the predicate holds, or None."""
+    """Return all values of a column that can match the predicate; None if they are unknown."""
     match predicate:
         case Leaf(column=name, op=Operator.EQUAL | Operator.IN, values=values, key=None) if (
             name == column

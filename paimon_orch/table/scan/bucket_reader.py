@@ -1,4 +1,4 @@
-"""Reads buckets: raw where no merge is needed, else merged, with deletion vectors applied.
+"""Reads buckets: merges files if necessary, and applies deletion vectors.
 
 See docs/format/scan.md.
 """
@@ -50,8 +50,9 @@ from paimon_orch.table.scan.postponed_rows import read_postponed_rows
 class BucketReader:
     """Reads the visible rows of one bucket as record batches of ``fields``.
 
-    Rows that do not match ``predicate`` may be left out to save work; without a predicate, rows
-    that are certainly not among the ``first`` ones. The caller filters and limits the result.
+    To save work, the reader may leave out rows that do not match ``predicate``, or, without a
+    predicate, rows that are not among the ``first`` rows. The caller must still filter and limit
+    the result.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class BucketReader:
         elif not schema.primary_keys:
             for file in sorted(files, key=lambda f: f.min_sequence_number):
                 yield from self._read(file, self._fields, self._predicate, self._first)
-        elif not self._split.waiting and is_raw_convertible(files, schema):
+        elif not self._split.postponed_files and is_raw_convertible(files, schema):
             for file in files:
                 first = self._first if is_file_raw_convertible(files, file, schema) else None
                 yield from self._read(file, self._fields, self._predicate, first)
@@ -84,7 +85,7 @@ class BucketReader:
             yield from self.merged()
 
     def _read_unmerged(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of files that share no key, without retracts."""
+        """Yield the rows of files with disjoint keys, without retracts."""
         names = [field.name for field in self._fields]
         for file in self._split.files:
             for batch in self._read(file, [VALUE_KIND, *self._fields], self._predicate):
@@ -105,7 +106,7 @@ class BucketReader:
             yield from rows.select(names).combine_chunks().to_batches()
 
     def read_audit_log(self) -> Iterator[pa.RecordBatch]:
-        """Yield rows with a first column ``rowkind``, and the last change of each deleted key."""
+        """Yield the rows and the last change of each deleted key; the first column is ``rowkind``."""
         if self._reader.schema.primary_keys:
             names = [VALUE_KIND.name, *(field.name for field in self._fields)]
             for rows in self._merge(deletes=True):
@@ -115,15 +116,15 @@ class BucketReader:
                 yield add_constant_row_kind(batch, ROW_KIND_SYMBOLS[0])
 
     def changes(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all files, unmerged, with a first column ``rowkind``.
+        """Yield the rows of all files without merging them; the first column is ``rowkind``.
 
-        Files are in the order of their manifest: -U may be the last row of a file and its +U the
-        first row of the next.
+        Keeps the order of the manifest: -U may be the last row of a file, and its +U the first row
+        of the next file.
         """
         if has_data_evolution(self._reader.schema) and any(f.write_cols for f in self._split.files):
             raise UnsupportedError(
-                "changes of rows whose columns are in several files ('data-evolution.enabled' = "
-                "true) are not supported; read the two snapshots"
+                "reading the changes of rows whose columns are in several files "
+                "('data-evolution.enabled' = true) is not supported; read the two snapshots"
             )
         for file in self._split.files:
             if self._reader.schema.primary_keys:
@@ -150,7 +151,7 @@ class BucketReader:
         schema = self._reader.schema
         engine = create_merge_engine(schema)
         needed = schema.select(engine.required_columns([field.name for field in self._fields]))
-        if self._split.waiting:
+        if self._split.postponed_files:
             yield from self._merge_with_postponed(engine, needed, deletes=deletes)
             return
         if schema.typed_options.is_pk_clustering_override:
@@ -173,7 +174,7 @@ class BucketReader:
     def _merge_in_memory(
         self, engine: MergeEngine, needed: Sequence[Field], *, deletes: bool
     ) -> Iterator[pa.Table]:
-        """Merge files that are not sorted by key, in key order; holds all rows in memory."""
+        """Merge files that are not sorted by key; holds all rows in memory."""
         schema, predicate = self._reader.schema, self._restrict_to_keys()
         fields = [*SYSTEM_FIELDS, *needed]
         batches = [
@@ -189,7 +190,7 @@ class BucketReader:
     def _merge_with_postponed(
         self, engine: MergeEngine, needed: Sequence[Field], *, deletes: bool
     ) -> Iterator[pa.Table]:
-        """Merge the bucket with its newer postponed rows, which are held in memory."""
+        """Merge the bucket with its newer postponed rows; holds the postponed rows in memory."""
         schema, split = self._reader.schema, self._split
         if schema.typed_options.is_pk_clustering_override:
             raise UnsupportedError(
@@ -214,10 +215,10 @@ class BucketReader:
     def _plan_late_materialization(
         self, engine: MergeEngine, needed: Sequence[Field], runs: Sequence[Sequence[DataFileMeta]]
     ) -> LateMaterialization | None:
-        """Return the late materialization of non-key columns, if it may save reads.
+        """Return the late materialization of non-key columns; None if it cannot save reads.
 
-        Requires an engine that takes whole rows; row groups can only be skipped if newer runs have
-        as many rows.
+        Requires an engine that does not combine rows. Row groups can only be skipped if newer runs
+        have about as many rows.
         """
         if not engine.is_deduplicate or not should_materialize_late(runs):
             return None
@@ -230,7 +231,7 @@ class BucketReader:
         return LateMaterialization(fields, runs, read) if fields else None
 
     def _restrict_to_keys(self) -> Predicate | None:
-        """Return the part of the predicate that has the same result for all rows of a key."""
+        """Return the part of the predicate that tests only key and partition columns."""
         schema = self._reader.schema
         keys = {*schema.primary_keys, *schema.partition_keys}
         return None if self._predicate is None else restrict_to_columns(self._predicate, keys)
@@ -241,7 +242,7 @@ class BucketReader:
         fields: Sequence[Field],
         late: LateMaterialization | None,
     ) -> list[MergeRun]:
-        is_single_run = len(runs) == 1 and not self._split.waiting
+        is_single_run = len(runs) == 1 and not self._split.postponed_files
         predicate = self._predicate if is_single_run else self._restrict_to_keys()
         run_rows = [sum(file.row_count for file in files) for files in runs]
         loads = self._reader.batch_sizes.plan_merge(run_rows)
@@ -266,7 +267,7 @@ class BucketReader:
 
 
 def _decode_row_kinds(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Replace the row kind codes in the first column by text; files without kinds have inserts."""
+    """Replace the row kind codes in the first column with text; null stands for an insert."""
     codes = pc.fill_null(batch.column(0), 0)
     texts = pa.array(ROW_KIND_SYMBOLS).take(codes)
     return pa.RecordBatch.from_arrays(

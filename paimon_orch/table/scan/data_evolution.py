@@ -1,8 +1,8 @@
-"""Reads rows whose columns are in several files: data evolution.
+"""Reads rows whose columns are in several files (data evolution).
 
 An update of some columns adds files with only these columns. Files of the same rows have the same
-row ids; of each column the newest file that holds it counts. A deletion vector belongs to the
-oldest file and hides rows in all.
+row ids. The newest file with a column has its values. A deletion vector belongs to the oldest file
+and deletes rows of all files.
 
 See docs/format/row-tracking.md.
 """
@@ -28,12 +28,15 @@ RowIdGroup = tuple[DataFileMeta, ...]
 
 
 def has_data_evolution(schema: TableSchema) -> bool:
-    """Return whether columns of a row may be in several files."""
+    """Return whether the columns of a row may be in several files."""
     return schema.typed_options.get(DATA_EVOLUTION_ENABLED)
 
 
 def group_files_by_rows(files: Iterable[DataFileMeta]) -> list[RowIdGroup]:
-    """Group files by rows, newest first; refuses partial overlaps (:class:`UnsupportedError`)."""
+    """Group files of the same rows, newest file first.
+
+    Raises :class:`UnsupportedError` if files have only a part of their rows in common.
+    """
     single_files = [(file,) for file in files if file.first_row_id is None]
     numbered = [file for file in files if file.first_row_id is not None]
     numbered.sort(key=lambda f: (f.first_row_id, f.row_count, -f.max_sequence_number, f.file_name))
@@ -46,7 +49,8 @@ def group_files_by_rows(files: Iterable[DataFileMeta]) -> list[RowIdGroup]:
         if first < end:
             names = ", ".join(file.file_name for file in group)
             raise UnsupportedError(
-                f"the files {names} hold some rows of other files and more: not supported yet"
+                f"the files {names} have only a part of their rows in common with other files; "
+                "this is not supported"
             )
         end = first + group[0].row_count
     return [*single_files, *groups]
@@ -54,7 +58,7 @@ def group_files_by_rows(files: Iterable[DataFileMeta]) -> list[RowIdGroup]:
 
 @dataclass(frozen=True, slots=True)
 class DataEvolutionReader:
-    """The rows of one group of files."""
+    """Reads the rows of one group of files."""
 
     reader: FileReader
     partition: bytes
@@ -64,7 +68,7 @@ class DataEvolutionReader:
     def batches(
         self, fields: Sequence[Field], vectors: Mapping[str, DeletionVector]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that are not deleted, each column from the newest file that holds it."""
+        """Yield the rows that are not deleted; reads each column from the newest file with it."""
         oldest = min(self.files, key=lambda file: (file.max_sequence_number, file.file_name))
         deletions = vectors.get(oldest.file_name)
         holders = [
@@ -83,7 +87,7 @@ class DataEvolutionReader:
 
     def _holds_column(self, file: DataFileMeta, field: Field) -> bool:
         if field in ROW_TRACKING_FIELDS:
-            return True  # a row is as new as the newest of its columns
+            return True  # the newest file has the sequence numbers of the rows
         source = find_source_field(field, self.reader.schemas[file.schema_id].fields)
         return source is not None and (file.write_cols is None or source.name in file.write_cols)
 
@@ -91,7 +95,7 @@ class DataEvolutionReader:
 def _align_batches(
     sources: Sequence[Iterator[pa.RecordBatch]], name: str
 ) -> Iterator[list[pa.RecordBatch]]:
-    """Yield batches of the same rows: each source cuts its rows elsewhere."""
+    """Yield one batch of each source with the same rows; sources have different batch sizes."""
     pending: list[pa.RecordBatch | None] = [next(source, None) for source in sources]
     while True:
         parts = [part for part in pending if part is not None]

@@ -1,4 +1,4 @@
-"""Reports the files and rows that file indexes save a scan.
+"""Reports the files and rows that a scan skips thanks to file indexes.
 
 See docs/format/file-index-evaluation.md.
 """
@@ -27,7 +27,7 @@ from paimon_orch.table.scan.bucket_split import (
 
 @dataclass(slots=True)
 class IndexUsage:
-    """The effect of one index of one column, or of several together."""
+    """The effect of one index of one column, or of several indexes that were combined."""
 
     files_asked: int = 0
     files_skipped: int = 0
@@ -36,13 +36,13 @@ class IndexUsage:
 
 @dataclass(slots=True, kw_only=True)
 class ScanReport:
-    """What a scan reads, and what file indexes and a limit save of it.
+    """The amount of data that a scan reads, and that file indexes and a limit let it skip.
 
-    ``files``, ``rows`` and ``bytes`` are what statistics leave, ``rows`` with those that vectors
-    hide. ``rows_selected`` are the rows that indexes, and a limit without a filter, leave of them.
-    ``bytes_not_read`` counts whole files, row groups and pages of Parquet files, and stripes of ORC
-    files without a selected row, of all columns. ``indexes`` is by index and column, as in
-    ``bitmap(status)``.
+    ``files``, ``rows`` and ``bytes`` count the files that remain after pruning by statistics;
+    ``rows`` includes deleted rows. ``rows_selected`` counts the rows that remain after indexes, and
+    after a limit without a filter. ``bytes_not_read`` counts files, row groups and pages of Parquet
+    files, and stripes of ORC files that have no selected row. ``indexes`` has keys of index and
+    column, such as ``bitmap(status)``.
     """
 
     files: int = 0
@@ -67,10 +67,10 @@ def explain_scan(
     predicate: Predicate | None,
     first: TopRowsOrLimit | None = None,
 ) -> ScanReport:
-    """Report the effect of indexes: ``splits`` are planned without, ``planned`` with them.
+    """Report the effect of indexes: ``splits`` were planned without and ``planned`` with indexes.
 
-    Without a predicate only the ``first`` rows are needed, and ``planned`` may have only the files
-    with these rows.
+    Without a predicate, only the ``first`` rows are needed, and ``planned`` may contain only the
+    files with these rows.
     """
     report = ScanReport()
     planned_names = {file.file_name for split in planned for file in split.files}
@@ -104,7 +104,7 @@ def explain_scan(
 def _pair_files_with_predicates(
     files: Sequence[DataFileMeta], schema: TableSchema, predicate: Predicate | None
 ) -> Iterator[tuple[DataFileMeta, Predicate | None]]:
-    """Yield files with the part of the predicate that applies before their rows are merged."""
+    """Yield each file with the part of the predicate that can be tested before the merge."""
     if not schema.primary_keys or is_raw_convertible(files, schema):
         yield from ((file, predicate) for file in files)
         return

@@ -37,13 +37,14 @@ class FallbackBranch:
         schema: TableSchema,
         branch: str,
         *,
-        moment: SnapshotSelector,
+        selector: SnapshotSelector,
         snapshot: Snapshot | None,
     ) -> "FallbackBranch | None":
-        """Return the branch at the time of ``snapshot``, or None with a warning.
+        """Return the state of the branch at the time of ``snapshot``.
 
-        Raises :class:`InputError` if its columns differ from the table's, and
-        :class:`NotFoundError` if the tag to read does not exist in the branch.
+        Logs a warning and returns None if the branch does not exist. Raises :class:`InputError` if
+        its columns differ from those of the table, and :class:`NotFoundError` if it lacks the tag
+        to read.
         """
         branch_paths = TablePaths(paths.root, branch)
         schemas = SchemaStore(io, branch_paths)
@@ -55,14 +56,14 @@ class FallbackBranch:
                 SCAN_FALLBACK_BRANCH.key,
             )
             return None
-        newest = _find_branch_snapshot(SnapshotStore(io, branch_paths), moment, snapshot)
-        past = moment and newest is not None
+        newest = _find_branch_snapshot(SnapshotStore(io, branch_paths), selector, snapshot)
+        past = selector and newest is not None
         read = schemas.get(newest.schema_id) if past and newest is not None else schemas.latest()
         _check_same_columns(schema, read, branch)
         return cls(paths=branch_paths, schemas=schemas, schema=read, snapshot=newest)
 
     def with_level_0(self, requested: bool | None) -> "FallbackBranch":  # noqa: FBT001 - the option's value
-        """Return the state with level 0 read or not; None uses the options of the branch."""
+        """Return a copy that includes level 0 or not; None uses the options of the branch."""
         options = self.schemas.latest().typed_options
         if requested is None and options.has_deletion_vectors:
             requested = options.get(DELETION_VECTORS_MERGE_ON_READ)
@@ -70,18 +71,18 @@ class FallbackBranch:
 
 
 def _find_branch_snapshot(
-    snapshots: SnapshotStore, moment: SnapshotSelector, snapshot: Snapshot | None
+    snapshots: SnapshotStore, selector: SnapshotSelector, snapshot: Snapshot | None
 ) -> Snapshot | None:
-    """Return the snapshot of the branch for one of the table, as Java Paimon selects it."""
-    if snapshot is None or not moment:
+    """Return the branch's snapshot that fits a snapshot of the table, as Java Paimon selects it."""
+    if snapshot is None or not selector:
         return snapshots.latest()
-    if moment.tag is not None:
-        return snapshots.tag(moment.tag)
+    if selector.tag is not None:
+        return snapshots.tag(selector.tag)
     if snapshots.latest_id() is None:
         return None
     try:
         return snapshots.find_at_time(snapshot.time_millis)
-    except NotFoundError:  # the branch was created later: take its first snapshot
+    except NotFoundError:  # the branch was created later: use its first snapshot
         earliest = snapshots.earliest_id()
         return None if earliest is None else snapshots.get(earliest)
 

@@ -1,8 +1,8 @@
 """Selects the manifests, partitions and files to read by statistics, buckets and indexes.
 
-A file is skipped only if no row of it can match; rows of other files are filtered when they are
-read. If rows of a key are merged, a file is skipped by its keys, or together with all files that
-may have the same keys.
+A file is skipped only if none of its rows can match; the rows of other files are filtered when they
+are read. If files must be merged, a file is skipped because of its keys, or together with all files
+that may have the same keys.
 
 See docs/format/statistics.md#use-on-read and docs/format/scan.md.
 """
@@ -33,12 +33,12 @@ from paimon_orch.merge.tree.levels import plan_merge_sections
 from paimon_orch.table.scan.bucket_pruner import BucketPruner
 from paimon_orch.table.scan.bucket_split import is_raw_convertible
 
-_BATCH_SIZE = 8_192  # files whose statistics and indexes are in memory at a time
+_BATCH_SIZE = 8_192  # files whose statistics and indexes are in memory at the same time
 
 
 @dataclass(frozen=True)
 class FilePruner:
-    """Selects what may have rows of one table that match a bound predicate."""
+    """Selects manifests, partitions and files that may have rows that match a bound predicate."""
 
     schema: TableSchema
     predicate: Predicate
@@ -60,7 +60,7 @@ class FilePruner:
         return set(compress(distinct, matches))
 
     def select_entries(self, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
-        """Return the entries that may have rows whose keys match, by bucket and key statistics."""
+        """Return the entries whose bucket and key statistics allow matching keys."""
         in_buckets = self._buckets.select_entries(entries)
         if self._key_predicate is None:
             return in_buckets
@@ -68,7 +68,7 @@ class FilePruner:
         return list(compress(in_buckets, self._match_stats(self._key_predicate, files, partitions)))
 
     def select_rows(self, manifest: Manifest, rows: Indices) -> Indices:
-        """Return the rows of a manifest whose files, each by itself, may have matching rows."""
+        """Return the rows of a manifest whose files may have matching rows before a merge."""
         if not len(rows):
             return rows
         partitions = [b""] * len(rows)
@@ -78,13 +78,13 @@ class FilePruner:
         return rows[self._match(build_file_fields(manifest, rows), partitions)]
 
     def select_unmerged(self, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
-        """Return the entries whose files, each by itself, may have matching rows."""
+        """Return the entries whose files may have matching rows before a merge."""
         return list(compress(entries, self._match(*_split_entries(entries))))
 
     def select_files(
         self, buckets: Sequence[tuple[bytes, Sequence[DataFileMeta]]]
     ) -> list[tuple[DataFileMeta, ...]]:
-        """Return the files to read of each bucket: (partition, all files of a scan)."""
+        """Return the files to read of each bucket; a bucket is a partition and all its files."""
         files = [file for _, bucket in buckets for file in bucket]
         partitions = [partition for partition, bucket in buckets for _ in bucket]
         matches = iter(self._match(ObjectFileFields(files), partitions).tolist())
@@ -102,10 +102,10 @@ class FilePruner:
     def _select_sections(
         self, files: Sequence[DataFileMeta], matching: set[str]
     ) -> Iterator[DataFileMeta]:
-        """Yield the files to merge: of a section with one run the matching ones, else all or none.
+        """Yield the files to merge: matching files of single-run sections, and whole sections.
 
-        An engine that combines rows of a key may produce values that are in no file: all files are
-        merged.
+        An engine that combines the rows of a key may produce values that are in no file, so its
+        sections are never skipped.
         """
         combines = self.schema.typed_options.merge_engine not in ("deduplicate", "first-row")
         for section in plan_merge_sections(files, self.schema):
@@ -142,7 +142,7 @@ class FilePruner:
 
     @cached_property
     def _key_predicate(self) -> Predicate | None:
-        """The part of the predicate that only depends on keys; None if there is none."""
+        """The part of the predicate that only depends on keys; None if it has no such part."""
         if not self.schema.primary_keys:
             return None
         keys = {*self.schema.primary_keys, *self.schema.partition_keys}

@@ -42,7 +42,7 @@ _TAG_TO_SNAPSHOT_OPTION = "incremental-between-tag-to-snapshot"
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRange:
-    """The snapshots after ``start`` up to ``end``; for a diff only the two ends."""
+    """The snapshots after ``start`` up to ``end``; for a diff, only the states at both ends."""
 
     mode: str
     snapshots: tuple[Snapshot, ...] = ()
@@ -53,7 +53,7 @@ class SnapshotRange:
     def of(
         cls, store: SnapshotStore, start: int | str, end: int | str, mode: str, schema: TableSchema
     ) -> "SnapshotRange":
-        """Resolve two ids or two tags; raises :class:`InputError` if they are invalid."""
+        """Resolve a range of two snapshot ids or tags; raises :class:`InputError` if invalid."""
         if mode not in INCREMENTAL_MODES:
             raise InputError(
                 f"incremental mode {mode!r} must be one of {', '.join(INCREMENTAL_MODES)}"
@@ -114,9 +114,9 @@ def read_snapshot_or_changelog(store: SnapshotStore, snapshot_id: int) -> Snapsh
 class IncrementalScan(BaseScan):
     """A read of changes, from :meth:`Table.incremental`; the first column is ``rowkind``.
 
-    A delta or changelog has the row kinds as written. A diff has ``+I`` for inserted rows, ``-D``
-    for deleted rows and, for tables with a primary key, ``+U`` for updated rows. It compares scans
-    of both ends with ``merge_level_0``.
+    A delta or changelog has the row kinds as written. A diff compares the scans of both snapshots,
+    with ``merge_level_0``: it has ``+I`` for inserted rows, ``-D`` for deleted rows and, for tables
+    with a primary key, ``+U`` for updated rows.
     """
 
     io: FileIO
@@ -131,7 +131,7 @@ class IncrementalScan(BaseScan):
 
     @property
     def rows_not_visible(self) -> int:
-        """Count the records at the end of a diff that are left out until they are compacted."""
+        """Return the records that a diff leaves out of its newer state until a compaction."""
         if self.snapshot_range.mode != "diff":
             return 0
         visibility = Visibility(self.schema, self.merge_level_0)
@@ -141,11 +141,11 @@ class IncrementalScan(BaseScan):
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """Return the schema of the rows: ``rowkind``, then the columns."""
+        """Return the schema of the rows, with the first column ``rowkind``."""
         return to_arrow_schema([ROW_KIND, *self.fields])
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the changes: by snapshot and bucket, or of a diff by bucket."""
+        """Yield the changes, ordered by snapshot and bucket; of a diff, by bucket."""
         if self.snapshot_range.mode == "diff":
             return filter_batches(self._read_diff(), self.predicate, self.arrow_schema)
         return (batch for split in self.plan() for batch in self.read_split(split))
@@ -164,7 +164,7 @@ class IncrementalScan(BaseScan):
         return FileReader(self.io, self.paths, self.schema, schemas, batch_sizes=self.batch_sizes)
 
     def plan(self) -> list[BucketSplit]:
-        """Return the files of changes by snapshot and bucket, in row order; none for a diff."""
+        """Return the files of changes by snapshot and bucket, in row order; empty for a diff."""
         pruner, splits = self._build_pruner(), list[BucketSplit]()
         for snapshot in self.snapshot_range.snapshots:
             entries = [entry for entry in self._entries(snapshot) if entry.bucket >= 0]

@@ -1,4 +1,4 @@
-"""Sorts rows; with a limit only the first rows are held in memory."""
+"""Sorts rows; with a limit, holds only the first rows in memory."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from paimon_orch.table.scan.base_scan import BaseScan
 if TYPE_CHECKING:
     from sqlglot import exp
 
-_MIN_BUFFERED_ROWS = 262_144  # before they are sorted and limited
+_MIN_BUFFERED_ROWS = 262_144  # buffer at least this many before sorting and limiting them
 _RANK_COLUMN = "_rank_{}"
 _VALUE_COLUMN = "_value_{}"
 
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """A column that rows are sorted by; NaN is the largest number, ``-0.0`` equals ``0.0``."""
+    """A column to sort by; NaN is greater than all numbers, and ``-0.0`` equals ``0.0``."""
 
     column: str
     descending: bool = False
@@ -30,7 +30,7 @@ class SortKey:
 
 
 def parse_order(order: str | Sequence[str] | None, schema: TableSchema) -> tuple[SortKey, ...]:
-    """Parse ``"price desc nulls last, id"``; by default nulls are first, or last if descending."""
+    """Parse ``"price desc nulls last, id"``; nulls are first by default, and last with ``desc``."""
     if order is None:
         return ()
     import sqlglot
@@ -65,7 +65,7 @@ def _parse_sort_key(text: str, node: "exp.Expr", schema: TableSchema) -> SortKey
 
 @dataclass(frozen=True, slots=True)
 class SortedScan(BaseScan):
-    """The sorted rows of another scan, with a limit the first of them."""
+    """The sorted rows of another scan, at most ``limit``."""
 
     rows: BaseScan
     keys: tuple[SortKey, ...]
@@ -78,18 +78,18 @@ class SortedScan(BaseScan):
 
     @property
     def rows_not_visible(self) -> int:
-        """Count the records that the other scan leaves out."""
+        """Return the number of records that the other scan leaves out."""
         return self.rows.rows_not_visible
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows; without a limit all are held in memory."""
+        """Yield the sorted rows; without a limit, holds all rows in memory."""
         return sort_batches(self.rows.to_batches(), self.keys, self.limit, self.arrow_schema)
 
 
 def sort_batches(
     batches: Iterable[pa.RecordBatch], keys: Sequence[SortKey], limit: int | None, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows of ``schema`` sorted, at most ``limit``; without one all are held in memory."""
+    """Yield sorted rows, at most ``limit``; without a limit, holds all rows in memory."""
     buffered, row_count = list[pa.RecordBatch](), 0
     for batch in batches:
         buffered.append(batch)
@@ -121,7 +121,7 @@ def _sort_and_limit(
 
 
 def _compute_ranks(values: pa.ChunkedArray, key: SortKey) -> pa.ChunkedArray:
-    """Return the rank of nulls, numbers and NaN, which is greater than all numbers."""
+    """Return ranks that order nulls, numbers and NaN; NaN is greater than all numbers."""
     ranks = pc.if_else(pc.is_null(values), 0 if key.nulls_first else 3, 1 + key.descending)
     if pa.types.is_floating(values.type):
         nan = pc.fill_null(pc.is_nan(values), False)

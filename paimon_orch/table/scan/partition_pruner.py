@@ -20,7 +20,7 @@ from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 from paimon_orch.format.types.predicate import Predicate, restrict_to_columns, to_arrow_expression
 from paimon_orch.table.metadata.manifest_io import ManifestSelector
 
-_MAX_PARTITIONS = 1_000  # more are not compared with the statistics of manifests
+_MAX_PARTITIONS = 1_000  # with more partitions, all manifests are selected
 _INTEGER_BITS = {TypeRoot.TINYINT: 7, TypeRoot.SMALLINT: 15, TypeRoot.INT: 31, TypeRoot.BIGINT: 63}
 
 
@@ -56,9 +56,9 @@ def build_partition_table(partitions: Sequence[bytes], schema: TableSchema) -> p
 def build_spec_manifest_selector(
     specs: Iterable[Mapping[str, object]], schema: TableSchema
 ) -> ManifestSelector:
-    """Return a selector of manifests that may name files of the partitions of specs.
+    """Return a selector of manifests that may name files of partitions that match specs.
 
-    Only text and whole numbers are compared: other values may be written in several ways.
+    Compares only text and whole numbers: other values can be written in several ways.
     """
     types = {field.name: field.type for field in schema.partition_fields}
     null = schema.typed_options.default_partition_name
@@ -98,9 +98,9 @@ def build_partition_manifest_selector(
 def _build_manifest_selector(
     partitions: Sequence[Mapping[str, object]], schema: TableSchema
 ) -> ManifestSelector:
-    """Return a selector; None and text that is not UTF-8 match any value."""
+    """Return a selector of manifests; None and text that is not UTF-8 match any value."""
     names = [field.name for field in schema.partition_fields]
-    rows = {name: [_as_tested(values.get(name)) for values in partitions] for name in names}
+    rows = {name: [_replace_non_utf8(values.get(name)) for values in partitions] for name in names}
     untested = [all(column[i] is None for column in rows.values()) for i in range(len(partitions))]
     if not partitions or any(untested):
         return list
@@ -113,7 +113,7 @@ def _build_manifest_selector(
     return select
 
 
-def _as_tested(value: object) -> object:
+def _replace_non_utf8(value: object) -> object:
     return None if isinstance(value, str) and not is_utf8(value) else value
 
 

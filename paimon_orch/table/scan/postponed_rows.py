@@ -58,11 +58,11 @@ def add_postponed_files(
 def read_postponed_rows(
     reader: FileReader, split: BucketSplit, engine: MergeEngine, fields: Sequence[Field]
 ) -> pa.Table:
-    """Return the postponed rows of a bucket in order, numbered after all its rows."""
+    """Return the postponed rows of a bucket, with sequence numbers above those of the bucket."""
     check_postpone_options(reader.schema)
     columns, key = [VALUE_KIND, *fields], reader.schema.bucket_key_fields
     parts = []
-    for file in split.waiting:
+    for file in split.postponed_files:
         for batch in reader.read(BucketFile(split.partition, POSTPONE_BUCKET, file), columns):
             numbers = compute_buckets(
                 [batch.column(field.name) for field in key],

@@ -1,4 +1,4 @@
-"""Numbers for rows, equal where all values of the rows are equal, nested ones included."""
+"""Encodes rows as numbers: rows have the same number if all their values are equal."""
 
 from abc import ABC, abstractmethod
 
@@ -18,18 +18,18 @@ class ValueCodes(ABC):
     """
 
     def __init__(self) -> None:
-        """Start without known values."""
+        """Create codes without values."""
         self._distinct_keys: pa.Array | None = None
 
     def learn(self, values: pa.Array) -> Int32Array:
-        """Return the number of each value, and remember the values; called once."""
+        """Assign a number to each distinct value, and return them; call this only once."""
         encoded = self._build_keys(values, learn=True).dictionary_encode(null_encoding="encode")
         self._distinct_keys = encoded.dictionary
         codes: Int32Array = encoded.indices.to_numpy()
         return codes
 
     def encode(self, values: pa.Array) -> Int32Array:
-        """Return the numbers of values, :data:`UNKNOWN_CODE` for those that were not learned."""
+        """Return the numbers of values; :data:`UNKNOWN_CODE` for a value that was not learned."""
         keys = self._build_keys(values, learn=False)
         indices = pc.index_in(keys, value_set=self._distinct_keys)
         codes: Int32Array = indices.fill_null(UNKNOWN_CODE).to_numpy()
@@ -37,11 +37,11 @@ class ValueCodes(ABC):
 
     @abstractmethod
     def _build_keys(self, values: pa.Array, *, learn: bool) -> pa.Array:
-        """Return an array of a type without children whose values are equal where these are."""
+        """Return keys, of a type that is not nested, that are equal if the values are equal."""
 
 
 def build_value_codes(data_type: pa.DataType) -> ValueCodes:
-    """Return an encoder of an Arrow type."""
+    """Return the codes for values of an Arrow type."""
     if pa.types.is_struct(data_type):
         return _StructCodes([build_value_codes(field.type) for field in data_type])
     if pa.types.is_map(data_type):
@@ -95,7 +95,7 @@ class _ListCodes(ValueCodes):
 
 
 def _build_binary_array(values: pa.Array, codes: Int32Array, offsets: Int64Array) -> pa.Array:
-    """Return the codes between two offsets as binary values, null where ``values`` are."""
+    """Return the codes between successive offsets as binary values; null where values are null."""
     buffers = [
         None,
         pa.py_buffer(np.ascontiguousarray(offsets * codes.itemsize)),

@@ -1,4 +1,4 @@
-"""Reads one snapshot with columns, filter, order and limit."""
+"""Reads the rows of one snapshot, with columns, a filter, an order and a limit."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -48,18 +48,18 @@ class Scan(BaseScan):
     predicate: Predicate | None = None
 
     limit: int | None = None
-    """The number of rows, the first in ``order``."""
+    """The maximum number of rows; with ``order``, the first rows in that order."""
 
     levels: range = ALL_LEVELS
     """The levels of the merge tree to read."""
 
     is_audit_log: bool = False
-    """Whether to read the last change of deleted keys too, with a column ``rowkind``."""
+    """Whether to add the last changes of deleted keys, and a column ``rowkind``."""
 
     order: tuple[SortKey, ...] = ()
 
     merge_level_0: bool | None = None
-    """Overrides whether level 0 is read."""
+    """Overrides the options that decide whether level 0 is read."""
 
     fallback: FallbackBranch | None = None
     """Provides the partitions that the snapshot lacks."""
@@ -76,22 +76,22 @@ class Scan(BaseScan):
 
     @property
     def rows_not_visible(self) -> int:
-        """Count the records that the scan leaves out until they are compacted.
+        """Return the number of records that the scan leaves out until they are compacted.
 
-        These are the records in files of level 0 (deletion vectors, ``first-row``) and in postpone
-        buckets of the partitions that the filter selects. Reads only manifests.
+        Counts the records in files of level 0 (deletion vectors, ``first-row``) and in postpone
+        buckets, in the partitions that the filter selects. Reads only manifests.
         """
         if self.levels.start > 0:
             return 0
         rows = self.count_rows_not_visible(lambda _: True)
         if self.fallback is None:
             return rows
-        own = self._find_own_partitions()
+        present = self._find_own_partitions()
         fallback_scan = self._build_fallback_scan(self.fallback)
-        return rows + fallback_scan.count_rows_not_visible(lambda partition: partition not in own)
+        return rows + fallback_scan.count_rows_not_visible(lambda key: key not in present)
 
     def count_rows_not_visible(self, partitions: Callable[[bytes], bool]) -> int:
-        """Count the records left out in some partitions of the snapshot itself."""
+        """Count the records that are left out, without those of the fallback branch."""
         pruner = None
         if self.predicate is not None:
             pruner = FilePruner(self.schema, self.predicate, self.schemas.get, use_indexes=False)
@@ -103,27 +103,27 @@ class Scan(BaseScan):
         """Return the schema of the rows."""
         return to_arrow_schema(self.fields)
 
-    def plan(self, *, asks_indexes: bool = True) -> list[BucketSplit]:
-        """Return the files to read by bucket, without those that batch readers leave out.
+    def plan(self, *, use_indexes: bool = True) -> list[BucketSplit]:
+        """Return the files to read, by bucket.
 
-        With ``asks_indexes`` files are also ruled out by file indexes in manifests.
+        With ``use_indexes``, file indexes that are embedded in manifests also exclude files.
         """
-        splits = self._plan_own_splits(self._restrict_to_columns(), asks_indexes=asks_indexes)
+        splits = self._plan_own_splits(self._restrict_to_columns(), use_indexes=use_indexes)
         if self.fallback is None:
             return splits
-        fallback_splits = self._build_fallback_scan(self.fallback).plan(asks_indexes=asks_indexes)
-        own = self._find_own_partitions()
-        missing = (split for split in fallback_splits if split.partition not in own)
+        fallback_splits = self._build_fallback_scan(self.fallback).plan(use_indexes=use_indexes)
+        present = self._find_own_partitions()
+        missing = (split for split in fallback_splits if split.partition not in present)
         return [*splits, *(replace(split, is_fallback=True) for split in missing)]
 
     def _find_own_partitions(self) -> set[bytes]:
-        """Return the selected partitions that the snapshot itself has."""
+        """Return the selected partitions that the snapshot has, without the fallback branch."""
         keys = set(self.schema.partition_keys)
         on_keys = None if self.predicate is None else restrict_to_columns(self.predicate, keys)
-        return {split.partition for split in self._plan_own_splits(on_keys, asks_indexes=False)}
+        return {split.partition for split in self._plan_own_splits(on_keys, use_indexes=False)}
 
     def find_scan_of(self, split: BucketSplit) -> "Scan":
-        """Return the scan that reads a planned split: this one or that of the fallback branch."""
+        """Return the scan that reads a planned split: this scan, or that of the fallback branch."""
         if not split.is_fallback or self.fallback is None:
             return self
         return self._build_fallback_scan(self.fallback)
@@ -143,33 +143,33 @@ class Scan(BaseScan):
         )
 
     def _plan_own_splits(
-        self, predicate: Predicate | None, *, asks_indexes: bool
+        self, predicate: Predicate | None, *, use_indexes: bool
     ) -> list[BucketSplit]:
-        """Return the files of the snapshot itself that may match a predicate."""
+        """Return the files of the snapshot that may match, without the fallback branch."""
         levels = self.visibility.levels_to_read(self.levels)
         if not self.merge_postponed:
-            splits = self._plan_splits(predicate, levels, asks_indexes=asks_indexes)
+            splits = self._plan_splits(predicate, levels, use_indexes=use_indexes)
             return [split for split in splits if split.bucket >= 0]
         # postponed rows may replace any row of their key, so only predicates on keys prune files
         partitions, keys = set(self.schema.partition_keys), set(self.schema.primary_keys)
         on_keys = None if predicate is None else restrict_to_columns(predicate, partitions | keys)
         on_partitions = None if predicate is None else restrict_to_columns(predicate, partitions)
-        every = self._plan_splits(on_partitions, ALL_LEVELS, asks_indexes=False)
+        all_splits = self._plan_splits(on_partitions, ALL_LEVELS, use_indexes=False)
         return add_postponed_files(
-            self._plan_splits(on_keys, levels, asks_indexes=False), every, self.schema
+            self._plan_splits(on_keys, levels, use_indexes=False), all_splits, self.schema
         )
 
     def _plan_splits(
-        self, predicate: Predicate | None, levels: range, *, asks_indexes: bool
+        self, predicate: Predicate | None, levels: range, *, use_indexes: bool
     ) -> list[BucketSplit]:
         pruner = None
         if predicate is not None:
-            pruner = FilePruner(self.schema, predicate, self.schemas.get, asks_indexes)
+            pruner = FilePruner(self.schema, predicate, self.schemas.get, use_indexes)
         planner = ScanPlanner(ManifestReader(self.io, self.paths), self.schema)
         return planner.splits(self.snapshot, pruner, levels=levels)
 
     def _apply_limit(self, splits: Sequence[BucketSplit]) -> Sequence[BucketSplit]:
-        """Return the planned files that the limit needs, if rows are not filtered later."""
+        """Return only the files that the limit needs; all files if rows are filtered later."""
         if self.limit is None or not self._has_no_row_filter:
             return splits
         if self.fallback is not None or self.merge_postponed:
@@ -187,7 +187,7 @@ class Scan(BaseScan):
 
     @property
     def _has_no_row_filter(self) -> bool:
-        """Return whether the filter selects whole partitions only."""
+        """Return whether the filter, if any, selects whole partitions."""
         keys = set(self.schema.partition_keys)
         return not self.is_audit_log and (
             self.predicate is None or collect_columns(self.predicate) <= keys
@@ -195,7 +195,7 @@ class Scan(BaseScan):
 
     @property
     def _first(self) -> TopRowsOrLimit | None:
-        """Return the rows of a file that suffice for the limit, if rows are not filtered later."""
+        """Return the rows of a file that the limit needs; None if rows are filtered later."""
         if self.limit is None or self.limit < 0 or not self._has_no_row_filter:
             return None
         if not self.order:
@@ -211,11 +211,10 @@ class Scan(BaseScan):
 
     def explain(self) -> ScanReport:
         """Report the files, rows and bytes that file indexes and the limit save; reads no rows."""
-        if (
-            self.fallback is not None or self.merge_postponed
-        ):  # of the real buckets of the table itself
+        if self.fallback is not None or self.merge_postponed:
+            # report neither on the fallback branch nor on postpone buckets
             return replace(self, fallback=None, merge_postponed=False).explain()
-        splits = self.plan(asks_indexes=False)
+        splits = self.plan(use_indexes=False)
         schemas = self.schemas.get_all(file.schema_id for split in splits for file in split.files)
         reader = FileReader(self.io, self.paths, self.schema, schemas, batch_sizes=self.batch_sizes)
         first = self._first
@@ -225,14 +224,14 @@ class Scan(BaseScan):
         )
 
     def _restrict_to_columns(self) -> Predicate | None:
-        """Return the part of the filter on columns that are stored with whole rows."""
+        """Return the part of the filter on columns that every file of a row has."""
         names = self.schema.partition_keys if has_data_evolution(self.schema) else self.schema.names
         return None if self.predicate is None else restrict_to_columns(self.predicate, set(names))
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows by bucket, in bounded memory.
 
-        With an order but without a limit all rows are held in memory.
+        With an order but without a limit, holds all rows in memory.
         """
         splits = self._apply_limit(self.plan())
         if not self.order:
@@ -246,7 +245,7 @@ class Scan(BaseScan):
         return (batch.select(self.arrow_schema.names) for batch in rows)
 
     def read_split(self, split: BucketSplit) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one bucket that match the filter; a limit may reduce the rows."""
+        """Yield the rows of one bucket that match the filter; a limit may leave out rows."""
         if split.is_fallback:
             target = self.arrow_schema  # nullability may differ
             for batch in self.find_scan_of(split).read_split(replace(split, is_fallback=False)):
@@ -255,9 +254,9 @@ class Scan(BaseScan):
         names = {field.name for field in self.fields}
         if self.predicate is not None:
             names |= collect_columns(self.predicate)
-        stored = (*self.schema.fields, *row_tracking_fields(self.schema))
-        needed = [field for field in stored if field.name in names]
-        files = (*split.files, *split.waiting)
+        all_fields = (*self.schema.fields, *row_tracking_fields(self.schema))
+        needed = [field for field in all_fields if field.name in names]
+        files = (*split.files, *split.postponed_files)
         schemas = self.schemas.get_all(file.schema_id for file in files)
         reader = FileReader(self.io, self.paths, self.schema, schemas, batch_sizes=self.batch_sizes)
         first = self._first  # a filter on partitions keeps all rows of a file or none

@@ -45,7 +45,7 @@ def build_scan(stores: TableStores, request: ScanRequest) -> Scan:
     selector = request.selector
     snapshot = selector.find(stores.snapshots)
     if snapshot is not None:
-        stores.schemas.get(snapshot.schema_id)  # a missing schema is refused even if not used
+        stores.schemas.get(snapshot.schema_id)  # raises if the schema is missing
     newest = stores.schema
     stores.check_step(StepKind.READ if selector else StepKind.READ | StepKind.DEFAULT_READ, newest)
     warn_of_unknown_options(stores.identifier, newest.options)
@@ -82,7 +82,7 @@ def _find_fallback(
     if not branch or branch == stores.paths.branch:
         return None
     fallback = FallbackBranch.of(
-        stores.io, stores.paths, schema, branch, moment=request.selector, snapshot=snapshot
+        stores.io, stores.paths, schema, branch, selector=request.selector, snapshot=snapshot
     )
     if fallback is None:
         return None
@@ -95,7 +95,7 @@ def _resolve_merge_level_0(
     schema: TableSchema,
     newest: TableSchema,
 ) -> bool | None:
-    """Return the requested value, or that of the newest options, also for time travel."""
+    """Return the requested value, by default that of the newest options, also in time travel."""
     if requested is None and schema.typed_options.has_deletion_vectors:
         return newest.typed_options.get(DELETION_VECTORS_MERGE_ON_READ)
     return requested
@@ -145,5 +145,5 @@ def _check_incremental_support(identifier: str, schema: TableSchema) -> None:
     if should_merge_postponed(schema):
         raise UnsupportedError(
             f"{identifier}: incremental reads are not supported with 'postpone.merge-on-read' = "
-            "true, as changes of rows in postpone buckets are not known; scan whole snapshots"
+            "true, as the changes of rows in postpone buckets are unknown; scan whole snapshots"
         )

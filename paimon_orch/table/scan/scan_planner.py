@@ -1,4 +1,4 @@
-"""Plans reads: the files of a snapshot, grouped by bucket.
+"""Finds the files of a snapshot to read, grouped by bucket.
 
 See docs/format/scan.md.
 """
@@ -23,7 +23,7 @@ ALL_LEVELS = range(2**31)
 def apply_limit(
     splits: Iterable[BucketSplit], schema: TableSchema, limit: int
 ) -> Iterator[BucketSplit]:
-    """Yield splits, and files of raw splits, until they certainly have ``limit`` live rows."""
+    """Yield splits, of the last one only some files, until they have ``limit`` live rows."""
     remaining = limit
     for split in splits:
         if remaining <= 0:
@@ -44,7 +44,7 @@ def apply_limit(
 def build_bucket_splits(
     entries: Iterable[ManifestEntry], index: Iterable[IndexManifestEntry]
 ) -> list[BucketSplit]:
-    """Group live files by bucket, in the order of the buckets' first files."""
+    """Group live files by bucket, ordered by the first file of each bucket."""
     groups = defaultdict[PartitionBucket, list[ManifestEntry]](list)
     for entry in entries:
         groups[entry.partition_bucket].append(entry)
@@ -77,7 +77,7 @@ class ScanPlanner:
         *,
         levels: range = ALL_LEVELS,
     ) -> list[BucketSplit]:
-        """Return the files of some levels by bucket, without those that ``pruner`` rules out."""
+        """Return the files of some levels by bucket, without files that ``pruner`` excludes."""
         if snapshot is None:
             return []
 

@@ -1,4 +1,4 @@
-"""Compares two states of a bucket: inserted, deleted and updated rows.
+"""Finds inserted, deleted and updated rows between two states of a bucket.
 
 See docs/format/incremental-and-streaming-reads.md#incremental-reads.
 """
@@ -31,7 +31,7 @@ def find_changed_buckets(
 ) -> Iterator[BucketPair]:
     """Return the pairs of buckets whose files or deletion vectors differ between two states.
 
-    Raises :class:`InputError` if the bucket count of a partition was changed in between.
+    Raises :class:`InputError` if the states have different bucket counts in a partition.
     """
     old = {split.partition_bucket: split for split in before}
     new = {split.partition_bucket: split for split in after}
@@ -48,8 +48,8 @@ def _check_bucket_counts(old: Iterable[BucketSplit], new: Iterable[BucketSplit])
         count = counts.get(split.partition, split.total_buckets)
         if count != split.total_buckets:
             raise InputError(
-                f"a partition went from {count} to {split.total_buckets} buckets between the "
-                "snapshots; they cannot be compared"
+                f"the number of buckets of a partition changed from {count} to "
+                f"{split.total_buckets} between the snapshots; they cannot be compared"
             )
 
 
@@ -70,7 +70,7 @@ def _identify_files(split: BucketSplit) -> list[object]:
 def diff_bucket(
     reader: FileReader, old: BucketSplit | None, new: BucketSplit | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the changes of one bucket in all columns, after a column ``rowkind``."""
+    """Yield the changes of one bucket with all columns; the first column is ``rowkind``."""
     if reader.schema.primary_keys:
         yield from _diff_by_key(reader, old, new)
     else:
@@ -80,7 +80,7 @@ def diff_bucket(
 def _diff_by_key(
     reader: FileReader, old: BucketSplit | None, new: BucketSplit | None
 ) -> Iterator[pa.RecordBatch]:
-    """Merge both states by key, in bounded memory."""
+    """Compare both states by key, in bounded memory."""
     runs = [
         MergeRun(_read_side(reader, split, side))
         for side, split in ((_BEFORE, old), (_AFTER, new))
@@ -102,7 +102,7 @@ def _diff_by_key(
 def _read_side(
     reader: FileReader, split: BucketSplit, side: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of one state in key order, with the side as level and sequence number."""
+    """Yield the rows of one state in key order; ``side`` is their level and sequence number."""
     for batch in BucketReader(reader, split, reader.schema.fields).merged():
         numbers = pa.array(np.full(batch.num_rows, side, np.int64))
         yield side, batch.append_column(SEQUENCE_NUMBER.name, numbers)
@@ -112,8 +112,8 @@ def _compare_rows(rows: pa.Table, first: Indices, last: Indices) -> Mask:
     """Return which pairs of rows have equal values; null equals null, and NaN equals NaN."""
     same = np.ones(len(first), bool)
     old_rows, new_rows = rows.take(pa.array(first)), rows.take(pa.array(last))
-    for left, right in zip(old_rows.columns, new_rows.columns, strict=True):
-        same &= _compare_values(left.combine_chunks(), right.combine_chunks())
+    for old, new in zip(old_rows.columns, new_rows.columns, strict=True):
+        same &= _compare_values(old.combine_chunks(), new.combine_chunks())
     return same
 
 
@@ -123,19 +123,19 @@ def _compare_values(old: pa.Array, new: pa.Array) -> Mask:
         same_codes: Mask = codes.learn(old) == codes.encode(new)
         return same_codes
     equal = pc.fill_null(pc.equal(old, new), False)
-    both = pc.and_(old.is_null(nan_is_null=True), new.is_null(nan_is_null=True))
-    both = pc.and_(both, pc.equal(old.is_null(), new.is_null()))
-    same: Mask = pc.or_(equal, both).to_numpy(zero_copy_only=False)
+    both_null = pc.and_(old.is_null(nan_is_null=True), new.is_null(nan_is_null=True))
+    both_null = pc.and_(both_null, pc.equal(old.is_null(), new.is_null()))
+    same: Mask = pc.or_(equal, both_null).to_numpy(zero_copy_only=False)
     return same
 
 
 def _diff_by_row(
     reader: FileReader, old: BucketSplit | None, new: BucketSplit | None
 ) -> Iterator[pa.RecordBatch]:
-    """Compare rows without a key: those of files that only one state has.
+    """Compare the rows of files that only one of the states has, for tables without a key.
 
     If files were only added, all their rows are inserts. Otherwise, as after a compaction, equal
-    rows of both states cancel out; the rows of removed files are held in memory.
+    rows of both states cancel out; holds the rows of removed files in memory.
     """
     shared = _identity_set(old) & _identity_set(new)
     old_batches = list(_read_unshared_files(reader, old, shared))
@@ -160,7 +160,7 @@ def _diff_by_row(
 
 
 def _concat_batches(batches: Iterable[pa.RecordBatch], *, at_least: int) -> Iterator[pa.Table]:
-    """Yield tables of that many rows; the last one may have fewer."""
+    """Yield tables of at least ``at_least`` rows; the last one may have fewer."""
     pending, count = list[pa.RecordBatch](), 0
     for batch in batches:
         pending.append(batch)
@@ -173,7 +173,7 @@ def _concat_batches(batches: Iterable[pa.RecordBatch], *, at_least: int) -> Iter
 
 
 def _to_structs(rows: pa.Table) -> pa.StructArray:
-    """Return rows as one array; text and binary columns of more than 2 GiB need large types."""
+    """Return rows as one array, with large types: text and binary columns may exceed 2 GiB."""
     large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
     schema = pa.schema(
         [field.with_type(large.get(field.type, field.type)) for field in rows.schema]
@@ -182,16 +182,16 @@ def _to_structs(rows: pa.Table) -> pa.StructArray:
 
 
 def _take_counts(codes: Int32Array, counts: Int64Array) -> Mask:
-    """Return a mask of the first ``counts[code]`` rows of each code, and subtract them."""
-    taken = np.zeros(len(codes), bool)
+    """Return a mask of the first ``counts[code]`` rows per code; subtracts them from ``counts``."""
+    mask = np.zeros(len(codes), bool)
     counted = np.flatnonzero(codes != UNKNOWN_CODE)
     order = counted[np.argsort(codes[counted], kind="stable")]
     in_order = codes[order]
     starts = np.flatnonzero(np.diff(in_order, prepend=UNKNOWN_CODE))
     ranks = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
-    taken[order] = ranks < counts[in_order]
-    counts -= np.bincount(codes[taken], minlength=len(counts))
-    return taken
+    mask[order] = ranks < counts[in_order]
+    counts -= np.bincount(codes[mask], minlength=len(counts))
+    return mask
 
 
 def _read_unshared_files(
@@ -200,5 +200,5 @@ def _read_unshared_files(
     if split is None:
         return
     pairs = zip(split.files, _identify_files(split), strict=True)
-    own = tuple(file for file, identity in pairs if identity not in shared)
-    yield from BucketReader(reader, replace(split, files=own), reader.schema.fields).batches()
+    files = tuple(file for file, identity in pairs if identity not in shared)
+    yield from BucketReader(reader, replace(split, files=files), reader.schema.fields).batches()

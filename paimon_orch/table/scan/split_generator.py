@@ -28,7 +28,7 @@ def divide_splits(splits: Iterable[BucketSplit], scan: Scan) -> list[BucketSplit
 
 def _divide_split(split: BucketSplit, scan: Scan) -> Iterator[BucketSplit]:
     schema = scan.schema
-    if split.waiting:
+    if split.postponed_files:
         yield split
         return
     groups: Iterable[Sequence[DataFileMeta]]

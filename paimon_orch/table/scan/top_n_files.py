@@ -23,9 +23,9 @@ from paimon_orch.table.scan.order_by import SortKey
 def select_top_n_splits(
     splits: Sequence[BucketSplit], schema: TableSchema, stats: FileStats, key: SortKey, limit: int
 ) -> list[BucketSplit]:
-    """Return the files that may hold one of the first ``limit`` rows in an order by ``key``.
+    """Return the files that may have one of the first ``limit`` rows in the order of ``key``.
 
-    Files are left out if ``limit`` rows of other files certainly precede all their values.
+    Leaves out a file if at least ``limit`` rows of other files precede all its values.
     """
     data_type = schema.field(key.column).type
     if not isinstance(data_type, AtomicType) or data_type.name in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
@@ -60,7 +60,7 @@ def _find_bound(
     key: SortKey,
     limit: int,
 ) -> Any:
-    """Return a value that at least ``limit`` rows do not follow; None if it is not known."""
+    """Return a value that at least ``limit`` rows precede or equal; None if it is unknown."""
     worst = sorted(
         _list_worst_values(splits, schema, stats_by_file, key),
         key=lambda item: item[0],
@@ -80,7 +80,7 @@ def _list_worst_values(
     stats_by_file: dict[str, ColumnStats],
     key: SortKey,
 ) -> Iterator[tuple[Any, int]]:
-    """Yield the last value that a file may have, and the number of its rows with a value."""
+    """Yield the last possible value of each file in order, and its number of non-null rows."""
     for split in splits:
         for file in split.files:
             column = stats_by_file[file.file_name]

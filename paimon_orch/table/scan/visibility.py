@@ -1,7 +1,7 @@
-"""Rows that batch readers do not see before a compaction.
+"""Counts rows that batch readers do not see before a compaction.
 
-Batch reads of tables with deletion vectors or the merge engine ``first-row`` skip level 0. No scan
-reads postpone buckets, except with ``postpone.merge-on-read``.
+Batch reads of tables with deletion vectors or the merge engine ``first-row`` skip level 0. Scans
+read postpone buckets only with ``postpone.merge-on-read``.
 
 See docs/format/scan.md#rules.
 """
@@ -50,15 +50,15 @@ class Visibility:
 
     @property
     def can_merge_more(self) -> bool:
-        """Return whether ``merge_level_0`` would read the rows that are left out."""
+        """Return whether ``merge_level_0`` includes all rows that are left out otherwise."""
         return self.skips_level_0 and not has_postpone_buckets(self.schema)
 
     def levels_to_read(self, levels: range = ALL_LEVELS) -> range:
-        """Return the levels of a range that are read."""
+        """Return the part of a range of levels that is read."""
         return range(max(1, levels.start), levels.stop) if self.skips_level_0 else levels
 
     def count(self, entries: Iterable[ManifestEntry]) -> int:
-        """Return the records in added files that readers leave out."""
+        """Count the records of added files that readers leave out."""
         skips = self.skips_level_0
         return sum(
             entry.file.row_count
@@ -74,10 +74,10 @@ class Visibility:
         pruner: FilePruner | None = None,
         partitions: Callable[[bytes], bool] = lambda _: True,
     ) -> int:
-        """Return the number of records of a snapshot that readers leave out, deletes included.
+        """Return the number of records, including deletes, that readers of a snapshot leave out.
 
         ``pruner`` and ``partitions`` limit the count to the partitions that they select. Reads only
-        manifests, and only those with files of level 0.
+        manifests with files of level 0.
         """
         if snapshot is None or not (self.skips_level_0 or has_postpone_buckets(self.schema)):
             return 0
@@ -99,7 +99,7 @@ class Visibility:
                 rows = rows[manifest.buckets[rows] >= 0]
             if len(rows):
                 counts.append(sum(build_file_fields(manifest, rows).get("_ROW_COUNT")))
-            return rows[:0]  # counting needs no entry objects
+            return rows[:0]  # do not create entry objects
 
         manifests.live(
             snapshot, manifests=keep, partitions=choose, levels=_ONLY_LEVEL_0, choose=count
@@ -108,13 +108,13 @@ class Visibility:
 
 
 def format_compact_command(identifier: str, paths: TablePaths) -> str:
-    """Return the command that compacts a table, so that all its rows are visible."""
+    """Return the command that compacts a table and so makes all its rows visible."""
     warehouse = paths.root.rsplit("/", 2)[0]
     return f"paimon-orch compact {shlex.quote(warehouse)} {shlex.quote(identifier)}"
 
 
 def describe_unseen_rows_after_write(identifier: str, paths: TablePaths, rows: int) -> str:
-    """Return the warning after a write whose rows readers do not see yet."""
+    """Return the warning after a write of rows that batch readers cannot see yet."""
     return (
         f"{rows:,} of the records written to {identifier} are not visible to batch readers before "
         f"a compaction; run `{format_compact_command(identifier, paths)}`"
@@ -124,7 +124,7 @@ def describe_unseen_rows_after_write(identifier: str, paths: TablePaths, rows: i
 def describe_unseen_rows_in_scan(
     identifier: str, paths: TablePaths, rows: int, merge: str | None = None
 ) -> str:
-    """Return the warning of a read; ``merge`` is the option that includes the records."""
+    """Return the warning of a read; ``merge`` names the option that includes the records."""
     return (
         f"{rows:,} records of {identifier} are not compacted yet and are left out; run "
         f"`{format_compact_command(identifier, paths)}`"

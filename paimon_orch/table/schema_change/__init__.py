@@ -1,1 +1,1 @@
-"""Schema changes, and what an ALTER TABLE allows."""
+"""Schema changes and the rules of ALTER TABLE."""

@@ -51,7 +51,7 @@ from paimon_orch.table.schema_change.schema_changes import (
     UpdateType,
 )
 
-_PATH_STEPS = "a row's field by name, 'element' of an array, 'value' of a map"
+_PATH_PARTS = "the name of a row's field, 'element' for an array, and 'value' for a map"
 
 
 def alter_schema(
@@ -61,7 +61,7 @@ def alter_schema(
     has_snapshots: Callable[[], bool],
     time_millis: int,
 ) -> TableSchema:
-    """Write the next schema version and return it; without an effective change the newest one.
+    """Write and return the next schema version; without an effective change return the newest.
 
     If another writer creates the version first, the changes are applied to that version. Raises
     :class:`InputError` if a change breaks a rule of the format; the table is then unchanged.
@@ -145,7 +145,7 @@ SiblingFields = tuple[Field, ...]
 def _edit_siblings(
     schema: TableSchema, path: Sequence[str], edit: Callable[[SiblingFields], SiblingFields]
 ) -> TableSchema:
-    """Return the schema after ``edit`` of the field at a path and its siblings."""
+    """Return the schema with the field at a path and its siblings replaced by ``edit``."""
 
     def edit_type(data_type: DataType, depth: int) -> DataType:
         match data_type:
@@ -157,7 +157,7 @@ def _edit_siblings(
                 return replace(data_type, value=edit_item(inner, depth))
         raise NotFoundError(
             f"there is no field {_format_path(path)!r}: {_format_path(path[:depth])!r} is "
-            f"{type_to_sql(data_type)}; the steps of a path are {_PATH_STEPS}"
+            f"{type_to_sql(data_type)}; the parts of a path are {_PATH_PARTS}"
         )
 
     def edit_item(inner: DataType, depth: int) -> DataType:
@@ -186,7 +186,7 @@ def _find_field(fields: SiblingFields, path: Sequence[str]) -> Field:
             return field
     existing = ", ".join(field.name for field in fields)
     raise NotFoundError(
-        f"there is no column {_format_path(path)!r}; the columns there are {existing}"
+        f"there is no column {_format_path(path)!r}; the existing columns are {existing}"
     )
 
 
@@ -242,7 +242,7 @@ def _add_column(schema: TableSchema, change: AddColumn) -> TableSchema:
 
 def _check_name_is_free(fields: SiblingFields, path: Sequence[str]) -> None:
     if any(field.name == path[-1] for field in fields):
-        raise InputError(f"there is a column {_format_path(path)!r} already")
+        raise InputError(f"column {_format_path(path)!r} already exists")
 
 
 def _drop_column(schema: TableSchema, column: ColumnPath) -> TableSchema:
@@ -252,25 +252,25 @@ def _drop_column(schema: TableSchema, column: ColumnPath) -> TableSchema:
         for key, value in schema.options.items():
             if path[0] in parse_option_columns(key, value):
                 raise InputError(
-                    f"column {path[0]!r} cannot be dropped: option {key!r} = {value!r} names it"
+                    f"column {path[0]!r} cannot be dropped: option {key!r} = {value!r} refers to it"
                 )
 
     def drop(fields: SiblingFields) -> SiblingFields:
         dropped = _find_field(fields, path)
         if len(fields) == 1:
             raise InputError(
-                f"column {_format_path(path)!r} is the last one there and cannot be dropped"
+                f"column {_format_path(path)!r} is the only one left and cannot be dropped"
             )
         return tuple(field for field in fields if field is not dropped)
 
     return _edit_siblings(schema, path, drop)
 
 
-def _check_not_key(schema: TableSchema, name: str, what: str, *, partition_only: bool) -> None:
+def _check_not_key(schema: TableSchema, name: str, change: str, *, partition_only: bool) -> None:
     if name in schema.partition_keys:
-        raise InputError(f"partition column {name!r} cannot {what}")
+        raise InputError(f"partition column {name!r} cannot {change}")
     if not partition_only and name in schema.primary_keys:
-        raise InputError(f"column {name!r} belongs to the primary key and cannot {what}")
+        raise InputError(f"column {name!r} belongs to the primary key and cannot {change}")
 
 
 def _rename_column(schema: TableSchema, column: ColumnPath, to: str) -> TableSchema:
@@ -302,7 +302,7 @@ def _move_column(schema: TableSchema, change: MoveColumn) -> TableSchema:
         position = 0 if change.where == "first" else len(other_fields)
     elif change.to is None or change.to == change.column:
         raise InputError(
-            f"column {change.column!r} is to be moved {change.where} another column: name it"
+            f"to move column {change.column!r} {change.where} another column, name that column"
         )
     else:
         position = other_fields.index(schema.field(change.to)) + (change.where == "after")
@@ -367,7 +367,7 @@ def _change_type(
 
 
 def _check_bucket_hash_unchanged(schema: TableSchema, name: str, target: DataType) -> None:
-    """Refuse a type that changes the hash of a bucket key: old rows would be in other buckets."""
+    """Refuse a type that changes the hash of a bucket key: old rows would be in wrong buckets."""
     function = schema.typed_options.get(BUCKET_FUNCTION_TYPE)
     if not schema.typed_options.get(BUCKET_KEY) or function == "mod":
         return

@@ -1,8 +1,8 @@
-"""Checks before deletion vectors are switched on or off in a table with rows.
+"""Checks before deletion vectors are enabled or disabled in a table with rows.
 
-With deletion vectors readers do not merge files; without them readers would ignore existing
-deletion vectors. After a full compaction a bucket has neither. No other process may write between
-the compaction and the switch.
+With deletion vectors enabled, readers do not merge files. With deletion vectors disabled, readers
+ignore existing ones. After a full compaction, a bucket has no files to merge and no deletion
+vectors. No other process may write between the compaction and the change of the option.
 
 See docs/format/lookup-compaction.md#options-for-deletion-vectors.
 """
@@ -18,7 +18,7 @@ _DELETION_VECTORS_OPTION = "deletion-vectors.enabled"
 
 
 def check_deletion_vectors_change(table: Table, changes: Iterable[SchemaChange]) -> None:
-    """Refuse the switch while a bucket has rows to merge or deletion vectors."""
+    """Raise :class:`InputError` while a bucket has rows to merge or deletion vectors."""
     is_enabled_after = table.options.has_deletion_vectors
     for change in changes:
         if isinstance(change, SetOption) and change.key == _DELETION_VECTORS_OPTION:
@@ -33,7 +33,7 @@ def check_deletion_vectors_change(table: Table, changes: Iterable[SchemaChange])
         if merges or any(entry.ranges for entry in split.vectors):
             where = format_partition(split.partition, table.schema) or table.identifier
             raise InputError(
-                f"option {_DELETION_VECTORS_OPTION!r} can change only after a full compaction of "
-                "everything, as with compact(table, executor, strategy='full'): bucket "
+                f"option {_DELETION_VECTORS_OPTION!r} can only change after a full compaction of "
+                "the whole table, as with compact(table, executor, strategy='full'): bucket "
                 f"{split.bucket} of {where} has rows to merge or deletion vectors"
             )

@@ -1,4 +1,4 @@
-"""Schema changes: a class for each.
+"""Schema changes: one class for each kind of change.
 
 See docs/format/schema.md#schema-changes.
 """
@@ -13,10 +13,11 @@ ColumnPath = str | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddColumn:
-    """Add a nullable column: last, or ``first``, or ``after`` another one.
+    """Add a nullable column: at the end, or ``first``, or ``after`` another column.
 
-    ``column`` is a name, or the path of a new field of a nested row, as ``("address", "city")``;
-    the steps of a path through arrays and maps are ``element`` and ``value``.
+    ``column`` is a name, or the path of a new field of a nested row, as ``("address", "city")``.
+    In a path, ``element`` stands for the elements of an array and ``value`` for the values of a
+    map.
     """
 
     column: ColumnPath
@@ -44,7 +45,7 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True)
 class UpdateType:
-    """Change the simple type of a column; reads cast old files. Nullability does not change."""
+    """Change the type of a column; reads cast old files. Nullability does not change."""
 
     column: ColumnPath
     type: str | DataType

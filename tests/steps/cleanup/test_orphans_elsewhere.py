@@ -134,10 +134,10 @@ def test_external_paths_are_cleaned_only_in_the_folder_of_the_table(
 @pytest.mark.parametrize(
     ("place", "reason"),
     [
-        ("shared", "does not end in the table's directory name"),
-        ("w", "contains the other"),
-        ("w/db.db/t", "contains the other"),
-        ("w/db.db/t/ext/t", "contains the other"),
+        ("shared", "does not end with the table's directory name"),
+        ("w", "it contains the table's directory"),
+        ("w/db.db/t", "it contains the table's directory"),
+        ("w/db.db/t/ext/t", "it contains the table's directory"),
         ("x/../t", "is not in the table's store"),
         ("link/t", "is a symbolic link"),
         ("other/t", "contains another table"),

@@ -435,7 +435,7 @@ def test_an_unknown_outcome_of_the_last_attempt_is_not_a_conflict(
 
     with monkeypatch.context() as patch:
         replace_create(patch, lose_answer)
-        with pytest.raises(CommitOutcomeUnknownError, match="no attempt is left"):
+        with pytest.raises(CommitOutcomeUnknownError, match="all attempts were used"):
             table.append(table_of("k v", [(1, "a")]))
 
     assert rows_of(table) == ([(1, "a")] if is_created else [])

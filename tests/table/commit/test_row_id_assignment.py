@@ -200,7 +200,7 @@ def test_row_ids_that_are_used_or_were_never_assigned_are_refused(table: Table) 
         )
         return CommitChanges(kind=CommitKind.COMPACT, entries=(entry,))
 
-    with pytest.raises(CommitConflictError, match="both hold rows of the ids 1 to 1"):
+    with pytest.raises(CommitConflictError, match="both have rows with the ids 1 to 1"):
         table.stores.new_commit(StepKind.WRITE_ROWS).commit(claim(1))
     with pytest.raises(CommitConflictError, match="assigned only ids below 3"):
         table.stores.new_commit(StepKind.WRITE_ROWS).commit(claim(3))

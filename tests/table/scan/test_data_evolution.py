@@ -125,7 +125,7 @@ def test_partially_overlapping_files_are_refused_by_name(tmp_path: Path) -> None
     add(table, table_of("a b c", [(n, n, n) for n in range(5)]))
     add(table, table_of("b", [(n,) for n in range(3)]), first_row_id=4)
 
-    with pytest.raises(UnsupportedError, match="some rows of other files and more"):
+    with pytest.raises(UnsupportedError, match="only a part of their rows in common"):
         rows_of(table)
 
 
