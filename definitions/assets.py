@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # Spark is imported by the run that needs it
 
 LATE_MINUTES = 15
 
-# Static, since Dagster 1.13 plots only the months before today of monthly partitions with an end.
+# Static, since Dagster 1.13 plots time partitions with an end only until today.
 months = dg.StaticPartitionsDefinition(MONTHS)
 
 flights = dg.AssetSpec(
@@ -92,7 +92,7 @@ def planes_by_tail(paimon: PaimonCatalogResource) -> pa.Table:
     io_manager_key="paimon_io_manager",
     metadata={"write_mode": "overwrite"},
     pool=f"paimon/{DELAYS_TABLE}",
-    # once after the compactions of a backfill, not once for each month
+    # runs once after the compactions of a backfill, not once for each month
     automation_condition=dg.AutomationCondition.any_deps_updated().since_last_handled()
     & ~dg.AutomationCondition.any_deps_in_progress()
     & ~dg.AutomationCondition.in_progress(),

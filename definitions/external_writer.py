@@ -10,7 +10,7 @@ from paimon_orch.demo.external_writer import write_next_day
 def commit_next_day(context: dg.OpExecutionContext, paimon: PaimonCatalogResource) -> None:
     """Commit one more day of flights and weather."""
     day = write_next_day(paimon.catalog())
-    context.log.info("committed %s", day or "nothing, since the year is over")
+    context.log.info("committed %s", day or "nothing: the year has ended")
 
 
 @dg.job(

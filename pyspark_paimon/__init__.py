@@ -1,7 +1,7 @@
-"""The data source ``paimon``, in a module that Spark finds.
+"""Registers the data source ``paimon`` in Spark.
 
-At the first look-up of any format Spark imports every module whose name begins with ``pyspark_``,
-so this module has only the class, and imports paimon_orch when a Paimon table is used.
+At the first lookup of a format, Spark imports every module whose name begins with ``pyspark_``. So
+this module defines only the class, and imports paimon_orch when a Paimon table is used.
 """
 
 from pyspark.sql.datasource import (

@@ -1,4 +1,4 @@
-"""The command ``alter``: columns, options and comments of a table, in one new schema."""
+"""The command ``alter``: changes columns, options and comments of a table in one new schema."""
 
 import re
 import time
@@ -53,7 +53,7 @@ _Default = Annotated[
     Texts,
     typer.Option(
         metavar="COLUMN=VALUE",
-        help="Set the value that writers store instead of null; an empty one removes it.",
+        help="Set the value that writers store instead of null; an empty value removes it.",
     ),
 ]
 _Move = Annotated[
@@ -114,8 +114,8 @@ def alter(
     """Change columns, options and comments.
 
     Every option except --comment may be repeated. All changes are made in one new schema, in the
-    order in which the options are listed here. The field city of a nested column address is
-    address.city. No data file is rewritten: readers convert old files to the new schema.
+    order of the options on this page. The field city of a nested column address is address.city.
+    No data file is rewritten: readers convert old files to the new schema.
     """
     catalog = open_catalog(ctx, warehouse)
     target = catalog.table(table)
@@ -184,7 +184,7 @@ def _parse_move(text: str) -> SchemaChange:
 
 
 def _print_schema_diff(old: TableSchema, new: TableSchema, dry_run: bool, as_json: bool) -> None:
-    """Print the removed lines of the old schema with a minus, the added lines with a plus."""
+    """Print removed lines of the schema with a minus, and added lines with a plus."""
     before, after = _format_schema(old), _format_schema(new)
     removed = [line for line in before if line not in after]
     added = [line for line in after if line not in before]
@@ -197,7 +197,7 @@ def _print_schema_diff(old: TableSchema, new: TableSchema, dry_run: bool, as_jso
     lines = (
         [f"schema {old.id} -> {new.id}"]
         if removed or added
-        else ["the table has this schema already"]
+        else ["the table already has this schema"]
     )
     lines += [f"- {line}" for line in removed] + [f"+ {line}" for line in added]
     if dry_run:

@@ -54,12 +54,12 @@ def analyze(
 ) -> None:
     """Count rows and compute column statistics.
 
-    Computes the number of distinct values and of nulls, the smallest and largest value, and the
-    average and maximum length, and commits them in a snapshot. Without columns most tables need no
-    read: the row count comes from metadata.
+    Commits the number of distinct values and of nulls, the smallest and largest value, and the
+    average and maximum length of each column in a new snapshot. Without columns, only the rows are
+    counted; for most tables, the row count comes from metadata.
     """
     if columns and all_columns:
-        raise InputError("--columns and --all-columns exclude each other; give one")
+        raise InputError("--columns and --all-columns cannot be combined; use one of them")
     target = open_table(ctx, warehouse, table)
     planned = step.plan(
         target, step.AnalyzeRequest(columns=None if all_columns else parse_names(columns))
@@ -75,7 +75,7 @@ def analyze(
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))
     elif result.statistics is None:
-        print("no snapshot yet: the table is empty")
+        print("the table is empty: it has no snapshot")
     else:
         _print_statistics(result.statistics)
         print(f"snapshot {result.snapshot_id}")

@@ -40,7 +40,7 @@ app = typer.Typer(
 )
 logger = logging.getLogger(__name__)
 
-_Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log every decision.")]
+_Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log details.")]
 _StorageOptions = Annotated[
     list[str] | None,
     typer.Option(
@@ -62,8 +62,8 @@ _DemoMonths = Annotated[
 
 
 def main() -> None:
-    """Run the command line; an expected error is printed as one paragraph without a traceback."""
-    if isinstance(sys.stdout, TextIOWrapper):  # file names need not be valid text
+    """Run the command line; prints an expected error as one paragraph without a traceback."""
+    if isinstance(sys.stdout, TextIOWrapper):  # file names may be invalid Unicode
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
@@ -89,7 +89,7 @@ def _fail(text: str) -> None:
 
 
 def _format_notes(error: Exception) -> str:
-    """Return the notes of an error, such as what was committed before it."""
+    """Return the notes of an error, for example on commits before the error."""
     return "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
 
 
@@ -109,8 +109,8 @@ def _read_settings(
 def demo(warehouse: _DemoWarehouse = None, months: _DemoMonths = 12) -> None:
     """Load, compact and check a table of flights.
 
-    Loads three waves of upserts from real flights, compacts after each, and compares every row at
-    the end.
+    Loads three waves of upserts with real flights, compacts the table after each wave, and compares
+    all rows at the end.
     """
     from paimon_orch.demo.pipeline import run_demo
     from paimon_orch.demo.warehouse import fresh_warehouse

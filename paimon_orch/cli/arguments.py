@@ -1,4 +1,4 @@
-"""The arguments and options that several commands have."""
+"""Arguments and options that several commands share."""
 
 from typing import Annotated
 
@@ -31,7 +31,7 @@ MergeLevel0 = Annotated[
     bool | None,
     typer.Option(
         help="Read or skip level 0 of tables with deletion vectors and of first-row tables.",
-        show_default="as the table's options say",
+        show_default="the table's options",
     ),
 ]
 SnapshotId = Annotated[
@@ -57,7 +57,7 @@ OlderThan = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Age such as '3 d', or a time in ISO 8601 or epoch milliseconds; newer ones are kept.",
+        help="Minimum age such as '3 d', or a time in ISO 8601 or epoch milliseconds.",
     ),
 ]
 SourceFiles = Annotated[
@@ -69,7 +69,7 @@ SourceFiles = Annotated[
 CompactAfter = Annotated[
     bool,
     typer.Option(
-        "--compact", help="Compact the written partitions afterwards, so that readers see the rows."
+        "--compact", help="Compact the written partitions, so that batch readers see the rows."
     ),
 ]
 Encoding = Annotated[

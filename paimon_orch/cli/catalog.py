@@ -21,7 +21,7 @@ from paimon_orch.table.catalog import Catalog
 _Database = Annotated[str, typer.Argument(metavar="DATABASE", help="Name of the database.")]
 _OptionalDatabase = Annotated[
     str | None,
-    typer.Argument(metavar="DATABASE", help="List the tables of this database only."),
+    typer.Argument(metavar="DATABASE", help="List only the tables of this database."),
 ]
 _NewName = Annotated[
     str,
@@ -47,10 +47,10 @@ _TableOptions = Annotated[
 _Comment = Annotated[str | None, typer.Option(metavar="TEXT", help="Comment of the table.")]
 _IfExists = Annotated[bool, typer.Option(help="Succeed if it does not exist.", show_default=False)]
 _IfNotExists = Annotated[
-    bool, typer.Option(help="Succeed if it exists already.", show_default=False)
+    bool, typer.Option(help="Succeed if it already exists.", show_default=False)
 ]
 _Cascade = Annotated[
-    bool, typer.Option(help="Delete all its tables and their files too.", show_default=False)
+    bool, typer.Option(help="Also delete all its tables and their files.", show_default=False)
 ]
 _Yes = Annotated[
     bool, typer.Option("--yes", help="Do not ask for confirmation; required without a terminal.")
@@ -76,7 +76,7 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def _open_existing(ctx: typer.Context, warehouse: str) -> Catalog:
-    """Open a warehouse; raises :class:`NotFoundError` for a directory that does not exist."""
+    """Open a warehouse; raises :class:`NotFoundError` if its directory does not exist."""
     catalog = open_catalog(ctx, warehouse)
     if catalog.databases():
         return catalog
@@ -104,7 +104,7 @@ def create_database(
 ) -> None:
     """Create an empty database.
 
-    Not needed before the command create, which also creates the database.
+    The command create also creates the database of a new table.
     """
     open_catalog(ctx, warehouse).create_database(database, if_not_exists=if_not_exists)
     print_values({"database": database}, as_json, f"database {database} exists")
@@ -121,7 +121,7 @@ def drop_database(
 ) -> None:
     """Delete a database.
 
-    A database with tables is refused without --cascade.
+    Fails if the database has tables, unless --cascade is set.
     """
     catalog = open_catalog(ctx, warehouse)
     names = catalog.list_tables_to_drop(database, cascade=cascade, if_exists=if_exists)
@@ -160,7 +160,7 @@ def create(
     comment: _Comment = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a table, and its database if missing."""
+    """Create a table, and its database if it does not exist."""
     created = open_catalog(ctx, warehouse).create_table(
         table,
         columns,
@@ -186,8 +186,8 @@ def rename(
 ) -> None:
     """Rename a table.
 
-    No job may write to it at the same time. Object stores have no atomic rename, so a table in an
-    object store is refused.
+    No job may write to the table at the same time. Fails for tables in object stores, which have no
+    atomic rename.
     """
     open_catalog(ctx, warehouse).rename_table(table, to)
     print_values({"table": to, "previous_name": table}, as_json, f"renamed {table} to {to}")
@@ -224,12 +224,12 @@ def drop(
 
 
 def _confirm(question: str) -> bool:
-    """Ask on stderr, because stdout is for results."""
+    """Ask a question on stderr, because stdout is for results."""
     return typer.confirm(question, err=True)
 
 
 def _measure_table(catalog: Catalog, identifier: str) -> dict[str, object]:
-    """Return what dropping a table deletes."""
+    """Count what dropping a table deletes: snapshots, tags, branches, files and bytes."""
     table = catalog.table(identifier)
     files, size = catalog.count_files(identifier)
     return {

@@ -1,4 +1,4 @@
-"""What commands share: opening tables, parsing texts, printing results, starting Spark."""
+"""Functions for several commands: open tables, parse texts, print results and start Spark."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -40,14 +40,14 @@ error_console = Console(stderr=True, soft_wrap=True, highlight=False, markup=Fal
 
 @dataclass(slots=True)
 class CliSettings:
-    """Storage options given before the command, and what the switches after it allow."""
+    """The storage options before the command, and the allowances from the switches after it."""
 
     storage_options: dict[str, str]
     allowances: Allowances = NO_ALLOWANCES
 
 
 def open_catalog(ctx: typer.Context, warehouse: str) -> Catalog:
-    """Open a warehouse with the storage options and the switches of this call."""
+    """Open a warehouse with the storage options and the allowances of this call."""
     settings = ctx.obj or CliSettings({})
     return Catalog(warehouse, allowances=settings.allowances, **settings.storage_options)
 
@@ -65,33 +65,33 @@ def check_files_exist(paths: Iterable[str]) -> None:
 
 
 def print_values(values: dict[str, object], as_json: bool, text: str) -> None:
-    """Print values as one JSON document, or else a text about them."""
+    """Print values as one JSON document, or print a text that describes them."""
     print(json.dumps(values, indent=2) if as_json else text)
 
 
 def print_names(names: list[str], *, as_json: bool) -> None:
-    """Print names as a JSON array, or else one per line."""
+    """Print names as a JSON array, or one name per line."""
     print(json.dumps(names) if as_json else "\n".join(names) or "none")
 
 
 def parse_names(text: str) -> list[str]:
-    """Return the names of a list separated by commas."""
+    """Split a list of names that are separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def parse_partitions(
     table: Table, text: str | None, *, with_directories: bool = False
 ) -> list[str] | None:
-    """Return the partitions of a list separated by semicolons; None without a text.
+    """Parse a list of partitions that are separated by semicolons; None without a text.
 
-    Raises :class:`InputError` for an empty list, :class:`NotFoundError` for a partition without
-    files. With ``with_directories`` a partition that only has a directory exists too.
+    Raises :class:`InputError` for an empty list, and :class:`NotFoundError` for a partition without
+    files; with ``with_directories``, a partition only needs a directory.
     """
     if text is None:
         return None
     specs = [spec.strip() for spec in text.split(";") if spec.strip()]
     if not specs:
-        raise InputError("--partitions names no partition; write for example dt=2026-01-31")
+        raise InputError("--partitions is empty; write for example dt=2026-01-31")
     snapshot, schema = table.stores.snapshots.latest(), table.schema
     roots = DataRoots.of(table.io, table.paths, schema).roots if with_directories else ()
     for spec_text in specs:
@@ -103,8 +103,8 @@ def parse_partitions(
             find_bucket_directories(table.io, root, schema, [spec]) for root in roots
         ):
             raise NotFoundError(
-                f"{table.identifier} has no partition {spec_text}; paimon-orch read ... "
-                f"'{table.identifier}$partitions' lists its partitions"
+                f"{table.identifier} has no partition {spec_text}; to list its partitions, run "
+                f"paimon-orch read ... '{table.identifier}$partitions'"
             )
     return specs
 
@@ -115,12 +115,12 @@ def parse_optional_duration(option: str, text: str | None) -> timedelta | None:
 
 
 def parse_optional_cutoff(option: str, text: str | None) -> int | None:
-    """Return epoch milliseconds of a time or of a duration before now; None without a text."""
+    """Return the epoch milliseconds of a time, or of an age such as ``3 d``; None without a text."""
     return None if text is None else parse_cutoff(option, text)
 
 
 def parse_optional_timestamp(option: str, text: str | None) -> int | None:
-    """Return epoch milliseconds of a time; None without a text."""
+    """Return the epoch milliseconds of a time; None without a text."""
     return None if text is None else parse_timestamp(option, text)
 
 
@@ -132,12 +132,12 @@ def parse_pair(text: str, example: str) -> tuple[str, str]:
     return key, value
 
 
-def print_result(values: dict[str, object], as_json: bool, nothing: str) -> None:
-    """Print the result of a step; ``nothing`` is the text for a step that committed no snapshot."""
+def print_result(values: dict[str, object], as_json: bool, empty_text: str) -> None:
+    """Print the result of a step; ``empty_text`` is printed if it committed no snapshot."""
     if as_json:
         print(json.dumps(values, indent=2))
     elif values["snapshot_id"] is None:
-        print(nothing)
+        print(empty_text)
     else:
         texts = (f"{key.replace('_', ' ')} {value:,}" for key, value in values.items() if value)
         print("; ".join(texts))
@@ -148,16 +148,16 @@ def print_write_result(
     values: dict[str, object],
     as_json: bool,
     *,
-    nothing: str,
+    empty_text: str,
     compaction: CompactionResult | None = None,
 ) -> None:
-    """Print the result of a write and its compaction; stderr gets how many rows are not visible."""
+    """Print the result of a write and its compaction; notes invisible rows on stderr."""
     rows = values["rows_not_visible"]
     if compaction is not None:
         rows = values["rows_not_visible"] = table.scan().rows_not_visible
     if compaction is not None and as_json:
         values["compaction"] = compaction.to_dict()
-    print_result(values, as_json, nothing)
+    print_result(values, as_json, empty_text)
     if compaction is not None and not as_json:
         print_result(compaction.to_dict(), as_json, "nothing to compact")
     if isinstance(rows, int) and rows:
@@ -168,7 +168,7 @@ def print_write_result(
 def open_table_for_write(
     ctx: typer.Context, warehouse: str, identifier: str, *, compact: bool
 ) -> Table:
-    """Open a table to write to; with ``compact`` it must be a table that can be compacted."""
+    """Open a table to write to; with ``compact``, its options must allow a compaction."""
     table = open_table(ctx, warehouse, identifier)
     if compact:
         table.stores.check_step(StepKind.COMPACT)
@@ -191,8 +191,8 @@ def compact_after_write(
     except (PaimonError, OSError) as error:
         command = format_compact_command(table.identifier, table.paths)
         error.add_note(
-            f"the write itself is committed as snapshot {snapshot_id}; do not repeat it, "
-            f"run `{command}`"
+            f"the write is committed as snapshot {snapshot_id}; do not repeat it, but run "
+            f"`{command}`"
         )
         raise
 
@@ -228,6 +228,6 @@ def build_executor(units: Sequence[object], master: str) -> Executor:
 
 
 def add_progress_bar(bars: Progress, description: str) -> Callable[[int, int], None]:
-    """Add a progress bar; returns the function that sets its completed and total number."""
+    """Add a progress bar; returns a function that sets its completed and total number."""
     task = bars.add_task(description, total=None)
     return lambda completed, total: bars.update(task, completed=completed, total=total)

@@ -1,4 +1,4 @@
-"""The command ``compact``: merge sorted runs, pack small files, or sort an append table."""
+"""The command ``compact``: merges sorted runs, merges small files, or sorts an append table."""
 
 import json
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ from paimon_orch.table.table import Table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_MAX_SHOWN_DECISIONS = 20  # partitions with a decision of the policy in a dry run
+_MAX_SHOWN_DECISIONS = 20  # decisions of the policy that a dry run shows, one per partition
 _NOTHING_TO_DO = "nothing to compact"
 _EXAMPLES = [
     "compact /lake db.orders --dry-run",
@@ -69,7 +69,8 @@ class OrderStrategy(StrEnum):
 _Strategy = Annotated[
     CompactStrategy | None,
     typer.Option(
-        help="Compact what is worth its cost, or everything.", show_default=CompactStrategy.MINOR
+        help="Compact the files that the table's options select, or all files.",
+        show_default=CompactStrategy.MINOR,
     ),
 ]
 _OrderBy = Annotated[
@@ -81,7 +82,7 @@ _OrderBy = Annotated[
 _OrderStrategy = Annotated[
     OrderStrategy | None,
     typer.Option(
-        help="With --order-by: sort by one column after another, or along a curve.",
+        help="With --order-by: sort by the columns in order, or along a space-filling curve.",
         show_default=OrderStrategy.ORDER,
     ),
 ]
@@ -105,10 +106,10 @@ def compact(
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
-    """Merge sorted runs, or pack small files.
+    """Merge sorted runs, or merge small files.
 
-    In tables with deletion vectors, replaced rows are marked as deleted instead of being rewritten.
-    Rows in postpone buckets are moved to real buckets first.
+    In tables with deletion vectors, outdated rows are marked as deleted, and their files are not
+    rewritten. Rows in postpone buckets are moved to real buckets first.
     """
     target = open_table(ctx, warehouse, table)
     specs = parse_partitions(target, partitions)
@@ -138,18 +139,20 @@ def compact(
 def _parse_order(
     columns: str | None, curve: OrderStrategy | None, strategy: CompactStrategy | None
 ) -> SortOrder | None:
-    """Return the sort order, or None; raises :class:`InputError` for contradicting options."""
+    """Return the sort order, if any; raises :class:`InputError` for contradicting options."""
     if columns is None:
         if curve is not None:
             raise InputError(
-                f"--order-strategy {curve} needs --order-by with the columns to sort by"
+                f"--order-strategy {curve} requires --order-by with the columns to sort by"
             )
         return None
     names = parse_names(columns)
     if not names:
-        raise InputError("--order-by names no column; write for example --order-by dt,id")
+        raise InputError("--order-by is empty; write for example --order-by dt,id")
     if strategy is CompactStrategy.MINOR:
-        raise InputError("--strategy minor and --order-by contradict: sorting rewrites all files")
+        raise InputError(
+            "--strategy minor and --order-by cannot be combined: sorting rewrites all files"
+        )
     return SortOrder(tuple(names), (curve or OrderStrategy.ORDER).value)
 
 

@@ -1,4 +1,4 @@
-"""The command ``rewrite-file-index``: file indexes for existing data files."""
+"""The command ``rewrite-file-index``: builds file indexes for existing data files."""
 
 import json
 
@@ -27,7 +27,7 @@ from paimon_orch.cli.registration import register_command
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.maintenance import rewrite_file_index as step
 
-_NOTHING_TO_DO = "nothing to do: every file has the indexes that the table's options name"
+_NOTHING_TO_DO = "nothing to do: every file has the indexes that the table's options configure"
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -47,8 +47,8 @@ def rewrite_file_index(
 ) -> None:
     """Build file indexes for existing data files.
 
-    The table's options name the indexes. Data files are not rewritten; indexes that the options no
-    longer name are removed.
+    The table's options configure the indexes. Data files are not rewritten. Indexes that are no
+    longer configured are removed.
     """
     target = open_table(ctx, warehouse, table)
     specs = parse_partitions(target, partitions)

@@ -1,4 +1,4 @@
-"""The layout of help pages: panels of commands, whole summaries, metavars and examples."""
+"""Formats help pages: panels of commands, untruncated summaries, metavars and examples."""
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -10,8 +10,8 @@ from typer.core import TyperCommand, TyperGroup
 if TYPE_CHECKING:  # older releases of Typer take them from Click
     from typer._click import Context, HelpFormatter, Parameter
 
-_NAME_WIDTH = 23  # of the column of command names; a longer name has its own line
-_NO_LIMIT = 1000  # characters: summaries are wrapped, not truncated
+_NAME_WIDTH = 23  # width of the column of command names; a longer name has its own line
+_NO_LIMIT = 1000  # characters of a summary: it is wrapped, not truncated
 
 
 class Panel(StrEnum):
@@ -28,13 +28,13 @@ class Panel(StrEnum):
 
 
 def format_examples(examples: Iterable[str]) -> str | None:
-    """Return the end of a help page, which is Markdown as well; None without examples."""
+    """Return the end of a help page, which is also valid Markdown; None without examples."""
     lines = "\n".join(f"    paimon-orch {example}" for example in examples)
     return f"Examples:\n\n{lines}" if lines else None
 
 
 class HelpCommand(TyperCommand):
-    """A command whose usage and arguments are shown by metavar only, such as ``WAREHOUSE``."""
+    """A command whose help page shows arguments by their metavar only, such as ``WAREHOUSE``."""
 
     def collect_usage_pieces(self, ctx: "Context") -> list[str]:
         """Return the parts of the usage line after the name of the command."""
@@ -70,7 +70,7 @@ class HelpCommand(TyperCommand):
 
 
 class HelpGroup(TyperGroup):
-    """A group that lists its commands by panel, each with its whole first sentence."""
+    """A group whose help page lists commands by panel, with their first sentences untruncated."""
 
     def format_commands(self, ctx: "Context", formatter: "HelpFormatter") -> None:
         """Write one section for each panel."""

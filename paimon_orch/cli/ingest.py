@@ -1,4 +1,4 @@
-"""The command ``ingest``: files into a table, through Spark, in one snapshot."""
+"""The command ``ingest``: loads files into a table with Spark, in one snapshot."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -48,7 +48,7 @@ _EXAMPLES = [
 
 
 class IngestMode(StrEnum):
-    """What happens to the existing rows."""
+    """Whether to keep the existing rows."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
@@ -66,13 +66,13 @@ _Partition = Annotated[
     typer.Option(
         metavar="DT=2026-01-01",
         help="Partition that an overwrite replaces.",
-        show_default="all that receive rows",
+        show_default="all partitions of the loaded rows",
     ),
 ]
 _CommitUser = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME", help="Name of the job; with --commit-identifier a load is committed once."
+        metavar="NAME", help="Name of the job; with --commit-identifier, a load is committed once."
     ),
 ]
 _CommitIdentifier = Annotated[
@@ -91,7 +91,7 @@ def ingest(
     warehouse: Warehouse,
     table: Identifier,
     source: SourceFiles,
-    more: _MoreFiles = None,
+    more_files: _MoreFiles = None,
     mode: _Mode = IngestMode.APPEND,
     row_kind: _RowKind = None,
     encoding: Encoding = None,
@@ -105,13 +105,13 @@ def ingest(
 ) -> None:
     """Load files into a table, in one snapshot.
 
-    Spark reads Parquet, CSV and JSON lines. With --dry-run all rows are read and checked, but
-    nothing is written.
+    Spark reads Parquet, CSV and JSON lines. With --dry-run, all rows are read and checked, but no
+    rows are written.
     """
     from paimon_orch.spark.input_files import read_files
 
     target = open_table_for_write(ctx, warehouse, table, compact=compact_after)
-    paths = [*source, *(more or [])]
+    paths = [*source, *(more_files or [])]
     check_files_exist(paths)
     commit_id = _parse_commit_id(commit_user, commit_identifier)
     partitions = None if partition is None else parse_partition_spec(partition, target.schema)
@@ -132,7 +132,7 @@ def ingest(
         target,
         _to_values(result),
         as_json,
-        nothing="no rows: nothing was committed",
+        empty_text="no rows: nothing was committed",
         compaction=compaction,
     )
 
@@ -181,5 +181,5 @@ def _parse_commit_id(user: str | None, identifier: int | None) -> CommitId | Non
     if user is None and identifier is None:
         return None
     if user is None or identifier is None:
-        raise InputError("--commit-user and --commit-identifier belong together: give both")
+        raise InputError("--commit-user and --commit-identifier must be used together")
     return CommitId(user, identifier)

@@ -35,8 +35,8 @@ def inspect(
 ) -> None:
     """Show the files, levels and health of a table.
 
-    Everything comes from metadata; no data file is read. The exit status is 1 if the metadata is
-    inconsistent, for example if files of one level overlap.
+    Reads only metadata, and no data files. The exit status is 1 if the metadata is inconsistent,
+    for example if files of one level overlap.
     """
     report = inspect_table(open_table(ctx, warehouse, table), snapshot)
     if as_json:
@@ -51,7 +51,7 @@ def inspect(
 def _print_report(report: TableReport) -> None:
     print(f"{report.identifier}  {report.location}")
     if report.snapshot is None:
-        print("no snapshot yet: the table is empty")
+        print("the table is empty: it has no snapshot")
         return
     print(_format_snapshot(report.snapshot))
     print(_format_totals(report))

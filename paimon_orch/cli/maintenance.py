@@ -55,7 +55,7 @@ _Quarantine = Annotated[
     bool,
     typer.Option("--quarantine", help="Move the files to a quarantine instead of deleting them."),
 ]
-_Deep = Annotated[bool, typer.Option("--deep", help="Read every data file too.")]
+_Deep = Annotated[bool, typer.Option("--deep", help="Also read all data files.")]
 _ExpirationTime = Annotated[
     str | None,
     typer.Option(
@@ -66,7 +66,7 @@ _ExpireStrategy = Annotated[
     str | None,
     typer.Option(
         metavar="values-time|update-time",
-        help="Age by the partition's values, or by its last write.",
+        help="How to compute the age: by the partition's values, or by its last write.",
         show_default=_FROM_OPTIONS,
     ),
 ]
@@ -74,7 +74,7 @@ _TimestampFormatter = Annotated[
     str | None,
     typer.Option(
         metavar="PATTERN",
-        help="How partition values are written, e.g. yyyyMMdd.",
+        help="Format of partition values, e.g. yyyyMMdd.",
         show_default=_FROM_OPTIONS,
     ),
 ]
@@ -82,7 +82,7 @@ _TimestampPattern = Annotated[
     str | None,
     typer.Option(
         metavar="PATTERN",
-        help="How a time is made of partition columns, e.g. '$dt $hour:00:00'.",
+        help="How to build a time from partition columns, e.g. '$dt $hour:00:00'.",
         show_default=_FROM_OPTIONS,
     ),
 ]
@@ -97,7 +97,7 @@ _BucketNumber = Annotated[
     typer.Option(metavar="N", min=1, help="Buckets of each partition.", show_default=_FROM_OPTIONS),
 ]
 
-_LARGE_UNIT_BYTES = 256 << 20  # of files to rewrite: Spark takes seconds to start
+_LARGE_UNIT_BYTES = 256 << 20  # rewrite larger units on Spark, which takes seconds to start
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -144,8 +144,8 @@ def expire_snapshots(
 ) -> None:
     """Delete old snapshots and their files.
 
-    A file is deleted if no remaining snapshot, tag, branch or changelog references it. Snapshots
-    that a tag, branch or consumer holds are listed by --dry-run.
+    A file is deleted if no remaining snapshot, tag, branch or changelog references it. --dry-run
+    also lists the snapshots that a tag, branch or consumer retains.
     """
     target = open_table(ctx, warehouse, table)
     limits = _parse_retention(retain_max, retain_min, older_than, max_deletes)
@@ -183,7 +183,7 @@ def _format_expiration_plan(planned: expire_step.SnapshotExpirationPlan) -> str:
 
 
 def _append_refused_paths(text: str, refused: tuple[str, ...]) -> str:
-    lines = [f"not deleted, because it is outside the table: {path}" for path in refused]
+    lines = [f"not deleted, because it is outside of the table: {path}" for path in refused]
     return "\n".join([text, *lines])
 
 
@@ -201,8 +201,8 @@ def remove_orphan_files(
     """Delete unreferenced files.
 
     These are files in the table's directories that no snapshot, tag, branch or changelog
-    references. Without --older-than, files of the last day are kept, because running jobs may
-    still commit them.
+    references. By default, files of the last day are kept, because running jobs may still commit
+    them.
     """
     target, executor = open_table(ctx, warehouse, table), _build_executor(master)
     planned = orphan_step.plan(
@@ -232,7 +232,7 @@ def remove_orphan_files(
 
 
 def _build_executor(master: str, *, large: bool = False) -> Executor:
-    """Return an executor that starts Spark for many units, or for any number of ``large`` ones."""
+    """Return an executor that starts Spark for many units, or for ``large`` units."""
 
     def spark() -> Executor:
         from paimon_orch.spark.execution.spark_executor import SparkExecutor
@@ -274,7 +274,7 @@ def expire_changelogs(
 ) -> None:
     """Delete old changelogs and their files.
 
-    These are the changelogs of a table that keeps them longer than its snapshots.
+    Applies to tables that keep changelogs longer than snapshots.
     """
     target = open_table(ctx, warehouse, table)
     limits = _parse_retention(retain_max, retain_min, older_than, max_deletes)
@@ -349,8 +349,8 @@ def remove_unexisting_files(
 ) -> None:
     """Remove missing data files from the metadata.
 
-    The remaining rows of the newest snapshot can be read again. The rows of the missing files are
-    lost.
+    Afterwards, the remaining rows of the newest snapshot can be read again. The rows of the missing
+    files are lost.
     """
     target = open_table(ctx, warehouse, table)
     missing = missing_step.plan(target, EmptyRequest())
@@ -403,7 +403,7 @@ def expire_tags(
     Prints the names of the tags.
     """
     before = parse_optional_cutoff("--older-than", older_than)
-    # tags have local times
+    # tags store local times
     local = None if before is None else datetime.fromtimestamp(before / 1000)  # noqa: DTZ006
     target = open_table(ctx, warehouse, table)
     expired = tag_step.plan(target, tag_step.ExpireTagsRequest(older_than=local))

@@ -1,7 +1,7 @@
 """Writes rows as JSON lines, CSV, Parquet or a table on the terminal.
 
-Bytes of text columns that are not UTF-8 become U+FFFD, as in Java. Years outside of 1 to 9999 have
-a sign and at least four digits (``+10000-01-01``), as in ISO 8601.
+Bytes that are not UTF-8 become U+FFFD in text columns, as in Java. Years before 1 or after 9999
+have a sign and at least four digits (``+10000-01-01``), as in ISO 8601.
 """
 
 import base64
@@ -30,10 +30,10 @@ _FIRST_YEAR, _LAST_YEAR = 1, 9999  # the range of Python's dates
 
 
 def to_json_value(value: Any) -> Any:
-    """Return a value that JSON represents without loss.
+    """Convert a value to one that JSON represents without loss.
 
-    Binary becomes base64, decimals, NaN and infinities become text, dates, times and timestamps
-    ISO 8601, and maps lists of [key, value].
+    Binary becomes base64; decimals, NaN and infinities become text; dates, times and timestamps
+    become ISO 8601; a map becomes a list of [key, value].
     """
     match value:
         case float() if not math.isfinite(value):
@@ -61,7 +61,7 @@ def encode_json_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
 def write_rows(reader: pa.RecordBatchReader, form: str, sink: IO[bytes]) -> None:
     """Write rows as ``jsonl``, ``csv``, ``parquet`` or ``table``.
 
-    ``table`` prints the first 100 rows and the number of rows; memory is bounded in all formats.
+    ``table`` prints the first 100 rows and the number of rows. All formats use bounded memory.
     """
     if form == "jsonl":
         for line in encode_json_lines(reader):
@@ -80,8 +80,8 @@ def _write_csv(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
     nested = [field for field in reader.schema if pa.types.is_nested(field.type)]
     if nested:
         raise InputError(
-            f"CSV has no nested values: column {nested[0].name!r} is {nested[0].type}; leave it "
-            "out with --columns, or use --format jsonl or parquet"
+            f"CSV does not support nested values: column {nested[0].name!r} is {nested[0].type}; "
+            "exclude it with --columns, or use --format jsonl or parquet"
         )
     header = [pa.array([], field.type) for field in reader.schema]
     _write_csv_batch(pa.record_batch(header, names=reader.schema.names), sink, header=True)
@@ -125,7 +125,7 @@ def _write_parquet(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
 
 
 def _print_table(reader: pa.RecordBatchReader) -> None:
-    """Print the first rows, and the number of all."""
+    """Print the first rows, and the number of all rows."""
     shown, total = RichTable(*reader.schema.names), 0
     for batch in reader:
         for row in _to_python_rows(batch.slice(0, max(0, _MAX_TABLE_ROWS - total))):
@@ -136,8 +136,8 @@ def _print_table(reader: pa.RecordBatchReader) -> None:
     # rich must not interpret brackets and colons of the data as markup
     console = Console(file=sys.stdout, markup=False, emoji=False)
     console.print(shown)
-    more = f", the first {_MAX_TABLE_ROWS} shown" if total > _MAX_TABLE_ROWS else ""
-    console.print(f"{total:,} rows{more}")
+    suffix = f", the first {_MAX_TABLE_ROWS} shown" if total > _MAX_TABLE_ROWS else ""
+    console.print(f"{total:,} rows{suffix}")
 
 
 def _to_python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
@@ -161,7 +161,7 @@ def _replace_invalid_text(column: pa.Array) -> pa.Array:
 
 
 def _to_python_value(scalar: "pa.Scalar[Any]", *, times_as_text: bool = True) -> Any:
-    """Return a value with U+FFFD for invalid UTF-8 and text for times out of Python's range."""
+    """Convert a value; U+FFFD replaces invalid UTF-8, and text replaces times Python cannot hold."""
     convert = partial(_to_python_value, times_as_text=times_as_text)
     match scalar:
         case _ if not scalar.is_valid:
@@ -190,7 +190,7 @@ def _to_python_time(scalar: "pa.Scalar[Any]") -> Any:
 
 
 def _format_time(scalar: "pa.Scalar[Any]", separator: str) -> str | None:
-    """Return a date or timestamp in ISO 8601; a blank is the separator in Arrow's CSV."""
+    """Return a date or timestamp in ISO 8601; Arrow's CSV uses a blank as separator."""
     if not scalar.is_valid:
         return None
     data_type = scalar.type
@@ -199,9 +199,10 @@ def _format_time(scalar: "pa.Scalar[Any]", separator: str) -> str | None:
         zone = "" if data_type.tz is None else "Z" if separator == " " else "+00:00"
     else:
         text, zone = str(np.datetime64(scalar.value, "D")), ""
-    year, rest = text[: text.index("-", 1)], text[text.index("-", 1) :]
+    year, suffix = text[: text.index("-", 1)], text[text.index("-", 1) :]
     if not _FIRST_YEAR <= int(year) <= _LAST_YEAR:
         year = f"{int(year):+05d}"
-    if separator == "T":  # as Python formats other times
-        rest = rest.partition(".")[0] if not rest.partition(".")[2].strip("0") else rest
-    return f"{year}{rest.replace('T', separator)}{zone}"
+    if separator == "T":  # drop a zero fraction, as Python does in other times
+        has_fraction = suffix.partition(".")[2].strip("0")
+        suffix = suffix if has_fraction else suffix.partition(".")[0]
+    return f"{year}{suffix.replace('T', separator)}{zone}"

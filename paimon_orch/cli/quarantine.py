@@ -1,4 +1,4 @@
-"""The commands ``quarantine list``, ``restore`` and ``empty``: files that orphan cleanup moved."""
+"""The commands ``quarantine list``, ``restore`` and ``empty`` for files moved by orphan removal."""
 
 import time
 from datetime import timedelta
@@ -51,7 +51,7 @@ def restore_quarantine(
 ) -> None:
     """Move quarantined files back.
 
-    A file whose old path is taken, or leads through a link, is not moved.
+    A file is not moved back if its old path is taken or leads through a symbolic link.
     """
     quarantine = _open_quarantine(ctx, warehouse, table)
     names = quarantine.select_folders(folder)
@@ -64,7 +64,7 @@ def restore_quarantine(
     remaining = quarantine.count(names)
     text = f"restored {restored} files"
     if remaining:
-        text += f"; {remaining} remain: their paths are taken, or lead through a link"
+        text += f"; {remaining} remain: their paths are taken or lead through a symbolic link"
     print_values({"files": restored, "remaining_files": remaining}, as_json, text)
 
 

@@ -1,4 +1,4 @@
-"""The command ``read``: rows of a table or of a system table."""
+"""The command ``read``: prints the rows of a table or of a system table."""
 
 import sys
 from enum import StrEnum
@@ -33,7 +33,7 @@ _EXAMPLES = [
 
 
 class OutputFormat(StrEnum):
-    """How rows are printed."""
+    """The formats for printing rows."""
 
     TABLE = "table"
     JSONL = "jsonl"
@@ -88,7 +88,7 @@ def read(
     as $snapshots, $files or $partitions.
     """
     if branch == "":
-        raise InputError("--branch names no branch; leave it out to read main")
+        raise InputError("--branch is empty; omit it to read main")
     identifier = table if branch is None else f"{table}$branch_{branch}"
     opened = open_catalog(ctx, warehouse).open(identifier)
     scan = opened.scan(

@@ -1,4 +1,4 @@
-"""Commands on tags, on branches, and rollback."""
+"""Commands for tags and branches, and the command ``rollback``."""
 
 from typing import Annotated
 
@@ -47,12 +47,12 @@ _RollbackSnapshot = Annotated[
     int | None, typer.Option("--snapshot", metavar="ID", help="Id of the snapshot.")
 ]
 _Replace = Annotated[
-    bool, typer.Option(help="Move the tag if it exists already.", show_default=False)
+    bool, typer.Option(help="Move the tag if it already exists.", show_default=False)
 ]
 _BranchStart = Annotated[
     str | None,
     typer.Option(
-        metavar="TAG", help="Tag from which the branch starts.", show_default="an empty branch"
+        metavar="TAG", help="Tag to create the branch from.", show_default="an empty branch"
     ),
 ]
 
@@ -160,7 +160,7 @@ def create_branch(
     tag: _BranchStart = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a branch from a tag, or an empty one."""
+    """Create a branch from a tag, or an empty branch."""
     open_table(ctx, warehouse, table).branches.create(name, tag)
     start = "without rows" if tag is None else f"at tag {tag}"
     print_values({"branch": name, "tag": tag}, as_json, f"branch {name} starts {start}")
@@ -176,7 +176,7 @@ def delete_branch(
 ) -> None:
     """Delete a branch.
 
-    Data files that only the branch references are deleted by remove-orphan-files later.
+    The command remove-orphan-files deletes the data files that only the branch references.
     """
     target = open_table(ctx, warehouse, table)
     if not dry_run:
@@ -199,7 +199,7 @@ def fast_forward_branch(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Replace main by a branch.
+    """Replace main with a branch.
 
     Snapshots that were committed to main after the start of the branch are deleted.
     """
@@ -208,13 +208,13 @@ def fast_forward_branch(
     if dry_run:
         snapshot_id: int | None = target.branches.snapshots(name)[-1]
         text = (
-            f"would move main from snapshot {previous} to {snapshot_id} of branch {name}; "
+            f"would move main from snapshot {previous} to snapshot {snapshot_id} of branch {name}; "
             "nothing was changed"
         )
     else:
         target.branches.fast_forward(name)
         snapshot_id = target.stores.snapshots.latest_id()
-        text = f"main is at snapshot {snapshot_id} of branch {name}"
+        text = f"moved main to snapshot {snapshot_id} of branch {name}"
     values: dict[str, object] = {
         "branch": name,
         "snapshot_id": snapshot_id,
@@ -250,7 +250,7 @@ def rollback(
         snapshot_id = target.rollback(
             snapshot, tag=tag, timestamp=millis, watermark=watermark_millis
         ).id
-        text = f"snapshot {snapshot_id} is the newest one now"
+        text = f"rolled back to snapshot {snapshot_id}"
     values: dict[str, object] = {"snapshot_id": snapshot_id, "previous_snapshot_id": previous}
     print_values(values, as_json, text)
 
@@ -264,7 +264,7 @@ def trigger_tag_automatic_creation(
 ) -> None:
     """Create the tags that are due.
 
-    The table's option 'tag.automatic-creation' says when. Prints the names of the tags.
+    The table's option 'tag.automatic-creation' defines the schedule. Prints the names of the tags.
     """
     target = open_table(ctx, warehouse, table)
     created = creation_step.plan(target, EmptyRequest())

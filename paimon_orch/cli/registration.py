@@ -16,16 +16,16 @@ _ALLOWANCE_SWITCHES = {
         bool,
         typer.Option(
             "--allow-stale-external",
-            help="Proceed although Iceberg metadata, a metastore or a callback that the table's "
-            "options name becomes stale.",
+            help="Proceed although the table's options configure Iceberg metadata, a metastore or "
+            "a callback, which are not updated.",
         ),
     ],
     "allow_unknown_options": Annotated[
         bool,
         typer.Option(
             "--allow-unknown-options",
-            help="Proceed although the table has options that may belong to a newer release of "
-            "Paimon.",
+            help="Proceed although the table has unknown options, which may belong to a newer "
+            "release of Paimon.",
         ),
     ],
 }
@@ -40,10 +40,10 @@ def register_command(
     examples: Sequence[str] = (),
     has_allowances: bool = True,
 ) -> None:
-    """Register a function as a command; the default name is the function's, with hyphens.
+    """Register a function as a command; the default name is that of the function, with hyphens.
 
-    Without ``has_allowances`` the command has no ``--allow-...`` switches: it runs no step that the
-    options of a table can forbid.
+    Without ``has_allowances``, the command has no ``--allow-...`` switches, because it runs no step
+    that the options of a table can forbid.
     """
     register = app.command(
         name, cls=HelpCommand, rich_help_panel=panel, epilog=format_examples(examples)
@@ -52,7 +52,7 @@ def register_command(
 
 
 def _add_switches(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with two more switches, which set the allowances of its settings."""
+    """Return the command with two additional switches, which set the allowances."""
 
     @wraps(function)
     def command(

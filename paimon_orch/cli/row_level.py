@@ -1,4 +1,4 @@
-"""Commands that change or delete rows: single ones, partitions, or all."""
+"""Commands that change or delete single rows, partitions, or all rows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, TypedDict
@@ -79,7 +79,7 @@ _MatchedDelete = Annotated[
     typer.Option(
         "--delete",
         metavar="CONDITION",
-        help='Delete matched rows that satisfy a condition; "true" deletes all.',
+        help='Delete matched rows that satisfy a condition; "true" deletes all matched rows.',
     ),
 ]
 _Insert = Annotated[
@@ -145,7 +145,7 @@ def delete(
 ) -> None:
     """Delete the rows that match a filter.
 
-    With --dry-run only metadata is read: it prints the files that may hold such rows.
+    With --dry-run, reads only metadata and prints the number of files that may have such rows.
     """
     target = open_table_for_write(ctx, warehouse, table, compact=compact_after)
     planned = row_level.plan(target, RowLevelRequest(where=where))
@@ -179,7 +179,7 @@ def update(
 ) -> None:
     """Update the rows that match a filter.
 
-    With --dry-run only metadata is read: it prints the files that may hold such rows.
+    With --dry-run, reads only metadata and prints the number of files that may have such rows.
     """
     target = open_table_for_write(ctx, warehouse, table, compact=compact_after)
     values = _parse_assignments(assignments)
@@ -262,7 +262,7 @@ def _parse_assignments_or_star(
 
 
 def _silence_pyspark_loggers() -> None:
-    """Keep Spark from logging a page about an invalid expression; our error has it in one line."""
+    """Prevent Spark from logging a page about an invalid expression; our error has one line."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -305,8 +305,10 @@ def _print_row_level_result(
     as_json: bool,
     compaction: CompactionResult | None = None,
 ) -> None:
-    nothing = "no row matches: nothing was committed"
-    print_write_result(table, result.to_dict(), as_json, nothing=nothing, compaction=compaction)
+    empty_text = "no row matches: nothing was committed"
+    print_write_result(
+        table, result.to_dict(), as_json, empty_text=empty_text, compaction=compaction
+    )
 
 
 def drop_partitions(
@@ -319,7 +321,7 @@ def drop_partitions(
 ) -> None:
     """Delete whole partitions.
 
-    They are removed in one snapshot; older snapshots keep their rows.
+    Commits one snapshot without the rows; older snapshots keep them.
     """
     target = open_table(ctx, warehouse, table)
     specs = parse_partitions(target, partitions) or []
@@ -343,7 +345,7 @@ def truncate(
 ) -> None:
     """Delete all rows.
 
-    They are removed in one snapshot; older snapshots keep their rows.
+    Commits one snapshot without the rows; older snapshots keep them.
     """
     target = open_table(ctx, warehouse, table)
     if dry_run:
@@ -354,7 +356,7 @@ def truncate(
 
 def _print_removal_plan(bucket_rows: list[int], as_json: bool) -> None:
     buckets, rows = len(bucket_rows), sum(bucket_rows)
-    text = f"would remove {buckets} buckets of {rows:,} rows; nothing was changed"
+    text = f"would delete {rows:,} rows of {buckets} buckets; nothing was changed"
     print_values({"buckets": buckets, "rows": rows}, as_json, text)
 
 
@@ -365,4 +367,4 @@ def _print_removal(snapshot: Snapshot | None, as_json: bool) -> None:
         return
     rows = -snapshot.delta_record_count
     values: dict[str, object] = {"snapshot_id": snapshot.id, "rows": rows}
-    print_values(values, as_json, f"snapshot {snapshot.id}: {rows:,} rows removed")
+    print_values(values, as_json, f"snapshot {snapshot.id}: {rows:,} rows deleted")

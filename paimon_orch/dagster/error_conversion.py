@@ -1,4 +1,4 @@
-"""Conversion of the library's errors to Dagster's: transient errors are retried, others are not."""
+"""Converts errors of the library to Dagster's: transient errors are retried, others are not."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,8 +26,8 @@ def raise_dagster_errors(
 ) -> Iterator[None]:
     """Request a retry after transient and I/O errors; fail the run without a retry after others.
 
-    The policy is applied here and must not be set on the op: Dagster would then also retry a step
-    that was terminated. Without a ``context`` transient errors are raised unchanged.
+    This function applies the policy. Do not set it on the op: Dagster would also retry a step that
+    was terminated. Without a ``context``, transient errors are raised unchanged.
     """
     try:
         yield
@@ -41,7 +41,7 @@ def raise_dagster_errors(
     except (dg.Failure, dg.RetryRequested):
         raise
     except CancelledError as error:
-        # raised if Spark's interrupt handler has replaced Dagster's
+        # Python raises this if Spark's interrupt handler has replaced that of Dagster
         raise dg.DagsterExecutionInterruptedError from error
     except Exception as error:
         raise _build_failure(table, error) from error

@@ -26,7 +26,7 @@ class Limit(Attributes):
     """The limit of one check; a value equal to the limit passes."""
 
     limit: float = Field(
-        description="The maximum that passes; for file_index_coverage, the minimum."
+        description="The maximum value that passes; for file_index_coverage, the minimum."
     )
     severity: Literal["warn", "error"] = Field(default="warn", description="Severity of a failure.")
     blocking: bool = Field(
@@ -54,13 +54,13 @@ class _HealthMetric:
 
 HEALTH_METRICS: Mapping[str, _HealthMetric] = {
     "level0_backlog": _HealthMetric(
-        description="Files in level 0, not yet compacted.",
+        description="Files in level 0, which are not compacted yet.",
         read=lambda h: h.level0_files,
         default_limit=100,
         remedy="run the compaction",
     ),
     "sorted_runs": _HealthMetric(
-        description="Sorted runs that a reader merges, in the bucket with the most.",
+        description="Maximum number of sorted runs that a reader merges in a bucket.",
         read=lambda h: h.max_sorted_runs,
         default_limit=10,
         remedy="run the compaction",
@@ -109,7 +109,7 @@ HEALTH_METRICS: Mapping[str, _HealthMetric] = {
         remedy="run compact_manifests",
     ),
 }
-"""Metrics by check name; those without a default limit are checked only if one is given."""
+"""Metrics by check name; a metric without a default limit is checked only if a limit is given."""
 
 CHECK_NAMES = (*HEALTH_METRICS, FILE_REFERENCES)
 """The names of all checks."""
@@ -129,10 +129,10 @@ def build_paimon_table_checks(
 ) -> dg.AssetChecksDefinition:
     """Return checks on the asset of a table; ``limits`` override :data:`DEFAULT_LIMITS` by name.
 
-    The check names are the keys of :data:`HEALTH_METRICS` and ``file_references``. That check runs
-    only if ``limits`` contains it: it verifies all versions of the table, and its limit is the
-    number of findings, usually 0. Runs require the resource ``paimon`` and read metadata only; they
-    never start Spark.
+    The check names are the keys of :data:`HEALTH_METRICS` and ``file_references``. The check
+    ``file_references`` runs only if ``limits`` contains it: it verifies all snapshots, tags and
+    changelogs of the table, and its limit is the number of findings, usually 0. Runs require the
+    resource ``paimon``, read only metadata and never start Spark.
 
     >>> build_paimon_table_checks(
     ...     "lake.orders",
@@ -173,7 +173,9 @@ def build_paimon_table_checks(
 
 def _build_check_spec(key: dg.AssetKey, name: str, limit: Limit) -> dg.AssetCheckSpec:
     metric = HEALTH_METRICS.get(name)
-    text = "Findings of a check of all versions." if metric is None else metric.description
+    text = (
+        "Findings in all snapshots, tags and changelogs." if metric is None else metric.description
+    )
     comparison = "at least" if metric is not None and metric.is_minimum else "at most"
     return dg.AssetCheckSpec(
         name,

@@ -1,4 +1,4 @@
-"""An IO manager that reads and writes Paimon tables as frames in memory."""
+"""An IO manager that reads and writes Paimon tables as in-memory data frames."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -30,9 +30,9 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
     """Writes values of assets ``[..., database, table]`` to tables, and reads them for inputs.
 
     Accepts Arrow tables and record batch readers, and pandas and Polars frames. The type annotation
-    of an input selects what is loaded; the default is an Arrow table. The table must exist.
-    ``write_mode`` in the metadata of the asset or of the output overrides the field. A step that is
-    retried within its run does not write its rows again.
+    of an input selects the type to load; the default is an Arrow table. The table must exist.
+    ``write_mode`` in the metadata of the asset or of the output overrides the field. If a step is
+    retried within its run, it does not write its rows again.
 
     >>> PaimonArrowIOManager(paimon=PaimonCatalogResource(warehouse=dg.EnvVar("PAIMON_WAREHOUSE")))
     """
@@ -40,8 +40,8 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
     paimon: dg.ResourceDependency[PaimonCatalogResource]
     write_mode: Literal["append", "overwrite", "upsert"] = Field(
         default="append",
-        description="append, upsert by primary key, or overwrite: replace the partitions of the "
-        "run, or the whole table if the asset is not partitioned.",
+        description="append: add rows. upsert: insert or update rows by primary key. overwrite: "
+        "replace the partitions of the run, or the whole table if the asset is not partitioned.",
     )
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
@@ -51,7 +51,7 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
         with fail_if_unsupported(table.identifier):
             specs = _parse_partition_specs(table, context)
             if context.has_asset_partitions and not specs:
-                # an overwrite would replace the whole table
+                # without partitions, an overwrite would replace the whole table
                 raise InputError(f"the run of {table.identifier} has no partition to write")
             mode, commit_id = self._parse_write_mode(context), _build_commit_id(context)
             snapshot = _write_rows(table, rows, mode, specs, commit_id=commit_id)
@@ -65,7 +65,7 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
         """Read the partitions of the run or the whole table, as the annotated type of the input."""
         table = self._load_table(context.asset_key)
         partition_filter, limit = None, None
-        if context.has_asset_partitions:  # may be none: the first partition has no predecessor
+        if context.has_asset_partitions:  # may be none: the first partition has no previous one
             specs = _parse_partition_specs(table, context)
             partition_filter = build_partition_filter(table, specs)
             limit = 0 if partition_filter is None else None
@@ -126,7 +126,7 @@ def _write_rows(
 def _parse_partition_specs(
     table: Table, context: dg.OutputContext | dg.InputContext
 ) -> list[dict[str, str]]:
-    """Return the partitions of the run, none for an unpartitioned asset."""
+    """Return the partitions of the run; none for an unpartitioned asset."""
     if not context.has_asset_partitions:
         return []
     partition_keys = PartitionKeys.of(table.schema, context.asset_partitions_def)
@@ -134,15 +134,16 @@ def _parse_partition_specs(
 
 
 def build_partition_filter(table: Table, specs: Sequence[PartitionSpec]) -> Predicate | None:
-    """Return a filter for the rows of these partitions, None if the table has none of them."""
+    """Return a filter for the rows of these partitions; None if the table has none of them."""
     schema = table.schema
-    is_wanted = build_any_partition_matcher(specs, schema)
-    partitions = list(dict.fromkeys(s.partition for s in table.files() if is_wanted(s.partition)))
+    is_selected = build_any_partition_matcher(specs, schema)
+    partitions = list(dict.fromkeys(s.partition for s in table.files() if is_selected(s.partition)))
     if not partitions:
         return None
     *leading_names, last_name = schema.partition_keys
     values = build_partition_table(partitions, schema)
-    last_values = defaultdict[tuple[Any, ...], list[Any]](list)  # by the values of other columns
+    # the values of the last column, by the values of the other columns
+    last_values = defaultdict[tuple[Any, ...], list[Any]](list)
     for row in range(len(partitions)):
         leading_values = tuple(values.column(name)[row] for name in leading_names)
         last_values[leading_values].append(values.column(last_name)[row])
@@ -176,7 +177,7 @@ def _to_arrow(value: Any) -> pa.Table:
     if isinstance(value, pa.RecordBatchReader):
         return value.read_all()
     if type(value).__module__.partition(".")[0] == "polars":
-        frame = value.collect() if hasattr(value, "collect") else value  # a lazy frame or not
+        frame = value.collect() if hasattr(value, "collect") else value  # collects a lazy frame
         return frame.to_arrow()
     if type(value).__module__.partition(".")[0] == "pandas":
         return pa.Table.from_pandas(value, preserve_index=False)

@@ -2,8 +2,8 @@
 
 Each job has one op, ``<action>``, whose config can request a dry run. The op reports its metrics in
 an observation of the table's asset. The ``config`` of a factory is the maintenance policy of the
-table: the default run config of the job, the default of each field that a run omits, and the run
-config of the job's schedule.
+table: it sets the default run config of the job, the defaults of fields that a run omits, and the
+run config of the job's schedule.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,10 +42,10 @@ def build_expire_snapshots_job(
 ) -> dg.JobDefinition:
     """Return the job ``expire_snapshots__<database>__<table>``.
 
-    In the launchpad it is a dry run. It deletes expired snapshots and the files that only they
-    reference. ``config`` sets ``retain_min``, ``retain_max``, ``retain_for`` and ``max_deletes``;
-    the defaults are the table's options. All jobs of this module require the resources ``paimon``
-    and ``spark``; Spark is only started with ``use_spark``.
+    The job deletes expired snapshots and the files that only they reference. Runs from the
+    launchpad are dry runs by default. ``config`` sets ``retain_min``, ``retain_max``,
+    ``retain_for`` and ``max_deletes``; the defaults are the table's options. All jobs of this
+    module require the resources ``paimon`` and ``spark``; Spark is only started with ``use_spark``.
     """
     return _build_maintenance_job(EXPIRE_SNAPSHOTS, table, config or {}, key_prefix)
 
@@ -58,8 +58,8 @@ def build_remove_orphan_files_job(
 ) -> dg.JobDefinition:
     """Return the job ``remove_orphan_files__<database>__<table>``.
 
-    In the launchpad it is a dry run. It deletes unreferenced files or moves them to quarantine. If
-    the table is damaged, the job fails and removes no file.
+    The job deletes unreferenced files or moves them to quarantine. If the table is damaged, the job
+    fails and removes no file. Runs from the launchpad are dry runs by default.
     """
     policy = {"older_than": RemoveOrphanFilesConfig().older_than, **(config or {})}
     return _build_maintenance_job(REMOVE_ORPHAN_FILES, table, policy, key_prefix)
@@ -73,7 +73,7 @@ def build_expire_partitions_job(
 ) -> dg.JobDefinition:
     """Return the job ``expire_partitions__<database>__<table>``, which drops expired partitions.
 
-    In the launchpad it is a dry run.
+    Runs from the launchpad are dry runs by default.
     """
     return _build_maintenance_job(EXPIRE_PARTITIONS, table, config or {}, key_prefix)
 
@@ -89,7 +89,7 @@ def build_compact_manifests_job(
 
 
 def get_op_config(job: dg.JobDefinition) -> dict[str, Any]:
-    """Return the default config of a maintenance job's op: the policy and ``dry_run``."""
+    """Return the default config of a maintenance job's op, including ``dry_run``."""
     run_config = job.run_config or {}
     config: dict[str, Any] = run_config["ops"][job.tags[ACTION_TAG]]["config"]
     return dict(config)

@@ -60,7 +60,7 @@ MAX_PARTITIONS_PER_RUN = 8
 
 
 class StrategyChoice(Enum):
-    """How much a compaction rewrites; the launchpad shows the names."""
+    """The files that a compaction rewrites; the launchpad shows the names."""
 
     minor = "minor"
     full = "full"
@@ -93,9 +93,9 @@ def build_compaction_asset(
     """Return the asset ``[*key_prefix, database, table, "compaction"]``.
 
     It is downstream of the asset of the table. A run compacts its partitions, or the whole table
-    without ``partitions_def``. Each commit covers at most ``max_partitions_per_run`` partitions. A
-    run with nothing to compact commits nothing and logs that. ``allowances`` are the defaults of
-    the run config. Runs require the resources ``paimon`` and ``spark``.
+    without ``partitions_def``. Each commit covers at most ``max_partitions_per_run`` partitions. If
+    there are no files to compact, the run logs this and commits nothing. ``allowances`` are the
+    defaults of the run config. Runs require the resources ``paimon`` and ``spark``.
     """
     options = _MaintenanceAssetOptions(
         table=table,
@@ -133,9 +133,8 @@ def build_file_index_asset(  # noqa: PLR0913 - keywords of a factory
 
     It is downstream of the compaction unless ``deps`` are given. A run adds the indexes that the
     table's options configure to the files of its partitions, or of the whole table without
-    ``partitions_def``. Files that have these indexes are not changed; without other files the run
-    commits nothing. ``allowances`` are the defaults of the run config. Runs require the resources
-    ``paimon`` and ``spark``.
+    ``partitions_def``. If all files have these indexes, the run commits nothing. ``allowances`` are
+    the defaults of the run config. Runs require the resources ``paimon`` and ``spark``.
     """
     options = _MaintenanceAssetOptions(
         table=table,
@@ -186,14 +185,14 @@ class _AssetRun(Generic[C]):
         return build_executor(self.context, self.spark)
 
     def get_partition_keys(self, keys: Sequence[str]) -> PartitionKeys | None:
-        """Return the translation of partition keys, None without keys."""
+        """Return the converter of partition keys; None without keys."""
         return PartitionKeys.of(self.table.schema, self.partitions_def) if keys else None
 
 
 _Work = Callable[[_AssetRun[C], Sequence[str]], dict[str, Metadata]]
-"""Processes the partitions with the given keys, without keys the whole table.
+"""Processes the partitions with the given keys, or the whole table without keys.
 
-Returns the metadata of each partition by key; the key of a whole table is empty.
+Returns metadata by partition key; the key of the whole table is empty.
 """
 
 
@@ -206,7 +205,7 @@ def _build_maintenance_asset(
     config_class: type[C],
     work: _Work[C],
 ) -> dg.AssetsDefinition:
-    """Return an asset whose runs do ``work`` on groups of partitions of a table that exists."""
+    """Return an asset whose runs call ``work`` for groups of partitions of an existing table."""
     table, partitions_def = options.table, options.partitions_def
     run_config_class = build_config_class(config_class, build_allowance_config(options.allowances))
 
@@ -274,7 +273,7 @@ def asset_decorator(table: str, **options: Any) -> Callable[..., dg.AssetsDefini
     if arguments["partitions_def"] is None:
         del arguments["backfill_policy"]
     with warnings.catch_warnings():
-        # backfill_policy is in beta; users who load the definitions cannot act on the warning
+        # backfill_policy is in beta; users of these definitions cannot act on the warning
         warnings.simplefilter("ignore", dg.BetaWarning)
         return dg.asset(**arguments)
 
@@ -332,7 +331,7 @@ def _compact(
 def _report_compaction(
     run: _AssetRun[CompactionConfig], name: str, result: CompactionResult
 ) -> Metadata:
-    """Log the result of a compaction, and return the metadata about stale external systems."""
+    """Log the result of a compaction; return metadata about stale external systems."""
     if result.snapshot_id is None:
         run.context.log.info("%s: nothing to compact", name)
         return {}

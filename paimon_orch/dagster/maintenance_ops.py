@@ -65,8 +65,8 @@ class RemoveOrphanFilesConfig(MaintenanceConfig):
 
     older_than: str = Field(
         default="3 d",  # longer than the slowest writer takes to commit
-        description="Keep files younger than this, for example '3 d'. It must be longer than the "
-        "longest write takes.",
+        description="Keep files younger than this, for example '3 d'. It must exceed the time "
+        "between the first file and the commit of the slowest write.",
     )
     quarantine: bool = Field(
         default=False, description="Move the files to quarantine instead of deleting them."
@@ -92,7 +92,7 @@ class ExpirePartitionsConfig(MaintenanceConfig):
 class CompactManifestsConfig(MaintenanceConfig):
     """Run config of compact_manifests.
 
-    By default it is not a dry run, since data files do not change.
+    By default, a run is not a dry run, since data files do not change.
     """
 
     dry_run: bool = Field(default=False, description=DRY_RUN_HELP)
@@ -104,7 +104,7 @@ P = TypeVar("P", bound=StepPlan)
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceResult:
-    """What a step did or, in a dry run, would do."""
+    """The result of a step; in a dry run, its plan."""
 
     metrics: Mapping[str, object]
     """Values by name; only numbers are reported."""
@@ -123,7 +123,7 @@ class MaintenanceResult:
     def to_metadata(self, action: str, *, dry_run: bool) -> Metadata:
         """Return the metrics and the plan as metadata.
 
-        The keys of metrics begin with ``paimon/<action>_``, in a dry run with
+        The keys of metrics begin with ``paimon/<action>_``; in a dry run, they begin with
         ``paimon/<action>_planned_``.
         """
         prefix = f"paimon/{action}_planned_" if dry_run else f"paimon/{action}_"
@@ -148,7 +148,7 @@ class MaintenanceOp(Generic[C, P]):
     action: str
     """The name of the op."""
     description: str
-    """The description of the op, a template with the field ``table``."""
+    """The description of the op: a template with the field ``table``."""
     config: type[C]
     """The class of the op's config; its defaults are the policy of the job."""
     plan: Callable[[Table, C, Executor, Progress], P]
@@ -268,7 +268,7 @@ def _plan_partition_expiration(
 ) -> PartitionExpirationPlan:
     kept = config.expiration_time
     request = partition_step.ExpirePartitionsRequest(
-        expiration_time=None if kept is None else parse_duration("expiration_time", kept),
+        expiration_time=None if retention is None else parse_duration("expiration_time", retention),
         strategy=config.strategy,
         max_expires=config.max_expires,
     )

@@ -1,4 +1,4 @@
-"""Metadata of runs: the keys below ``paimon/``, and tables of plans, decisions and columns.
+"""Metadata of runs: keys that begin with ``paimon/``, and tables of plans, decisions and columns.
 
 Metrics are reported as numbers, which Dagster plots.
 """
@@ -64,12 +64,12 @@ _DECISION_COLUMNS = {
 }
 
 Metadata = dict[str, Any]
-"""Metadata by key, with any value that Dagster accepts."""
+"""Metadata by key, with all values that Dagster accepts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaimonMetadata:
-    """The keys below ``paimon/``, each optional, for an asset or one of its partitions.
+    """The keys that begin with ``paimon/``, all optional, for an asset or one of its partitions.
 
     Sizes are in bytes.
     """
@@ -91,18 +91,18 @@ class PaimonMetadata:
     rows_not_visible: int | None = None
     """Records that batch readers do not see before a compaction."""
     read_amplification: int | None = None
-    """Sorted runs that a reader merges, in the bucket with the most."""
+    """Maximum number of sorted runs that a reader merges in a bucket."""
     read_amplification_before: int | None = None
     deletion_vector_rows: int | None = None
     """Rows that deletion vectors mark as deleted."""
     small_file_ratio: float | None = None
-    """Share of files that are small and not the only file of their bucket."""
+    """Share of small files, without files that are the only one of their bucket."""
     duration_seconds: float | None = None
     commit_attempts: int | None = None
     planned_buckets: int | None = None
     """Buckets that were compacted."""
     skipped_buckets: int | None = None
-    """Buckets with nothing to compact."""
+    """Buckets without files to compact."""
     indexed_files: int | None = None
     """Files to which file indexes were added."""
     skipped_files: int | None = None
@@ -112,7 +112,7 @@ class PaimonMetadata:
     embedded_indexes: int | None = None
     """Data files whose file index is stored in the manifest."""
     index_files: int | None = None
-    """Data files whose file index is stored in a file of its own."""
+    """Data files whose file index is stored in a separate file."""
     plan: dg.TableMetadataValue | None = None
     """The units of work and their reasons, at most :data:`MAX_TABLE_RECORDS`."""
     before_after: dg.TableMetadataValue | None = None
@@ -133,7 +133,7 @@ def filter_report(report: TableReport, path: str) -> TableReport:
 
 
 def filter_result(result: CompactionResult, path: str) -> CompactionResult:
-    """Return a result with the plan of one partition; its totals are still those of the commit."""
+    """Return a result with the plan of one partition; its totals are those of the whole commit."""
     units = tuple(unit for unit in result.plan.units if unit.partition_text == path)
     return replace(result, plan=replace(result.plan, units=units))
 
@@ -168,7 +168,7 @@ def _can_have_rows_not_visible(schema: TableSchema) -> bool:
 
 
 def _compute_max_sorted_runs(report: TableReport) -> int:
-    """Return the sorted runs that a reader merges in the bucket with the most."""
+    """Return the maximum number of sorted runs that a reader merges in a bucket."""
     if not report.schema.primary_keys:
         return 0
     buckets = (bucket.files for bucket in report.buckets if bucket.bucket >= 0)
@@ -176,7 +176,7 @@ def _compute_max_sorted_runs(report: TableReport) -> int:
 
 
 def build_row_count_metadata(report: TableReport, *, partition: bool) -> Metadata:
-    """Return the row count of a table or partition; nothing if only a merge can count the rows."""
+    """Return the row count of a table or partition; empty if only a merge can count the rows."""
     key = "dagster/partition_row_count" if partition else "dagster/row_count"
     return {} if report.row_count is None else {key: report.row_count}
 
@@ -191,7 +191,7 @@ def build_compaction_metadata(
 ) -> Metadata:
     """Return the effect of a compaction on a table or partition, and its plan.
 
-    :param include_totals: False if the totals of the result cover other partitions too
+    :param include_totals: False if the totals of the result also cover other partitions
     """
     units, state_after = result.plan.units, build_table_state(after)
     metadata = replace(
@@ -232,9 +232,9 @@ def _build_before_after_table(
 
 
 def build_plan_table(units: Sequence[CompactionUnit], *, partition: bool) -> dg.TableMetadataValue:
-    """Return the first units of a compaction plan as a table; the largest units come first.
+    """Return the largest units of a compaction plan as a table, largest first.
 
-    :param partition: whether all units belong to one partition; then there is no column for it
+    :param partition: whether all units belong to one partition; the table then lacks its column
     """
     columns = _PLAN_COLUMNS if partition else {"partition": "string"} | _PLAN_COLUMNS
     rows = (
@@ -248,7 +248,7 @@ def build_plan_table(units: Sequence[CompactionUnit], *, partition: bool) -> dg.
 
 
 def build_decisions_metadata(decisions: Sequence[CompactionDecision]) -> Metadata:
-    """Return the decisions of a policy, with the partitions to compact first, and their counts."""
+    """Return the decisions of a policy, starting with partitions to compact, and their counts."""
     if not decisions:
         return {}
     to_compact = sum(decision.compact for decision in decisions)
@@ -286,7 +286,7 @@ def build_index_metadata(
 ) -> Metadata:
     """Return the effect of a rewrite of file indexes on a partition, or on the whole table.
 
-    :param include_totals: False if the totals of the result cover other partitions too
+    :param include_totals: False if the totals of the result also cover other partitions
     """
     units = [unit.to_dict() for unit in result.units]
     rows = [row for row in units if partition in (None, row["partition"])]
@@ -308,7 +308,7 @@ def build_index_metadata(
 
 
 def build_column_metadata(schema: TableSchema, source: dg.AssetKey) -> Metadata:
-    """Return the columns of an asset with the rows of the table's asset, and their lineage."""
+    """Return the columns of an asset whose rows are those of the table's asset, and their lineage."""
     deps = {name: [dg.TableColumnDep(source, name)] for name in schema.names}
     return {
         "dagster/column_schema": build_column_schema(schema),

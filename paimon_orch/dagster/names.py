@@ -48,7 +48,8 @@ def check_table_name(table: str) -> None:
     """
     if not all(re.fullmatch(r"[\w-]+", part, re.ASCII) for part in _split_table_name(table)):
         raise InputError(
-            f"table name {table!r} cannot name an asset: Dagster allows letters, digits, _ and -"
+            f"table name {table!r} cannot be part of an asset key: Dagster allows only letters, "
+            "digits, _ and -"
         )
 
 

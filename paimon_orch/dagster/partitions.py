@@ -1,10 +1,10 @@
 """Conversion between Paimon partitions and Dagster partition keys.
 
-A partition *spec* is a mapping of all partition columns to their values as text, as in directory
-names. Its *path* is ``dt=2026-01-01/region=eu``, with the escaping of directory names. Its *key* is
-what Dagster shows: the value of a single column, the path of several columns, and for a
-multi-dimensional definition ``2026-01-01|eu``, in the order of the dimensions' names. Keys contain
-ISO dates, also where the directory name contains the number of the day.
+A partition *spec* maps all partition columns to the texts of their values in directory names. The
+*path* of a partition is ``dt=2026-01-01/region=eu``, escaped as in directory names. Its *key* is
+the text that Dagster shows: the value of a single column, the path of several columns, or, for a
+multi-dimensional definition, ``2026-01-01|eu`` in the order of the dimensions' names. Keys contain
+ISO dates, even if directory names contain day numbers.
 
 See docs/format/table-layout.md#partition-directories.
 """
@@ -55,13 +55,13 @@ class PartitionKeys:
     columns: tuple[str, ...]
     """The partition columns, at least one."""
     days: frozenset[str] = frozenset()
-    """Columns whose directories are named by the number of the day."""
+    """Columns whose directory names contain day numbers."""
     dimensions: tuple[str, ...] = ()
     """The columns in the order of multi-dimensional keys; empty for other definitions."""
     multi_spelling_fields: tuple[Field, ...] = ()
-    """Columns whose values have several spellings, such as ``05`` and ``5``.
+    """Columns whose values can be written in several ways, such as ``05`` and ``5``.
 
-    Only one of the spellings is used in directory names.
+    Directory names contain only one of them.
     """
     options: Options = field(default_factory=lambda: Options({}))
 
@@ -69,7 +69,7 @@ class PartitionKeys:
     def of(
         cls, schema: TableSchema, partitions_def: dg.PartitionsDefinition[str] | None = None
     ) -> "PartitionKeys":
-        """Return the conversion for a table and the partitions definition of its assets.
+        """Return the converter for a table and the partitions definition of its assets.
 
         Raises :class:`InputError` if the table is not partitioned, or if the dimensions of the
         definition are not its partition columns.
@@ -163,14 +163,14 @@ def _has_canonical_text(data_type: DataType) -> bool:
 def _check_dimension_value(text: str) -> str:
     if set(text) & set(_FORBIDDEN_IN_DIMENSIONS):
         raise InputError(
-            f"the partition value {text!r} cannot be part of a multi-dimensional key: "
-            f"Dagster does not allow the characters {' '.join(_FORBIDDEN_IN_DIMENSIONS)} in it"
+            f"the partition value {text!r} cannot be part of a multi-dimensional key, in which "
+            f"Dagster does not allow the characters {' '.join(_FORBIDDEN_IN_DIMENSIONS)}"
         )
     return text
 
 
 def _format_day_number(text: str) -> str:
-    """Return the ISO date of a day number; other text, such as the name of null, is unchanged."""
+    """Return the ISO date of a day number; returns other text, such as the name of null, as is."""
     try:
         return (_EPOCH + timedelta(days=int(text))).isoformat()
     except (ValueError, OverflowError):

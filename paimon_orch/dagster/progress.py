@@ -1,4 +1,4 @@
-"""Progress of long-running steps in the event log."""
+"""Logs the progress of long-running steps in the event log."""
 
 import time
 
@@ -18,10 +18,10 @@ def build_progress_logger(
     """Return a callback that logs the progress of work, at most once per interval."""
     last = time.monotonic()
 
-    def progress(done: int, total: int) -> None:
+    def progress(completed: int, total: int) -> None:
         nonlocal last
         if time.monotonic() - last >= interval_seconds:
             last = time.monotonic()
-            context.log.info("%s: %d of %d work units done", name, done, total)
+            context.log.info("%s: %d of %d work units done", name, completed, total)
 
     return progress

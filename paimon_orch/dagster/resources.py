@@ -94,11 +94,11 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
         return self._started_session
 
     def executor(self) -> Executor:
-        """Return an executor on the session, which starts with the first unit of work."""
+        """Return an executor that starts the session with the first unit of work."""
         return _LazySparkExecutor(self)
 
     def links(self) -> dict[str, str]:
-        """Return the links of the active session, see :mod:`paimon_orch.spark.session.ui_links`."""
+        """Return the UI links of the active session; see :mod:`paimon_orch.spark.session.ui_links`."""
         if "pyspark" not in sys.modules:
             return {}
         from paimon_orch.spark import active_session

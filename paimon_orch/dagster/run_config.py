@@ -1,4 +1,4 @@
-"""Run config: defaults of a table, and allowances for options that otherwise stop a run."""
+"""Run config: defaults of a table, and allowances for options that otherwise fail a run."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ UNKNOWN_OPTIONS_HELP = (
 
 
 class AllowanceConfig(dg.Config):
-    """Run config that allows changes of tables whose options otherwise stop a run."""
+    """Run config that allows changes of tables whose options otherwise fail a run."""
 
     allow_stale_external: bool = Field(default=False, description=STALE_EXTERNAL_HELP)
     allow_unknown_options: bool = Field(default=False, description=UNKNOWN_OPTIONS_HELP)

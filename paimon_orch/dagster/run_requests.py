@@ -27,11 +27,11 @@ class CompactionTarget:
 
     @property
     def can_compact_fully(self) -> bool:
-        """Whether partitions are compacted separately, so that a single one can be rewritten."""
+        """Whether runs compact single partitions, so that one of them can be rewritten fully."""
         return self.partitions_def is not None or not self.table.schema.partition_keys
 
     def find_refusal(self) -> str:
-        """Return why the table's options do not allow compaction, an empty string if they do."""
+        """Return why the table's options do not allow compaction; an empty string if they do."""
         try:
             self.table.stores.check_step(StepKind.COMPACT)
         except UnsupportedError as error:
@@ -46,9 +46,9 @@ class CompactionTarget:
     ) -> list[dg.RunRequest]:
         """Return a run request for each partition path in ``run_keys``.
 
-        An asset without partitions has one request, with an empty path. Paths without a partition
-        key of the asset are logged. The decision about a path sets the strategy, and its reason
-        is added as a tag. ``latest_id`` is the newest snapshot that the decisions are based on.
+        For an asset without partitions, returns one request, whose path is empty. Logs paths that
+        have no partition key. The decision about a path sets the strategy, and its reason becomes a
+        tag. ``latest_id`` is the newest snapshot that the decisions are based on.
         """
         if self.partitions_def is None:
             keys: dict[str, str | None] = dict.fromkeys(run_keys)
@@ -68,7 +68,7 @@ class CompactionTarget:
     def _find_partition_keys(
         self, paths: Collection[str], partitions_def: PartitionsDef
     ) -> dict[str, str | None]:
-        """Return the partition keys by path, of the paths that have one in the definition."""
+        """Return the partition key of each path that has one in the definition."""
         instance = self.evaluation_context.instance
         partition_keys = PartitionKeys.of(self.table.schema, partitions_def)
         is_valid = _build_key_test(partitions_def, instance)
@@ -107,10 +107,10 @@ class CompactionTarget:
     ) -> list[DynamicPartitionsRequest]:
         """Return requests that add and delete dynamic partitions to match the table.
 
-        ``present`` are the paths of the partitions that have files. Of the other partitions, those
-        in ``touched`` are deleted; the rest may be waiting for their first rows. If ``touched`` is
-        None, all others are deleted; only then are values of a dynamic dimension deleted. New keys
-        are sorted, since Dagster keeps the order in which keys are added.
+        ``present`` are the paths of the partitions that have files. Other partitions are deleted
+        only if they are in ``touched``, because users may have added partitions before their first
+        rows. If ``touched`` is None, all other partitions and also the unused values of dynamic
+        dimensions are deleted. New keys are sorted, since Dagster keeps the order of additions.
         """
         if self.partitions_def is None:
             return []
@@ -151,7 +151,7 @@ def _find_keys(partition_keys: PartitionKeys, paths: Collection[str]) -> set[str
 
 
 def _find_key(partition_keys: PartitionKeys, path: str) -> str | None:
-    """Return the partition key of a path, None if the definition cannot have one."""
+    """Return the partition key of a path; None if the definition cannot have one."""
     try:
         return partition_keys.key_of(path)
     except InputError:
@@ -159,7 +159,7 @@ def _find_key(partition_keys: PartitionKeys, path: str) -> str | None:
 
 
 def _find_path(partition_keys: PartitionKeys, key: str) -> str | None:
-    """Return the path of a partition key, None if the table cannot have such a partition."""
+    """Return the path of a partition key; None if the table cannot have such a partition."""
     try:
         return partition_keys.path_of(key)
     except InputError:
@@ -181,7 +181,7 @@ def _find_dynamic_definitions(
 def _build_key_test(
     partitions_def: PartitionsDef, instance: dg.DagsterInstance
 ) -> Callable[[str], bool]:
-    """Return a function that returns whether a definition has a key, or can add it dynamically."""
+    """Return a function that tests whether a definition has a key or can add it dynamically."""
     if isinstance(partitions_def, dg.MultiPartitionsDefinition):
         tests = [
             _build_key_test(part.partitions_def, instance)

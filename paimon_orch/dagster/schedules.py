@@ -1,4 +1,4 @@
-"""Schedules of compaction and of the maintenance jobs."""
+"""Factories of schedules for compactions and maintenance jobs."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ def build_compaction_schedule(
 ) -> dg.ScheduleDefinition:
     """Return a daily schedule that requests compaction of all partitions with files to compact.
 
-    Only ``deleted_ratio`` and ``max_rewrite`` of the ``policy`` apply; the schedule ignores the
+    The schedule uses only ``deleted_ratio`` and ``max_rewrite`` of the ``policy``, and ignores the
     other thresholds. It runs in the given hour (UTC), at a minute that is computed from the table's
     name, so that the schedules of many tables do not start at the same time. The other arguments
     must equal those of :func:`build_compaction_asset`. Ticks require the resource ``paimon``.
@@ -51,7 +51,7 @@ def build_compaction_schedule(
 
     @dg.schedule(
         name=definition_name(COMPACTION, table, key_prefix) + "_schedule",
-        description=f"Requests compaction of the partitions of `{table}` that need it, once a day.",
+        description=f"Once a day, requests compaction of the partitions of `{table}` that need it.",
         target=dg.AssetSelection.assets(compaction_asset_key(table, key_prefix)),
         cron_schedule=f"{compute_schedule_minute(table)} {hour} * * *",
         execution_timezone="UTC",
@@ -77,7 +77,7 @@ def build_compaction_schedule(
 def _build_tick_requests(
     target: CompactionTarget, policy: CompactionPolicy, context: dg.ScheduleEvaluationContext
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    """Return the requests of a tick, which cannot add dynamic partitions itself."""
+    """Return the run requests of a tick; a schedule cannot add dynamic partitions."""
     table = target.table
     decider = CompactionDecider(table, policy, can_compact_fully=target.can_compact_fully)
     decisions = {decision.partition: decision for decision in decider.decide(overdue=None)}
@@ -109,10 +109,10 @@ def build_maintenance_schedules(
     """Return a schedule for each maintenance job.
 
     Its runs have the config of the job with ``dry_run: false``, so a dry run from the launchpad
-    shows what the schedule will do. ``config`` overrides the run config of the schedule by action,
-    for example ``{"remove_orphan_files": {"dry_run": True}}``; the policy itself belongs to the
-    job. ``cron`` sets cron schedules by action. By default snapshots expire hourly and partitions
-    nightly, manifests are merged on Saturdays and orphan files removed on Sundays, each at a minute
+    shows what the schedule will do. ``config`` overrides the run config of schedules by action, for
+    example ``{"remove_orphan_files": {"dry_run": True}}``; set other policies on the job. ``cron``
+    sets cron schedules by action. By default, snapshots expire hourly, partitions expire nightly,
+    manifests are merged on Saturdays, and orphan files are removed on Sundays, each at a minute
     that is computed from the table's name.
     """
     cron, config = {**_DEFAULT_CRON, **(cron or {})}, config or {}

@@ -49,16 +49,15 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
 ) -> dg.SensorDefinition:
     """Return a sensor that requests compaction of the partitions that new snapshots changed.
 
-    It considers snapshots of the kinds APPEND and OVERWRITE, of any writer. ``policy`` decides
-    about each changed partition; all decisions are logged by the tick and reported on the
-    observation of the table. A tick without a new snapshot reads one file. Partitions of a dynamic
-    ``partitions_def`` are added and deleted as the table gains and loses partitions. The arguments
-    must equal those of :func:`build_compaction_asset`. Ticks require the resource ``paimon`` and
-    never start Spark.
+    The sensor evaluates snapshots of the kinds APPEND and OVERWRITE, of all writers. ``policy``
+    decides about each changed partition; a tick logs all decisions and adds them to the observation
+    of the table. A tick without a new snapshot reads one file. The sensor keeps the partitions of a
+    dynamic ``partitions_def`` equal to those of the table. The arguments must equal those of
+    :func:`build_compaction_asset`. Ticks require the resource ``paimon`` and never start Spark.
 
-    Each snapshot that changed data is reported as an observation of the table's asset. With
-    ``report_as="materialization"`` only the newest one is reported, as a materialization; Dagster
-    evaluates freshness by materializations only.
+    The sensor reports each snapshot that changed data as an observation of the table's asset. With
+    ``report_as="materialization"``, it reports only the newest one, as a materialization, which
+    Dagster needs to evaluate freshness.
     """
 
     @dg.sensor(
@@ -91,12 +90,12 @@ def _evaluate_changes(
     policy: CompactionPolicy | None,
     limit: int,
 ) -> ChangesSinceCursor | dg.SkipReason:
-    """Return the changes since the cursor after logging them, or why there are none."""
+    """Log and return the changes since the cursor, or return the reason to skip the tick."""
     table, cursor = target.table, Cursor.from_json(context.cursor)
     policy = policy or CompactionPolicy()
     if cursor and _is_idle(cursor, policy) and is_latest_snapshot(table, cursor.handled):
         return dg.SkipReason(
-            f"{table.identifier}: snapshot {cursor.handled.snapshot_id} already handled"
+            f"{table.identifier}: snapshot {cursor.handled.snapshot_id} was already handled"
         )
     latest = table.stores.snapshots.latest()
     if latest is None:
@@ -108,7 +107,7 @@ def _evaluate_changes(
 
 
 def _is_idle(cursor: Cursor, policy: CompactionPolicy) -> bool:
-    """Return whether there is nothing to request or evaluate without a new snapshot."""
+    """Return whether no partition is pending or overdue."""
     return not cursor.pending and not cursor.find_overdue(policy.wait_millis)
 
 
@@ -130,9 +129,9 @@ def _build_result(
 ) -> dg.SensorResult:
     """Return the result of a tick, with at most ``limit`` run requests.
 
-    Other requests remain pending in the cursor. Nothing is requested for a table whose options do
-    not allow compaction, since each run would fail; it is evaluated again after the policy's
-    ``max_wait``.
+    Other requests remain pending in the cursor. If the table's options do not allow compaction, no
+    run is requested, since it would fail; the table is evaluated again after the ``max_wait`` of
+    the policy.
     """
     cursor, suffixes = changes.cursor, changes.cursor.pending
     decisions = {decision.partition: decision for decision in changes.decisions}
@@ -162,7 +161,7 @@ def _build_result(
 
 
 def _split_dict(items: dict[str, str], count: int) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the first ``count`` items, and the others."""
+    """Return the first ``count`` items and the remaining items."""
     pairs = list(items.items())
     return dict(pairs[:count]), dict(pairs[count:])
 
@@ -172,11 +171,11 @@ def _merge_decisions(decisions: Sequence[CompactionDecision]) -> CompactionDecis
     if len(decisions) == 1 and not decisions[0].partition:
         return decisions[0]
     first = decisions[0]
-    others = f", and {len(decisions) - 1} other partitions" if len(decisions) > 1 else ""
+    suffix = f", and {len(decisions) - 1} other partitions" if len(decisions) > 1 else ""
     return CompactionDecision(
         partition="",
         compact=True,
-        reason=f"{first.partition}: {first.reason}{others}",
+        reason=f"{first.partition}: {first.reason}{suffix}",
         metrics=CompactionMetrics(),
     )
 
@@ -209,7 +208,7 @@ def _build_asset_events(
 def _build_snapshot_metadata(
     table: Table, changes: ChangesSinceCursor, snapshot: Snapshot
 ) -> dict[str, Any]:
-    """Return the metadata of a snapshot; the newest one also has the columns and the decisions."""
+    """Return the metadata of a snapshot; for the newest one, also its columns and decisions."""
     metadata: dict[str, Any] = {
         "paimon/snapshot_id": snapshot.id,
         "paimon/commit_kind": snapshot.commit_kind.value,

@@ -1,8 +1,7 @@
-"""The cursor of a sensor, and the changes that commits made since then.
+"""The cursor of a sensor, and the changes of the commits after it.
 
-This module does not use Dagster, and reads no data files. Compactions also create snapshots; to
-keep the sensor from reacting to its own runs, snapshots of the kinds COMPACT and ANALYZE are
-skipped.
+This module does not use Dagster, and reads no data files. It skips snapshots of the kinds COMPACT
+and ANALYZE, so that the sensor does not react to the compactions that it requested.
 """
 
 import json
@@ -26,7 +25,7 @@ _DATA_COMMIT_KINDS = (CommitKind.APPEND, CommitKind.OVERWRITE)
 
 @dataclass(frozen=True, slots=True)
 class SnapshotIdentity:
-    """A snapshot by id and commit time, since ids are reused after a rollback."""
+    """The id and commit time of a snapshot; an id alone may be reused after a rollback."""
 
     snapshot_id: int
     time_millis: int
@@ -45,19 +44,19 @@ class Cursor:
     """The position of a sensor in the snapshots of a table."""
 
     table: str
-    """The identity of the table, see :func:`get_table_identity`."""
+    """The identity of the table; see :func:`get_table_identity`."""
     handled: SnapshotIdentity
-    """The newest snapshot whose partitions were all requested or are in :attr:`pending`."""
+    """The newest evaluated snapshot: its partitions were requested or are in :attr:`pending`."""
     pending: dict[str, str] = field(default_factory=dict)
-    """Partitions still to be requested: run key suffixes by path."""
+    """Partitions that are not requested yet: run key suffixes by path."""
     waiting: dict[str, int] = field(default_factory=dict)
-    """Partitions below all thresholds, or already requested: epoch milliseconds by path.
+    """Partitions below all thresholds, or already requested: start of waiting by path, in epoch ms.
 
-    They are evaluated again after a while, also without a new commit.
+    They are evaluated again after ``max_wait``, even without a new commit.
     """
 
     def find_overdue(self, max_wait_millis: int) -> set[str]:
-        """Return the paths that have been waiting for longer than this."""
+        """Return the paths that have waited for at least this time."""
         latest_start = _now_millis() - max_wait_millis
         return {path for path, since in self.waiting.items() if since <= latest_start}
 
@@ -67,7 +66,7 @@ class Cursor:
 
     @classmethod
     def from_json(cls, text: str | None) -> "Cursor | None":
-        """Decode a cursor; return None for text in any other format."""
+        """Decode a cursor; returns None for text in another format."""
         try:
             if json.loads(text or "")["v"] != CURSOR_VERSION:
                 return None
@@ -87,15 +86,15 @@ class ChangesSinceCursor:
     """The result of one evaluation of a sensor."""
 
     cursor: Cursor
-    """The next cursor; the partitions in its ``pending`` are to be requested."""
+    """The next cursor; the sensor requests the partitions in its ``pending``."""
     run_key_suffix: str
     """Identifies this evaluation in the run key of a request for the whole table."""
     data_snapshots: tuple[Snapshot, ...] = ()
     """The new snapshots that changed data."""
     whole_table_reason: str | None = None
-    """Why all partitions were evaluated, None if only those with changes were."""
+    """Why all partitions were evaluated; None if only changed partitions were evaluated."""
     touched_partitions: frozenset[str] | None = None
-    """The paths of the partitions that may have changed since the cursor, None if unknown."""
+    """The paths of the partitions that may have changed since the cursor; None if unknown."""
     decisions: tuple[CompactionDecision, ...] = ()
     """The decisions of the policy for the partitions that have files."""
 
@@ -107,12 +106,12 @@ class CompactionDecider:
     table: Table
     policy: CompactionPolicy
     can_compact_fully: bool = True
-    """Whether partitions are compacted separately, so that a single one can be rewritten."""
+    """Whether runs compact single partitions, so that one of them can be rewritten fully."""
 
     def decide(
         self, paths: Collection[str] | None = None, overdue: Collection[str] | None = ()
     ) -> tuple[CompactionDecision, ...]:
-        """Return the decisions for these partitions, without ``paths`` for all partitions."""
+        """Return the decisions for partitions; without ``paths``, for all partitions."""
         if paths is not None and not paths:
             return ()
         is_whole_table = paths is None or "" in paths
@@ -128,16 +127,16 @@ class CompactionDecider:
 
 
 def get_table_identity(table: Table) -> str:
-    """Return a text that differs for a table that was later created at the same location."""
+    """Return a text that identifies a table, even if it is recreated at the same location."""
     first_schema = table.stores.schemas.get(min(table.stores.schemas.ids()))
     return f"{table.paths.branch_root}@{first_schema.time_millis}"
 
 
 def is_latest_snapshot(table: Table, handled: SnapshotIdentity) -> bool:
-    """Return whether a snapshot is still the latest one, by reading this snapshot only.
+    """Return whether a snapshot is still the latest one; reads only this snapshot.
 
-    The LATEST hint would show new commits too, but not that the table was created again and has
-    another snapshot with the same id.
+    Unlike the hint LATEST, this detects that the table was recreated and has another snapshot with
+    the same id.
     """
     try:
         is_same = SnapshotIdentity.of(table.stores.snapshots.get(handled.snapshot_id)) == handled
@@ -151,17 +150,17 @@ def collect_changes(
 ) -> ChangesSinceCursor:
     """Read at most ``limit`` snapshots after the cursor, and evaluate the partitions they changed.
 
-    All partitions are evaluated if there is no cursor, or if the table was rolled back or created
-    again, or if snapshots after the cursor have expired.
+    Evaluates all partitions if there is no cursor, if the table was rolled back or recreated, or if
+    snapshots after the cursor have expired.
     """
     table, identity = decider.table, get_table_identity(decider.table)
     if cursor is None:
         changes = _evaluate_all_partitions(decider, identity, latest, "first evaluation")
         return replace(changes, touched_partitions=frozenset())
     if cursor.table != identity:
-        return _evaluate_all_partitions(decider, identity, latest, "the table was created again")
+        return _evaluate_all_partitions(decider, identity, latest, "the table was recreated")
     if latest.id < cursor.handled.snapshot_id or _is_replaced(table, cursor.handled):
-        # the same partitions may have been requested before, for a snapshot with the same id
+        # the same partitions may have been requested for another snapshot with the same id
         suffix = f" after {cursor.handled}"
         reason = "the table was rolled back"
         return _evaluate_all_partitions(decider, identity, latest, reason, suffix=suffix)
@@ -216,10 +215,10 @@ def _evaluate_changes(
 def _compute_waiting_since(
     decisions: Collection[CompactionDecision], previous: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return the start of waiting by path, for partitions that wait and those to be compacted.
+    """Return the start of waiting by path.
 
-    The latter start to wait now: if their run fails, there may be no other commit after which the
-    sensor evaluates them again.
+    Partitions to compact also start to wait: if their run fails, the sensor evaluates them again,
+    even if no other commit follows.
     """
     now = _now_millis()
     return {
@@ -251,7 +250,7 @@ def _evaluate_all_partitions(
 
 
 def _find_latest_data_snapshot(table: Table, latest: Snapshot) -> Iterator[Snapshot]:
-    """Yield the newest snapshot that changed data, if it is one of the last that exist."""
+    """Yield the newest snapshot that changed data, if it is among the latest snapshots."""
     snapshot = latest
     for previous_id in range(latest.id - 1, latest.id - _MAX_SNAPSHOTS_BACK, -1):
         if snapshot.commit_kind in _DATA_COMMIT_KINDS:

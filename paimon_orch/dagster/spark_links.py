@@ -1,4 +1,4 @@
-"""Links between a Dagster run and its Spark jobs: labels of jobs, and URLs of the Spark UI."""
+"""Links a Dagster run with its Spark jobs: labels of jobs, and URLs of the Spark UI."""
 
 import dagster as dg
 
@@ -24,13 +24,13 @@ class RunLabelExecutor(ForwardingExecutor):
 
 
 def build_executor(context: ExecutionContext, spark: SparkSessionResource) -> Executor:
-    """Return an executor whose jobs are labelled with the run and the step."""
+    """Return an executor that labels jobs with the run and the step."""
     op = get_op_context(context)
     return RunLabelExecutor(spark.executor(), f"Dagster run {op.run_id} step {op.op_handle}")
 
 
 def build_spark_link_metadata(spark: SparkSessionResource) -> Metadata:
-    """Return the links of the Spark session as metadata, nothing without a session."""
+    """Return the links of the Spark session as metadata; empty without a session."""
     links = spark.links()
     metadata: Metadata = {f"paimon/spark_{name}": text for name, text in links.items()}
     if "ui" in links:

@@ -1,4 +1,4 @@
-"""The factory of the asset of a table that Dagster loads."""
+"""A factory of assets for tables that Dagster loads."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -31,8 +31,8 @@ if TYPE_CHECKING:  # Spark is imported by the run that needs it
 IngestFunction = Callable[[Catalog, "SparkSession", Sequence[str]], Iterable[IngestResult]]
 """Loads the partitions with the given keys (no keys for an unpartitioned asset).
 
-It creates the table if the table does not exist. Each result is one committed snapshot. A repeated
-run must load the same rows again.
+The function must create the table if it does not exist, and yield one result per committed
+snapshot. A repeated run must load the same rows again.
 """
 
 
@@ -126,14 +126,14 @@ def _warn_about_rows_not_visible(
 
 
 def _find_latest_snapshot_id(results: Iterable[IngestResult]) -> int | None:
-    """Return the newest snapshot of an ingest, None if it committed nothing."""
+    """Return the newest snapshot of an ingest; None if it committed nothing."""
     return max((r.snapshot_id for r in results if r.snapshot_id is not None), default=None)
 
 
 def _find_latest_data_version(context: dg.AssetExecutionContext, keys: Sequence[str]) -> int | None:
-    """Return the newest data version of these partitions, without keys of an unpartitioned asset.
+    """Return the newest data version of partitions; without keys, of the unpartitioned asset.
 
-    Data versions are snapshot ids. Before the first materialization there is none.
+    Data versions are snapshot ids. Returns None before the first materialization.
     """
     versions = []
     partition_filters: Sequence[list[str] | None] = [[key] for key in keys] if keys else [None]

@@ -1,1 +1,1 @@
-"""The demo: real flights are written, compacted and verified."""
+"""The demo: writes, compacts and verifies tables of real flights."""

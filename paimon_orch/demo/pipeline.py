@@ -1,4 +1,4 @@
-"""The demo pipeline: write flights, compact the table, and compare all rows with the source."""
+"""The demo pipeline: writes flights, compacts the table, and compares all rows with the source."""
 
 import time
 import zipfile
@@ -99,10 +99,10 @@ def _write_wave(
     run: _DemoRun, session: "SparkSession", wave: Wave, partitions: Sequence[str]
 ) -> None:
     with run.stage(wave, len(partitions)) as progress:
-        for done, month in enumerate(partitions, 1):
+        for completed, month in enumerate(partitions, 1):
             rows = session.createDataFrame(build_wave(wave, month))
             write(rows, run.table, row_kind=ROW_KIND_COLUMN)
-            progress(done, len(partitions))
+            progress(completed, len(partitions))
 
 
 def _print_compaction(run: _DemoRun, result: CompactionResult) -> None:

@@ -108,7 +108,7 @@ def test_notes_of_an_os_error_are_printed(
 ) -> None:
     def fail(*_: object) -> None:
         error = OSError("the disk is full")
-        error.add_note("the write itself is committed as snapshot 3")
+        error.add_note("the write is committed as snapshot 3")
         raise error
 
     monkeypatch.setattr(cli_inspect, "inspect_table", fail)
@@ -117,7 +117,7 @@ def test_notes_of_an_os_error_are_printed(
     answer = run("inspect", tmp_path, "db.t")
 
     assert answer.status == 1
-    assert "the disk is full (the write itself is committed as snapshot 3)" in answer.error
+    assert "the disk is full (the write is committed as snapshot 3)" in answer.error
 
 
 def test_an_interrupt_exits_with_130(

@@ -133,7 +133,7 @@ def test_alter_resets_options_comments_and_columns(root: str, table: Table) -> N
         None,
     )
     assert "k" not in schema.options
-    assert run_command("alter", root, "db.t", "--reset", "k") == "the table has this schema already"
+    assert run_command("alter", root, "db.t", "--reset", "k") == "the table already has this schema"
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_analyze_prints_the_statistics(root: str, table: Table) -> None:
     assert (lines[0].split(",")[0], lines[-1]) == ("1 rows", "snapshot 2")
     as_json = json.loads(run_command("analyze", root, "db.t", "--json"))
     assert as_json["statistics"]["mergedRecordCount"] == 1
-    with pytest.raises(InputError, match="exclude each other"):
+    with pytest.raises(InputError, match="cannot be combined"):
         run_command("analyze", root, "db.t", "--columns", "id", "--all-columns")
 
 
@@ -221,7 +221,7 @@ def test_a_repeated_load_is_committed_once(root: str, tmp_path: Path, spark: Spa
 
     assert [answer.exit_code for answer in answers] == [0, 0, 0]
     assert len(rows_of(Catalog(root).table("db.t"))) == 4
-    with pytest.raises(InputError, match="belong together"):
+    with pytest.raises(InputError, match="must be used together"):
         run_command(*load)
 
 

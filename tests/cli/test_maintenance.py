@@ -240,13 +240,13 @@ def test_quarantine_restore_reports_files_that_it_cannot_move(tmp_path: Path, ta
         with pytest.raises(NotFoundError, match="has no folder"):
             invoke("quarantine", "restore", *where, "--folder", folder, "--dry-run")
     orphan.write_bytes(b"newer")
-    expected = "restored 0 files; 1 remain: their paths are taken, or lead through a link"
+    expected = "restored 0 files; 1 remain: their paths are taken or lead through a symbolic link"
     assert run("quarantine", "restore", *where).stdout.strip() == expected
 
 
 @pytest.mark.parametrize("command", ["rescale", "remove-orphan-files", "compact"])
 def test_an_empty_list_of_partitions_is_refused(tmp_path: Path, table: Table, command: str) -> None:
-    with pytest.raises(InputError, match="--partitions names no partition"):
+    with pytest.raises(InputError, match="--partitions is empty"):
         invoke(command, str(tmp_path), "db.t", "--partitions", " ; ")
 
 

@@ -105,7 +105,7 @@ def test_csv_of_nested_columns_is_refused_before_anything_is_written() -> None:
     sink = io.BytesIO()
     rows = pa.table({"id": [1], "tags": [["a"]]})
 
-    with pytest.raises(InputError, match=r"column 'tags' is list<.*; leave it out with --columns"):
+    with pytest.raises(InputError, match=r"column 'tags' is list<.*; exclude it with --columns"):
         write_rows(rows.to_reader(), "csv", sink)
 
     assert sink.getvalue() == b""

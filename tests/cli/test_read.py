@@ -82,7 +82,7 @@ def test_older_snapshots_are_read(run: Run, table: Table, warehouse: Path) -> No
         (["db.t", "--branch", "x"], "has no branch 'x'"),
         (["db.t", "--timestamp", "yesterday-ish"], "is not a point in time"),
         (["db.t", "--timestamp", "0"], "no snapshot at or before 0 ms"),
-        (["db.t", "--snapshot", "1", "--tag", "x"], "exclude each other"),
+        (["db.t", "--snapshot", "1", "--tag", "x"], "cannot be combined"),
     ],
 )
 def test_read_reports_an_error_in_one_paragraph(

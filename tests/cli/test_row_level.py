@@ -84,7 +84,7 @@ def test_a_table_is_sorted(spark: SparkSession, root: str, table: Table) -> None
     ("arguments", "message"),
     [
         (["--order-strategy", "zorder"], "--order-strategy zorder needs --order-by"),
-        (["--order-by", " , "], "--order-by names no column"),
+        (["--order-by", " , "], "--order-by is empty"),
         (["--order-by", "id", "--strategy", "minor"], "contradict"),
     ],
 )
@@ -153,7 +153,7 @@ def test_a_failed_compaction_reports_that_the_write_is_committed(
         run_command("delete", root, "db.t", "--where", "id < 5", "--compact")
 
     command = f"paimon-orch compact {root} db.t"
-    text = f"the write itself is committed as snapshot 3; do not repeat it, run `{command}`"
+    text = f"the write is committed as snapshot 3; do not repeat it, but run `{command}`"
     assert failed.value.__notes__ == [text]
     assert len(rows_of(table)) == 15
 

@@ -131,7 +131,7 @@ def test_waiting_partition_is_requested_after_max_wait_without_a_commit(
     clock[0] += HOUR
     upsert(orders, DAYS[1])
     assert ticks.requested_partitions() == []
-    assert ticks.skip_message() == "lake.orders: snapshot 2 already handled"
+    assert ticks.skip_message() == "lake.orders: snapshot 2 was already handled"
 
     clock[0] += HOUR
     [request] = ticks.new_run_requests()
@@ -164,7 +164,7 @@ def test_failed_compaction_is_requested_again_after_max_wait(
     for _ in range(2):
         clock[0] += HOUR
         assert ticks.requested_partitions() == []
-    assert ticks.skip_message() == "lake.orders: snapshot 2 already handled"
+    assert ticks.skip_message() == "lake.orders: snapshot 2 was already handled"
 
 
 def test_waiting_table_is_requested_after_max_wait(

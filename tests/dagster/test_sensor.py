@@ -58,7 +58,7 @@ def test_compactions_do_not_cause_requests(
     compact_all(orders)
 
     assert settled.skip_message() == "lake.orders: nothing to compact up to snapshot 4"
-    assert settled.skip_message() == "lake.orders: snapshot 4 already handled"
+    assert settled.skip_message() == "lake.orders: snapshot 4 was already handled"
 
 
 def test_changed_partition_with_nothing_to_compact_is_not_requested(
@@ -133,7 +133,7 @@ def test_tick_without_new_snapshots_reads_only_the_newest_snapshot(
     settled.paimon = RecordedCatalogResource(warehouse=settled.paimon.warehouse)
     RECORDER.reads.clear()
 
-    assert settled.skip_message() == "lake.orders: snapshot 2 already handled"
+    assert settled.skip_message() == "lake.orders: snapshot 2 was already handled"
     assert RECORDER.reads == ["snapshot-2"]
 
 
@@ -356,7 +356,7 @@ def test_each_tick_reads_at_most_one_hundred_snapshots(
         upsert(orders, DAYS[number % 2], amount=number)
 
     assert [settled.requested_partitions() for _ in range(2)] == [DAYS[:2], DAYS[:2]]
-    assert settled.skip_message() == "lake.orders: snapshot 122 already handled"
+    assert settled.skip_message() == "lake.orders: snapshot 122 was already handled"
 
 
 @pytest.mark.parametrize("hint", [b"2", b"1", b"rubbish", b"", None])
@@ -370,7 +370,7 @@ def test_wrong_or_missing_hint_is_ignored(
         orders.io.write(path, hint)
 
     assert settled.requested_partitions() == [DAYS[0]]
-    assert settled.skip_message() == "lake.orders: snapshot 3 already handled"
+    assert settled.skip_message() == "lake.orders: snapshot 3 was already handled"
 
 
 def test_tick_fails_with_the_name_of_a_missing_newest_snapshot(

@@ -104,7 +104,7 @@ def test_an_option_of_a_read_overrides_the_table_option(tmp_path: Path) -> None:
 def test_conflicting_options_and_invalid_values_are_refused(tmp_path: Path) -> None:
     table = uncompacted_table(tmp_path)
 
-    with pytest.raises(InputError, match="exclude each other"):
+    with pytest.raises(InputError, match="cannot be combined"):
         batch_rows(table, merge_level_0="true", deletion_vectors__merge_on_read="true")
     with pytest.raises(InputError, match="merge-level-0 must be true or false"):
         batch_rows(table, merge_level_0="yes")

@@ -43,13 +43,13 @@ class TextRule:
     accepted_values: str
     """A description of the accepted texts.
 
-    In the JSON schema it is the only value of an enumeration, since validators print that together
-    with the invalid value.
+    The JSON schema has it as the only value of an enumeration, since validators print the accepted
+    values together with the invalid value.
     """
     pattern: str
-    """A regular expression that all accepted texts match; it may match other texts too."""
+    """A regular expression that all accepted texts match; other texts may also match."""
     parse: Callable[[str, str], object]
-    """Takes the name of the attribute and its value; raises :class:`InputError` for other texts."""
+    """Takes the attribute's name and its value; raises :class:`InputError` for invalid texts."""
     example: str
 
     def check(self, name: str, value: Any) -> None:
@@ -78,7 +78,7 @@ class KeyRule:
         if unknown:
             raise InputError(
                 f"{name}: unknown {self.key_kind} {', '.join(map(repr, unknown))}; "
-                f"accepted are {', '.join(self.names)}"
+                f"accepted values are {', '.join(self.names)}"
             )
 
     def apply(self, schema: JsonSchema) -> None:
@@ -107,7 +107,7 @@ def _build_string_except_schema(schema: JsonSchema) -> JsonSchema:
 
 
 def _build_any_case_pattern(words: Iterable[str]) -> str:
-    """Return a case-insensitive pattern of words; JSON schemas have no flag for that."""
+    """Return a pattern of words that ignores case; JSON schemas have no flag for that."""
     return "|".join("".join(f"[{c}{c.upper()}]" for c in word) for word in words)
 
 

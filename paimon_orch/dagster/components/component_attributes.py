@@ -26,7 +26,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.options.step_support import Allowances
 
 _YamlScalar = str | bool | int | float
-"""A rendered template that looks like a number is a number."""
+"""The type of a scalar; Dagster converts a rendered template that looks like a number."""
 
 
 class SparkAttributes(Attributes):
@@ -55,10 +55,10 @@ class SparkAttributes(Attributes):
 class TableAttributes(Attributes):
     """The attributes that the components of tables and databases share.
 
-    With ``warehouse`` the component defines the resources ``paimon`` and ``spark``, shared with all
-    components of that warehouse; otherwise the project must define them. For ``external`` tables it
-    also defines the asset of the table, which Dagster does not materialize; for other tables the
-    project must define it. The sensor and the schedules are started if ``running`` is set.
+    With ``warehouse``, the component defines the resources ``paimon`` and ``spark`` and shares them
+    with all components of that warehouse; otherwise the project must define them. For ``external``
+    tables, it also defines the asset of the table, which Dagster does not materialize; for other
+    tables, the project must define the asset. ``running`` starts the sensor and the schedules.
     """
 
     warehouse: str | None = Field(
@@ -135,7 +135,7 @@ class TableAttributes(Attributes):
         return self
 
     def resources(self) -> dict[str, Any]:
-        """Return the resources of the warehouse, none without ``warehouse``."""
+        """Return the resources of the warehouse; without ``warehouse``, none."""
         if self.warehouse is None:
             return {}
         return {

@@ -49,7 +49,7 @@ class PaimonDatabaseScaffolder(dg.Scaffolder[DatabaseScaffoldParams]):
 
 @dg.scaffold_with(PaimonDatabaseScaffolder)
 class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
-    """The tables of a Paimon database that match a pattern, each with the definitions of a table.
+    """The tables of a Paimon database that match a pattern; defines the same as a table component.
 
     Tables are discovered when Dagster refreshes the state of definitions, not when it loads them.
     Partitioned tables have dynamic partitions unless ``partitions`` is set.
@@ -95,7 +95,7 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
             except InputError as error:
                 logger.warning("%s; the table is skipped", error)
                 continue
-            with suppress(NotFoundError):  # dropped meanwhile, or not yet created
+            with suppress(NotFoundError):  # the table was just dropped, or is being created
                 partition_columns[name] = list(catalog.table(table).schema.partition_keys)
         state_path.write_text(json.dumps(partition_columns), encoding="utf-8")
 

@@ -39,7 +39,7 @@ class MaintenanceAttributes(Attributes):
 
 
 class SnapshotExpirationAttributes(MaintenanceAttributes):
-    """Which snapshots are retained; the defaults are the table's options."""
+    """Retention of snapshots; the defaults are the table's options."""
 
     cron: Annotated[str | None, CRON_RULE] = Field(
         default=None,
@@ -71,7 +71,7 @@ class SnapshotExpirationAttributes(MaintenanceAttributes):
 
 
 class OrphanFilesAttributes(MaintenanceAttributes):
-    """Which unreferenced files are deleted, or moved to quarantine."""
+    """Deletion of unreferenced files, or their move to quarantine."""
 
     cron: Annotated[str | None, CRON_RULE] = Field(
         default=None, description="Cron schedule of the job. Default: on Sundays."
@@ -79,8 +79,8 @@ class OrphanFilesAttributes(MaintenanceAttributes):
     dry_run: bool = Field(default=True, description=_DRY_RUN_HELP)
     older_than: Annotated[str, AGE_RULE] = Field(
         default="3 d",
-        description="Keep files younger than this. It must be longer than any write takes from "
-        "its first file to its commit.",
+        description="Keep files younger than this. It must exceed the time between the first file "
+        "and the commit of the slowest write.",
     )
     quarantine: bool = Field(
         default=False,

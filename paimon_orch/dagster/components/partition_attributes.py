@@ -70,13 +70,13 @@ class ValuesAttributes(Attributes):
     )
 
     def check(self, path: str = "") -> None:
-        """Raise :class:`InputError` unless there is one kind of values, and ``start`` is valid."""
+        """Raise :class:`InputError` unless exactly one kind of values is set, and is valid."""
         super().check(path)
         self._check_kind(path)
 
     def _check_kind(self, path: str) -> None:
         if (self.values is not None) + (self.start is not None) + self.dynamic != 1:
-            raise InputError(f"{path[:-1]} require one of 'values', 'start' and 'dynamic'")
+            raise InputError(f"{path[:-1]}: set exactly one of 'values', 'start' and 'dynamic'")
         if self.start is None:
             return
         start_format = self.format or _START_FORMATS[self.every]
@@ -86,7 +86,7 @@ class ValuesAttributes(Attributes):
             example = datetime(2026, 1, 31).strftime(start_format)
             raise InputError(
                 f"{path}start {self.start!r} does not match the format {start_format!r} of "
-                f"partitions by {self.every}; for example {example!r} does"
+                f"partitions by {self.every}; a valid example is {example!r}"
             ) from None
 
     def build_partitions_def(
@@ -133,10 +133,12 @@ class PartitionsAttributes(ValuesAttributes):
             super()._check_kind(path)
         elif self.values is not None or self.start is not None or self.dynamic:
             raise InputError(
-                f"{path[:-1]} with 'columns' require 'values', 'start' or 'dynamic' in each column"
+                f"{path[:-1]}: with 'columns', set 'values', 'start' or 'dynamic' in each column"
             )
         elif len(self.columns) != 2:
-            raise InputError(f"{path[:-1]} require two 'columns', got {len(self.columns)}")
+            raise InputError(
+                f"{path[:-1]}: 'columns' must have two columns, got {len(self.columns)}"
+            )
 
     def build_partitions_def(
         self, name: str, *, include_current: bool

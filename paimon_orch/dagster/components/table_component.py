@@ -90,7 +90,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
 
     def definitions(self) -> dg.Definitions:
         """Return the definitions of the table."""
-        self.freshness_policy()  # raises, also if the asset is not defined here
+        self.freshness_policy()  # validates it even if the asset is not defined here
         jobs = self._build_jobs()
         return dg.Definitions(
             assets=self._build_assets(),
@@ -166,7 +166,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
         ]
 
     def _find_maintenance_policies(self) -> dict[str, MaintenanceAttributes]:
-        """Return the given policies by action; the jobs with a policy have a schedule."""
+        """Return the configured policies by action; only jobs with a policy have a schedule."""
         policies = {
             EXPIRE_SNAPSHOTS.action: self.snapshot_expiration,
             REMOVE_ORPHAN_FILES.action: self.orphan_files,

@@ -159,7 +159,7 @@ class DataSourceOptions:
         """
         if _MERGE_LEVEL_0 in self.values and _MERGE_ON_READ in self.values:
             raise InputError(
-                f"paimon: options {_MERGE_LEVEL_0} and {_MERGE_ON_READ} exclude each other"
+                f"paimon: options {_MERGE_LEVEL_0} and {_MERGE_ON_READ} cannot be combined"
             )
         if _MERGE_LEVEL_0 in self.values:
             return self.flag(_MERGE_LEVEL_0, default=False)
@@ -173,7 +173,7 @@ class DataSourceOptions:
         time_travel = sorted({*_TIME_TRAVEL_OPTIONS} & set(self.values))
         if time_travel or isinstance(table, SystemTable):
             excluded = ", ".join(time_travel) or "a system table"
-            raise InputError(f"paimon: incremental-between and {excluded} exclude each other")
+            raise InputError(f"paimon: incremental-between and {excluded} cannot be combined")
         text = self.values["incremental-between"]
         start, separator, end = (part.strip() for part in text.partition(".."))
         if not (start and separator and end):

@@ -61,7 +61,7 @@ def test_table_that_cannot_be_an_asset_is_skipped(
     (Path(warehouse) / "lake.db" / "half" / "schema").mkdir(parents=True)
 
     assert set(discover(tmp_path, warehouse=warehouse)) == {"items", "orders", "orders_old"}
-    assert "'lake.my orders' cannot name an asset" in caplog.text
+    assert "'lake.my orders' cannot be part of an asset key" in caplog.text
 
 
 def test_each_component_has_its_own_state_key() -> None:

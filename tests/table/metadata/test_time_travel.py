@@ -68,5 +68,5 @@ def test_a_selector_without_a_snapshot_is_an_error(table: Table, moment: dict[st
 
 
 def test_two_selectors_exclude_each_other(table: Table) -> None:
-    with pytest.raises(InputError, match="tag and watermark exclude each other"):
+    with pytest.raises(InputError, match="tag and watermark cannot be combined"):
         table.scan(tag="two", watermark=5)
