@@ -1,6 +1,6 @@
-"""Steps: maintenance of one table, and changes of its rows.
+"""Steps: maintenance of one table, and row-level changes.
 
-This package exports what users call; the modules below it are internal. Names are imported on first
+This package exports the functions for users; its modules are internal. Names are imported on first
 use, as steps need different parts of the library. :mod:`paimon_orch.steps.common.step` describes
 how a step works.
 """

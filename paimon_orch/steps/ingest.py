@@ -1,4 +1,4 @@
-"""Ingest: the rows of each task become sorted level-0 files, and all tasks one snapshot."""
+"""Ingest: each task writes its rows to sorted level-0 files, and one commit adds all files."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -47,7 +47,7 @@ class IngestRequest:
 class IngestResult(StepOutcome):
     """What an ingest did; ``snapshot_id`` is None if there were no rows.
 
-    ``rows_not_visible`` of the rows are seen by batch readers after a compaction only.
+    ``rows_not_visible`` is the number of rows that batch readers see only after a compaction.
     """
 
     snapshot_id: int | None
@@ -78,7 +78,7 @@ def plan(table: Table, request: IngestRequest) -> WritePlan:
 
 @dataclass(frozen=True, slots=True)
 class IngestPreview:
-    """A dry run of an ingest: rows to load, and partitions and rows that would be replaced."""
+    """The result of a dry run: rows to load, and partitions and rows that would be replaced."""
 
     rows: int
     replaced_partitions: tuple[str, ...]
@@ -94,7 +94,7 @@ class IngestPreview:
 
 
 def count_rows(planned: WritePlan, parts: Iterable[pa.Table]) -> bytes:
-    """Return the number of a task's rows and their partitions, for :func:`build_preview`."""
+    """Count the rows of a task and list their partitions, for :func:`build_preview`."""
     row_count, partitions = 0, set[bytes]()
     for rows in parts:
         row_count += rows.num_rows
@@ -103,7 +103,7 @@ def count_rows(planned: WritePlan, parts: Iterable[pa.Table]) -> bytes:
 
 
 def build_preview(table: Table, planned: WritePlan, results: Sequence[bytes]) -> IngestPreview:
-    """Return what an ingest would do; ``results`` are those of :func:`count_rows`."""
+    """Build the preview of an ingest from the results of :func:`count_rows`."""
     counts = [json.loads(result) for result in results]
     row_count = sum(count for count, _ in counts)
     if not planned.is_overwrite:

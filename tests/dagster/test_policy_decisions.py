@@ -57,7 +57,7 @@ def test_run_request_has_a_reason(build_ticks: BuildTicks, orders: Table, upsert
 
     [request] = build_ticks().new_run_requests()
 
-    assert request.tags["paimon/reason"].startswith("level-0 files: 1, from 1 on")
+    assert request.tags["paimon/reason"].startswith("level-0 files: 1 (threshold 1)")
     assert not request.run_config
 
 
@@ -70,7 +70,7 @@ def test_skip_message_contains_the_reasons(
     message = ticks.skip_message()
 
     assert message.startswith("lake.orders: nothing to compact up to snapshot 1; ")
-    assert f"dt={DAYS[0]}: not now: not worth it yet: level-0 files: 1" in message
+    assert f"dt={DAYS[0]}: not now: below all thresholds: level-0 files: 1" in message
     assert f"dt={DAYS[1]}: not now" in message
 
 
@@ -107,7 +107,7 @@ def test_tick_logs_all_decisions(
         context.log.addHandler(caplog.handler)
         ticks.sensor(context)
 
-    assert f"lake.orders: dt={DAYS[0]}: not now: not worth it yet" in caplog.text
+    assert f"lake.orders: dt={DAYS[0]}: not now: below all thresholds" in caplog.text
     assert f"lake.orders: dt={DAYS[1]}: minor compaction: level-0 files: 2" in caplog.text
 
 
@@ -137,7 +137,7 @@ def test_waiting_partition_is_requested_after_max_wait_without_a_commit(
     [request] = ticks.new_run_requests()
 
     assert request.partition_key == DAYS[0]
-    assert request.tags["paimon/reason"].startswith("it has waited longer than 2 h")
+    assert request.tags["paimon/reason"].startswith("the partition has waited longer than 2 h")
     assert ticks.requested_partitions() == []
     clock[0] += HOUR
     assert ticks.requested_partitions() == [DAYS[1]]
@@ -222,7 +222,7 @@ def test_schedule_ignores_thresholds(
     [request] = result
     assert isinstance(request, dg.RunRequest)
     assert request.partition_key == DAYS[0]
-    assert request.tags["paimon/reason"].startswith("it has waited")
+    assert request.tags["paimon/reason"].startswith("the partition has waited")
 
 
 def test_full_compaction_is_requested_only_once(

@@ -88,8 +88,8 @@ def test_returned_bytes_do_not_grow_with_the_files_in_use(tmp_path: Path) -> Non
         planned = step.plan(table, SMALL_UNITS, executor=executor)
 
         assert [file.path for file in planned.files] == [orphan]
-        assert planned.used is not None
-        sizes.append((executor.returned_bytes, len(planned.used.names)))
+        assert planned.references is not None
+        sizes.append((executor.returned_bytes, len(planned.references.names)))
     (few, names), (many, names_of_many) = sizes
     assert names == names_of_many, "only names of metadata files are in memory"
     assert many - few < 10, "only the digits of larger numbers"

@@ -134,7 +134,7 @@ def test_a_source_that_matches_a_row_twice_is_refused_and_leaves_nothing(
     before = stored_files(table)
     twice = source(spark, (5, "a"), (6, "b"), (5, "c"))
 
-    with pytest.raises(InputError, match="several rows of the source match one row"):
+    with pytest.raises(InputError, match="several rows of the source match the same row"):
         merge_into(twice, table, "target.k = source.k", when_matched_update={"v": "source.v"})
 
     assert stored_files(table) == before

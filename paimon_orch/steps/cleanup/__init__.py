@@ -1,1 +1,1 @@
-"""Removal of orphan files and of entries whose files are missing."""
+"""Removes orphan files, and manifest entries of missing files."""

@@ -1,4 +1,4 @@
-"""Quarantine for orphan files: a dated folder of the table to restore them from."""
+"""Quarantine for orphan files: dated folders in the table's directory, for restoring files."""
 
 import re
 import time
@@ -20,17 +20,17 @@ _FOLDER_NAME = re.compile(r"\d{8}T\d{12}")
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """The quarantined files of a table; each cleanup has a folder, named after its time in UTC."""
+    """The quarantined files of a table; each cleanup creates a folder named by its UTC time."""
 
     io: FileIO
     root: str
     clock: Callable[[], float] = time.time
     external_roots: tuple[str, ...] = ()
-    """External data paths of the table; their files are quarantined within the same path."""
+    """External paths of the table; their files are quarantined below the same path."""
 
     @classmethod
     def of(cls, table: Table) -> "Quarantine":
-        """Return the quarantine of a table, with its external paths."""
+        """Return the quarantine of a table, including its external paths."""
         roots = DataRoots.of(table.io, table.paths, table.schema).roots
         return cls(table.io, table.paths.root, external_roots=roots[1:])
 
@@ -65,7 +65,8 @@ class Quarantine:
                 info.name == _QUARANTINE_FOLDER and info.is_link for info in self.io.list_dir(root)
             ):
                 raise InputError(
-                    f"{root}/{_QUARANTINE_FOLDER} is a link, and links are not followed; remove it"
+                    f"{root}/{_QUARANTINE_FOLDER} is a symbolic link, which is not followed; "
+                    "remove it"
                 )
 
     def put(self, folder: str, paths: Iterable[str]) -> list[str]:
@@ -82,9 +83,9 @@ class Quarantine:
     def restore(self, folder: str | None = None) -> int:
         """Move the files of a folder, by default of all folders, to their original paths.
 
-        Returns the number of restored files. Files whose path exists again or contains a link are
-        skipped. Can be repeated after a failure. Raises :class:`NotFoundError` for an unknown
-        folder.
+        Returns the number of restored files. Skips files whose original path exists again or leads
+        through a symbolic link. After a failure, repeat the call. Raises :class:`NotFoundError` for
+        an unknown folder.
         """
         restored = 0
         for name in self.select_folders(folder):
@@ -93,7 +94,7 @@ class Quarantine:
         return restored
 
     def select_folders(self, folder: str | None) -> list[str]:
-        """Return the given folder, or all; raises :class:`NotFoundError` for an unknown one."""
+        """Return the given folder, by default all; raises :class:`NotFoundError` if unknown."""
         names = self.list_folders()
         if folder is not None and folder not in names:
             text = ", ".join(names) or "none"
@@ -108,13 +109,13 @@ class Quarantine:
                 continue
             if self.io.move(path, target):
                 restored += 1
-            elif self._has_same_content(path, target):  # copied by a move that was killed
+            elif self._has_same_content(path, target):  # a killed move has copied it
                 self.io.delete(path)
         self._delete_empty_directories(base)
         return restored
 
     def empty(self, retention: timedelta) -> int:
-        """Delete the files in folders older than ``retention``; return the number of files."""
+        """Delete the files of folders older than ``retention``; return the number of files."""
         deleted = 0
         for name in self.find_expired_folders(retention):
             for base in (f"{root}/{_QUARANTINE_FOLDER}/{name}" for root in self._roots):
@@ -168,7 +169,7 @@ class Quarantine:
 
 
 def _parse_folder_time(folder: str) -> datetime | None:
-    """Return the time that a folder is named after; None for other names."""
+    """Return the time in a folder's name; None for other names."""
     if not _FOLDER_NAME.fullmatch(folder):
         return None
     try:

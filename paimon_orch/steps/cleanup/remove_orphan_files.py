@@ -1,9 +1,8 @@
-"""Remove files that no snapshot, tag, changelog or branch references.
+"""Removes orphan files: old files that no snapshot, tag or changelog of any branch references.
 
-Orphans are old files that no version references. Work units list files and read manifests; a
-shuffle by file name compares them, so that only orphans are returned to the driver. New versions
-are read after the listing, and again before files are deleted. If any metadata cannot be read,
-nothing is deleted.
+Work units list files and read manifests. A shuffle by file name compares both, so that only orphans
+are returned to the driver. Versions that are committed meanwhile are read after the listing, and
+again before files are deleted. If any metadata cannot be read, nothing is deleted.
 
 See docs/format/orphan-files.md.
 """
@@ -57,12 +56,12 @@ _MAX_PARTS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveOrphanFilesRequest:
-    """Which orphan files are removed."""
+    """Selects the orphan files to remove."""
 
     older_than: int | None = None
-    """Epoch milliseconds; only files modified before are removed. None is a day ago."""
+    """Epoch milliseconds; only files modified before this time are removed. None means a day ago."""
     partitions: PartitionSpecs | None = None
-    """The partitions whose data files are searched; None searches all files of the table."""
+    """The partitions in which to search data files; None searches all files of the table."""
     directories_per_unit: int = 64
     """The number of directories that one work unit lists."""
     manifests_per_unit: int = 16
@@ -80,12 +79,12 @@ class OrphanFilesPlan:
     directories: tuple[str, ...] = ()
     """Empty bucket directories."""
     scanned: int = 0
-    """The number of files that are old enough to be removed."""
+    """The number of files that are old enough to be orphans."""
     skipped_external_paths: tuple[str, ...] = ()
     """External paths that were not searched, each with the reason."""
     roots: tuple[str, ...] = ()
     """The table's directory and the external paths that were searched."""
-    used: ReferencedFiles | None = field(default=None, repr=False, compare=False)
+    references: ReferencedFiles | None = field(default=None, repr=False, compare=False)
 
     def __bool__(self) -> bool:
         """Return whether there is anything to remove."""
@@ -110,7 +109,7 @@ class OrphanFilesPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanFilesResult(DeletionResult):
-    """What an orphan cleanup removed."""
+    """The result of a removal of orphan files."""
 
     files: int = 0
     quarantine: str | None = None
@@ -135,29 +134,29 @@ def plan(
     specs = None if partitions is None else parse_partition_specs(partitions, schema)
     store = RetainedSnapshotStore(table.io, table.paths.root)
     data = DataRoots.of(table.io, table.paths, schema)
-    branches, used = store.branches(), ReferencedFiles(store=store)
+    branches, references = store.branches(), ReferencedFiles(store=store)
     for paths in branches:
-        SnapshotStore(table.io, paths).latest_id()  # the files of a lost snapshot are not orphans
+        SnapshotStore(table.io, paths).latest_id()  # raises if the latest snapshot is missing
     buckets = [
         b for root in data.roots for b in find_bucket_directories(table.io, root, schema, specs)
     ]
     directories = [info.path for info in buckets]
     if specs is None:
         directories += list_shared_directories(table.paths)
-    listing = _find_unused_files(
+    listing = _find_unreferenced_files(
         table,
         executor or InProcessExecutor(),
         request=request,
         directories=directories,
         before=before,
-        used=used,
+        references=references,
         progress=progress,
     )
-    used.update()  # reads versions that were committed during the listing
-    files = [file for file in listing.files if file.name not in used.names]
+    references.update()  # reads versions that were committed during the listing
+    files = [file for file in listing.files if file.name not in references.names]
     if specs is None:
         files += [f for paths in branches for f in find_unfinished_files(table.io, paths, before)]
-    _check_has_references(table, used, files)
+    _check_has_references(table, references, files)
     old_directories = {info.path for info in buckets if info.modified < before}
     return OrphanFilesPlan(
         request=request,
@@ -166,12 +165,12 @@ def plan(
         scanned=listing.scanned,
         skipped_external_paths=data.refused,
         roots=data.roots,
-        used=used,
+        references=references,
     )
 
 
 def _compute_cutoff_seconds(older_than: int | None) -> float:
-    """Return the time in epoch seconds before which files must have been modified."""
+    """Return the cutoff in epoch seconds: only files modified before it may be removed."""
     now = time.time()
     before = now - DEFAULT_MIN_AGE_SECONDS if older_than is None else older_than / 1000
     if before > now:
@@ -182,17 +181,17 @@ def _compute_cutoff_seconds(older_than: int | None) -> float:
     return before
 
 
-def _find_unused_files(
+def _find_unreferenced_files(
     table: Table,
     executor: Executor,
     *,
     request: RemoveOrphanFilesRequest,
     directories: Sequence[str],
     before: float,
-    used: ReferencedFiles,
+    references: ReferencedFiles,
     progress: Progress | None,
 ) -> OrphanListing:
-    """Return the old files that no manifest references; mark read manifests in ``used``."""
+    """Return the old files that no manifest references; mark read manifests in ``references``."""
     listings = [
         ListingUnit(tuple(batch)) for batch in _split(directories, request.directories_per_unit)
     ]
@@ -212,7 +211,7 @@ def _find_unused_files(
             progress=progress,
         )
     )
-    used.mark_as_read(listing.manifests)
+    references.mark_as_read(listing.manifests)
     return listing
 
 
@@ -221,9 +220,9 @@ def _split(items: Sequence[T], size: int) -> list[Sequence[T]]:
 
 
 def _check_has_references(
-    table: Table, used: ReferencedFiles, files: Sequence[OrphanCandidate]
+    table: Table, references: ReferencedFiles, files: Sequence[OrphanCandidate]
 ) -> None:
-    if files and not used.names:
+    if files and not references.names:
         raise UnsupportedError(
             f"{table.identifier} has {len(files)} files, but no snapshot, tag or changelog "
             "references any of them. Its snapshots may be lost; nothing was deleted. If the table "

@@ -1,4 +1,4 @@
-"""Remove missing data files from a table, so that the other files can be read.
+"""Removes missing data files from the metadata, so that the other files can be read.
 
 See docs/format/orphan-files.md#removing-lost-files.
 """
@@ -39,7 +39,7 @@ class MissingFilesPlan:
 
     @property
     def rows(self) -> int:
-        """Return the physical rows of the missing files."""
+        """Return the number of physical rows of the missing files."""
         return sum(entry.file.row_count for entry in self.entries)
 
     def to_dict(self) -> dict[str, object]:
@@ -49,14 +49,14 @@ class MissingFilesPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingFilesResult(StepOutcome):
-    """What was removed; ``snapshot`` is None if no file was missing."""
+    """The result of the step; ``snapshot`` is None if no file was missing."""
 
     plan: MissingFilesPlan
     snapshot: Snapshot | None = None
 
 
 def plan(table: Table, request: EmptyRequest) -> MissingFilesPlan:
-    """Find the live data files of the latest snapshot that do not exist, level 0 included."""
+    """Find live data files of the latest snapshot that do not exist, including level 0."""
     table.stores.check_step(StepKind.DELETE)
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:
@@ -69,7 +69,7 @@ def plan(table: Table, request: EmptyRequest) -> MissingFilesPlan:
         directory, _, name = path.rpartition("/")
         if directory not in listed:
             listed[directory] = {info.name for info in table.io.list_dir(directory)}
-        # a listing may be outdated or forbidden, so the file itself is checked, too
+        # a listing may be outdated or not permitted, so check the file itself
         if name not in listed[directory] and not table.io.exists(path):
             paths.append(path)
             entries.append(entry)
@@ -79,7 +79,7 @@ def plan(table: Table, request: EmptyRequest) -> MissingFilesPlan:
 def commit(
     table: Table, plan: MissingFilesPlan, _results: Sequence[bytes] = ()
 ) -> MissingFilesResult:
-    """Remove the files from the table in one snapshot, with their deletion vectors."""
+    """Remove the files and their deletion vectors from the table in one snapshot."""
     if not plan:
         return MissingFilesResult(plan=plan)
     index = _rewrite_deletion_vectors(table, {entry.file.file_name for entry in plan.entries})
@@ -116,5 +116,5 @@ REMOVE_UNEXISTING_FILES = build_metadata_step(
 
 
 def remove_unexisting_files(table: Table) -> MissingFilesPlan:
-    """Remove missing data files from the table in one snapshot; return which they were."""
+    """Remove missing data files from the metadata in one snapshot; return the removed files."""
     return run_step(REMOVE_UNEXISTING_FILES, table, plan(table, EmptyRequest())).plan

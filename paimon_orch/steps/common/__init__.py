@@ -1,1 +1,1 @@
-"""What all steps share: executors, retries and the deletion of files."""
+"""Shared parts of steps: the protocol, executors, retries and file deletion."""

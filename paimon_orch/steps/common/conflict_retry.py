@@ -1,4 +1,4 @@
-"""Conflicts with other commits: remove the files that were written, and plan again."""
+"""Handles conflicts with other commits: deletes the new files and retries."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
@@ -21,10 +21,10 @@ MAX_ATTEMPTS = STEP_ON_CONFLICT.attempts
 def retry_on_conflict(
     label: str, attempt: Callable[[int], R], *, max_attempts: int = MAX_ATTEMPTS
 ) -> R:
-    """Return the result of ``attempt``, which receives its number, from 1.
+    """Return the result of ``attempt``; call it again after a :class:`CommitConflictError`.
 
-    It is called again after a :class:`CommitConflictError`, at most ``max_attempts`` times; the
-    last error is raised.
+    ``attempt`` is called at most ``max_attempts`` times, with the number of the attempt, from 1.
+    The error of the last attempt is raised.
     """
 
     def warn(number: int, error: BaseException) -> None:
@@ -40,10 +40,10 @@ def retry_on_conflict(
 
 @contextmanager
 def discard_files_on_conflict(table: Table, messages: Iterable[CommitMessage]) -> Iterator[None]:
-    """Remove the files that tasks wrote if the commit inside is refused.
+    """Delete the files that tasks wrote if the commit in this context conflicts.
 
-    After any other error the files are kept, as the commit may have succeeded. Raises
-    :class:`UnsupportedError` if a task reported a refusal.
+    After other errors, the files are kept, because the commit may have succeeded. Raises
+    :class:`UnsupportedError` if a task reported an unsupported table.
     """
     messages = list(messages)
     try:
@@ -57,10 +57,10 @@ def discard_files_on_conflict(table: Table, messages: Iterable[CommitMessage]) -
 
 
 def discard_results(table: Table, results: Iterable[bytes]) -> None:
-    """Remove the files that finished tasks wrote; ``results`` are encoded messages."""
+    """Delete the files that finished tasks wrote; ``results`` are encoded messages."""
     discard_messages(table, [CommitMessage.decode(result) for result in results])
 
 
 def discard_messages(table: Table, messages: Iterable[CommitMessage]) -> None:
-    """Remove the files that finished tasks wrote."""
+    """Delete the files that finished tasks wrote."""
     discard_written_files(table.stores.reader(), messages)

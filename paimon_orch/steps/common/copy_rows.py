@@ -1,4 +1,4 @@
-"""Copying the rows of data files into new files, without deleted rows."""
+"""Copies the rows of data files to new files, without deleted rows."""
 
 from collections.abc import Mapping, Sequence
 
@@ -21,12 +21,12 @@ def copy_rows(
     source: FileSource,
     writers: list[RollingFileWriter],
 ) -> list[DataFileMeta]:
-    """Copy the rows that are not deleted into new files, in order; return the files.
+    """Copy the rows that are not deleted to new files, in the same order; return the new files.
 
-    The new files have the same place in the row order of the bucket.
+    The new files have the same position in the row order of the bucket.
 
     :param deletions: deletion vectors by file name
-    :param writers: receives the writer, which the caller aborts if anything fails
+    :param writers: receives the writer; the caller must abort it after an error
     """
     factory = FileWriterFactory.for_rewrite(reader, *bucket_id, files)
     first_sequence = files[0].min_sequence_number

@@ -1,4 +1,4 @@
-"""Where work units run: the contract of executors, and an executor that needs no Spark."""
+"""Executors run work units: the protocol, and executors that do not need Spark."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -8,13 +8,13 @@ from typing import Protocol, TypeVar
 U = TypeVar("U")
 
 Progress = Callable[[int, int], None]
-"""Called with (finished units, all units) from time to time, in the thread that called ``map``."""
+"""Called repeatedly with the numbers of finished and of all units, in the thread of ``map``."""
 
 Undo = Callable[[list[bytes]], None]
-"""Reverts what finished units did."""
+"""Reverts the effects of finished units, given their results."""
 
 Join = Callable[[Sequence[bytes]], bytes]
-"""Combines all pieces of one part into one result; the pieces are in no order."""
+"""Combines all pieces of one part into one result; the order of pieces is undefined."""
 
 
 class Executor(Protocol):
@@ -31,12 +31,12 @@ class Executor(Protocol):
     ) -> list[bytes]:
         """Return ``run(unit)`` for each unit, in the order of the units.
 
-        A unit may run more than once, and may be killed: ``run`` only writes new, uniquely named
-        files, and names them in its result.
+        A unit may run more than once, and may be killed, so ``run`` must only write new files with
+        unique names and return these names.
 
         :param run: a pure function that can be pickled; serialized once per job
         :param undo: called with the results of the finished units if another unit fails
-        :raises PaimonError: the error of the first failing unit, of the class that ``run`` raised
+        :raises PaimonError: the error of the first unit that fails, with the class of that error
         :raises CancelledError: if the work was cancelled
         """
         ...
@@ -53,17 +53,17 @@ class Executor(Protocol):
     ) -> list[bytes]:
         """Split units into pieces, and return ``join`` of the pieces of each part, ordered by part.
 
-        Pieces move from task to task; the caller only holds the results of ``join``. Both functions
-        may run more than once and write nothing. A part without pieces has no result.
+        Tasks exchange the pieces; the caller receives only the results of ``join``. Both functions
+        may run more than once and must not write. A part without pieces has no result.
 
-        :param split: a pure function of a unit; yields pieces, each with its part, below ``parts``
+        :param split: a pure function of a unit; yields pairs of a part below ``parts`` and a piece
         :raises PaimonError: as :meth:`map`
         """
         ...
 
 
 class InProcessExecutor:
-    """Runs the units one after another in the calling thread: for tests and small work."""
+    """Runs the units sequentially in the calling thread: for tests and small work."""
 
     def map(
         self,
@@ -97,7 +97,7 @@ class InProcessExecutor:
         label: str,  # noqa: ARG002
         progress: Progress | None = None,
     ) -> list[bytes]:
-        """Return ``join`` of the pieces of each part; all pieces are held in memory."""
+        """Return ``join`` of the pieces of each part; holds all pieces in memory."""
         pieces: dict[int, list[bytes]] = {}
         for finished, unit in enumerate(units, 1):
             for part, piece in split(unit):
@@ -108,7 +108,7 @@ class InProcessExecutor:
 
 
 class ForwardingExecutor(ABC):
-    """Base of executors that pass their work to another executor."""
+    """Base class of executors that pass their work to another executor."""
 
     @abstractmethod
     def choose_executor(self, unit_count: int) -> Executor:
@@ -153,15 +153,15 @@ _DEFAULT_MIN_UNITS = 16
 
 @dataclass(frozen=True, slots=True)
 class ThresholdExecutor(ForwardingExecutor):
-    """Runs few units in the calling thread, and many on another executor.
+    """Runs few units in the calling thread, and many units on another executor.
 
-    For work that is small for most tables: starting Spark takes longer than listing such a table.
+    For work that is small in most tables: starting Spark takes longer than listing a small table.
     """
 
     make: Callable[[], Executor]
-    """Returns the other executor; called only if it is needed."""
+    """Creates the other executor; called only if it is needed."""
     many: int = _DEFAULT_MIN_UNITS
-    """The number of units from which on the other executor is used."""
+    """The minimum number of units for the other executor."""
 
     def choose_executor(self, unit_count: int) -> Executor:
         """Return the other executor for many units."""

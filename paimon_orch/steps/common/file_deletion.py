@@ -1,4 +1,4 @@
-"""Deleting many files: work units of paths, for all steps that delete."""
+"""Deletes many files in work units, for all steps that delete files."""
 
 import json
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ _MAX_CONCURRENT_REQUESTS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionResult(StepOutcome):
-    """What a step deleted."""
+    """The result of a step that deletes files."""
 
     bytes: int = 0
     """The size of the deleted data files."""
     directories: int = 0
     refused: tuple[str, ...] = ()
-    """Files that were not deleted because they are outside the table's directories."""
+    """Files that were not deleted because they are outside of the table's directories."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the metrics as JSON values."""
@@ -37,21 +37,21 @@ class DeletionResult(StepOutcome):
 
 @dataclass(frozen=True, slots=True)
 class DeletionScope:
-    """Where files may be deleted."""
+    """The directories in which files may be deleted."""
 
     io: FileIO
     roots: tuple[str, ...]
 
 
 def run(scope: DeletionScope, paths: Sequence[str]) -> bytes:
-    """Delete files and return the paths that were refused, as JSON. Can be repeated."""
+    """Delete files and return the refused paths as JSON; may run more than once."""
     deleter = SafeDeleter(io=scope.io, roots=scope.roots)
     delete_in_threads(deleter, paths)
     return json.dumps(deleter.refused).encode()
 
 
 def delete_in_threads(remover: SafeDeleter, paths: Sequence[str]) -> None:
-    """Delete files, in several threads if there are many: deletes mostly wait for the storage."""
+    """Delete files; uses several threads for many files, because deletes mostly wait for storage."""
     if len(paths) < _MAX_CONCURRENT_REQUESTS:
         for path in paths:
             remover.delete(path)
@@ -69,7 +69,7 @@ def delete_files(
     label: str,
     progress: Progress | None = None,
 ) -> list[str]:
-    """Delete files and return those that were refused because they do not lie in the roots."""
+    """Delete files and return the refused paths, which are outside of the roots."""
     units = split_paths(paths)
     if not units:
         return []

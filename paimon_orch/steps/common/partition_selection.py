@@ -1,4 +1,4 @@
-"""Which partitions a step works on: partition specs, and a filter over partition columns."""
+"""Selects the partitions for a step, by partition specs and a filter on partition columns."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,20 +23,20 @@ PartitionSpecs = Sequence[str | Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRequest:
-    """The base of requests that select partitions."""
+    """Base class of requests that select partitions."""
 
     partitions: PartitionSpecs | None = None
     """The partitions to select; None selects all."""
     where: str | None = None
-    """A filter over partition columns, in addition to ``partitions``."""
+    """A filter on partition columns, in addition to ``partitions``."""
 
 
 def plan_splits(
     table: Table, schema: TableSchema, snapshot: Snapshot, request: PartitionRequest
 ) -> list[BucketSplit]:
-    """Return the buckets of the selected partitions; manifests without their files are skipped.
+    """Return the buckets of the selected partitions; skips manifests without their files.
 
-    Raises :class:`InputError` for a filter over other columns than partition columns.
+    Raises :class:`InputError` if the filter tests columns that are not partition columns.
     """
     if request.partitions is None:
         splits = ScanPlanner(table.stores.manifests, schema).splits(snapshot)
@@ -56,7 +56,8 @@ def _filter_splits(
         raise InputError(
             f"filter {where!r}: not a partition column: "
             f"{', '.join(sorted(other_columns))}. "
-            f"Whole partitions are selected, by {', '.join(schema.partition_keys) or 'no column'}"
+            "The filter selects whole partitions; the partition columns are: "
+            f"{', '.join(schema.partition_keys) or 'none'}"
         )
     selected = filter_partitions((split.partition for split in splits), schema, predicate)
     return [split for split in splits if split.partition in selected]

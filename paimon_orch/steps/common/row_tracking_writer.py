@@ -1,4 +1,4 @@
-"""Write rows that keep their ids: rewritten rows and new rows in separate files.
+"""Writes rows with and without row ids to separate files, for tables with row tracking.
 
 See docs/format/row-tracking.md.
 """
@@ -19,7 +19,7 @@ from paimon_orch.table.write.commit_message import CommitMessage
 
 @dataclass(slots=True)
 class RowTrackingWriter:
-    """Writes rows with an id into files with a row id column, other rows into plain files."""
+    """Writes rows with an id to files with a row id column, and other rows to plain files."""
 
     factory: FileWriterFactory
     _writers: dict[tuple[PartitionBucket, FileSource], RollingFileWriter] = field(
@@ -27,9 +27,9 @@ class RowTrackingWriter:
     )
 
     def write(self, rows: pa.Table) -> None:
-        """Write converted rows with ``_ROW_ID``, which is null for new rows.
+        """Write converted rows with the column ``_ROW_ID``, which is null for new rows.
 
-        Rows without ``_SEQUENCE_NUMBER`` are written as changed.
+        Rows without the column ``_SEQUENCE_NUMBER`` count as changed.
         """
         schema = self.factory.schema
         for column in (ROW_ID, ROW_SEQUENCE_NUMBER):
@@ -48,7 +48,7 @@ class RowTrackingWriter:
         return self._writers[key]
 
     def close(self) -> list[ManifestEntry]:
-        """Finish the files and return an ADD entry for each."""
+        """Finish the files and return an ADD entry for each file."""
         total = self.factory.schema.typed_options.bucket
         return [
             ManifestEntry(
@@ -63,13 +63,13 @@ class RowTrackingWriter:
         ]
 
     def abort(self) -> None:
-        """Remove every file that was written."""
+        """Delete all files that were written."""
         for writer in self._writers.values():
             writer.abort()
 
 
 def write_tracked_rows(factory: FileWriterFactory, parts: Iterable[pa.Table]) -> CommitMessage:
-    """Write converted rows; after an error, what was written is deleted."""
+    """Write converted rows; after an error, delete the new files."""
     writer = RowTrackingWriter(factory)
     try:
         for rows in parts:

@@ -6,7 +6,7 @@ Each step module defines a frozen request and three functions of the same shape,
 ``plan(table, request) -> Plan`` Reads metadata and decides what to do. Writes nothing, so a plan is
 also the dry run. A plan keeps its request, and is false if there is nothing to do. ``run(shared,
 unit) -> bytes`` Does one independent work unit, in any process, perhaps more than once. A unit
-names files; what all units need (file system, schemas) is ``shared`` and is sent once per job.
+names files; data for all units (file system, schemas) is in ``shared``, which is sent once per job.
 ``commit(table, plan, results) -> Outcome`` Commits the results of all units, in the order of the
 units. Does nothing for a plan that is false.
 
@@ -36,19 +36,19 @@ class EmptyRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOutcome:
-    """What a step did; the base of all outcomes."""
+    """Base class of the outcomes of steps."""
 
     duration_seconds: float = 0.0
     attempts: int = 0
-    """The number of plans that were executed: above 1 after a conflict with another commit."""
+    """The number of executed plans; more than 1 after a conflict with another commit."""
 
 
 class StepPlan(Protocol):
-    """A plan: it keeps the request that it was made for, and is false if there is nothing to do."""
+    """A plan: keeps its request, and is false if there is nothing to do."""
 
     @property
     def request(self) -> Any:
-        """Return the request that the plan was made for."""
+        """Return the request of the plan."""
         ...
 
     def __bool__(self) -> bool: ...
@@ -64,10 +64,10 @@ OutcomeT = TypeVar("OutcomeT", bound=StepOutcome)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkUnits(Generic[SharedT, UnitT]):
-    """The independent work of a plan."""
+    """The independent work units of a plan."""
 
     shared: SharedT
-    """What all units need; it is serialized once per job."""
+    """The data that all units need; it is serialized once per job."""
     units: Sequence[UnitT]
 
 
@@ -76,7 +76,7 @@ def _no_units(_table: Table, _plan: StepPlan) -> WorkUnits[None, None]:
 
 
 def _run_no_unit(_shared: None, _unit: None) -> bytes:
-    raise AssertionError("a step without work units runs none")
+    raise AssertionError("this step has no work units")
 
 
 def _keep_plan(_table: Table, plan: PlanT) -> PlanT:
@@ -96,24 +96,24 @@ class Step(Generic[RequestT, PlanT, SharedT, UnitT, ResultT, OutcomeT]):
     """A maintenance step; see the module's documentation for ``plan``, ``run`` and ``commit``."""
 
     title: str
-    """What the step does, followed by the table's name: ``compact``, ``expire snapshots of``."""
+    """A verb phrase to put before the table's name: ``compact``, ``expire snapshots of``."""
     plan: Callable[[Table, RequestT], PlanT]
     work: Callable[[Table, PlanT], WorkUnits[SharedT, UnitT]]
     run: Callable[[SharedT, UnitT], bytes]
     decode: Callable[[bytes], ResultT]
     commit: Callable[[Table, PlanT, Sequence[ResultT]], OutcomeT]
     discard: Callable[[Table, Sequence[ResultT]], None] | None = None
-    """Removes what finished units wrote when another unit failed."""
+    """Deletes the files of finished units if another unit failed."""
     prepare: Callable[[Table, PlanT], PlanT] = _keep_plan
     """Checks the plan before its units run; raises CommitConflictError if it is outdated."""
     split: Callable[[PlanT], Iterable[PlanT]] = _commit_at_once
-    """Splits a plan into plans that are committed one after another."""
+    """Splits a plan into parts; each part is run and committed before the next one."""
     merge: Callable[[OutcomeT, OutcomeT], OutcomeT] = _last_outcome
-    """Returns the outcome of two plans."""
+    """Combines the outcomes of two parts."""
     max_attempts: int = MAX_ATTEMPTS
 
     def label(self, table: Table) -> str:
-        """Return what is shown in the Spark UI, in logs and in errors."""
+        """Return the label of the step in the Spark UI, in logs and in errors."""
         return f"{self.title} {table.identifier}"
 
 
@@ -146,7 +146,7 @@ def run_step(
 ) -> OutcomeT:
     """Run the units of a plan and commit their results; the default executor is this process.
 
-    Raises :class:`CommitConflictError` if ``max_attempts`` plans lost against other commits.
+    Raises :class:`CommitConflictError` if ``max_attempts`` plans conflicted with other commits.
     """
     outcome: OutcomeT | None = None
 
@@ -161,7 +161,7 @@ def run_step(
     return run_plan(
         step.label(table),
         plan,
-        replan=lambda lost: step.plan(table, lost.request),
+        replan=lambda outdated: step.plan(table, outdated.request),
         attempt=attempt,
         max_attempts=step.max_attempts,
     )
@@ -175,7 +175,7 @@ def run_plan(
     attempt: Callable[[PlanT], OutcomeT],
     max_attempts: int = MAX_ATTEMPTS,
 ) -> OutcomeT:
-    """Execute a plan and return its outcome with duration and attempts; replan on conflicts."""
+    """Execute a plan, and after a conflict a new plan; return the outcome with its duration."""
     start, current = time.monotonic(), plan
 
     def execute(number: int) -> OutcomeT:

@@ -1,1 +1,1 @@
-"""Compaction of primary-key and append tables."""
+"""Compacts primary-key tables and append tables."""

@@ -1,4 +1,4 @@
-"""Compaction of append tables: small files are merged into large ones, deleted rows are removed.
+"""Compacts append tables: merges small files into large ones, and removes deleted rows.
 
 See docs/format/append-table-compaction.md.
 """
@@ -54,15 +54,15 @@ from paimon_orch.table.write.commit_message import CommitMessage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendCompactionUnit(CompactionUnit):
-    """Groups of files of one bucket; each group is rewritten to new files."""
+    """Groups of files of one bucket; rewrites each group to new files."""
 
     groups: tuple[FileGroup, ...]
     vectors: tuple[IndexManifestEntry, ...]
-    """The index files that may have to be rewritten."""
+    """The index files that the compaction may have to rewrite."""
     live_names: frozenset[str]
-    """The names of live files that these index files have deletion vectors of."""
+    """The names of live files whose deletion vectors are in these index files."""
     remaining_deleted_rows: int = 0
-    """The deleted rows of the files of the bucket that are not rewritten."""
+    """The number of deleted rows in files of the bucket that are not rewritten."""
 
     @property
     def inputs(self) -> tuple[DataFileMeta, ...]:
@@ -71,11 +71,11 @@ class AppendCompactionUnit(CompactionUnit):
 
     @property
     def output_level(self) -> int:
-        """Return 0: append tables have no other level."""
+        """Return 0: append tables have only level 0."""
         return 0
 
     def run(self, reader: FileReader) -> bytes:
-        """Rewrite the groups and return an encoded :class:`CommitMessage`. Can be repeated."""
+        """Rewrite the groups and return an encoded :class:`CommitMessage`; may run repeatedly."""
         writers = list[RollingFileWriter]()
         index = DeletionVectorRewrite(
             reader=reader,
@@ -127,17 +127,17 @@ class AppendCompactionUnit(CompactionUnit):
 
 
 def check_compactable(schema: TableSchema) -> None:
-    """Refuse append tables that plain compaction would damage, naming the feature."""
+    """Raise :class:`UnsupportedError` for append tables that a compaction would damage."""
     options = schema.typed_options
     for option in (DATA_EVOLUTION_ENABLED, CLUSTERING_INCREMENTAL):
         if options.get(option):
             raise UnsupportedError(
-                f"compaction of tables with {option.key!r} = true is not supported yet"
+                f"compaction of tables with {option.key!r} = true is not supported"
             )
 
 
 def plan(table: Table, request: CompactRequest) -> CompactionPlan:
-    """Plan a compaction of an append table; ``minor`` waits for enough small files or deletes."""
+    """Plan a compaction of an append table; ``minor`` requires enough small files or deletes."""
     table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
     check_compactable(schema)
@@ -161,10 +161,10 @@ def plan(table: Table, request: CompactRequest) -> CompactionPlan:
 def plan_bucket_units(
     reader: FileReader, split: BucketSplit, strategy: CompactionStrategy
 ) -> list[AppendCompactionUnit]:
-    """Return the work in a bucket, from metadata only.
+    """Return the units of a bucket; reads only metadata.
 
-    In tables without buckets each group is a unit, as groups share no index file; otherwise there
-    is one unit.
+    In tables without buckets, each group of files is a unit, as groups share no index file. In
+    tables with buckets, a bucket is one unit.
     """
     planner = _BucketPlanner(
         split=split,
@@ -247,8 +247,8 @@ def commit(
 ) -> CompactionResult:
     """Commit the results of all units in one snapshot.
 
-    Raises :class:`CommitConflictError` if a file was removed or got newly deleted rows; the new
-    files are removed.
+    Raises :class:`CommitConflictError`, and deletes the new files, if another commit removed a file
+    or deleted rows of it.
     """
     if not messages:
         return CompactionResult(plan=plan)
@@ -265,7 +265,7 @@ def commit(
 def build_append_result(
     plan: CompactionPlan, messages: Sequence[CommitMessage], snapshot: Snapshot
 ) -> CompactionResult:
-    """Return the metrics of a plan whose files were all replaced by those of the messages."""
+    """Return the result of a plan; the files of the messages have replaced those of the plan."""
     deleted = [file for unit in select_append_units(plan) for file in unit.inputs]
     added = [entry.file for message in messages for entry in message.added]
     return CompactionResult(

@@ -1,4 +1,4 @@
-"""Compaction: the step for all tables."""
+"""The compaction step for all tables."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -44,12 +44,11 @@ __all__ = [
 
 
 def plan(table: Table, request: CompactRequest) -> CompactionPlan:
-    """Decide what to compact in the latest snapshot, from metadata only.
+    """Plan a compaction of the latest snapshot; reads only metadata.
 
-    ``minor`` follows the table's options: with deletion vectors, level 0 is always moved up, and
-    files most of whose rows are deleted are rewritten; small files of append tables are merged when
-    there are enough of them. Raises :class:`UnsupportedError` for tables that cannot be compacted
-    yet.
+    ``minor`` follows the table's options. With deletion vectors, it compacts all files of level 0,
+    and rewrites files with mostly deleted rows. In append tables, it merges small files if there
+    are enough of them. Raises :class:`UnsupportedError` for tables that cannot be compacted.
     """
     plan_table = primary_key.plan if table.schema.primary_keys else append.plan
     plan = plan_table(table, request)
@@ -62,10 +61,10 @@ def plan(table: Table, request: CompactRequest) -> CompactionPlan:
 def commit(
     table: Table, plan: CompactionPlan, messages: Sequence[CommitMessage]
 ) -> CompactionResult:
-    """Commit the results of all units, in their order, in one snapshot.
+    """Commit the results of all units, in the order of the units, in one snapshot.
 
-    Raises :class:`CommitConflictError` if another commit changed the same buckets; the new files
-    are removed.
+    Raises :class:`CommitConflictError`, and deletes the new files, if another commit changed the
+    same buckets.
     """
     commit_table = primary_key.commit if table.schema.primary_keys else append.commit
     return commit_table(table, plan, messages)
@@ -124,17 +123,17 @@ def compact(
 ) -> CompactionResult:
     """Compact a table, or some partitions, in one snapshot.
 
-    Postponed rows are moved first, in a snapshot of their own. With nothing to do nothing is
-    committed. After a conflict with another commit the work is planned again, at most three times;
-    then :class:`CommitConflictError` is raised and the table is unchanged.
+    Moves postponed rows first, in a separate snapshot. Commits no snapshot if there is nothing to
+    do. After a conflict with another commit, the work is planned again, at most three times; then
+    :class:`CommitConflictError` is raised, and the table is not compacted.
 
     :param executor: runs the work units; by default this process
     :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
         partitions
-    :param where: a filter over partition columns
-    :param strategy: ``minor`` follows the table's options, ``full`` rewrites everything to the
+    :param where: a filter on partition columns
+    :param strategy: ``minor`` follows the table's options, ``full`` rewrites all files to the
         highest level
-    :param now: the time as of which rows expire; None is the current time
+    :param now: the time at which the age of rows is measured; None means the current time
     """
     request = CompactRequest(partitions=partitions, where=where, strategy=strategy, now=now)
     return run_compaction(table, plan(table, request), executor, progress=progress)

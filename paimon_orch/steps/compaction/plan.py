@@ -1,4 +1,4 @@
-"""What all compactions share: the request, work units, the plan and the result."""
+"""The request, work units, plan and result of all compactions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -20,17 +20,17 @@ CompactionStrategy = Literal["minor", "full"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactRequest(PartitionRequest):
-    """What to compact."""
+    """Selects the files to compact."""
 
     strategy: CompactionStrategy = "minor"
-    """``minor`` follows the table's options, ``full`` rewrites everything to the highest level."""
+    """``minor`` follows the table's options, ``full`` rewrites all files to the highest level."""
     now: datetime | None = None
-    """The time as of which rows and partitions are expired; None is the current time."""
+    """The time at which the age of rows and partitions is measured; None means the current time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionUnit(ABC):
-    """The work in one bucket, or in a part of one, independent of all others."""
+    """The work in one bucket, or in a part of a bucket; independent of other units."""
 
     partition: bytes
     bucket: int
@@ -39,7 +39,7 @@ class CompactionUnit(ABC):
     """``k1=v1/k2=v2``, or an empty text."""
     reason: CompactReason
     reason_details: str = ""
-    """What is shown instead of the reason."""
+    """A text to show instead of the reason."""
 
     @property
     @abstractmethod
@@ -53,7 +53,7 @@ class CompactionUnit(ABC):
 
     @abstractmethod
     def run(self, reader: FileReader) -> bytes:
-        """Compact and return an encoded :class:`CommitMessage`. Can be repeated."""
+        """Compact and return an encoded :class:`CommitMessage`; may run repeatedly."""
 
     @property
     def files(self) -> int:
@@ -67,12 +67,12 @@ class CompactionUnit(ABC):
 
     @property
     def rows(self) -> int:
-        """Return the physical rows of the files to compact."""
+        """Return the number of physical rows of the files to compact."""
         return sum(file.row_count for file in self.inputs)
 
     @property
     def level0_files(self) -> int:
-        """Return how many of the files are on level 0."""
+        """Return the number of files on level 0."""
         return sum(file.level == 0 for file in self.inputs)
 
     def to_dict(self) -> dict[str, object]:
@@ -91,31 +91,31 @@ class CompactionUnit(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
-    """What a compaction would do; false if there is nothing to do."""
+    """The plan of a compaction; false if there is nothing to do."""
 
     request: PartitionRequest
     snapshot_id: int | None = None
     reader: FileReader | None = None
-    """Reads the files of all units; None in a plan for a table without snapshot."""
+    """Reads the files of all units; None for a table without a snapshot."""
     units: tuple[CompactionUnit, ...] = ()
     guards: tuple[BucketGuard, ...] = ()
     skipped_buckets: int = 0
-    """The number of buckets with nothing to do."""
+    """The number of buckets without files to compact."""
     postponed: PostponePlan | None = None
-    """Rows in postpone buckets that are moved first; other work is planned again then."""
+    """Rows in postpone buckets to move first; afterwards, the compaction is planned again."""
 
     def __bool__(self) -> bool:
-        """Return whether there is anything to compact; postponed rows do not count."""
+        """Return whether there is anything to compact, without postponed rows."""
         return bool(self.units)
 
     @property
     def buckets(self) -> int:
-        """Return the number of buckets with something to do."""
+        """Return the number of buckets to compact."""
         return len({(unit.partition, unit.bucket) for unit in self.units})
 
     @property
     def inputs(self) -> list[DataFileMeta]:
-        """Return the files to compact; several parts of a bucket may share one."""
+        """Return the distinct files to compact; units of the same bucket may share a file."""
         return list({file.file_name: file for unit in self.units for file in unit.inputs}.values())
 
     @property
@@ -137,10 +137,10 @@ class CompactionPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult(StepOutcome):
-    """What a compaction did; sizes are in bytes."""
+    """The result of a compaction; sizes are in bytes."""
 
     plan: CompactionPlan
-    """The plan that was executed: another one than the caller's after a conflict."""
+    """The executed plan; after a conflict, it differs from the plan of the caller."""
     snapshot_id: int | None = None
     """None if there was nothing to do."""
     buckets: int = 0
@@ -150,7 +150,7 @@ class CompactionResult(StepOutcome):
     bytes_written: int = 0
     rows_written: int = 0
     deleted_rows: int = 0
-    """The rows that deletion vectors delete afterwards, in the compacted buckets."""
+    """The number of rows that deletion vectors delete in the compacted buckets afterwards."""
     level0_before: int = 0
     level0_after: int = 0
 
@@ -184,5 +184,5 @@ UnitT = TypeVar("UnitT", bound=CompactionUnit)
 
 
 def order_by_size(units: Sequence[UnitT]) -> list[UnitT]:
-    """Return the units with the largest first."""
+    """Return the units, largest first."""
     return sorted(units, key=lambda unit: -unit.bytes)

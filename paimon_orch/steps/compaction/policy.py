@@ -30,35 +30,35 @@ from paimon_orch.table.table import Table
 _TABLE_OPTION_REASONS = frozenset(
     {CompactReason.OPTIMIZATION_INTERVAL, CompactReason.SIZE_THRESHOLD, CompactReason.DELETED_ROWS}
 )
-"""Reasons that an option of the table sets: these do not wait for a threshold of the policy."""
+"""Reasons that table options define; these do not wait for a threshold of the policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPolicy:
-    """When a partition is compacted, if the table's options give a reason to compact it.
+    """Decides when to compact partitions that have files to compact under the table's options.
 
-    One threshold is enough, and none is needed after :attr:`max_wait`.
+    A partition is compacted if it reaches any threshold, or after :attr:`max_wait`.
     """
 
     level0_files: int = 1
     """The number of files on level 0."""
     sorted_runs: int = 5
-    """The number of sorted runs that readers merge in the bucket with the most."""
+    """The maximum number of sorted runs that readers merge in a bucket."""
     small_files: int = 2
     """The number of files of an append table far below the target size."""
     deleted_ratio: float = 0.5
-    """The share of stored rows that are deleted or retracted; above it everything is rewritten.
+    """A full compaction rewrites a partition if more than this share of its rows is deleted.
 
-    The remaining rows are fewer than the deleted ones then, so the cost is proportional to what was
-    written.
+    Retracted rows count as deleted. With the default, the remaining rows are fewer than the deleted
+    ones, so the cost is proportional to the number of deletes.
     """
     max_rewrite: str | None = None
-    """A size such as ``10 gb``; a compaction that would read more is never chosen."""
+    """A size such as ``10 gb``; a partition is not compacted if this would read more bytes."""
     max_wait: str = "1 h"
-    """How long work may wait for a threshold."""
+    """The time after which a partition is compacted even below all thresholds."""
 
     def __post_init__(self) -> None:
-        _ = self.wait_millis, self.rewrite_bytes  # refuse invalid texts here, not at the first tick
+        _ = self.wait_millis, self.rewrite_bytes  # raise for invalid texts now, not in a tick
 
     @property
     def wait_millis(self) -> int:
@@ -76,7 +76,7 @@ class CompactionPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionMetrics:
-    """Read amplification of a partition and the work of a compaction; sizes in bytes."""
+    """Read amplification of a partition, and the cost of a compaction; sizes are in bytes."""
 
     files: int = 0
     bytes: int = 0
@@ -90,16 +90,16 @@ class CompactionMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionDecision:
-    """What a policy decides about one partition."""
+    """The decision of a policy about one partition."""
 
     partition: str
-    """``k1=v1/k2=v2``, an empty text for an unpartitioned table."""
+    """``k1=v1/k2=v2``; an empty text for an unpartitioned table."""
     compact: bool
     reason: str
     metrics: CompactionMetrics
     strategy: CompactionStrategy = "minor"
     is_waiting: bool = False
-    """Whether there is work that waits for a threshold."""
+    """Whether the partition has files to compact but is below all thresholds."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the decision as JSON values."""
@@ -114,7 +114,7 @@ class CompactionDecision:
 
 @dataclass(frozen=True, slots=True)
 class _PlannedWork:
-    """What a compaction with one strategy would do in a partition."""
+    """The work of a compaction with one strategy in a partition."""
 
     units: Sequence[CompactionUnit] = ()
     postponed_files: int = 0
@@ -144,13 +144,13 @@ def decide(
     overdue: Collection[str] | None = (),
     may_be_full: bool = True,
 ) -> list[CompactionDecision]:
-    """Decide for each partition of the latest snapshot whether to compact it; reads only manifests.
+    """Decide which partitions of the latest snapshot to compact; reads only manifests.
 
     :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
         partitions
-    :param where: a filter over partition columns
-    :param overdue: paths of partitions that have waited too long; None for all
-    :param may_be_full: whether full compactions may be chosen
+    :param where: a filter on partition columns
+    :param overdue: paths of partitions that have waited for ``max_wait``; None means all
+    :param may_be_full: whether decisions may be full compactions
     """
     policy, schema = policy or CompactionPolicy(), table.schema
     if schema.primary_keys:
@@ -200,20 +200,20 @@ class _PartitionPolicy:
             if decision is not None:
                 return decision
         if not work:
-            return self._wait(metrics, f"there is nothing to compact: {_describe_state(metrics)}")
+            return self._wait(metrics, f"nothing to compact: {_describe_state(metrics)}")
         if self._exceeds_max_rewrite(metrics):
             limit = f"limit {self.policy.max_rewrite}"
             return self._wait(metrics, f"too much to rewrite: {_describe_cost(metrics)}, {limit}")
         cause = _describe_reached_thresholds(metrics, work, self.policy)
         if not cause and self.is_overdue:
-            cause = f"it has waited longer than {self.policy.max_wait}"
+            cause = f"the partition has waited longer than {self.policy.max_wait}"
         if cause:
             return self._compact(metrics, cause, "minor")
-        reason = f"not worth it yet: {_describe_state(metrics)}; {_describe_cost(metrics)}"
+        reason = f"below all thresholds: {_describe_state(metrics)}; {_describe_cost(metrics)}"
         return replace(self._wait(metrics, reason), is_waiting=True)
 
     def _decide_full(self, deleted_ratio: float) -> CompactionDecision | None:
-        """Choose a full compaction unless there is nothing to rewrite or too much."""
+        """Return a full compaction; None if there is nothing, or too much, to rewrite."""
         work = _plan_work(self.splits, self.reader, "full")
         metrics = _compute_metrics(self.splits, self.reader.schema, work)
         if not work or self._exceeds_max_rewrite(metrics):
@@ -274,15 +274,15 @@ def _compute_metrics(
 def _describe_reached_thresholds(
     metrics: CompactionMetrics, work: _PlannedWork, policy: CompactionPolicy
 ) -> str:
-    """Return the thresholds that are reached; an empty text for none."""
+    """Return the thresholds that the partition reaches; an empty text for none."""
     by_options = sorted(work.reasons & _TABLE_OPTION_REASONS)
     reached = [f"required by the table's options ({', '.join(by_options)})"] if by_options else []
     if metrics.level0_files >= policy.level0_files and metrics.level0_files:
-        reached.append(f"level-0 files: {metrics.level0_files}, from {policy.level0_files} on")
+        reached.append(f"level-0 files: {metrics.level0_files} (threshold {policy.level0_files})")
     if metrics.sorted_runs >= policy.sorted_runs:
-        reached.append(f"sorted runs: {metrics.sorted_runs}, from {policy.sorted_runs} on")
+        reached.append(f"sorted runs: {metrics.sorted_runs} (threshold {policy.sorted_runs})")
     if CompactReason.SMALL_FILES in work.reasons and metrics.small_files >= policy.small_files:
-        reached.append(f"small files: {metrics.small_files}, from {policy.small_files} on")
+        reached.append(f"small files: {metrics.small_files} (threshold {policy.small_files})")
     return ", ".join(reached)
 
 

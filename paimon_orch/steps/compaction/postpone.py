@@ -1,4 +1,4 @@
-"""Moving rows from ``bucket-postpone`` into real buckets, where readers see them.
+"""Moves rows from ``bucket-postpone`` to real buckets, where readers see them.
 
 See docs/format/postpone-buckets.md.
 """
@@ -41,19 +41,19 @@ from paimon_orch.table.write.write_builder import WriteBuilder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovePostponedRequest(PartitionRequest):
-    """The partitions whose postponed rows are moved."""
+    """Selects the partitions whose postponed rows are moved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostponeUnit:
-    """The postponed files of one partition, in the order of their rows."""
+    """The postponed files of one partition, in row order."""
 
     partition: bytes
     partition_text: str
     """``k1=v1/k2=v2``, or an empty text."""
     files: tuple[DataFileMeta, ...]
     buckets: int
-    """The number of buckets that the partition has or gets."""
+    """The number of buckets of the partition; for a new partition, from the table's options."""
     first_sequence: Mapping[PartitionBucket, int]
     """The next sequence number of each bucket that has files."""
 
@@ -75,7 +75,7 @@ class PostponeUnit:
 
 @dataclass(frozen=True, slots=True)
 class PostponeIo:
-    """What reads postponed files and writes the files of buckets."""
+    """The reader of postponed files and the writers of new files."""
 
     reader: FileReader
     factory: FileWriterFactory
@@ -108,7 +108,7 @@ class PostponePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovePostponedResult(StepOutcome):
-    """What was moved; ``snapshot`` is None if there were no postponed rows."""
+    """The result of a move; ``snapshot`` is None if there were no postponed rows."""
 
     plan: PostponePlan
     snapshot: Snapshot | None = None
@@ -117,14 +117,14 @@ class MovePostponedResult(StepOutcome):
 def plan(table: Table, request: MovePostponedRequest) -> PostponePlan:
     """Find the postponed files, and the number of buckets of each partition.
 
-    Partitions with buckets keep their number; new partitions take it from the table's options.
+    Partitions with buckets keep their number of buckets; new partitions use the table's options.
 
     Raises :class:`InputError` for tables without postpone buckets.
     """
     table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
     if not has_postpone_buckets(schema):
-        raise InputError(f"{table.identifier} has no postpone buckets ('bucket' = -2)")
+        raise InputError(f"{table.identifier} has no postpone buckets: 'bucket' is not -2")
     snapshot = table.snapshot()
     if snapshot is None:
         return PostponePlan(request=request)
@@ -157,7 +157,7 @@ def _collect_work(table: Table, plan: PostponePlan) -> WorkUnits[PostponeIo | No
 
 
 def run(shared: PostponeIo | None, unit: PostponeUnit) -> bytes:
-    """Write the rows of a partition into its buckets; return an encoded :class:`CommitMessage`."""
+    """Write the rows of a partition to its buckets; return an encoded :class:`CommitMessage`."""
     assert shared is not None
     counts = PostponeBuckets({unit.partition: unit.buckets}, unit.buckets)
     writer = TableWriter(
@@ -191,8 +191,8 @@ def commit(
 ) -> MovePostponedResult:
     """Commit the moved rows of all partitions in one snapshot.
 
-    Raises :class:`CommitConflictError` if another commit moved the same files; the new files are
-    removed.
+    Raises :class:`CommitConflictError`, and deletes the new files, if another commit moved the same
+    files.
     """
     entries = tuple(entry for message in messages for entry in message.entries)
     if not entries:
@@ -223,9 +223,10 @@ def move_postponed(
     where: str | None = None,
     progress: Progress | None = None,
 ) -> Snapshot | None:
-    """Move postponed rows into buckets; return the snapshot, None if there are none.
+    """Move postponed rows to buckets; return the snapshot, or None if there are no such rows.
 
-    The rows are added to level 0: tables with deletion vectors show them after the next compaction.
+    Adds the rows to level 0, so readers of tables with deletion vectors see them after the next
+    compaction.
     """
     request = MovePostponedRequest(partitions=partitions, where=where)
     return run_step(

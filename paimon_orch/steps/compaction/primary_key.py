@@ -1,4 +1,4 @@
-"""Compaction of primary-key tables, bucket by bucket.
+"""Compacts primary-key tables, bucket by bucket.
 
 See docs/format/universal-compaction.md and docs/format/lookup-compaction.md.
 """
@@ -50,7 +50,7 @@ _UnitResult = tuple["PrimaryKeyCompactionUnit", CommitMessage]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrimaryKeyCompactionUnit(CompactionUnit):
-    """The work in one bucket of a primary-key table, or in a part of a large one."""
+    """The work in one bucket of a primary-key table, or in a part of a large bucket."""
 
     task: CompactionTask
 
@@ -65,7 +65,7 @@ class PrimaryKeyCompactionUnit(CompactionUnit):
         return self.task.output_level
 
     def run(self, reader: FileReader) -> bytes:
-        """Compact and return an encoded :class:`CommitMessage`. Can be repeated."""
+        """Compact and return an encoded :class:`CommitMessage`; may run repeatedly."""
         is_clustered = reader.schema.typed_options.is_pk_clustering_override
         compaction = ClusteredCompaction if is_clustered else BucketCompaction
         outcome = compaction(reader, self.task).run()
@@ -134,7 +134,7 @@ def plan_bucket_unit(
     strategy: CompactionStrategy,
     now: datetime | None = None,
 ) -> PrimaryKeyCompactionUnit | None:
-    """Return the work in a whole bucket, from metadata only; None if there is nothing to do."""
+    """Return the unit of a whole bucket, or None; reads only metadata."""
     if reader.schema.typed_options.is_pk_clustering_override:
         return _plan_clustered_unit(reader, split, strategy)
     now, options = now or datetime.now().astimezone(), reader.schema.typed_options
@@ -170,7 +170,7 @@ def plan_bucket_unit(
 def _plan_clustered_unit(
     reader: FileReader, split: BucketSplit, strategy: CompactionStrategy
 ) -> PrimaryKeyCompactionUnit | None:
-    """Return the work in a bucket whose files are sorted by ``clustering.columns``, or None."""
+    """Return the unit of a bucket whose files are sorted by ``clustering.columns``, or None."""
     selection = plan_clustered_compaction(
         reader, split.files, split.vectors, full=strategy == "full"
     )
@@ -211,7 +211,7 @@ def _build_unit(
 def _split_unit(
     reader: FileReader, unit: PrimaryKeyCompactionUnit
 ) -> list[PrimaryKeyCompactionUnit]:
-    """Split a large bucket, so that it can use more than one core."""
+    """Split the unit of a large bucket, so that it can use several cores."""
     options = reader.schema.typed_options
     if options.is_pk_clustering_override:
         return [unit]
@@ -229,7 +229,10 @@ def _split_unit(
 def commit(
     table: Table, plan: CompactionPlan, messages: Sequence[CommitMessage]
 ) -> CompactionResult:
-    """Commit the results of all units; raises CommitConflictError if the buckets have changed."""
+    """Commit the results of all units.
+
+    Raises :class:`CommitConflictError` if another commit changed the buckets.
+    """
     by_bucket = _merge_messages_by_bucket(plan, messages)
     written = by_bucket.values()
     changes = CommitChanges(
@@ -254,7 +257,7 @@ def select_primary_key_units(plan: CompactionPlan) -> list[PrimaryKeyCompactionU
 def _merge_messages_by_bucket(
     plan: CompactionPlan, messages: Sequence[CommitMessage]
 ) -> dict[PartitionBucket, CommitMessage]:
-    """Return one message per bucket; writes the index files of buckets with several units."""
+    """Return one message per bucket; write the index files of buckets with several units."""
     by_bucket: dict[PartitionBucket, list[_UnitResult]] = {}
     for unit, message in zip(select_primary_key_units(plan), messages, strict=True):
         by_bucket.setdefault(PartitionBucket(unit.partition, unit.bucket), []).append(
@@ -269,7 +272,7 @@ def _merge_messages_by_bucket(
 def _merge_messages(plan: CompactionPlan, parts: Sequence[_UnitResult]) -> CommitMessage:
     reader, task = plan.reader, parts[0][0].task
     assert reader is not None
-    # parts of one section may have read the same file
+    # several parts of a section may have read the same file
     entries = tuple(dict.fromkeys(entry for _, message in parts for entry in message.entries))
     changelog = tuple(entry for _, message in parts for entry in message.changelog)
     refusal = next((message.refusal for _, message in parts if message.refusal), None)

@@ -1,4 +1,4 @@
-"""Sort compaction of append tables: the rows of a partition are sorted, or ordered along a curve.
+"""Sort compaction of append tables: sorts the rows of a partition by columns or along a curve.
 
 See docs/format/sort-compaction.md#sort-compaction.
 """
@@ -43,13 +43,13 @@ OrderStrategy = Literal["order", "zorder", "hilbert"]
 
 @dataclass(frozen=True, slots=True)
 class SortOrder:
-    """The columns that rows are sorted by, and how several columns become one order."""
+    """The columns to sort by, and the strategy to combine several columns into one order."""
 
     columns: tuple[str, ...]
     strategy: OrderStrategy = "order"
 
     def keys(self, rows: pa.Table, width: int) -> pa.Array:
-        """Return the sort keys of rows along a curve, from the first ``width`` bytes of texts."""
+        """Return the sort keys of rows along a curve; uses the first ``width`` bytes of texts."""
         columns = [
             encode_order_bytes(rows.column(name).combine_chunks(), name, width)
             for name in self.columns
@@ -67,13 +67,13 @@ class SortOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortRequest(PartitionRequest):
-    """What to sort, and how."""
+    """Selects the partitions to sort, and the order."""
 
     order: SortOrder
 
 
 def plan(table: Table, request: SortRequest) -> CompactionPlan:
-    """Select the partitions to rewrite, from metadata; refuses tables that cannot be sorted."""
+    """Select the files to rewrite; reads only metadata. Refuses tables that cannot be sorted."""
     table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
     _check_sortable(table, schema, request.order)
@@ -111,20 +111,20 @@ def _check_sortable(table: Table, schema: TableSchema, order: SortOrder) -> None
         )
     check_compactable(schema)
     if not order.columns:
-        raise InputError("a sort compaction needs at least one column to order by")
+        raise InputError("a sort compaction requires at least one column to sort by")
     empty = pa.Table.from_batches([], table.scan().arrow_schema)
     for name in order.columns:
         schema.field(name)
         if name in schema.partition_keys:
             raise InputError(
-                f"rows cannot be ordered by {name!r}: it is a partition column, and partitions are "
-                "sorted separately"
+                f"rows cannot be sorted by {name!r}: it is a partition column, and each partition "
+                "is sorted separately"
             )
         encode_order_bytes(empty.column(name).combine_chunks(), name)
 
 
 def plan_read_units(plan: CompactionPlan) -> list[TargetUnit]:
-    """Return the files of the selected partitions as units that each justify a task."""
+    """Return the files of the selected partitions as units that are large enough for a task."""
     assert plan.reader is not None
     return [
         TargetUnit(part, 0)
@@ -146,10 +146,10 @@ def _build_bucket_split(unit: AppendCompactionUnit) -> BucketSplit:
 def commit(
     table: Table, plan: CompactionPlan, messages: Sequence[CommitMessage]
 ) -> CompactionResult:
-    """Replace the files that were read by sorted files, in an OVERWRITE snapshot.
+    """Replace the planned files with sorted files, in an OVERWRITE snapshot.
 
-    Rows of concurrent commits are kept. Raises :class:`CommitConflictError` if a file that was read
-    is no longer live or has newly deleted rows; the new files are removed then.
+    Keeps the rows of concurrent commits. Raises :class:`CommitConflictError`, and deletes the new
+    files, if another commit removed a planned file or deleted rows of it.
     """
     if not plan:
         return CompactionResult(plan=plan)

@@ -1,1 +1,1 @@
-"""Expiration of snapshots, changelogs, partitions and tags."""
+"""Expires snapshots, changelogs, partitions and tags."""

@@ -1,4 +1,4 @@
-"""Expire changelogs that were retained longer than their snapshots.
+"""Expires changelogs that were retained longer than their snapshots.
 
 See docs/format/snapshot-expiration.md#changelogs.
 """
@@ -72,9 +72,9 @@ class ChangelogExpirationResult(StepOutcome):
 
 
 def plan(table: Table, request: ExpireChangelogsRequest) -> ChangelogExpirationPlan:
-    """Select the changelogs to expire, by their own age, and the files that only they reference.
+    """Select the changelogs to expire, and the files that only they reference.
 
-    Without options of changelogs those of snapshots apply. The newest changelog is retained.
+    Options for changelogs default to the options for snapshots. The newest changelog is retained.
     """
     table.stores.check_step(StepKind.DELETE)
     options = table.options
@@ -113,22 +113,22 @@ def plan(table: Table, request: ExpireChangelogsRequest) -> ChangelogExpirationP
 
 
 def _collect_files_to_delete(
-    table: Table, expired: Sequence[RetainedSnapshot], kept: Sequence[RetainedSnapshot]
+    table: Table, expired: Sequence[RetainedSnapshot], retained: Sequence[RetainedSnapshot]
 ) -> UnreferencedFiles:
     reader = ReferenceReader.of(table.io, table.paths.root)
     collector = SnapshotDeletionPlanner(
-        reader=reader, paths=table.paths, schema=table.schema, retained=kept
+        reader=reader, paths=table.paths, schema=table.schema, retained=retained
     )
     for version in expired:
         if version.changelog_list:
             collector.add_changelog_files(version)
-        else:  # the changelog consists of the appended rows
+        else:  # the appended rows are the changelog
             collector.add_deleted_files(version)
     return collector.collect(expired)
 
 
 def _find_first_younger(times: Mapping[int, int], first: int, before: int) -> int:
-    """Return the first changelog from ``first`` on that was committed at or after ``before``."""
+    """Return the first changelog with an id of at least ``first`` that is not older."""
     for number, committed in times.items():
         if number >= first and before <= committed:
             return number
@@ -189,7 +189,7 @@ def expire_changelogs(
     older_than: int | None = None,
     max_deletes: int | None = None,
 ) -> ChangelogExpirationPlan:
-    """Expire changelogs and return what was deleted; can be repeated after a failure.
+    """Expire changelogs and return the executed plan; after a failure, repeat the call.
 
     The limits override the table's options; ``older_than`` is in epoch milliseconds.
     """

@@ -1,4 +1,4 @@
-"""Drop partitions by their age; their files are deleted when older snapshots expire.
+"""Drops partitions by their age; their files are deleted when older snapshots expire.
 
 See docs/format/partition-expiration.md.
 """
@@ -45,16 +45,16 @@ _JAVA_FORMAT_TOKEN = re.compile(r"'([^']*)'|(([A-Za-z])\3*)|([^A-Za-z'])")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpirePartitionsRequest:
-    """When partitions expire; what is None is taken from the table's options."""
+    """The rules of an expiration of partitions; None takes the value of the table's options."""
 
     expiration_time: timedelta | None = None
     strategy: str | None = None
-    """``values-time`` uses the partition's values, ``update-time`` the newest of its files."""
+    """``values-time`` uses the partition's values, ``update-time`` the time of its newest file."""
     timestamp_formatter: str | None = None
     timestamp_pattern: str | None = None
     max_expires: int | None = None
     now: datetime | None = None
-    """The local wall clock time; None is the current time."""
+    """The local wall clock time; None means the current time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +63,13 @@ class PartitionExpirationPlan:
 
     request: ExpirePartitionsRequest
     batches: tuple[tuple[bytes, ...], ...] = ()
-    """The partitions of each commit, in the order of their names."""
+    """The partitions of each commit, ordered by name."""
     names: tuple[str, ...] = ()
     rows: int = 0
     bytes: int = 0
 
     def __bool__(self) -> bool:
-        """Return whether any partition expired."""
+        """Return whether any partition expires."""
         return bool(self.names)
 
     def to_dict(self) -> dict[str, object]:
@@ -79,7 +79,7 @@ class PartitionExpirationPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionExpirationResult(StepOutcome):
-    """What was dropped."""
+    """The result of an expiration of partitions."""
 
     plan: PartitionExpirationPlan
 
@@ -135,8 +135,8 @@ def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationP
 def exclude_expired_partitions(
     table: Table, splits: Sequence[BucketSplit], now: datetime | None = None
 ) -> list[BucketSplit]:
-    """Exclude expired partitions as ``compaction.skip-expired-partitions`` requires."""
-    # as in Java Paimon, only with an expiration time and the strategy values-time
+    """Exclude expired partitions if ``compaction.skip-expired-partitions`` is true."""
+    # as in Java Paimon, applies only with an expiration time and the strategy values-time
     schema, options = table.schema, table.schema.typed_options
     by_values = options.get(PARTITION_EXPIRATION_STRATEGY) == "values-time"
     skips = options.get(COMPACTION_SKIP_EXPIRED_PARTITIONS) and by_values
@@ -172,26 +172,32 @@ def _find_expired_partitions(
         time = time_of(partition, splits)
         if time is None:
             text = format_partition(partition, schema)
-            logger.warning("%s: the time of partition %s is unknown", table.identifier, text)
+            logger.warning(
+                "%s: partition %s does not expire: its values have no valid time",
+                table.identifier,
+                text,
+            )
         elif current_time - time > max_age:
             expired.append(partition)
     types = [field.type for field in schema.partition_fields]
     return sorted(expired, key=lambda p: ",".join(map(str, deserialize_row(p, types))))
 
 
-def _override_options(options: Options, given: Mapping[str, str | None]) -> Options:
-    overrides = {key: value for key, value in given.items() if value is not None}
+def _override_options(options: Options, arguments: Mapping[str, str | None]) -> Options:
+    overrides = {key: value for key, value in arguments.items() if value is not None}
     return Options({**options.values, **overrides})
 
 
-def _resolve_expiration_time(table: Table, options: Options, given: timedelta | None) -> timedelta:
+def _resolve_expiration_time(
+    table: Table, options: Options, requested: timedelta | None
+) -> timedelta:
     if not table.schema.partition_keys:
         raise InputError(f"{table.identifier} has no partition columns, so no partition can expire")
-    expiration_time = options.get(PARTITION_EXPIRATION_TIME) if given is None else given
+    expiration_time = options.get(PARTITION_EXPIRATION_TIME) if requested is None else requested
     if expiration_time is None:
         raise InputError(
             f"{table.identifier}: no expiration time; "
-            "set the option 'partition.expiration-time' or pass one"
+            "set the option 'partition.expiration-time' or pass an expiration time"
         )
     return expiration_time
 
@@ -202,7 +208,7 @@ def _build_time_reader(schema: TableSchema, options: Options) -> _PartitionTimeR
         return lambda _, splits: _find_update_time(splits)
     if strategy != "values-time":
         raise InputError(
-            f"'partition.expiration-strategy' = {strategy!r} is not known; use values-time or "
+            f"'partition.expiration-strategy' = {strategy!r} is unknown; use values-time or "
             "update-time"
         )
     fields = schema.partition_fields
@@ -231,7 +237,7 @@ def _build_time_reader(schema: TableSchema, options: Options) -> _PartitionTimeR
 
 
 def _find_update_time(splits: Sequence[BucketSplit]) -> datetime | None:
-    """Return the creation time of the newest file, in local wall clock time of its writer."""
+    """Return the creation time of the newest file, in the local wall clock time of its writer."""
     times = [file.creation_time for split in splits for file in split.files]
     known_times = [time for time in times if time is not None]
     if len(known_times) < len(times):
@@ -261,7 +267,7 @@ def _to_strptime_format(java: str) -> str:
         if letters is None:
             return (quoted or other or "'").replace("%", "%%")
         if letters[0] not in _STRPTIME_DIRECTIVES:
-            raise InputError(f"'partition.timestamp-formatter' = {java!r}: {letters} is not known")
+            raise InputError(f"'partition.timestamp-formatter' = {java!r}: {letters} is unknown")
         return _STRPTIME_DIRECTIVES[letters[0]]
 
     python = _JAVA_FORMAT_TOKEN.sub(directive, java)
@@ -274,7 +280,7 @@ def _to_strptime_format(java: str) -> str:
 
 
 def _compile_java_format(java: str) -> re.Pattern[str]:
-    """Return a pattern with the digit counts of a Java format; Python accepts fewer digits."""
+    """Return a pattern with the digit counts of a Java format; Python also accepts fewer digits."""
 
     def digits(match: re.Match[str]) -> str:
         quoted, letters, _, other = match.groups()

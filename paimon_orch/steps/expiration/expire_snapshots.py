@@ -1,7 +1,8 @@
-"""Expire snapshots: delete the files that only they reference, and then the snapshots.
+"""Expires snapshots: deletes the files that only they reference, and then the snapshots.
 
-The hint EARLIEST moves first, so that no reader starts from an expiring snapshot. Then data files
-are deleted, then metadata, and snapshot files last: the next run completes a run that was killed.
+First, the hint EARLIEST is moved, so that no reader starts from an expiring snapshot. Then data
+files are deleted, then metadata, and finally snapshot files. If a run is killed, the next run
+completes it.
 
 See docs/format/snapshot-expiration.md.
 """
@@ -58,12 +59,12 @@ class ExpireSnapshotsRequest(RetentionRequest):
     """Limits of an expiration of snapshots."""
 
     now_millis: int | None = None
-    """The time that the age of snapshots is measured at; None is the current time."""
+    """The time at which the age of snapshots is measured; None means the current time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotExpirationPlan:
-    """What an expiration would delete; false if no snapshot expires."""
+    """The plan of an expiration; false if no snapshot expires."""
 
     request: ExpireSnapshotsRequest
     snapshots: tuple[int, ...] = ()
@@ -73,8 +74,9 @@ class SnapshotExpirationPlan:
     consumers: tuple[str, ...] = ()
     keeps_changelog: bool = False
     refused: tuple[str, ...] = ()
-    """Files that metadata names although they are outside the table; they are not deleted."""
-    seen: tuple[tuple[str, Snapshot], ...] = ()
+    """Files that are not deleted because they are outside of the table's directories."""
+    planned_versions: tuple[tuple[str, Snapshot], ...] = ()
+    """All snapshots, tags and changelogs at the time of the plan, by path."""
     held_by: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -98,7 +100,7 @@ class SnapshotExpirationPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotExpirationResult(DeletionResult):
-    """What an expiration did."""
+    """The result of an expiration."""
 
     snapshots: int = 0
     data_files: int = 0
@@ -106,48 +108,50 @@ class SnapshotExpirationResult(DeletionResult):
 
 
 def plan(table: Table, request: ExpireSnapshotsRequest) -> SnapshotExpirationPlan:
-    """Select the snapshots to expire and the files that only they reference; nothing is changed.
+    """Select the snapshots to expire and the files that only they reference.
 
-    A snapshot expires by age only if its successor is older, too. Files that tags, branches,
-    consumers and changelogs need are retained. Raises :class:`CorruptFileError` if metadata of a
-    retained version cannot be read.
+    A snapshot expires by age only if its successor also exceeds this age. Files that tags,
+    branches, consumers and changelogs need are retained. Raises :class:`CorruptFileError` if
+    metadata of a retained version cannot be read.
     """
     table.stores.check_step(StepKind.DELETE)
     now = int(time.time() * 1000) if request.now_millis is None else request.now_millis
     options = table.options
     retention = Retention.of_snapshots(options, now, request)
     consumers = ConsumerStore(table.io, table.paths, options)
-    waiting = consumers.read_next_snapshots()
+    next_snapshots = consumers.read_next_snapshots()
     expired = tuple(consumers.find_expired())
     if options.get(CONSUMER_CHANGELOG_ONLY):
-        waiting = {}
-    end = _find_first_retained(table.stores.snapshots, retention, waiting)
-    unheld = _find_first_retained(table.stores.snapshots, retention, {}) if waiting else None
+        next_snapshots = {}
+    end = _find_first_retained(table.stores.snapshots, retention, next_snapshots)
+    end_without_consumers = None
+    if next_snapshots:
+        end_without_consumers = _find_first_retained(table.stores.snapshots, retention, {})
     holders = tuple(
-        f"consumer {path.rpartition('consumer-')[2]} holds the snapshots from {number} on"
-        for path, number in sorted(waiting.items())
-        if unheld is not None and number < unheld
+        f"consumer {path.rpartition('consumer-')[2]} retains snapshot {number} and all later ones"
+        for path, number in sorted(next_snapshots.items())
+        if end_without_consumers is not None and number < end_without_consumers
     )
     if end is None:
         return SnapshotExpirationPlan(request=request, consumers=expired, held_by=holders)
     keeps_changelog = is_changelog_decoupled(options, retention)
-    unheld_plan = SnapshotExpirationPlan(
+    plan_without_files = SnapshotExpirationPlan(
         request=request, end=end, consumers=expired, keeps_changelog=keeps_changelog
     )
-    planned = _select_files(table, unheld_plan)
+    planned = _select_files(table, plan_without_files)
     return replace(planned, held_by=(*holders, *planned.held_by))
 
 
 def _find_first_retained(
-    store: SnapshotStore, retention: Retention, waiting: Mapping[str, int]
+    store: SnapshotStore, retention: Retention, next_snapshots: Mapping[str, int]
 ) -> int | None:
     """Return the oldest snapshot that is retained; None if no snapshot expires."""
     latest, ids = store.latest_id(), store.ids()
     if latest is None or not ids:
         return None
-    earliest = ids[0]  # not the hint: it moves before an expiration is complete
+    earliest = ids[0]  # not the hint, which is moved before an expiration is complete
     end = latest - retention.retain_min + 1
-    end = min([end, earliest + retention.limit, *waiting.values()])
+    end = min([end, earliest + retention.limit, *next_snapshots.values()])
     id_set = set(ids)
     for number in range(max(latest - retention.retain_max + 1, earliest), end):
         if number + 1 in id_set and retention.older_than <= store.get(number + 1).time_millis:
@@ -174,15 +178,15 @@ def _select_files(table: Table, plan: SnapshotExpirationPlan) -> SnapshotExpirat
         return replace(plan, end=None, keeps_changelog=False)
     if end not in snapshots:
         raise NotFoundError(
-            f"snapshot {end} of {table.identifier} does not exist any more; nothing was deleted"
+            f"snapshot {end} of {table.identifier} no longer exists; nothing was deleted"
         )
     paths = {v.path for v in expired}
-    kept = [v for path, v in versions.items() if path not in paths]
+    retained = [v for path, v in versions.items() if path not in paths]
     if plan.keeps_changelog:
-        kept += [_to_changelog(v) for v in expired]
+        retained += [_to_changelog(v) for v in expired]
     reader = ReferenceReader.of(table.io, table.paths.root)
     collector = SnapshotDeletionPlanner(
-        reader=reader, paths=table.paths, schema=table.schema, retained=kept
+        reader=reader, paths=table.paths, schema=table.schema, retained=retained
     )
     for version in [*expired[1:], snapshots[end]]:
         collector.add_deleted_files(version)
@@ -194,19 +198,19 @@ def _select_files(table: Table, plan: SnapshotExpirationPlan) -> SnapshotExpirat
         snapshots=tuple(v.snapshot.id for v in expired),
         files_to_delete=files,
         refused=refused,
-        seen=tuple((path, v.snapshot) for path, v in versions.items()),
-        held_by=_find_holders(expired, kept),
+        planned_versions=tuple((path, v.snapshot) for path, v in versions.items()),
+        held_by=_find_holders(expired, retained),
     )
 
 
 def _find_holders(
-    expired: Iterable[RetainedSnapshot], kept: Iterable[RetainedSnapshot]
+    expired: Iterable[RetainedSnapshot], retained: Iterable[RetainedSnapshot]
 ) -> tuple[str, ...]:
     """Return a message for each tag and branch that retains files of expired snapshots."""
     numbers = {v.snapshot.base_manifest_list: v.snapshot.id for v in expired}
     return tuple(
-        f"{version} keeps the files of snapshot {numbers[version.snapshot.base_manifest_list]}"
-        for version in kept
+        f"{version} retains the files of snapshot {numbers[version.snapshot.base_manifest_list]}"
+        for version in retained
         if version.kind is not RetainedSnapshotKind.CHANGELOG
         and version.snapshot.base_manifest_list in numbers
     )
@@ -219,7 +223,7 @@ def _to_changelog(version: RetainedSnapshot) -> RetainedSnapshot:
 def _exclude_outside_files(
     table: Table, files: UnreferencedFiles
 ) -> tuple[UnreferencedFiles, tuple[str, ...]]:
-    """Exclude files outside the table's directories: paths in metadata are not trusted."""
+    """Exclude files outside of the table's directories: paths in metadata are not trusted."""
     remover = SafeDeleter(io=table.io, roots=list_file_roots(table.io, table.paths))
     paths = (*files.data, *files.metadata, *files.lists)
     refused = tuple(path for path in paths if not remover.has_safe_name(path))
@@ -233,16 +237,15 @@ def advance_hint_and_recheck(
 
     Returns the plan without files that newer snapshots reference again. Raises
     :class:`CommitConflictError` if a tag, branch or changelog was created after the plan. The
-    creation of a tag checks the hint after writing the tag, so one of the two sees the other.
+    creation of a tag checks the hint after writing the tag, so at least one of both detects the
+    conflict.
     """
     assert planned.end is not None
     table.stores.snapshots.write_hint(EARLIEST, planned.end)
-    seen = dict(planned.seen)
+    old = dict(planned.planned_versions)
     versions = RetainedSnapshotStore(table.io, table.paths.root).all()
-    new = [v for path, v in versions.items() if seen.get(path) != v.snapshot]
-    if any(
-        v.kind is not RetainedSnapshotKind.SNAPSHOT or not _is_newer_than_seen(v, seen) for v in new
-    ):
+    new = [v for path, v in versions.items() if old.get(path) != v.snapshot]
+    if any(v.kind is not RetainedSnapshotKind.SNAPSHOT or not _is_newer(v, old) for v in new):
         raise _build_conflict_error(table)
     if f"{table.stores.snapshots.path(planned.end)}" not in versions:
         raise _build_conflict_error(table)
@@ -252,7 +255,7 @@ def advance_hint_and_recheck(
 
 
 def _collect_file_names(reader: ReferenceReader, versions: Iterable[RetainedSnapshot]) -> set[str]:
-    """Return the names of data and index files that versions add or use."""
+    """Return the names of data and index files that versions add or reference."""
     names: set[str] = set()
     for version in versions:
         for entry in reader.manifests.read_delta_entries(version.snapshot):
@@ -270,13 +273,13 @@ def _build_conflict_error(table: Table) -> CommitConflictError:
     )
 
 
-def _is_newer_than_seen(version: RetainedSnapshot, seen: Mapping[str, Snapshot]) -> bool:
-    """Return whether a snapshot is newer than all snapshots of its branch in the plan."""
+def _is_newer(version: RetainedSnapshot, old: Mapping[str, Snapshot]) -> bool:
+    """Return whether a snapshot is newer than all old snapshots of its branch."""
     directory = version.path.rpartition("/")[0]
-    seen_ids = [
-        snapshot.id for path, snapshot in seen.items() if path.startswith(f"{directory}/snapshot-")
+    old_ids = [
+        snapshot.id for path, snapshot in old.items() if path.startswith(f"{directory}/snapshot-")
     ]
-    return bool(seen_ids) and version.snapshot.id > max(seen_ids)
+    return bool(old_ids) and version.snapshot.id > max(old_ids)
 
 
 def _delete_metadata(table: Table, planned: SnapshotExpirationPlan) -> int:
@@ -323,7 +326,7 @@ def commit(
     *,
     executor: Executor | None = None,
 ) -> SnapshotExpirationResult:
-    """Delete metadata, snapshots and expired consumers; the units have deleted the data files.
+    """Delete metadata, snapshots and expired consumers, after the units deleted the data files.
 
     :param results: the paths that were refused
     :param executor: expires changelogs that are retained longer than their snapshots
@@ -382,9 +385,9 @@ def expire_snapshots(
     max_deletes: int | None = None,
     progress: Progress | None = None,
 ) -> SnapshotExpirationResult:
-    """Expire snapshots; the limits are those of :class:`RetentionRequest`. Can be repeated.
+    """Expire snapshots, with the limits of :class:`RetentionRequest`; after a failure, repeat it.
 
-    Raises :class:`CommitConflictError` if tags or branches change faster than they are checked.
+    Raises :class:`CommitConflictError` if tags or branches changed during each attempt.
     """
     request = ExpireSnapshotsRequest(
         retain_max=retain_max, retain_min=retain_min, older_than=older_than, max_deletes=max_deletes

@@ -60,7 +60,7 @@ class TagExpirationResult(StepOutcome):
 
 @dataclass(frozen=True, slots=True)
 class TagTimes:
-    """When a tag was created, and how long it is retained."""
+    """The creation time of a tag, and the time for which it is retained."""
 
     created: datetime | None
     """The local wall clock time of the writer."""

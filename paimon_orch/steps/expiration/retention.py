@@ -26,13 +26,13 @@ class RetentionRequest:
     """Limits that override the table's options; None takes the value of the option."""
 
     retain_max: int | None = None
-    """The number of versions to retain at most."""
+    """The maximum number of versions to retain."""
     retain_min: int | None = None
-    """The number of versions to retain at least."""
+    """The minimum number of versions to retain."""
     older_than: int | None = None
     """The time before which versions expire, in epoch milliseconds."""
     max_deletes: int | None = None
-    """The number of versions to delete at most."""
+    """The maximum number of versions to delete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Retention:
     def of_changelogs(
         cls, options: Options, now_millis: int, limits: RetentionRequest
     ) -> "Retention":
-        """Return the limits for changelogs; their options default to those of snapshots."""
+        """Return the limits for changelogs; their options default to the options for snapshots."""
         return cls._of(options, _CHANGELOG, now_millis, limits)
 
     @classmethod
@@ -86,17 +86,17 @@ class Retention:
         for name, number, minimum in (
             ("maximum (retain-max)", self.retain_max, 1),
             ("minimum (retain-min)", self.retain_min, 1),
-            ("number to delete at most (max-deletes)", self.limit, 0),
+            ("maximum number to delete (max-deletes)", self.limit, 0),
         ):
             if number < minimum:
                 raise InputError(
-                    f"the {name} of {kind}s is {number}, but must be {minimum} or more; "
+                    f"the {name} of {kind}s is {number}, but must be at least {minimum}; "
                     "nothing was deleted"
                 )
         if self.retain_max < self.retain_min:
             raise InputError(
                 f"the maximum (retain-max) of {kind}s is {self.retain_max}, but must be at least "
-                f"the minimum (retain-min), which is {self.retain_min}; nothing was deleted"
+                f"the minimum (retain-min), {self.retain_min}; nothing was deleted"
             )
 
 

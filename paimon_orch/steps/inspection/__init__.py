@@ -1,1 +1,1 @@
-"""Checks and figures of a table; they change nothing."""
+"""Read-only checks and reports of tables."""

@@ -1,4 +1,4 @@
-"""Compare the contents of data files and deletion vectors with their metadata.
+"""Compares the contents of data files and deletion vectors with their metadata.
 
 See docs/format/invariants.md.
 """
@@ -41,19 +41,19 @@ class FileChecker:
     paths: TablePaths
     schemas: SchemaStore
     findings: Findings
-    seen: set[tuple[str, str]]
-    """Buckets and names of the files of all branches that are already checked."""
+    checked_files: set[tuple[str, str]]
+    """Buckets and names of the files of all branches that were already checked."""
     _vectors: dict[str, dict[str, DeletionVector]] = field(default_factory=dict)
     _previous_vectors: dict[str, DeletionVector] = field(default_factory=dict)
     _buckets: set[tuple[object, ...]] = field(default_factory=set)
 
     def check(self, state: SnapshotContents) -> None:
-        """Check the data files and deletion vectors of a version that are not checked yet."""
+        """Check the data files and deletion vectors of a version that were not checked before."""
         for entry in state.entries:
             file_key = str(entry.partition_bucket), entry.file.file_name
-            if file_key not in self.seen:
-                self.seen.add(file_key)
-                self._guarded(partial(self._check_file, entry))
+            if file_key not in self.checked_files:
+                self.checked_files.add(file_key)
+                self._record_errors(partial(self._check_file, entry))
         vectors = self._read_deletion_vectors(state)
         self._check_deletion_vectors(state, vectors)
         options = state.schema.typed_options
@@ -62,7 +62,7 @@ class FileChecker:
         ):
             self._check_unique_keys(state, vectors)
 
-    def _guarded(self, check: Callable[[], None]) -> None:
+    def _record_errors(self, check: Callable[[], None]) -> None:
         try:
             check()
         except (PaimonError, OSError) as error:
@@ -84,7 +84,7 @@ class FileChecker:
         if schema.primary_keys:
             self._check_system_columns(file, rows)
         if entry.bucket == POSTPONE_BUCKET:
-            return  # rows are in arrival order; the metadata has the first and the last key
+            return  # rows are in arrival order; the metadata has the keys of the first and last row
         if schema.primary_keys:
             self._check_keys(file, rows, schema)
         self._check_statistics(entry, rows, schema)
@@ -108,9 +108,9 @@ class FileChecker:
             names = "key" if order == schema.key_fields else ", ".join(f.name for f in order)
             self.findings.add("keys", "", f"{file.file_name} is not sorted by {names}")
         first, last = decode_key_bounds(file, order)
-        # old releases did not update the bounds when a compaction dropped deletes
+        # old releases did not update the key bounds when a compaction dropped deletes
         if keys.at(0) < first or last < keys.at(len(keys) - 1):
-            text = f"{file.file_name} has keys outside the range in its metadata"
+            text = f"{file.file_name} has keys outside of the range in its metadata"
             self.findings.add("key-range", "", text)
 
     def _check_system_columns(self, file: DataFileMeta, rows: pa.Table) -> None:
@@ -162,7 +162,7 @@ class FileChecker:
         strays = int((buckets != entry.bucket).sum())
         if strays:
             name = entry.file.file_name
-            text = f"{name}: {strays} rows do not belong to bucket {entry.bucket} by their hash"
+            text = f"{name}: the hashes of {strays} rows do not belong to bucket {entry.bucket}"
             self.findings.add("bucket", "", text)
 
     def _read_deletion_vectors(self, state: SnapshotContents) -> dict[str, DeletionVector]:
@@ -202,7 +202,7 @@ class FileChecker:
     ) -> None:
         for (partition, bucket), entries in _group_by_bucket(state):
             upper_entries = [entry for entry in entries if entry.file.level > 0]
-            # the same files with the same deletion vectors were checked with an older version
+            # an older version had the same files with the same deletion vectors
             vectors_by_file = {
                 e.file.file_name: vectors.get(e.file.file_name) for e in upper_entries
             }
@@ -215,7 +215,7 @@ class FileChecker:
                 continue
             self._buckets.add(key)
             check = partial(self._check_duplicate_keys, state, upper_entries, vectors_by_file)
-            self._guarded(check)
+            self._record_errors(check)
 
     def _check_duplicate_keys(
         self,
@@ -241,7 +241,7 @@ class FileChecker:
         duplicates = int(keys.ordered()[1].sum())
         if duplicates:
             names = ", ".join(sorted(entry.file.file_name for entry in entries))
-            text = f"{duplicates} keys are live more than once in {names}"
+            text = f"{duplicates} keys have more than one live row in {names}"
             self.findings.add("live-twice", state.version, text)
 
 
@@ -272,5 +272,5 @@ def _covers_statistics(expected: ColumnStats, actual: ColumnStats, column_type: 
 
 
 def _normalize_zero(value: object) -> object:
-    """Return 0.0 for -0.0: writers differ in the sign of zero in bounds."""
+    """Return 0.0 for -0.0: writers use different signs of zero in bounds."""
     return 0.0 if isinstance(value, float) and value == 0 else value

@@ -1,4 +1,4 @@
-"""Check the metadata of versions: the files exist, and the counts are consistent.
+"""Checks the metadata of versions: files exist, and counts are consistent.
 
 See docs/format/invariants.md.
 """
@@ -38,7 +38,7 @@ _HASH_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotContents:
-    """The live files and index files of one version, and what its delta changed."""
+    """The live files, index files and delta of one version."""
 
     version: RetainedSnapshot
     schema: TableSchema
@@ -67,7 +67,7 @@ class VersionChecker:
         """Check a version; return None if it is unreadable or a changelog."""
         snapshot = version.snapshot
         if version.kind is not RetainedSnapshotKind.TAG and version.name != str(snapshot.id):
-            self.findings.add("id", version.path, f"holds the snapshot {snapshot.id}")
+            self.findings.add("id", version.path, f"contains snapshot {snapshot.id}")
         try:
             schema = schemas.get(snapshot.schema_id)
             lists = self._lists(version)
@@ -95,7 +95,7 @@ class VersionChecker:
         return state
 
     def check_successor(self, previous: SnapshotContents | None, state: SnapshotContents) -> None:
-        """Check a snapshot against the one before it."""
+        """Check a snapshot against the previous snapshot."""
         if previous is None or previous.version.snapshot.id + 1 != state.version.snapshot.id:
             return
         before, after = previous.version.snapshot, state.version.snapshot
@@ -124,7 +124,7 @@ class VersionChecker:
         return self._entries(state[: len(state) - len(delta)]), self._entries(delta)
 
     def _read_changelog_entries(self, version: RetainedSnapshot) -> list[ManifestEntry]:
-        """Return the entries of the changelog; empty if an expiration has deleted it."""
+        """Return the entries of the changelog; empty if an expiration deleted it."""
         try:
             return self._entries(self.reader.changelog(version))
         except MissingFileError:
@@ -166,7 +166,7 @@ class VersionChecker:
                     self.findings.add("delete", state.version, f"deletes {name}, which is not live")
                 live.discard(entry.identity)
             elif entry.identity in live:
-                self.findings.add("add", state.version, f"adds {name} a second time")
+                self.findings.add("add", state.version, f"adds {name}, which is already live")
             else:
                 live.add(entry.identity)
         names = Counter(entry.file.file_name for entry in state.entries)
@@ -218,7 +218,7 @@ class VersionChecker:
                 self.findings.add("path", version, str(error))
                 self._listed[directory] = {}
         actual = self._listed[directory].get(name)
-        if actual is None:  # it may be newer than the listing
+        if actual is None:  # the file may be newer than the listing
             try:
                 actual = self.io.size(path)
             except (OSError, PaimonError):

@@ -1,7 +1,7 @@
-"""Check the invariants of a table without changing it.
+"""Checks the invariants of a table without changing it.
 
-By default, metadata is read and the existence of all files is checked. With ``deep``, all data
-files are read, too: rows, keys, sequence numbers, statistics, buckets and deletion vectors.
+By default, reads the metadata and checks that all files exist. With ``deep``, also reads all data
+files: rows, keys, sequence numbers, statistics, buckets and deletion vectors.
 
 See docs/format/invariants.md.
 """
@@ -52,9 +52,9 @@ class CheckReport:
 def check(table: Table, *, deep: bool = False) -> CheckReport:
     """Check all snapshots, tags and changelogs of all branches of a table.
 
-    Unreferenced files are not reported; orphan cleanup removes them. Snapshots before the hint
-    EARLIEST belong to an expiration that runs or was killed, and are skipped. Findings in snapshots
-    that expire during the check are dropped.
+    Does not report unreferenced files; orphan file removal deletes them. Skips snapshots before the
+    hint EARLIEST, whose expiration is running or was interrupted. Drops findings in snapshots that
+    expire during the check.
     """
     findings = Findings()
     store = RetainedSnapshotStore(
@@ -79,7 +79,7 @@ class _TableChecker:
     versions: int = 0
     _checker: VersionChecker = field(init=False)
     _files: dict[str, FileChecker] = field(default_factory=dict)
-    _seen: set[tuple[str, str]] = field(default_factory=set)
+    _checked_files: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         reader = ReferenceReader.of(self.table.io, self.table.paths.root)
@@ -87,7 +87,7 @@ class _TableChecker:
 
     @property
     def data_files(self) -> int:
-        return len(self._seen)
+        return len(self._checked_files)
 
     def check_branch(self, paths: TablePaths, versions: Sequence[RetainedSnapshot]) -> None:
         snapshots = sorted(
@@ -144,12 +144,12 @@ class _TableChecker:
                     paths=paths,
                     schemas=schemas,
                     findings=self.findings,
-                    seen=self._seen,
+                    checked_files=self._checked_files,
                 )
                 self._files[paths.branch] = checker
             checker.check(contents)
         else:
-            self._seen.update(("", e.file.file_name) for e in contents.entries)
+            self._checked_files.update(("", e.file.file_name) for e in contents.entries)
 
     def _has_expired(self, version: RetainedSnapshot, paths: TablePaths) -> bool:
         if not self.table.io.exists(version.path):

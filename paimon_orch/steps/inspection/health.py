@@ -13,12 +13,12 @@ from paimon_orch.steps.cleanup.remove_orphan_files import RemoveOrphanFilesReque
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
 
-SMALL_FILE_RATIO = 0.7  # of the target size
+SMALL_FILE_RATIO = 0.7  # a small file is below this share of the target size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableHealth:
-    """Metrics of the newest snapshot and of retained metadata; sizes in bytes, ages in seconds."""
+    """Metrics of the newest snapshot and of the metadata; sizes in bytes, ages in seconds."""
 
     files: int = 0
     bytes: int = 0
@@ -26,9 +26,9 @@ class TableHealth:
     level0_files: int = 0
     level0_bytes: int = 0
     max_sorted_runs: int = 0
-    """The number of sorted runs that readers merge in the bucket with the most."""
+    """The maximum number of sorted runs that readers merge in a bucket."""
     deleted_ratio: float = 0.0
-    """The share of physical rows that deletion vectors delete or that retract other rows."""
+    """The share of physical rows that are deleted by deletion vectors or retract other rows."""
     bucket_skew: float = 1.0
     """The maximum ratio of a bucket's size to the mean bucket size of its partition."""
     index_coverage: float | None = None
@@ -41,7 +41,7 @@ class TableHealth:
     manifests: int = 0
     manifest_bytes: int = 0
     orphan_bytes: int | None = None
-    """The size of orphan files; None if they were not searched for."""
+    """The size of orphan files; None if they were not searched."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the metrics as JSON values."""
@@ -51,20 +51,19 @@ class TableHealth:
         """Return the metrics as one line of text."""
         covered = "" if self.index_coverage is None else f", indexed {self.index_coverage:.0%}"
         return (
-            f"sorted runs at most {self.max_sorted_runs}, "
+            f"at most {self.max_sorted_runs} sorted runs, "
             f"level 0 {self.level0_bytes / 1e6:,.1f} MB, "
             f"deleted rows {self.deleted_ratio:.0%}, bucket skew {self.bucket_skew:.1f}{covered}; "
-            f"snapshots {self.snapshots}, the oldest {self.oldest_snapshot_age / 3600:,.1f} h old, "
+            f"snapshots {self.snapshots} (oldest {self.oldest_snapshot_age / 3600:,.1f} h), "
             f"tags {self.tags}, branches {self.branches}; "
             f"manifests {self.manifests} ({self.manifest_bytes / 1e6:,.1f} MB)"
         )
 
 
 def compute_health(table: Table, *, orphans: bool = False, now: float | None = None) -> TableHealth:
-    """Compute the health from the metadata of the newest snapshot; no data file is opened.
+    """Compute the health from the metadata of the newest snapshot; opens no data files.
 
-    With ``orphans``, all files of the table are listed to find those that orphan cleanup would
-    remove.
+    With ``orphans``, lists all files of the table to find orphan files.
     """
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:
@@ -108,7 +107,7 @@ def compute_snapshot_health(
 
 
 def count_small_files(splits: Sequence[BucketSplit], schema: TableSchema) -> int:
-    """Count files below the target size that share their bucket with others."""
+    """Count small files, without files that are the only one of their bucket."""
     target = schema.typed_options.target_file_size(primary_key=bool(schema.primary_keys))
     return sum(
         sum(file.file_size < SMALL_FILE_RATIO * target for file in split.files)
@@ -118,7 +117,7 @@ def count_small_files(splits: Sequence[BucketSplit], schema: TableSchema) -> int
 
 
 def compute_max_sorted_runs(splits: Sequence[BucketSplit], schema: TableSchema) -> int:
-    """Return the number of sorted runs in the bucket with the most."""
+    """Return the maximum number of sorted runs in a bucket."""
     if not schema.primary_keys:
         return 0
     merged = [split for split in splits if split.bucket >= 0]

@@ -1,4 +1,4 @@
-"""The state of a table: snapshot, files by partition, bucket and level, deletion vectors, sizes."""
+"""Reports the snapshot, files, levels, deletion vectors and health of a table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ class TableReport:
 
     @property
     def snapshot_id(self) -> int | None:
-        """Return the id of the snapshot, None for an empty table."""
+        """Return the id of the snapshot; None for an empty table."""
         return None if self.snapshot is None else self.snapshot.id
 
     @property
@@ -133,7 +133,7 @@ class TableReport:
 
     @property
     def small_files(self) -> int:
-        """Return the files below 70 % of the target size that share their bucket with others."""
+        """Count files below 70 % of the target size, except the only file of a bucket."""
         target = self.schema.typed_options.target_file_size(
             primary_key=bool(self.schema.primary_keys)
         )
@@ -145,7 +145,7 @@ class TableReport:
 
     @property
     def partitions(self) -> list[str]:
-        """Return the partitions that hold files, in order."""
+        """Return the partitions that have files, in the order of their buckets."""
         return list(dict.fromkeys(bucket.partition for bucket in self.buckets))
 
     def to_dict(self) -> dict[str, object]:
@@ -201,7 +201,7 @@ def _snapshot_to_dict(snapshot: Snapshot) -> dict[str, object]:
 
 
 def inspect(table: Table, snapshot_id: int | None = None) -> TableReport:
-    """Summarize the metadata of a snapshot, by default the newest; no data file is opened.
+    """Summarize the metadata of a snapshot, by default the newest; opens no data files.
 
     The health of the table is included only for its newest snapshot.
     """

@@ -1,1 +1,1 @@
-"""Statistics, bucket rescale, file indexes, manifests and tags."""
+"""Maintains statistics, bucket counts, file indexes, manifests and tags."""

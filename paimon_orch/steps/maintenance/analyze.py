@@ -1,4 +1,4 @@
-"""ANALYZE: the visible row count and column statistics, for query planners.
+"""ANALYZE: computes the visible row count and column statistics, for query planners.
 
 See docs/format/statistics.md#statistics-file.
 """
@@ -29,15 +29,15 @@ _UnitStatistics = list[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzeRequest:
-    """What to analyze."""
+    """Selects the columns to analyze."""
 
     columns: Sequence[str] | None = ()
-    """The columns to compute statistics of; None selects all columns except nested ones."""
+    """The columns to compute statistics for; None selects all columns except nested ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnalyzeScan:
-    """How the rows of buckets are read, and the columns to compute statistics of."""
+    """The scan of the rows, and the columns to compute statistics for."""
 
     scan: Scan
     columns: tuple[Field, ...]
@@ -45,7 +45,7 @@ class AnalyzeScan:
 
 @dataclass(frozen=True, slots=True)
 class AnalyzeUnit:
-    """The rows of one bucket to read."""
+    """One bucket to read."""
 
     split: BucketSplit
     partition_text: str
@@ -64,7 +64,7 @@ class AnalyzeUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzePlan:
-    """What an analysis would read; false for a table without snapshot."""
+    """The buckets to read; false for a table without a snapshot."""
 
     request: AnalyzeRequest
     snapshot: Snapshot | None = None
@@ -73,9 +73,9 @@ class AnalyzePlan:
     columns: tuple[Field, ...] = ()
     units: tuple[AnalyzeUnit, ...] = ()
     counted_rows: int = 0
-    """The rows of buckets whose row count is known from metadata."""
+    """The number of rows in buckets whose row count is known from metadata."""
     physical_rows: int = 0
-    """The rows of all files."""
+    """The number of rows in all files."""
     bytes: int = 0
     """The size of all files."""
 
@@ -96,7 +96,7 @@ class AnalyzePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzeResult(StepOutcome):
-    """The statistics, and the snapshot that refers to them; None for a table without snapshot."""
+    """The statistics and their snapshot; both are None for a table without a snapshot."""
 
     snapshot_id: int | None = None
     statistics: TableStatistics | None = None
@@ -108,9 +108,9 @@ class AnalyzeResult(StepOutcome):
 
 
 def plan(table: Table, request: AnalyzeRequest) -> AnalyzePlan:
-    """Plan from the metadata of the latest snapshot which buckets must be read.
+    """Select the buckets of the latest snapshot to read.
 
-    Raises :class:`InputError` for a nested column, :class:`NotFoundError` for an unknown one.
+    Raises :class:`InputError` for a nested column, and :class:`NotFoundError` for an unknown one.
     """
     table.stores.check_step(StepKind.METADATA)
     schema, snapshot, names = table.schema, table.snapshot(), request.columns
@@ -119,7 +119,7 @@ def plan(table: Table, request: AnalyzeRequest) -> AnalyzePlan:
     )
     if snapshot is None:
         return AnalyzePlan(request=request, schema_id=schema.id)
-    # rows of tables with a key are counted by it
+    # count the rows of tables with a key by reading the key
     read = [column.name for column in columns] or [*schema.trimmed_primary_keys, *schema.names][:1]
     scan = replace(table.scan(read, snapshot_id=snapshot.id), fallback=None)
     units, counted_rows = [], 0
@@ -157,7 +157,7 @@ def _collect_work(_table: Table, plan: AnalyzePlan) -> WorkUnits[AnalyzeScan | N
 
 
 def run(shared: AnalyzeScan | None, unit: AnalyzeUnit) -> bytes:
-    """Read one bucket and return its row count and the statistics of its columns, encoded."""
+    """Read one bucket; return its row count and column statistics, encoded."""
     assert shared is not None
     rows = 0
     builders = [ColumnStatsBuilder(column) for column in shared.columns]
@@ -169,7 +169,10 @@ def run(shared: AnalyzeScan | None, unit: AnalyzeUnit) -> bytes:
 
 
 def commit(table: Table, plan: AnalyzePlan, results: Sequence[_UnitStatistics]) -> AnalyzeResult:
-    """Write and commit the statistics; :class:`CommitConflictError` if the schema changed."""
+    """Write and commit the statistics.
+
+    Raises :class:`CommitConflictError` if another writer changed the schema.
+    """
     if not plan:
         return AnalyzeResult()
     statistics = _merge_statistics(plan, results)
@@ -226,7 +229,7 @@ def analyze(
 ) -> AnalyzeResult:
     """Count the rows of a table, compute statistics of columns, and commit them.
 
-    :param columns: the columns to compute statistics of; None selects all columns except nested
+    :param columns: the columns to compute statistics for; None selects all columns except nested
         ones
     """
     request = AnalyzeRequest(columns=columns)

@@ -1,4 +1,4 @@
-"""Merge the manifests of a table and drop deleted entries; rows do not change.
+"""Merges the manifests of a table and drops deleted entries; rows do not change.
 
 See docs/format/procedures.md#compact-manifests.
 """
@@ -21,7 +21,7 @@ from paimon_orch.table.table import Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestCompactionPlan:
-    """The manifests of the latest snapshot; false if merging would change nothing."""
+    """The manifests of the latest snapshot; false if a merge would have no effect."""
 
     request: EmptyRequest = field(default_factory=EmptyRequest)
     manifests: int = 0
@@ -45,14 +45,14 @@ class ManifestCompactionPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestCompactionResult(StepOutcome):
-    """What was merged; ``snapshot`` is None if there was nothing to do."""
+    """The result of a merge; ``snapshot`` is None if there was nothing to do."""
 
     plan: ManifestCompactionPlan
     snapshot: Snapshot | None = None
 
 
 def plan(table: Table, request: EmptyRequest) -> ManifestCompactionPlan:
-    """Count the manifests of the latest snapshot; only its manifest lists are read."""
+    """Count the manifests of the latest snapshot; reads only its manifest lists."""
     table.stores.check_step(StepKind.METADATA)
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:
@@ -83,5 +83,5 @@ COMPACT_MANIFESTS = build_metadata_step("compact manifests of", plan, commit, ma
 
 
 def compact_manifests(table: Table) -> Snapshot | None:
-    """Merge the manifests in one snapshot; None if there is nothing to do."""
+    """Merge the manifests in one snapshot; return None if there is nothing to do."""
     return run_step(COMPACT_MANIFESTS, table, plan(table, EmptyRequest())).snapshot

@@ -1,4 +1,4 @@
-"""Automatic creation of tags, one per period.
+"""Creates automatic tags, one per period.
 
 See docs/format/tags-branches-consumers.md#tags.
 """
@@ -49,7 +49,7 @@ _ZONE_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?([0-5]\d))?(?::?(
 
 @dataclass(frozen=True, slots=True)
 class TagPeriods:
-    """The periods that a table's automatic tags are created for."""
+    """The periods of a table's automatic tags."""
 
     length: timedelta
     name: str
@@ -71,11 +71,11 @@ class TagPeriods:
         return cls(_PERIOD_LENGTHS[period], _DATE_FORMATS[style] + hours)
 
     def before(self, time: datetime) -> datetime:
-        """Return the start of the last period that ended before or at a time."""
+        """Return the start of the last period that ended at or before a time."""
         return time - (time - _EPOCH) % self.length - self.length
 
     def parse_name(self, name: str) -> datetime | None:
-        """Return the start of the period that a tag is named after; None for other names."""
+        """Return the start of the period in a tag's name; None for other names."""
         try:
             time = datetime.strptime(name, self.name)  # noqa: DTZ007 - local wall clock
         except ValueError:
@@ -174,7 +174,7 @@ def _compute_tag_time(snapshot: Snapshot, mode: str, zone: tzinfo | None) -> dat
 
 
 def _parse_time_zone(options: Options, mode: str) -> tzinfo | None:
-    """Return the time zone of tag names; None is the time zone of this process."""
+    """Return the time zone of tag names; None means the time zone of this process."""
     option = SINK_PROCESS_TIME_ZONE if mode == "process-time" else SINK_WATERMARK_TIME_ZONE
     text = (options.get(option) or "").strip()
     if not text:

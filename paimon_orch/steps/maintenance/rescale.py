@@ -1,4 +1,4 @@
-"""Change the number of buckets of partitions by rewriting them, in bounded memory.
+"""Changes the number of buckets of partitions by rewriting them, in bounded memory.
 
 See docs/format/procedures.md#rescale.
 """
@@ -37,7 +37,7 @@ from paimon_orch.table.table import Table
 from paimon_orch.table.write.bucket_routing import compute_row_buckets
 from paimon_orch.table.write.commit_message import CommitMessage
 
-_MAX_OPEN_WRITERS = 4  # each buffers the rows of a row group
+_MAX_OPEN_WRITERS = 4  # each writer buffers the rows of a row group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class RescaleRequest:
 
 @dataclass(frozen=True, slots=True)
 class RescaleIo:
-    """What reads the old buckets and writes the new ones."""
+    """The reader of old buckets and the writers of new buckets."""
 
     reader: FileReader
     factory: FileWriterFactory
@@ -60,10 +60,10 @@ class RescaleIo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescaleUnit:
-    """A few new buckets of one partition, and the old buckets that hold their rows.
+    """A few new buckets of one partition, and the old buckets that have their rows.
 
-    The bucket of a row is its hash modulo the number of buckets, so old and new buckets with rows
-    in common are equal modulo ``step``.
+    The bucket of a row is its hash modulo the number of buckets. So an old and a new bucket can
+    only share rows if their numbers are equal modulo ``step``.
     """
 
     splits: tuple[BucketSplit, ...]
@@ -73,7 +73,7 @@ class RescaleUnit:
 
     @property
     def partition(self) -> bytes:
-        """Return the partition, serialized."""
+        """Return the serialized partition."""
         return self.splits[0].partition
 
 
@@ -111,7 +111,7 @@ class RescalePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescaleResult(StepOutcome):
-    """What was rescaled; ``snapshot`` is None if there was nothing to do."""
+    """The result of a rescale; ``snapshot`` is None if there was nothing to do."""
 
     plan: RescalePlan
     snapshot: Snapshot | None = None
@@ -120,9 +120,9 @@ class RescaleResult(StepOutcome):
 def plan(table: Table, request: RescaleRequest) -> RescalePlan:
     """Find the partitions whose number of buckets differs from the requested one.
 
-    Writers use the option ``bucket``: change it too, otherwise they refuse the partition. Raises
-    :class:`UnsupportedError` for tables without fixed buckets, and :class:`InputError` if there are
-    rows on level 0 that readers do not see.
+    Also change the option ``bucket``, which writers use: they refuse partitions with another number
+    of buckets. Raises :class:`UnsupportedError` for tables without fixed buckets, and
+    :class:`InputError` if level 0 has rows that readers do not see.
     """
     table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
@@ -159,7 +159,7 @@ def plan(table: Table, request: RescaleRequest) -> RescalePlan:
 def _check_rescalable(table: Table, schema: TableSchema, bucket_num: int) -> None:
     options = schema.typed_options
     if options.bucket < 1 or options.get(ROW_TRACKING_ENABLED):
-        raise UnsupportedError(f"{table.identifier} has no fixed buckets that could be rescaled")
+        raise UnsupportedError(f"{table.identifier} has no fixed buckets to rescale")
     if schema.primary_keys and options.is_pk_clustering_override:
         raise UnsupportedError(
             f"{table.identifier} has 'pk-clustering-override' = true: its files are sorted by "
@@ -167,7 +167,7 @@ def _check_rescalable(table: Table, schema: TableSchema, bucket_num: int) -> Non
             "rescale it. Nothing was changed."
         )
     if bucket_num < 1:
-        raise InputError(f"a table cannot have {bucket_num} buckets; give 1 or more")
+        raise InputError(f"the number of buckets must be at least 1, got {bucket_num}")
 
 
 def _check_no_unread_level0(
@@ -182,7 +182,7 @@ def _check_no_unread_level0(
 
 
 def _plan_units(io: RescaleIo, splits: Sequence[BucketSplit]) -> Iterator[RescaleUnit]:
-    """Yield the work in one partition."""
+    """Yield the units of one partition."""
     reader = io.reader
     count = io.factory.schema.typed_options.bucket
     step = gcd(count, *(split.total_buckets for split in splits))
@@ -190,7 +190,7 @@ def _plan_units(io: RescaleIo, splits: Sequence[BucketSplit]) -> Iterator[Rescal
     if any(
         build_bucket_key_signature(old.bucket_key_fields) != key for old in reader.schemas.values()
     ):
-        step = 1  # old rows were hashed with another type
+        step = 1  # old rows have hashes of another column type
     for first in range(step):
         sources = tuple(split for split in splits if split.bucket % step == first)
         targets = range(first, count, step)
@@ -204,10 +204,13 @@ def _collect_work(_table: Table, plan: RescalePlan) -> WorkUnits[RescaleIo | Non
 
 
 def run(shared: RescaleIo | None, unit: RescaleUnit) -> bytes:
-    """Write the rows of new buckets; return an encoded :class:`CommitMessage`. Repeatable."""
+    """Write the rows of new buckets; return an encoded :class:`CommitMessage`.
+
+    May run repeatedly.
+    """
     assert shared is not None
     schema = shared.factory.schema
-    # the highest level: it has the only version of each key, so readers do not merge
+    # write to the highest level: each key has only one row, so readers do not merge
     level = schema.typed_options.num_levels - 1 if schema.primary_keys else 0
     writers = {
         bucket: shared.factory.writer(unit.partition, bucket, level=level)
@@ -240,7 +243,7 @@ def _close_writers(
 
 
 def _read_merged(reader: FileReader, unit: RescaleUnit) -> Iterator[pa.Table]:
-    """Yield the merged rows of all old buckets in key order; each key is in only one bucket."""
+    """Yield the merged rows of all old buckets in key order; a key is in only one bucket."""
     schema = reader.schema
     fields = [*SYSTEM_FIELDS, *schema.fields]
 
@@ -270,7 +273,7 @@ def _route_rows(
     if (buckets % unit.step != unit.target_buckets.start % unit.step).any():
         numbers = ", ".join(str(split.bucket) for split in unit.splits)
         where = format_partition(unit.partition, schema)
-        text = f"has rows in the buckets {numbers} that do not belong there; nothing was changed"
+        text = f"has rows of other buckets in the buckets {numbers}; nothing was changed"
         raise CorruptFileError(f"{shared.reader.paths.root}/{where}", text)
     for bucket, writer in writers.items():  # rows of other buckets belong to other units
         in_bucket = buckets == bucket
@@ -279,10 +282,10 @@ def _route_rows(
 
 
 def commit(table: Table, plan: RescalePlan, messages: Sequence[CommitMessage]) -> RescaleResult:
-    """Replace the partitions by what the units wrote, in one snapshot.
+    """Replace the partitions with the files of the units, in one snapshot.
 
-    Raises :class:`CommitConflictError` if another commit changed rows of the partitions; the new
-    files are removed.
+    Raises :class:`CommitConflictError`, and deletes the new files, if another commit changed rows
+    of the partitions.
     """
     if not plan:
         return RescaleResult(plan=plan)
@@ -328,8 +331,8 @@ def rescale(
 ) -> Snapshot | None:
     """Change the number of buckets of partitions in one snapshot; None if there is nothing to do.
 
-    Raises :class:`CommitConflictError` if another commit changed rows of the partitions; the new
-    files are removed.
+    Raises :class:`CommitConflictError`, and deletes the new files, if another commit changed rows
+    of the partitions.
 
     :param bucket_num: the new number of buckets; None takes it from the table's option
     """

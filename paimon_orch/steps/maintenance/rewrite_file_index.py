@@ -1,4 +1,4 @@
-"""Rewrite file indexes of existing data files after the options for indexes changed.
+"""Rewrites the file indexes of existing data files after the options for indexes changed.
 
 See docs/format/procedures.md#rewrite-file-indexes.
 """
@@ -60,7 +60,7 @@ MAX_FILES_PER_COMMIT = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileIndexRewriteUnit:
-    """Files of one bucket that get other indexes."""
+    """Files of one bucket whose indexes are rewritten."""
 
     partition: bytes
     partition_text: str
@@ -69,13 +69,13 @@ class FileIndexRewriteUnit:
     total_buckets: int
     files: tuple[DataFileMeta, ...]
     retired_identities: frozenset[FileIdentity] = frozenset()
-    """Identities that the files had before and must not get again.
+    """Identities that the files had before and must not have again.
 
-    The indexes of a file are part of its identity, and for readers a deleted identity is deleted
-    forever.
+    The indexes of a file are part of its identity, and readers ignore an identity that any manifest
+    deletes.
     """
     bitmap_version: int = LATEST_BITMAP_VERSION
-    """The version of new bitmap indexes if the options name no version."""
+    """The version of new bitmap indexes if the options do not set it."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the unit as JSON values."""
@@ -100,7 +100,7 @@ class FileIndexRewriteUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteFileIndexRequest(PartitionRequest):
-    """The partitions whose file indexes are rewritten."""
+    """Selects the partitions whose file indexes are rewritten."""
 
     files_per_commit: int = MAX_FILES_PER_COMMIT
     """The number of files whose indexes one snapshot replaces at most."""
@@ -108,7 +108,7 @@ class RewriteFileIndexRequest(PartitionRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileIndexRewritePlan:
-    """What a rewrite would do; false if there is nothing to do."""
+    """The plan of a rewrite; false if there is nothing to do."""
 
     request: RewriteFileIndexRequest
     snapshot_id: int | None = None
@@ -133,7 +133,7 @@ class FileIndexRewritePlan:
             yield tuple(group)
 
     def split(self) -> "list[FileIndexRewritePlan]":
-        """Return a plan for each commit; this plan if there is nothing to do."""
+        """Return one plan for each commit; if there is nothing to do, only this plan."""
         return [replace(self, units=group) for group in self.groups()] or [self]
 
     def to_dict(self) -> dict[str, object]:
@@ -150,7 +150,7 @@ class FileIndexRewritePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileIndexRewriteResult(StepOutcome):
-    """What a rewrite did."""
+    """The result of a rewrite."""
 
     snapshot_id: int | None = None
     """The last snapshot; None if there was nothing to do."""
@@ -174,7 +174,7 @@ class FileIndexRewriteResult(StepOutcome):
         return values | {"duration_seconds": round(self.duration_seconds, 3)}
 
     def merge(self, later: "FileIndexRewriteResult") -> "FileIndexRewriteResult":
-        """Return what this rewrite and a later one did."""
+        """Combine the results of this and a later rewrite."""
         sums = {
             name: getattr(self, name) + getattr(later, name) for name in ("snapshots", *_COUNTS)
         }
@@ -189,7 +189,7 @@ _COUNTS = ("files", "embedded", "index_files", "removed", "embedded_bytes")
 def plan(table: Table, request: RewriteFileIndexRequest) -> FileIndexRewritePlan:
     """Find the files of the latest snapshot whose indexes differ from the table's options.
 
-    Only the heads of index files are read.
+    Reads only the heads of index files.
     """
     table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
@@ -240,8 +240,7 @@ def _read_retired_identities(
 def _build_index_specs(schema: TableSchema) -> list[IndexSpec]:
     if schema.typed_options.get(DATA_EVOLUTION_ENABLED):
         raise UnsupportedError(
-            "rewriting file indexes of tables with 'data-evolution.enabled' = true is not "
-            "supported yet"
+            "rewriting file indexes of tables with 'data-evolution.enabled' = true is not supported"
         )
     specs = parse_index_specs(schema.options)
     for spec in specs:
@@ -319,8 +318,8 @@ def select_file_specs(
 ) -> list[IndexSpec]:
     """Return the indexes that a file should have, with the column names of its schema.
 
-    Columns are matched by id. Columns that the file does not have, or has with a type that cannot
-    be indexed, are skipped.
+    Matches columns by id. Skips columns that the file lacks, or whose type in the file cannot be
+    indexed.
     """
     ids = {field.name: field.id for field in reader.schema.fields}
     file_fields = reader.schemas[file.schema_id].fields
@@ -346,7 +345,10 @@ def _collect_work(
 
 
 def run(reader: FileReader | None, unit: FileIndexRewriteUnit) -> bytes:
-    """Build the indexes of a unit's files; return an encoded :class:`CommitMessage`. Repeatable."""
+    """Build the indexes of a unit's files; return an encoded :class:`CommitMessage`.
+
+    May run repeatedly.
+    """
     assert reader is not None
     specs = parse_index_specs(reader.schema.options)
     entries, created = list[ManifestEntry](), list[str]()
@@ -390,8 +392,8 @@ def _store_index(
 ) -> ManifestEntry:
     """Store the indexes of a file and return its ADD entry; add new paths to ``created``.
 
-    Where a smaller form was retired the next larger one is taken: nothing, in the manifest, in a
-    file.
+    The indexes are in no place (if there are none), in the manifest, or in a separate file. If this
+    would restore a retired identity, the next larger form is used.
     """
     file = old.file
     other_files = tuple(name for name in file.extra_files if not name.endswith(INDEX_SUFFIX))
@@ -415,7 +417,7 @@ def _store_index(
     while entry((*other_files, name)).identity in unit.retired_identities or not reader.io.create(
         sibling_path(path, name), container
     ):
-        name = next_index_name(name)  # retired, an orphan, or written by another rewrite
+        name = next_index_name(name)  # the name is retired, or the file exists
     created.append(sibling_path(path, name))
     return entry((*other_files, name))
 
@@ -429,8 +431,8 @@ def commit(
 ) -> FileIndexRewriteResult:
     """Commit new indexes in one snapshot.
 
-    Raises :class:`CommitConflictError` if another commit changed the same files; the new files are
-    removed.
+    Raises :class:`CommitConflictError`, and deletes the new files, if another commit changed the
+    same files.
     """
     entries = tuple(entry for message in messages for entry in message.entries)
     if not plan or not entries:
@@ -477,15 +479,15 @@ def rewrite_file_index(
     where: str | None = None,
     progress: Progress | None = None,
 ) -> FileIndexRewriteResult:
-    """Give data files the indexes that the table's options ask for.
+    """Build the file indexes that the table's options configure for existing data files.
 
-    With nothing to do nothing is committed. Each group of files is one snapshot. After a conflict
-    with another commit the remaining work is planned again, at most three times; then
+    Commits each group of files in one snapshot, and no snapshot if there is nothing to do. After a
+    conflict with another commit, the remaining work is planned again, at most three times; then
     :class:`CommitConflictError` is raised, and the groups that were committed remain.
 
     :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
         partitions
-    :param where: a filter over partition columns
+    :param where: a filter on partition columns
     """
     request = RewriteFileIndexRequest(partitions=partitions, where=where)
     return run_step(REWRITE_FILE_INDEX, table, plan(table, request), executor, progress=progress)

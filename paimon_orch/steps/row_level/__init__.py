@@ -1,1 +1,1 @@
-"""DELETE, UPDATE and MERGE INTO."""
+"""Row-level changes: DELETE, UPDATE and MERGE INTO."""

@@ -1,4 +1,4 @@
-"""Delete rows of append tables by deletion vectors or by rewriting files.
+"""Deletes rows of append tables with deletion vectors, or by rewriting files.
 
 See docs/format/deletion-vectors-in-compaction.md#append-tables and
 docs/format/append-table-compaction.md#row-level-operations-without-deletion-vectors.
@@ -29,13 +29,13 @@ DeletedRowsByFile = Mapping[str, DeletionVector]
 
 @dataclass(frozen=True, slots=True)
 class DeleteRowsUnit:
-    """Rows to delete from some files of a bucket."""
+    """The rows to delete from some files of a bucket."""
 
     reader: FileReader
     split: BucketSplit
     """All files of the bucket."""
     deleted_by_file: DeletedRowsByFile
-    """The rows to delete by file name."""
+    """The rows to delete, by file name."""
 
 
 def plan_delete_units(
@@ -43,7 +43,7 @@ def plan_delete_units(
     splits: Iterable[BucketSplit],
     deleted_rows: Mapping[PartitionBucket, DeletedRowsByFile],
 ) -> list[DeleteRowsUnit]:
-    """Return a unit per bucket, or per file in buckets without deletion vectors."""
+    """Return one unit per bucket; in tables without deletion vectors, one unit per file."""
     units = []
     for split in splits:
         in_bucket = deleted_rows.get(split.partition_bucket)
@@ -58,7 +58,7 @@ def plan_delete_units(
 
 
 def run_delete_unit(unit: DeleteRowsUnit) -> bytes:
-    """Delete the rows and return an encoded :class:`CommitMessage`. Can be repeated."""
+    """Delete the rows and return an encoded :class:`CommitMessage`; may run repeatedly."""
     reader, split = unit.reader, unit.split
     live = {file.file_name for file in split.files}
     index = DeletionVectorRewrite(
@@ -88,7 +88,7 @@ def run_delete_unit(unit: DeleteRowsUnit) -> bytes:
 def _rewrite_files(
     unit: DeleteRowsUnit, writers: list[RollingFileWriter]
 ) -> Iterator[ManifestEntry]:
-    """Rewrite each file with deleted rows; the new files have the same place in the row order."""
+    """Rewrite each file with deleted rows; new files keep the position in the row order."""
     reader, split = unit.reader, unit.split
     vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, split.vectors)
     # with row tracking, rewritten rows keep their ids

@@ -1,4 +1,4 @@
-"""Rules of merge engines for row-level changes, and the rows to write for a change."""
+"""Checks the rules of merge engines for row-level changes, and builds the rows to write."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ from paimon_orch.table.write.bucket_routing import check_writable
 
 
 def check_row_level_supported(schema: TableSchema, operation: str) -> None:
-    """Refuse tables that do not support a row-level operation.
+    """Raise an error for tables that do not support a row-level operation.
 
     :param operation: ``delete``, ``update``, ``merge`` (which may delete) or ``insert``
     """
@@ -36,12 +36,12 @@ def check_row_level_supported(schema: TableSchema, operation: str) -> None:
     for option in (DATA_EVOLUTION_ENABLED, CLUSTERING_INCREMENTAL):
         if options.get(option):
             raise UnsupportedError(
-                f"{operation} of rows with {option.key!r} = true is not supported yet"
+                f"{operation} of rows with {option.key!r} = true is not supported"
             )
     if options.bucket == -2:
         raise UnsupportedError(
-            f"{operation} of rows in postpone buckets ('bucket' = -2) is not supported: their rows "
-            "have no order yet"
+            f"{operation} of rows in postpone buckets ('bucket' = -2) is not supported: these rows "
+            "have no sequence numbers"
         )
     if not schema.primary_keys or operation == "insert":
         return
@@ -75,14 +75,17 @@ def _check_deletes_supported(schema: TableSchema, operation: str) -> None:
 
 
 def build_delete_rows(schema: TableSchema, rows: pa.Table) -> pa.Table:
-    """Return -D rows for rows that were read; raises InputError if the engine would keep a row."""
+    """Return -D rows for rows that were read.
+
+    Raises :class:`InputError` if the merge engine would not delete a row.
+    """
     kinds = pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), rows.num_rows)
     new = rows.add_column(0, VALUE_KIND.name, kinds)
     return compute_update_rows(schema, rows, new) if should_merge_updates(schema) else new
 
 
 def build_rows_to_write(schema: TableSchema, rows: pa.Table) -> Iterator[pa.Table]:
-    """Yield the rows to write for converted rows with addresses, by the table's merge engine.
+    """Yield the rows that the merge engine needs to apply converted rows with addresses.
 
     Rows without an address are new. If the table merges changes with old rows, ``rows`` have the
     old values in columns with the prefix ``OLD_VALUE_PREFIX``.

@@ -1,4 +1,4 @@
-"""Row-level changes: find rows, delete them or write new versions, commit.
+"""Row-level changes: finds rows, deletes them or writes new versions, and commits.
 
 See docs/format/deletion-vectors-in-compaction.md#append-tables and
 docs/format/append-table-compaction.md#row-level-operations-without-deletion-vectors.
@@ -65,7 +65,7 @@ from paimon_orch.table.write.write_plan import WritePlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowLevelRequest:
-    """Which rows are changed, and how."""
+    """Selects the rows to change, and the operation."""
 
     where: str | Predicate | None = None
     """The filter of the rows; None selects all rows."""
@@ -85,7 +85,8 @@ class RowSource:
 class TargetUnit:
     """Files of one bucket to find rows in.
 
-    A bucket of a table with primary key is one unit and counts as one file, as its rows are merged.
+    A bucket of a table with a primary key is one unit and counts as one file, because its files
+    must be merged.
     """
 
     split: BucketSplit
@@ -95,8 +96,8 @@ class TargetUnit:
     def read(self, source: RowSource, fields: Sequence[Field]) -> Iterator[pa.Table]:
         """Yield the matching rows with their addresses as the first column, in a fixed order.
 
-        Level 0 is read even where readers skip it: a change of a row is based on its newest
-        version.
+        Includes level 0 even if readers skip it, because a change must use the newest version of a
+        row.
         """
         names = {column.name for column in fields}
         if source.predicate is not None:
@@ -137,17 +138,17 @@ class TargetUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowLevelPlan:
-    """The files that may hold rows to change; false if there are none."""
+    """The files that may have rows to change; false if there are none."""
 
     request: RowLevelRequest
     schema: TableSchema
     snapshot_id: int = 0
     source: RowSource | None = None
-    """Reads the files of all units; None in a plan for a table without snapshot."""
+    """Reads the files of all units; None for a table without a snapshot."""
     units: tuple[TargetUnit, ...] = ()
 
     def __bool__(self) -> bool:
-        """Return whether any file may hold rows to change."""
+        """Return whether any file may have rows to change."""
         return bool(self.units)
 
     @property
@@ -173,10 +174,10 @@ class RowLevelPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowLevelResult(StepOutcome):
-    """What a row-level write did; ``snapshot_id`` is None if no row was affected.
+    """The result of a row-level write; ``snapshot_id`` is None if no row was affected.
 
-    ``rows_not_visible`` of the records that were written are seen by batch readers after a
-    compaction only.
+    ``rows_not_visible`` is the number of written records that batch readers see only after a
+    compaction.
     """
 
     snapshot_id: int | None = None
@@ -202,7 +203,7 @@ _COUNTS = ("snapshot_id", "deleted", "updated", "inserted", "files_added", "file
 
 
 def plan(table: Table, request: RowLevelRequest) -> RowLevelPlan:
-    """Find the files that may hold matching rows, from metadata only."""
+    """Find the files that may have matching rows; reads only metadata."""
     table.stores.check_step(StepKind.WRITE_ROWS)
     schema = table.schema
     check_row_level_supported(schema, request.operation)
@@ -232,11 +233,11 @@ def _build_units(splits: Iterable[BucketSplit], schema: TableSchema) -> Iterator
 
 @dataclass(frozen=True, slots=True)
 class DeleteSource:
-    """What the units of a delete share."""
+    """The data that the units of a delete share."""
 
     source: RowSource
     sequences: Mapping[PartitionBucket, int]
-    """The next sequence number of each bucket of a table with primary key."""
+    """The next sequence number of each bucket of a table with a primary key."""
 
 
 def _collect_work(table: Table, plan: RowLevelPlan) -> WorkUnits[DeleteSource | None, TargetUnit]:
@@ -254,13 +255,13 @@ def delete(
     *,
     progress: Progress | None = None,
 ) -> RowLevelResult:
-    """Delete the rows that match a filter, in one snapshot; rows where it is NULL are kept.
+    """Delete the rows that match a filter, in one snapshot; keeps rows for which it is NULL.
 
-    Append tables with ``deletion-vectors.enabled`` get deletion vectors, others new files without
-    the rows; tables with primary key get -D records. A row that the table's merge engine would keep
-    nevertheless raises :class:`InputError`. After a conflict with another commit the work is
-    planned again, at most three times; then :class:`CommitConflictError` is raised and the table is
-    unchanged.
+    Writes -D records to tables with a primary key, deletion vectors to append tables with
+    ``deletion-vectors.enabled``, and new files without the rows to other append tables. Raises
+    :class:`InputError` if the table's merge engine would not delete a row. After a conflict with
+    another commit, the work is planned again, at most three times; then
+    :class:`CommitConflictError` is raised, and the table is unchanged.
     """
     return run_delete(table, plan(table, RowLevelRequest(where=where)), executor, progress=progress)
 
@@ -274,7 +275,7 @@ def run_delete(
 
 
 def run(shared: DeleteSource | None, unit: TargetUnit) -> bytes:
-    """Find the rows to delete; in a table with primary key, write their -D records."""
+    """Find the rows to delete; in a table with a primary key, write their -D records."""
     assert shared is not None
     if shared.source.reader.schema.primary_keys:
         return _write_delete_records(shared, unit).encode()
@@ -309,7 +310,7 @@ def prepare_changes(
 ) -> Iterator[pa.Table]:
     """Convert rows with addresses and kinds as :meth:`WritePlan.prepare` does.
 
-    Of the rows that are deleted from an append table, only the addresses and kinds are kept.
+    For rows that are deleted from an append table, keeps only the addresses and kinds.
     """
     if planned.schema.primary_keys:
         yield from planned.prepare(batches, first_row)
@@ -325,8 +326,8 @@ def prepare_changes(
 def write_changes(planned: WritePlan, parts: Iterable[pa.Table]) -> bytes:
     """Write the rows of :func:`prepare_changes`; return an encoded :class:`RowLevelTaskResult`.
 
-    A row without address is new. Rows that are deleted (-D) from append tables are not written.
-    Tables that merge changes with old rows need those, too (see :func:`build_rows_to_write`).
+    Rows without an address are new. Deletes (-D) of append tables are not written. Tables that
+    merge changes with old rows also need the old values (see :func:`build_rows_to_write`).
     """
     addresses, counts = list[RowAddresses](), Counter[str]()
     deleted_rows = dict[int, DeletionVector]()
@@ -340,7 +341,7 @@ def write_changes(planned: WritePlan, parts: Iterable[pa.Table]) -> bytes:
                 yield from build_rows_to_write(schema, rows)
             elif BUCKET_COLUMN in rows.column_names:
                 yield rows.drop_columns([ADDRESS_COLUMN, KIND_COLUMN])
-        # errors are raised before the files are finished, so that they are deleted
+        # raises errors before the files are finished, so that the writer deletes them
         deleted_rows.update(group_rows_by_file(addresses))
 
     if row_tracking_fields(schema):
@@ -351,7 +352,7 @@ def write_changes(planned: WritePlan, parts: Iterable[pa.Table]) -> bytes:
 
 
 def _count_kinds(rows: pa.Table) -> dict[str, int]:
-    """Return row counts by the name of the result's field."""
+    """Return row counts by field name of :class:`RowLevelResult`."""
     if VALUE_KIND.name in rows.column_names:
         kinds = pa.array(ROW_KIND_SYMBOLS).take(rows.column(VALUE_KIND.name).combine_chunks())
     else:
@@ -367,12 +368,12 @@ def _count_deleted(addresses: Sequence[RowAddresses]) -> dict[str, int]:
 
 
 def discard_changes(table: Table, results: Sequence[RowLevelTaskResult]) -> None:
-    """Remove the files that tasks wrote for changes that are not committed."""
+    """Delete the files that tasks wrote for changes that are not committed."""
     discard_written_files(table.stores.reader(), [result.message for result in results])
 
 
 def discard_encoded_changes(table: Table, results: Sequence[bytes]) -> None:
-    """Remove the files of encoded results; see :func:`discard_changes`."""
+    """Delete the files of encoded results; see :func:`discard_changes`."""
     discard_changes(table, [RowLevelTaskResult.decode(result) for result in results])
 
 
@@ -385,13 +386,13 @@ def commit(
     guard: ReadGuard | None = None,
     hashes: HashIndex | None = None,
 ) -> RowLevelResult:
-    """Delete the old versions of changed rows in append tables, and commit the tasks' files.
+    """Delete the old versions of changed rows in append tables, and commit the files of the tasks.
 
-    If the commit is refused, all new files are removed.
+    After a conflict, all new files are deleted.
 
-    :param guard: what must not have changed since the plan; by default the buckets that tables with
-        primary key write to
-    :param hashes: the state of dynamic buckets that rows were assigned with
+    :param guard: the buckets that other commits must not have changed since the plan; by default,
+        for tables with a primary key, the buckets of the new files
+    :param hashes: the states of the dynamic buckets when rows were assigned to them
     """
     messages = [result.message for result in results]
     try:

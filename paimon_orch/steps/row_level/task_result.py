@@ -1,7 +1,7 @@
 """Results of the tasks of a row-level change: new files, and the addresses of changed rows.
 
-A row of the table has an address, one number: that of its file in the plan, and its position in the
-file.
+The address of a row is an integer that combines the number of its file in the plan and its position
+in the file.
 """
 
 import json
@@ -22,7 +22,7 @@ RowAddresses = Int64Array
 
 ADDRESS_COLUMN = "__paimon_row"  # the column of addresses
 KIND_COLUMN = "__paimon_kind"  # the column of row kinds: +I, +U, -D
-OLD_VALUE_PREFIX = "__paimon_old_"  # of columns with old values
+OLD_VALUE_PREFIX = "__paimon_old_"  # the prefix of columns with old values
 _POSITION_BITS = 40
 
 
@@ -38,7 +38,7 @@ class RowLevelTaskResult:
     message: CommitMessage = field(default_factory=CommitMessage)
     """The files that the task wrote."""
     rows: Mapping[int, DeletionVector] = field(default_factory=dict)
-    """The rows that the task deleted or replaced, by the number of their file."""
+    """The rows that the task deleted or replaced, by file number."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """The numbers of deleted, updated and inserted rows."""
 
@@ -63,7 +63,7 @@ class RowLevelTaskResult:
 
 
 def group_rows_by_file(addresses: Iterable[RowAddresses]) -> dict[int, DeletionVector]:
-    """Return rows by the number of their file; raises InputError for a duplicate address."""
+    """Group rows by file number; raises :class:`InputError` for a duplicate address."""
     all_addresses = np.concatenate([np.empty(0, np.int64), *addresses])
     numbers = all_addresses >> _POSITION_BITS
     rows = {
@@ -80,15 +80,18 @@ def group_rows_by_file(addresses: Iterable[RowAddresses]) -> dict[int, DeletionV
 def build_multiple_matches_error() -> InputError:
     """Return the error for a row with several changes."""
     return InputError(
-        "several rows of the source match one row of the table, so its new values are ambiguous; "
-        "make the source unique over the matched columns. Nothing was changed."
+        "several rows of the source match the same row of the table, so its new values are "
+        "ambiguous; make the source unique in the matched columns. Nothing was changed."
     )
 
 
 def collect_changed_rows(
     files: Sequence[BucketFile], changes: Iterable[RowLevelTaskResult]
 ) -> dict[PartitionBucket, dict[str, DeletionVector]]:
-    """Return all changed rows by bucket and file; raises InputError if two tasks changed a row."""
+    """Return all changed rows by bucket and file.
+
+    Raises :class:`InputError` if two tasks changed the same row.
+    """
     rows_by_number: dict[int, DeletionVector] = {}
     for change in changes:
         for number, rows in change.rows.items():

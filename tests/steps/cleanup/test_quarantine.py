@@ -87,7 +87,7 @@ def test_links_are_not_followed_by_quarantine_and_restore(table: Table, tmp_path
         quarantine.restore,
         lambda: quarantine.empty(timedelta(0)),
     ):
-        with pytest.raises(InputError, match="is a link"):
+        with pytest.raises(InputError, match="is a symbolic link"):
             use()
     assert sorted(outside.rglob("*")) == outside_files
 

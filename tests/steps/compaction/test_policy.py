@@ -64,11 +64,11 @@ def test_work_below_the_thresholds_waits_for_a_limited_time(tmp_path: Path) -> N
     [reached] = decide(table, CompactionPolicy(level0_files=3))
 
     assert (waiting.compact, waiting.is_waiting) == (False, True)
-    assert waiting.reason.startswith("not worth it yet: level-0 files: 1")
+    assert waiting.reason.startswith("below all thresholds: level-0 files: 1")
     assert late.compact
-    assert late.reason.startswith("it has waited longer than 1 h")
+    assert late.reason.startswith("the partition has waited longer than 1 h")
     assert reached.compact
-    assert "level-0 files: 3, from 3 on" in reached.reason
+    assert "level-0 files: 3 (threshold 3)" in reached.reason
 
 
 def test_read_amplification_is_a_reason_to_compact(tmp_path: Path) -> None:

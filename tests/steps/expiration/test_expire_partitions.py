@@ -119,7 +119,7 @@ def test_invalid_requests_are_refused(tmp_path: Path) -> None:
     table = by_day(tmp_path / "b", ["2020-01-01"])
     with pytest.raises(InputError, match=r"partition\.expiration-time"):
         plan(table, ExpirePartitionsRequest())
-    with pytest.raises(InputError, match="QQ is not known"):
+    with pytest.raises(InputError, match="QQ is unknown"):
         names(table, 1, timestamp_formatter="yyyy-QQ")
     with pytest.raises(InputError, match="strategy"):
         names(table, 1, strategy="by-mood")

@@ -125,9 +125,9 @@ def test_the_text_line_includes_the_health(tmp_path: Path) -> None:
     line = str(compute_health(table))
 
     assert line.startswith(
-        "sorted runs at most 1, level 0 0.0 MB, deleted rows 0%, bucket skew 1.0"
+        "at most 1 sorted runs, level 0 0.0 MB, deleted rows 0%, bucket skew 1.0"
     )
-    assert "; snapshots 1, the oldest 0.0 h old, tags 0, branches 0; manifests 1 (" in line
+    assert "; snapshots 1 (oldest 0.0 h), tags 0, branches 0; manifests 1 (" in line
 
 
 def test_an_inspection_decodes_every_manifest_once(tmp_path: Path) -> None:
