@@ -83,8 +83,8 @@ def _cast_timestamp(
     if zone is None:
         raise InputError(
             f"column {name!r} is {target} in the table and {column.type} in the frame, and the "
-            "time zone of "
-            "the session is unknown; cast it to timestamp, or set spark.sql.session.timeZone"
+            "time zone of the session is unknown; cast it to timestamp, or set "
+            "spark.sql.session.timeZone"
         )
     timestamps = column.cast(pa.timestamp("us"))
     return pc.assume_timezone(timestamps, zone, ambiguous="earliest", nonexistent="latest")
@@ -106,8 +106,7 @@ def _to_visible_type(kind: pa.DataType, name: str, *, nested: bool = False) -> p
         if nested and kind.unit == "ns":
             raise UnsupportedError(
                 f"column {name!r} has {kind} inside a nested type, which Spark does not support; "
-                "select the "
-                "other columns"
+                "select the other columns"
             )
         return pa.timestamp("us", None if kind.tz is None else "UTC")
 

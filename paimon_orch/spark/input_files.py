@@ -81,8 +81,7 @@ def _decode_upper_bytes(encoding: str, form: str) -> list[str] | None:
     ):
         raise InputError(
             f"encoding {encoding!r} does not have one byte for each character; convert the files "
-            "to UTF-8, "
-            f"for example by: iconv -f {encoding} -t UTF-8"
+            f"to UTF-8, for example by: iconv -f {encoding} -t UTF-8"
         )
     return decoded[_ASCII_SIZE:]
 
@@ -115,9 +114,8 @@ def _decode_name(name: str, characters: list[str] | None, encoding: str) -> str:
         )
     except UnicodeError:
         raise InputError(
-            f"the header has the column {name!r}, which is not {encoding}; set the encoding of "
-            "the files by "
-            "--encoding, for example latin-1. Nothing was committed"
+            f"the header has the column {name!r}, which is not {encoding}; set the encoding of the "
+            "files by --encoding, for example latin-1. Nothing was committed"
         ) from None
 
 

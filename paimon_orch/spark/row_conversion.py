@@ -69,8 +69,7 @@ def _to_carrier_type(field: Field) -> pa.DataType:
     if pa.types.is_nested(target) and (unfit := _find_lossy_types(target)):
         raise UnsupportedError(
             f"column {field.name!r} has {', '.join(sorted(unfit))} inside a nested type, which "
-            "Spark cannot "
-            "carry without loss"
+            "Spark cannot carry without loss"
         )
     return target
 

@@ -103,9 +103,8 @@ def check_assignable(schema: TableSchema, assignments: Assignments) -> None:
     if refused:
         raise InputError(
             f"{', '.join(refused)} cannot be set: columns of the primary key, the partition and "
-            "the "
-            f"bucket key ({', '.join(fixed)}) determine where a row is stored. Delete the row and "
-            "write the new one."
+            f"the bucket key ({', '.join(fixed)}) determine where a row is stored. Delete the row "
+            "and write the new one."
         )
 
 

@@ -59,16 +59,15 @@ class DataSourceOptions:
         if "provider" in lowered:
             raise InputError(
                 "paimon: CREATE TABLE ... USING paimon is not supported, because Spark reads such "
-                "a table "
-                "without its options; create a temporary view"
+                "a table without its options; create a temporary view"
             )
         storage = {n: v for n, v in lowered.items() if n.startswith(_STORAGE_PREFIX)}
         values = {n: v for n, v in lowered.items() if n not in storage}
         unknown = sorted(set(values) - set(allowed))
         if unknown:
             raise InputError(
-                f"paimon: unknown option {', '.join(unknown)}; the options are {', '.join(allowed)}, and "
-                f"{_STORAGE_PREFIX}<name> for those of the object store"
+                f"paimon: unknown option {', '.join(unknown)}; the options are "
+                f"{', '.join(allowed)}, and {_STORAGE_PREFIX}<name> for those of the object store"
             )
         return cls(values, {n.removeprefix(_STORAGE_PREFIX): v for n, v in storage.items()})
 
@@ -96,8 +95,7 @@ class DataSourceOptions:
         if warehouse or table or not (name and database.endswith(".db")):
             raise InputError(
                 "paimon: name the table by the options warehouse and table (db.t), or by a path "
-                "that ends "
-                "in /db.db/t"
+                "that ends in /db.db/t"
             )
         default_root = "/" if directory.startswith("/") else "."
         return root or default_root, f"{database.removesuffix('.db')}.{name}"

@@ -96,9 +96,8 @@ class StreamFollower:
         if given != {needed} & {FROM_SNAPSHOT, FROM_TIMESTAMP}:
             given_names = ", ".join(sorted(given)) or "neither of them"
             raise InputError(
-                f"paimon: scan-mode {mode} and the options {FROM_SNAPSHOT} and {FROM_TIMESTAMP} "
-                "do not "
-                f"agree: {given_names} is set"
+                f"paimon: scan-mode {mode} and the options {FROM_SNAPSHOT} and {FROM_TIMESTAMP} do "
+                f"not agree: {given_names} is set"
             )
         return mode
 
@@ -125,8 +124,7 @@ class StreamFollower:
         if number is None or not FIRST_SNAPSHOT_ID <= number <= latest + 1:
             raise InputError(
                 f"paimon: option {FROM_SNAPSHOT} must be from {FIRST_SNAPSHOT_ID} to {latest + 1} "
-                "(the next "
-                f"snapshot), not {number}"
+                f"(the next snapshot), not {number}"
             )
         return replace(self._position(number), whole=mode == FROM_SNAPSHOT_FULL)
 
@@ -188,8 +186,7 @@ class StreamFollower:
         if is_replaced or latest + 1 < position.snapshot:
             raise PaimonError(
                 f"{name} was rolled back to before snapshot {position.snapshot - 1}, which the "
-                "stream has "
-                f"read; {_NEW_CHECKPOINT_ADVICE}"
+                f"stream has read; {_NEW_CHECKPOINT_ADVICE}"
             )
 
     def batch(self, start: StreamOffset, end: StreamOffset) -> StreamBatch:
@@ -220,18 +217,16 @@ class StreamFollower:
 
     def _report_expired(self, expired: set[int]) -> None:
         text = (
-            f"{self.table.identifier}: the stream must read snapshots {min(expired)} to {max(expired)} "
-            f"next, but {len(expired)} of them are expired"
+            f"{self.table.identifier}: the stream must read snapshots {min(expired)} to "
+            f"{max(expired)} next, but {len(expired)} of them are expired"
         )
         if not self.options.flag("fail-on-data-loss", default=True):
             logger.warning("%s; it continues without them", text)
             return
         raise PaimonError(
             f"{text}. To continue without them set fail-on-data-loss = false; to read the whole "
-            "table again "
-            f"{_NEW_CHECKPOINT_ADVICE}. A consumer-id, or a longer snapshot.time-retained of the "
-            "table, keeps "
-            "snapshots until they are read"
+            f"table again {_NEW_CHECKPOINT_ADVICE}. A consumer-id, or a longer "
+            "snapshot.time-retained of the table, keeps snapshots until they are read"
         )
 
     def record(self, position: StreamOffset) -> None:

@@ -64,8 +64,7 @@ def build_stream_reader(
     if should_merge_postponed(table.schema):
         raise UnsupportedError(
             f"{table.identifier} cannot be read as a stream with 'postpone.merge-on-read' = true; "
-            "only "
-            "batch reads merge the waiting rows"
+            "only batch reads merge the waiting rows"
         )
     names = [name for name in schema.names if not (is_audit_log and name == ROW_KIND.name)]
     # as in Java Paimon, without the branch that batch reads fall back to
@@ -222,12 +221,10 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
                 expected = types.get(field.id, field.type)
                 if field.type.with_nullable(True) != expected.with_nullable(True):
                     raise PaimonError(
-                        f"{self._follower.table.identifier}: the type of column {field.name!r} "
-                        "was changed "
-                        f"to {type_to_sql(field.type)} after the query started, which reads it as "
-                        f"{type_to_sql(expected)}. Start the query again: it continues from its "
-                        "position, "
-                        "with the new type"
+                        f"{self._follower.table.identifier}: the type of column {field.name!r} was "
+                        f"changed to {type_to_sql(field.type)} after the query started, which "
+                        f"reads it as {type_to_sql(expected)}. Start the query again: it continues "
+                        "from its position, with the new type"
                     )
 
     def _plan_first_splits(self, snapshot: Snapshot) -> list[BucketSplit]:

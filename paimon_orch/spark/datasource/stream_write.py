@@ -50,8 +50,7 @@ def build_stream_writer(
     if _Writer is DataSourceStreamWriter:
         raise UnsupportedError(
             "Spark 4.0 passes the rows of a stream one by one: write its batches by foreachBatch "
-            "and "
-            "paimon_orch.spark.write(batch, table, commit_id=CommitId(name, number))"
+            "and paimon_orch.spark.write(batch, table, commit_id=CommitId(name, number))"
         )
     options = DataSourceOptions.of(spark_options, STREAM_WRITE_OPTIONS)
     table = open_writable_table(options)

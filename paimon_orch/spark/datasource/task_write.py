@@ -49,8 +49,7 @@ def open_writable_table(options: DataSourceOptions) -> Table:
     if has_dynamic_buckets(schema) or has_postpone_buckets(schema):
         raise InputError(
             f"{table.identifier} assigns buckets while rows are written, so one task must receive "
-            "all "
-            f"rows of a partition; a data source cannot require that: {_USE_WRITE_INSTEAD}"
+            f"all rows of a partition; a data source cannot require that: {_USE_WRITE_INSTEAD}"
         )
     return table
 

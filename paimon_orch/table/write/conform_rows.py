@@ -63,8 +63,7 @@ def convert_rows(
     elif kinds is not None and is_retract(kinds).any():
         raise InputError(
             f"column {row_kind!r} has rows of kind -U or -D, which a table without a primary key "
-            "does "
-            "not accept; write only +I and +U, and delete rows by a condition"
+            "does not accept; write only +I and +U, and delete rows by a condition"
         )
     for name in rows.column_names:
         if name not in columns and name != row_kind:
@@ -122,8 +121,7 @@ def _check_not_null(array: pa.Array, field: Field) -> None:
     if array.null_count and not field.type.nullable:
         raise InputError(
             f"column {field.name!r} has {array.null_count} null values, but it is NOT NULL (as "
-            "every "
-            "column of a primary key is); nothing was written"
+            "every column of a primary key is); nothing was written"
         )
     if (path := find_nested_null(array, field.type)) is not None:
         raise InputError(
@@ -138,8 +136,7 @@ def _check_utf8(array: pa.Array, field: Field) -> None:
     except pa.ArrowInvalid as error:
         raise InputError(
             f"column {field.name!r} has text that is not UTF-8 ({error}); decode it first, or "
-            "store it "
-            "as BYTES. Nothing was written"
+            "store it as BYTES. Nothing was written"
         ) from error
 
 
@@ -155,8 +152,7 @@ def complete_rows_to_delete(rows: pa.Table, schema: TableSchema) -> pa.Table:
     if missing:
         raise InputError(
             f"rows to delete need the columns {', '.join(needed)}: those of the primary key, of "
-            "the "
-            f"partition and of 'sequence.field'; {', '.join(missing)} is missing. Nothing was "
+            f"the partition and of 'sequence.field'; {', '.join(missing)} is missing. Nothing was "
             "deleted."
         )
     for field in schema.fields:

@@ -116,10 +116,8 @@ class TableWriter:
         if SEQUENCE_NUMBER.name in rows.column_names:
             raise UnsupportedError(
                 "rows that are not written in their order cannot wait in bucket-postpone: write "
-                "them "
-                "by Table.upsert, or set 'postpone.batch-write-fixed-bucket' = true and compact "
-                "the "
-                "waiting rows"
+                "them by Table.upsert, or set 'postpone.batch-write-fixed-bucket' = true and "
+                "compact the waiting rows"
             )
         if partition_bucket not in self._append_writers:
             writer = build_postpone_writer_factory(self.factory).writer(*partition_bucket)
