@@ -1,6 +1,6 @@
-"""Spark: the session, reads and writes, row-level changes, and the executor that runs work units.
+"""Spark: sessions, reads and writes, row-level changes, and the executor of work units.
 
-This package exports what users call; the modules below it are internal.
+This package exports the functions for users; its modules are internal.
 """
 
 from importlib import import_module
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from paimon_orch.spark.sort_compact import sort_table
     from paimon_orch.spark.update_and_merge import merge_into, preview_merge, update
 
-_LAZY_MODULES = {  # workers do not need them
+_LAZY_MODULES = {  # workers do not need these modules
     "merge_into": "update_and_merge",
     "preview_merge": "update_and_merge",
     "sort_table": "sort_compact",

@@ -1,7 +1,7 @@
-"""The types of a table's columns in the data source, and conversions of batches to and from them.
+"""Converts batches between the table's types and the types of the data source.
 
-TIME becomes an INT of milliseconds, because not every Spark has the type; timestamps finer than a
-microsecond, which no Spark has, are truncated to microseconds.
+TIME becomes an INT of milliseconds, because old versions of Spark lack the type. Timestamps with a
+precision above microseconds, which Spark does not have, are truncated to microseconds.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from paimon_orch.spark.row_conversion import to_spark_schema
 
 
 def is_exact(kind: pa.DataType) -> bool:
-    """Return whether the values of a column are the same in Spark as in the table."""
+    """Return whether Spark represents the values of a column exactly."""
     return not (
         pa.types.is_time(kind) or pa.types.is_nested(kind) or getattr(kind, "unit", None) == "ns"
     )
@@ -29,9 +29,9 @@ def build_visible_schema(rows: pa.Schema) -> pa.Schema:
 
 
 def build_target_schema(rows: pa.Schema, requested: StructType) -> pa.Schema:
-    """Return the types of the requested columns, in that order.
+    """Return the types of the requested columns, in the requested order.
 
-    Raises :class:`InputError` if the requested type of a column is not its type in the table.
+    Raises :class:`InputError` if the requested type of a column differs from the table's.
     """
     visible = build_visible_schema(rows)
     arrow_fields = [visible.field(name) for name in requested.names]
@@ -47,7 +47,7 @@ def build_target_schema(rows: pa.Schema, requested: StructType) -> pa.Schema:
 
 
 def convert_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """Return the columns of ``target`` in its types."""
+    """Return the columns of ``target``, cast to its types."""
     columns = [_cast_column(batch.column(field.name), field.type) for field in target]
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
@@ -55,11 +55,10 @@ def convert_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 def cast_timestamps_as_spark(
     batch: pa.RecordBatch, fields: Sequence[Field], zone: str | None
 ) -> pa.RecordBatch:
-    """Return rows with timestamps cast to types with or without time zone as Spark casts them.
+    """Cast timestamps between types with and without time zone as Spark does.
 
-    Spark uses the time zone of the session, Arrow would use UTC. ``zone`` is the time zone of the
-    session, as Arrow does not have it in timestamps without time zone. Raises :class:`InputError`
-    if it is needed and None.
+    Spark uses the time zone of the session, but Arrow would use UTC. ``zone`` is the time zone of
+    the session. Raises :class:`InputError` if a cast needs it and it is None.
     """
     types = {field.name: to_arrow_type(field.type) for field in fields}
     columns = [
@@ -94,7 +93,7 @@ def _cast_column(column: pa.Array, target: pa.DataType) -> pa.Array:
     if column.type == target:
         return column
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-        # a cast rounds towards zero: times before 1970 would move to the next microsecond
+        # a cast rounds towards zero, which moves times before 1970 to the next microsecond
         column = pc.floor_temporal(column, unit="microsecond")
     return column.cast(target)
 

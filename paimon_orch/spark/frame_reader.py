@@ -1,9 +1,8 @@
-"""Tables as frames: Spark's Parquet reader for raw-convertible files, our tasks for all others.
+"""Reads tables as frames: Spark's Parquet reader reads raw-convertible files, our tasks all others.
 
-The data source ``paimon`` passes all rows as Arrow batches from Python workers, and converting
-batches to Spark's rows costs as much as its whole Parquet reader. Files without rows to merge,
-delete or convert are read by Spark itself, which prunes columns and row groups as for any Parquet
-file.
+The data source ``paimon`` passes all rows as Arrow batches from Python workers, and the conversion
+of these batches takes as long as Spark's Parquet reader. So Spark reads files without rows to
+merge, delete or convert, and prunes their columns and row groups as for any Parquet file.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +32,7 @@ from paimon_orch.table.scan.partition_pruner import filter_partitions
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.split_generator import divide_splits, pack_splits
 
-_GLOB_CHARACTERS = frozenset("*?[]{}\\")  # patterns in Spark's paths
+_GLOB_CHARACTERS = frozenset("*?[]{}\\")  # Spark interprets them as patterns in paths
 _HIDDEN_PREFIXES = ("_", ".")  # Spark ignores such files without an error
 _STRICT_OPTIONS = {
     "datetimeRebaseMode": "CORRECTED",
@@ -43,17 +42,17 @@ _STRICT_OPTIONS = {
 
 
 def read(session: SparkSession, scan: BaseScan, *, native: bool | None = None) -> DataFrame:
-    """Return the rows of a scan as a frame, without order; its files are planned now.
+    """Return the rows of a scan as a frame, without order; this call plans the files.
 
-    Spark's Parquet reader reads a file if its rows are the rows of the table: the scan has no
-    filter on rows, no other file has the same keys, the file has no deletion vector, the columns
-    have not changed since it was written, and Spark has their types. All other rows, changes
-    (:meth:`Table.incremental`) and system tables are read by tasks, as ``scan`` reads them. The
-    types are those of the data source (:mod:`paimon_orch.spark.column_types`).
+    Spark's Parquet reader reads a file if its rows are rows of the table: the scan has no filter on
+    rows, no other file has the same keys, the file has no deletion vector, the columns have not
+    changed after it was written, and Spark supports their types. Tasks read all other files,
+    changes (:meth:`Table.incremental`) and system tables. The types are those of the data source
+    (:mod:`paimon_orch.spark.column_types`).
 
-    :param native: whether Spark reads files itself; by default only local files. For an object
-        store Spark needs its own settings (``spark.hadoop.*``)
-    :raises InputError: if the scan has a limit or an order; use those of the frame
+    :param native: whether Spark's Parquet reader may be used; by default only for local files. For
+        an object store, Spark needs separate settings (``spark.hadoop.*``)
+    :raises InputError: if the scan has a limit or an order; use the frame's methods instead
     """
     if not isinstance(scan, Scan):
         reader = PaimonReader(scan, build_visible_schema(scan.arrow_schema))
@@ -74,7 +73,7 @@ def read(session: SparkSession, scan: BaseScan, *, native: bool | None = None) -
     parts = [BatchInputPartition(tuple(packed)) for packed in pack_splits(splits, scan.schema)]
     frames = []
     if files:
-        # a path without scheme is in the default file system of the session, which can be HDFS
+        # a path without a scheme is in the session's default file system, which may be HDFS
         uris = [f"file://{path}" if is_local else path for path in files]
         frames.append(session.read.schema(schema).options(**_STRICT_OPTIONS).parquet(*uris))
     if parts or not files:
@@ -85,7 +84,7 @@ def read(session: SparkSession, scan: BaseScan, *, native: bool | None = None) -
 
 
 def separate_native_files(scan: Scan) -> tuple[list[str], list[BucketSplit]]:
-    """Return the paths of files that Spark can read itself, and the other parts of the scan."""
+    """Return the paths of files for Spark's Parquet reader, and the other parts of the scan."""
     splits = _plan_parts(scan)
     if not _can_read_natively(scan):
         return [], splits
@@ -105,20 +104,20 @@ def separate_native_files(scan: Scan) -> tuple[list[str], list[BucketSplit]]:
 
 
 def _can_read_natively(scan: Scan) -> bool:
-    """Return whether the rows of files can be rows of a scan without conversion."""
+    """Return whether files can have the rows of the scan without conversion."""
     schema, partition_keys = scan.schema, set(scan.schema.partition_keys)
     return (
         (scan.predicate is None or collect_columns(scan.predicate) <= partition_keys)
         and not scan.is_audit_log
         and not has_data_evolution(schema)
-        # Java 0.9 wrote null keys among the values of such tables; we read the key columns instead
+        # Java 0.9 wrote null keys to the value columns of such tables; we read the key columns
         and not (schema.primary_keys and schema.typed_options.merge_engine == "partial-update")
         and all(is_exact(field.type) for field in scan.arrow_schema)
     )
 
 
 def _has_same_columns(scan: Scan, written: TableSchema) -> bool:
-    """Return whether files of a schema have the columns of a scan with the same names and types."""
+    """Return whether a schema has the columns of a scan with the same names and types."""
     written_fields = {(field.id, field.name, field.type) for field in written.fields}
     distinct_names = {name.lower() for name in written.names}  # Spark ignores case
     return len(distinct_names) == len(written_fields) and all(

@@ -1,4 +1,4 @@
-"""Data frame to table: each row is converted, sent to the task of its bucket and sorted there."""
+"""Writes data frames: converts rows, sends them to the task of their bucket, and sorts them."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -54,16 +54,16 @@ def write(
     commit_id: CommitId | None = None,
     progress: Progress | None = None,
 ) -> IngestResult:
-    """Write the rows of a frame into a table in one snapshot.
+    """Write the rows of a frame to a table in one snapshot.
 
-    On primary-key tables ``append`` inserts or updates by key; of several rows with one key, the
-    last in the frame is written. ``overwrite`` replaces the partitions that receive rows (all rows
-    of a table without partitions), or those that ``partitions`` names.
+    In primary-key tables, ``append`` inserts or updates by key; the last row of a key in the frame
+    wins. ``overwrite`` replaces the partitions that match ``partitions``, by default the partitions
+    of the rows, or all rows of a table without partitions.
 
-    :param row_kind: a text column of ``+I``, ``-U``, ``+U``, ``-D``
+    :param row_kind: a text column with ``+I``, ``-U``, ``+U``, ``-D``
     :param partitions: column values of the partitions to replace; an empty mapping means all
     :param commit_id: makes the call safe to repeat: a second call writes nothing
-    :raises InputError: if the rows do not fit the table, which is then unchanged
+    :raises InputError: if the rows are not valid for the table, which is then unchanged
     """
     request = IngestRequest(
         columns=frame.columns,
@@ -120,12 +120,12 @@ def preview(
 
 @dataclass(frozen=True, slots=True)
 class ClusteredFrame:
-    """A frame whose rows are in the task that writes them."""
+    """A frame in which each row is in the task that writes it."""
 
     frame: DataFrame
     tasks: int
     prepare: PrepareRows | None
-    """Converts the rows in the task that writes them; None if that was before a shuffle."""
+    """Converts the rows in the task that writes them; None if they were converted before."""
 
     def collect(
         self,
@@ -159,11 +159,11 @@ class ClusteredFrame:
 def cluster_by_bucket(
     frame: DataFrame, schema: TableSchema, prepare: PrepareRows
 ) -> ClusteredFrame:
-    """Move all rows of a bucket into one task; rows of a table without buckets are not moved.
+    """Move all rows of a bucket to one task; does not move rows of a table without buckets.
 
-    With dynamic or postpone buckets all rows of a partition are in one task, which assigns them to
-    buckets: a table without partitions is written by a single task. Of a table without partitions,
-    buckets are spread evenly over the tasks.
+    With dynamic or postpone buckets, one task receives all rows of a partition and assigns them to
+    buckets, so a single task writes a table without partitions. With fixed buckets and without
+    partitions, the buckets are distributed evenly over the tasks.
     """
     bucket_count = schema.typed_options.bucket
     is_assigned_by_task = has_dynamic_buckets(schema) or has_postpone_buckets(schema)
@@ -184,10 +184,10 @@ def cluster_by_bucket(
 
 
 def _compute_task_numbers(rows: pa.Table, schema: TableSchema) -> Int64Array:
-    """Return a number for each row: the hash of its partition plus its bucket, if that is known.
+    """Return a number for each row: the hash of its partition, plus its bucket if it is known.
 
-    Consecutive numbers spread the buckets of a small partition over tasks. Rows without values,
-    such as the addresses of rows to delete, can be handled by any task.
+    Consecutive numbers distribute the buckets of a small partition over tasks. Any task can process
+    rows without values, such as the addresses of rows to delete.
     """
     numbers = np.zeros(rows.num_rows, np.int64)
     if schema.names[0] not in rows.column_names:
@@ -203,6 +203,6 @@ def _compute_task_numbers(rows: pa.Table, schema: TableSchema) -> Int64Array:
 
 @cache
 def _measure_parallelism(session: SparkSession) -> int:
-    """Return how many tasks run at the same time: the default number of partitions of a range."""
+    """Return the number of tasks that run in parallel: the default partitions of a range."""
     numbers = session.range(0, 1 << 20).select(fn.spark_partition_id().alias("task"))
     return numbers.distinct().count()

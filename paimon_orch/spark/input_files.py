@@ -1,4 +1,4 @@
-"""Input files of an ingest: Parquet, CSV with a header, JSON lines."""
+"""Reads the input files of an ingest: Parquet, CSV with a header, and JSON lines."""
 
 import codecs
 from collections.abc import Sequence
@@ -28,10 +28,10 @@ def read_files(
 ) -> DataFrame:
     """Return the rows of files or directories of one format.
 
-    CSV and JSON values are text, which a write casts to the table's types; a value that does not
-    fit is an error with the value. An empty CSV field is null. Text is UTF-8; ``encoding`` names
-    another encoding of CSV files, with one byte per character. Bytes that cannot be decoded, and
-    rows that do not have the columns of the header, are an error when the rows are read.
+    CSV and JSON values are text, which a write casts to the table's types. Empty CSV fields are
+    null. The encoding is UTF-8; for CSV files, ``encoding`` sets another encoding with one byte per
+    character. Errors are raised when rows are read: for values that cannot be cast, for bytes that
+    cannot be decoded, and for rows that do not have the columns of the header.
     """
     formats = {_detect_format(path) for path in paths}
     if len(formats) != 1:
@@ -42,7 +42,7 @@ def read_files(
     characters = None if encoding is None else _decode_upper_bytes(encoding, form)
     reader = session.read
     if form == "csv":
-        # enforceSchema: files whose headers differ are refused
+        # without enforceSchema, Spark refuses files with different headers
         reader = reader.options(
             header=True, encoding=_BYTE_ENCODING, mode="FAILFAST", enforceSchema=False
         )
@@ -58,7 +58,7 @@ def read_files(
 
 
 def _decode_upper_bytes(encoding: str, form: str) -> list[str] | None:
-    """Return the character of each byte from 128 to 255, empty if it has none; None for UTF-8."""
+    """Return the characters of the bytes 128 to 255, empty for invalid bytes; None for UTF-8."""
     if form != "csv":
         raise InputError(f"--encoding is for CSV only: {form} has a fixed encoding")
     try:
@@ -81,7 +81,7 @@ def _decode_upper_bytes(encoding: str, form: str) -> list[str] | None:
     ):
         raise InputError(
             f"encoding {encoding!r} does not have one byte for each character; convert the files "
-            f"to UTF-8, for example by: iconv -f {encoding} -t UTF-8"
+            f"to UTF-8, for example with: iconv -f {encoding} -t UTF-8"
         )
     return decoded[_ASCII_SIZE:]
 
@@ -95,7 +95,7 @@ def _is_decodable(data: bytes, encoding: str) -> bool:
 
 
 def _decode_frame(frame: DataFrame, characters: list[str] | None, encoding: str) -> DataFrame:
-    """Decode the names and text of a frame in which each character is one byte."""
+    """Decode the column names and texts of a frame in which each character is one byte."""
     names = [_decode_name(name, characters, encoding) for name in frame.columns]
     columns = [
         _decode_column(fn.col(quote_column(name)), new, characters, encoding).alias(new)
@@ -115,7 +115,7 @@ def _decode_name(name: str, characters: list[str] | None, encoding: str) -> str:
     except UnicodeError:
         raise InputError(
             f"the header has the column {name!r}, which is not {encoding}; set the encoding of the "
-            "files by --encoding, for example latin-1. Nothing was committed"
+            "files with --encoding, for example latin-1. Nothing was committed"
         ) from None
 
 
@@ -137,8 +137,8 @@ def _decode_column(value: Column, name: str, characters: list[str] | None, encod
         fn.lit(f": column '{name}' has '"),
         value,
         fn.lit(
-            f"', which is not {encoding}; set the encoding of the files by --encoding, for example "
-            "latin-1"
+            f"', which is not {encoding}; set the encoding of the files with --encoding, for "
+            "example latin-1"
         ),
     )
     return fn.when(value.isNotNull() & wrong, fn.raise_error(message)).otherwise(decoded)
@@ -160,7 +160,6 @@ def _detect_format(path: str) -> str:
     formats = {_FORMAT_BY_SUFFIX[suffix] for suffix in suffixes if suffix in _FORMAT_BY_SUFFIX}
     if len(formats) != 1:
         raise InputError(
-            f"{path}: the file name must end in one of {', '.join(_FORMAT_BY_SUFFIX)}, which is "
-            "the format"
+            f"{path}: the file name must end with its format: {', '.join(_FORMAT_BY_SUFFIX)}"
         )
     return formats.pop()

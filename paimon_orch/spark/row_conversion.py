@@ -1,7 +1,7 @@
-"""Lossless conversion of a table's rows to Spark rows and back.
+"""Converts rows of a table to Spark rows and back without loss.
 
-Spark has no TIME before 4.1 and no timestamps finer than a microsecond: TIME is carried as
-milliseconds of the day (INT), a finer timestamp as nanoseconds since 1970 (BIGINT).
+Spark has no TIME before 4.1, and no timestamps with a precision above microseconds. So TIME becomes
+milliseconds of the day (INT), and such timestamps become nanoseconds since 1970 (BIGINT).
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,25 +18,25 @@ from paimon_orch.format.types.data_types import Field
 
 
 def build_carrier_schema(fields: Sequence[Field]) -> pa.Schema:
-    """Return the Arrow types in which Spark carries columns; refuses nested types with a loss."""
+    """Return the Arrow types for columns in Spark; refuses nested types that would lose values."""
     return pa.schema([(field.name, _to_carrier_type(field)) for field in fields])
 
 
 def to_spark_schema(carriers: pa.Schema) -> StructType:
-    """Return Arrow types as Spark types."""
+    """Convert Arrow types to Spark types."""
     return from_arrow_schema(carriers, prefer_timestamp_ntz=True)
 
 
 def quote_column(name: str) -> str:
-    """Return a column's name in backquotes."""
+    """Return the name of a column in backquotes."""
     escaped = name.replace("`", "``")
     return f"`{escaped}`"
 
 
 def cast_timestamps(frame: DataFrame, fields: Sequence[Field]) -> DataFrame:
-    """Return a frame with timestamps that have a time zone exactly if the table's columns have one.
+    """Cast timestamps to types with or without time zone, as the columns of the table.
 
-    Spark casts them by the time zone of the session; Arrow would use UTC.
+    Spark casts with the time zone of the session; Arrow would use UTC.
     """
     types = {field.name: to_arrow_type(field.type) for field in fields}
     casts = {}
@@ -52,7 +52,7 @@ def cast_timestamps(frame: DataFrame, fields: Sequence[Field]) -> DataFrame:
 
 
 def to_carrier_batches(rows: pa.Table, carriers: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield rows in the types of :func:`build_carrier_schema`."""
+    """Yield rows with the types of :func:`build_carrier_schema`."""
     columns = []
     for column, field in zip(rows.columns, carriers, strict=True):
         array = column.combine_chunks()
@@ -69,13 +69,13 @@ def _to_carrier_type(field: Field) -> pa.DataType:
     if pa.types.is_nested(target) and (unfit := _find_lossy_types(target)):
         raise UnsupportedError(
             f"column {field.name!r} has {', '.join(sorted(unfit))} inside a nested type, which "
-            "Spark cannot carry without loss"
+            "Spark cannot represent without loss"
         )
     return target
 
 
 def _find_lossy_types(target: pa.DataType) -> set[str]:
-    """Return the types inside a nested type that Spark does not have."""
+    """Return the types inside a nested type that Spark lacks."""
     if pa.types.is_nested(target):
         children = (target.field(index).type for index in range(target.num_fields))
         return set().union(*map(_find_lossy_types, children))

@@ -1,4 +1,4 @@
-"""The columns of row-level writes, as Spark expressions in the table's types."""
+"""Builds the columns of row-level writes as Spark expressions with the table's types."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -16,7 +16,7 @@ from paimon_orch.spark.row_conversion import build_carrier_schema, quote_column,
 from paimon_orch.steps.row_level.task_result import OLD_VALUE_PREFIX
 
 Assignments = Mapping[str, str | Column]
-"""New values by column: SQL expressions as text, or columns of Spark."""
+"""New values by column: SQL expressions as text, or Spark columns."""
 
 SOURCE_ALIAS, TARGET_ALIAS = "source", "target"
 
@@ -27,34 +27,34 @@ def to_column(expression: str | Column) -> Column:
 
 
 def build_current_columns(schema: TableSchema, alias: str | None = None) -> dict[str, Column]:
-    """Return the values that the table has now, by column."""
+    """Return the current values of the table, by column."""
     prefix = "" if alias is None else f"{alias}."
     return {name: fn.col(prefix + quote_column(name)) for name in schema.names}
 
 
 def build_old_value_columns(schema: TableSchema, old: Mapping[str, Column]) -> list[Column]:
-    """Return the old values if the table merges a change with them, else none."""
+    """Return the old values if the table merges changes with them; otherwise, return none."""
     if not schema.primary_keys or not should_merge_updates(schema):
         return []
     return [value.alias(f"{OLD_VALUE_PREFIX}{name}") for name, value in old.items()]
 
 
 def list_row_id_columns(schema: TableSchema) -> list[str]:
-    """Return the column of row ids if the table has row tracking, else none."""
+    """Return the column of row ids if the table has row tracking; otherwise, return none."""
     return [ROW_ID.name] if row_tracking_fields(schema) else []
 
 
 def cast_columns(schema: TableSchema, values: Mapping[str, Column]) -> list[Column]:
-    """Return the table's columns in their types."""
+    """Return the columns of the table, cast to their types."""
     types = to_spark_schema(build_carrier_schema(schema.fields))
     return [values[field.name].cast(field.dataType).alias(field.name) for field in types]
 
 
 def cast_assignments(schema: TableSchema, assignments: Assignments) -> dict[str, Column]:
-    """Return new values in the types of their columns; a value that does not fit is an error.
+    """Cast new values to the types of their columns; a value that cannot be cast is an error.
 
-    Without the casts Spark would convert decimals and text to doubles where the other branch of an
-    expression has another type.
+    Without these casts, Spark would convert decimals and text to doubles in expressions whose
+    branches have different types.
     """
     types = {
         field.name: field.dataType for field in to_spark_schema(build_carrier_schema(schema.fields))
@@ -82,7 +82,7 @@ def _build_misfit_message(schema: TableSchema, name: str, value: Column) -> Colu
 def expand_star(
     assignments: Assignments | Literal["*"] | None, names: Sequence[str]
 ) -> Assignments | None:
-    """Return the source's columns of these names for ``"*"``."""
+    """Replace ``"*"`` with the columns of the source that have these names."""
     if assignments != "*":
         return assignments
     return {name: fn.col(f"{SOURCE_ALIAS}.{quote_column(name)}") for name in names}
@@ -96,7 +96,7 @@ def list_fixed_columns(schema: TableSchema) -> list[str]:
 
 
 def check_assignable(schema: TableSchema, assignments: Assignments) -> None:
-    """Refuse to update columns that do not exist or cannot change."""
+    """Raise :class:`InputError` for columns that do not exist or cannot be updated."""
     check_columns_exist(schema, assignments)
     fixed = list_fixed_columns(schema)
     refused = [name for name in assignments if name in fixed]

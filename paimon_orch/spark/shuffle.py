@@ -1,7 +1,7 @@
-"""Rows on their way to the task that writes them, as Arrow batches inside binary rows.
+"""Sends rows to the tasks that write them, as Arrow streams in binary rows.
 
-Rows are converted to the table's form before the shuffle. Spark moves few and large rows, which
-hold the task they are for and an Arrow stream, or the error of the task that read them.
+Rows are converted to the table's types before the shuffle. So Spark moves few and large rows; each
+has the number of its task, and an Arrow stream or the error of the task that read the rows.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,14 +27,14 @@ PrepareRows = Callable[[Iterable[pa.RecordBatch], int], Iterator[pa.Table]]
 _TASK_COLUMN = "task"
 _SHUFFLE_COLUMNS = f"{_TASK_COLUMN} INT, rows BINARY, error STRING"
 _SHUFFLE_SCHEMA = pa.schema({_TASK_COLUMN: pa.int32(), "rows": pa.binary(), "error": pa.string()})
-_MAX_BATCH_ROWS, _MAX_BATCH_BYTES = 65_536, 32 << 20  # of rows that are split by task together
-_MAX_PIECES = 64  # above it, one piece per task: small batches cost more than splitting them later
+_MAX_BATCH_ROWS, _MAX_BATCH_BYTES = 65_536, 32 << 20  # limits of the rows that are split together
+_MAX_PIECES = 64  # with more numbers, one piece per task: small batches are too expensive
 TASK_SHIFT_BITS = 33
-"""Rows are numbered from task number << this, as by Spark's ``monotonically_increasing_id``."""
+"""Rows are numbered from ``task number << 33``, as in Spark's ``monotonically_increasing_id``."""
 
 
 def current_task_number() -> int:
-    """Return the number of the Spark task that runs this; 0 outside of one."""
+    """Return the number of the running Spark task; 0 outside of a task."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
 
@@ -54,8 +54,8 @@ def shuffle_rows(
 ) -> DataFrame:
     """Return a frame whose task ``i`` has the converted rows with number ``i`` modulo ``tasks``.
 
-    The rows of one number are in batches of their own if there are few numbers. :func:`unpack_rows`
-    returns them, or raises the error of a task that prepared them.
+    If there are few numbers, each batch has only rows with the same number. :func:`unpack_rows`
+    returns the rows, or raises the error of a task that prepared them.
     """
     addresses = np.array(_find_hash_preimages(frame.sparkSession, tasks), np.int32)
 
@@ -74,7 +74,7 @@ def shuffle_rows(
 
 
 def unpack_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the rows that binary rows hold."""
+    """Decode the rows in binary rows."""
     for batch in batches:
         for piece, error in zip(batch.column("rows"), batch.column("error"), strict=True):
             if error.is_valid:
@@ -84,7 +84,7 @@ def unpack_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _combine_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join batches, so that each task receives enough rows of each."""
+    """Combine small batches, so that each task receives enough rows of each batch."""
     pending, row_count, size = list[pa.RecordBatch](), 0, 0
     for batch in batches:
         pending.append(batch)
@@ -97,7 +97,7 @@ def _combine_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
 
 
 def _pack_pieces(rows: pa.Table, numbers: Int64Array, addresses: Int32Array) -> pa.RecordBatch:
-    """Return an Arrow stream for each number, or each task, with the address of the task."""
+    """Return an Arrow stream for each number or task, with the hash value of the task."""
     tasks, lowest = len(addresses), int(numbers.min())
     codes = numbers - lowest
     if codes.max() >= _MAX_PIECES:
@@ -115,7 +115,7 @@ def _pack_pieces(rows: pa.Table, numbers: Int64Array, addresses: Int32Array) -> 
 
 
 def _write_streams(rows: pa.Table, counts: Sequence[int]) -> pa.Array:
-    """Return consecutive rows, as many as each count, as Arrow streams in a binary array."""
+    """Split rows into consecutive pieces of ``counts`` rows; encode each as an Arrow stream."""
     sink, ends, start = pa.BufferOutputStream(), [0], 0
     for count in counts:
         with pa.ipc.new_stream(sink, rows.schema) as stream:
@@ -128,7 +128,7 @@ def _write_streams(rows: pa.Table, counts: Sequence[int]) -> pa.Array:
 
 @cache
 def _find_hash_preimages(session: SparkSession, tasks: int) -> Sequence[int]:
-    """Return for each task an int that ``repartition(tasks, column)`` sends to it."""
+    """Return an integer for each task that ``repartition(tasks, column)`` sends to this task."""
     numbers = session.range(0, 40 * tasks + 100).select(fn.col("id").cast("int").alias("value"))
     placed = numbers.select("value", fn.pmod(fn.hash("value"), fn.lit(tasks)).alias("task"))
     preimages = placed.groupBy("task").agg(fn.min("value").alias("value"))

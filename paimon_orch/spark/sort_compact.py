@@ -50,9 +50,9 @@ def sort_table(
 ) -> CompactionResult:
     """Sort the rows of each partition of an append table, in one OVERWRITE snapshot.
 
-    Exactly the files that were read are replaced; rows of concurrent commits are kept. If one of
-    the files changed, the sort is planned and run again, at most three times; then
-    :class:`CommitConflictError` is raised and the table is unchanged.
+    Replaces only the files that were read, and keeps rows of concurrent commits. If another commit
+    changed one of these files, the sort is planned and run again, at most three times; then
+    :class:`CommitConflictError` is raised, and the table is unchanged.
     """
     request = SortRequest(order=order, partitions=partitions, where=where)
     return run_sort(session, table, sort_compact.plan(table, request), progress=progress)
@@ -115,7 +115,7 @@ def _build_sort_columns(order: SortOrder) -> list[Column]:
 
 
 def _read_rows(session: SparkSession, planned: CompactionPlan, order: SortOrder) -> DataFrame:
-    """Return the rows of a plan with their position on the curve, one task per read unit."""
+    """Return the rows of a plan with their positions on the curve; one task reads each unit."""
     assert planned.reader is not None
     source = RowSource(planned.reader)
     schema = source.reader.schema

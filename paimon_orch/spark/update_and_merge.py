@@ -1,4 +1,4 @@
-"""UPDATE and MERGE INTO on Spark, which computes the new values; our tasks read and write."""
+"""UPDATE and MERGE INTO: Spark computes the new values, and our tasks read and write rows."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -66,7 +66,7 @@ _EXPRESSION_IN_ERROR = re.compile(r", in the expression (.*)\. Nothing was commi
 
 
 class MergeClauses(TypedDict, total=False):
-    """What :func:`merge_into` does with rows that match and rows that do not."""
+    """The actions of :func:`merge_into` for rows with and without a match."""
 
     when_matched_update: Assignments | Literal["*"] | None
     when_matched_delete: str | Column | None
@@ -82,22 +82,23 @@ def update(
     plan: RowLevelPlan | None = None,
     progress: Progress | None = None,
 ) -> RowLevelResult:
-    """Set columns of the rows that a filter selects, in one snapshot; it does not select NULL.
+    """Update the rows that match a filter, in one snapshot; skips rows for which it is NULL.
 
-    ``assignments`` are Spark expressions over the row's old values; in them a TIME is an INT of
-    milliseconds, and a timestamp finer than microseconds a BIGINT of nanoseconds. Columns of the
-    primary key, of the partition and of the bucket key cannot change. On tables that merge rows
-    (``partial-update``, ``aggregation``, a sequence field) the record is written that the table
-    merges with the old row to the new one.
+    ``assignments`` are Spark expressions of the old values, in which TIME is an INT of
+    milliseconds, and a timestamp with a precision above microseconds is a BIGINT of nanoseconds.
+    Columns of the primary key, the partition and the bucket key cannot be updated. For tables that
+    merge rows (``partial-update``, ``aggregation``, a sequence field), writes records that produce
+    the new rows when they are merged with the old rows.
 
-    Conflicts are handled as by :func:`paimon_orch.steps.row_level.row_level_write.delete`.
+    Conflicts are handled as in :func:`paimon_orch.steps.row_level.row_level_write.delete`.
 
-    :param plan: a plan of this update that was already made; it is executed unchanged
-    :raises InputError: naming the column and the rule, if the table's options would merge another
-        row, for example of a lowered ``max`` or sequence field. The table is then unchanged
+    :param plan: an existing plan of this update to execute
+    :raises InputError: if the merge would not produce the new row, for example for a smaller value
+        of a ``max`` column or sequence field; names the column and the rule. The table is then
+        unchanged
     """
     if not assignments:
-        raise InputError("an update needs at least one column to set")
+        raise InputError("an update requires at least one column to set")
     check_assignable(table.schema, assignments)
     return _RowLevelWrite(
         session=session,
@@ -129,22 +130,22 @@ def merge_into(
     progress: Progress | None = None,
     **clauses: Unpack[MergeClauses],
 ) -> RowLevelResult:
-    """Change the rows that match rows of a frame, and insert the others, in one snapshot.
+    """Update or delete the rows that match rows of a frame, and insert other rows of the frame.
 
-    ``on``, conditions and values are Spark expressions over ``target.column`` and
-    ``source.column``. A matched row is deleted if the condition ``when_matched_delete`` is true for
-    it (``"true"``: every row); any other matched row gets the values of ``when_matched_update``. A
-    row that matches none is inserted with the values of ``when_not_matched_insert``; other columns
-    get their default or null. ``"*"`` takes the source's column of the same name: in updates for
-    all columns that can change, in inserts for all. If several new rows have the same primary key,
-    any one of them is written.
+    Commits one snapshot. ``on``, conditions and values are Spark expressions of ``target.column``
+    and ``source.column``. A matched row is deleted if the condition ``when_matched_delete`` is true
+    (``"true"`` deletes all matched rows); other matched rows are updated with
+    ``when_matched_update``. A source row without a match is inserted with the values of
+    ``when_not_matched_insert``; other columns get their default or null. ``"*"`` assigns the
+    source's columns of the same names: to all columns that can be updated, or, in an insert, to all
+    columns. If several new rows have the same primary key, any of them is written.
 
     Conflicts are handled as by :func:`paimon_orch.steps.row_level.row_level_write.delete`; the source is
     computed again for each attempt. A table with the merge engine ``first-row`` allows inserts
     only.
 
-    :raises InputError: if several source rows match one row of the table, or if the table's merge
-        engine would merge another row (see :func:`update`)
+    :raises InputError: if several source rows match the same row of the table, or if the merge
+        would not produce the new row (see :func:`update`)
     """
     return _build_merge(source, table, on, clauses).run(progress)
 
@@ -152,7 +153,7 @@ def merge_into(
 def preview_merge(
     source: DataFrame, table: Table, on: str | Column, **clauses: Unpack[MergeClauses]
 ) -> RowLevelResult:
-    """Return how many rows :func:`merge_into` would change; nothing is written."""
+    """Count the rows that :func:`merge_into` would change; writes nothing."""
     return _build_merge(source, table, on, clauses).count_changes()
 
 
@@ -166,7 +167,7 @@ def _build_merge(
     inserts = expand_star(clauses.get("when_not_matched_insert"), schema.names)
     delete = clauses.get("when_matched_delete")
     if updates is None and inserts is None and delete is None:
-        raise InputError("a merge needs something to do: update, delete or insert")
+        raise InputError("a merge requires an update, delete or insert clause")
     check_assignable(schema, updates or {})
     check_columns_exist(schema, inserts or {})
     merge = _Merge(source=source, on=on, updates=updates, delete=delete, inserts=inserts)
@@ -191,7 +192,7 @@ class _Merge:
 
     @property
     def operation(self) -> Literal["merge", "insert", "update"]:
-        """The name by which tables allow or refuse it."""
+        """The name of the operation, for the check of the table's options."""
         if self.delete is not None:
             return "merge"
         return "insert" if self.updates is None else "update"
@@ -221,7 +222,7 @@ class _Merge:
         )
 
     def _join_target(self, planned: RowLevelPlan) -> DataFrame:
-        # Spark estimates the table by the size of the list of its units, and would broadcast it
+        # Spark estimates the size of the table by its list of units, and would broadcast it
         target = _read_target(self.source.sparkSession, planned).alias(TARGET_ALIAS).hint("merge")
         how = "inner" if self.inserts is None else "right"
         return target.join(self.source.alias(SOURCE_ALIAS), to_column(self.on), how)
@@ -250,9 +251,9 @@ class _RowLevelWrite:
     where: str | Predicate | None = None
     operation: str = "update"
     is_guarded: bool = False
-    """Whether any change of the table by another commit is a conflict."""
+    """Whether any concurrent change of the table is a conflict."""
     assigned: Assignments = field(default_factory=dict)
-    """The new values, for the text of errors."""
+    """The new values, for error messages."""
 
     def run(self, progress: Progress | None, plan: RowLevelPlan | None = None) -> RowLevelResult:
         return run_plan(
@@ -300,11 +301,11 @@ class _RowLevelWrite:
             frame.schema  # noqa: B018 - Spark Connect analyzes expressions when the schema is read
         except (AnalysisException, ParseException) as error:
             lines = str(error).strip().splitlines()
-            raise InputError(f"Spark does not understand an expression: {lines[0]}") from error
+            raise InputError(f"an expression is invalid: {lines[0]}") from error
         return frame
 
     def _add_column_name(self, error: InputError) -> InputError:
-        """Return an error of an expression with the name of the column that it is assigned to."""
+        """Return an error of an expression with the name of the assigned column."""
         match = _EXPRESSION_IN_ERROR.search(str(error))
         for name, expression in self.assigned.items():
             is_text = isinstance(expression, str)
@@ -313,13 +314,13 @@ class _RowLevelWrite:
         return error
 
     def count_changes(self) -> RowLevelResult:
-        """Return how many rows would change; raises the errors of a run for the new values."""
+        """Count the rows that would change; raises the same errors of new values as a run."""
         frame = self._build_frame(self._plan())
         kinds = {"inserted": "+I", "updated": "+U", "deleted": "-D"}
         counts = [
             fn.count_if(fn.col(KIND_COLUMN) == kind).alias(name) for name, kind in kinds.items()
         ]
-        # hashes make Spark compute every new value
+        # hashing the rows makes Spark compute all new values
         hashable = [f.name for f in frame.schema if not isinstance(f.dataType, MapType)]
         values = fn.xxhash64(*(fn.col(quote_column(name)) for name in hashable))
         try:
@@ -340,7 +341,7 @@ class _RowLevelWrite:
 
 
 def _read_target(session: SparkSession, planned: RowLevelPlan) -> DataFrame:
-    """Return the rows of a plan with their addresses, one task per unit."""
+    """Return the rows of a plan with their addresses; one task reads each unit."""
     has_row_ids = bool(list_row_id_columns(planned.schema))
     fields = [*planned.schema.fields, *([ROW_ID] if has_row_ids else [])]
     carriers = pa.schema([(ADDRESS_COLUMN, pa.int64()), *build_carrier_schema(fields)])

@@ -99,7 +99,7 @@ def test_a_source_file_with_an_unknown_extension_is_refused(
 ) -> None:
     (tmp_path / "rows.txt").write_text("id\n1\n")
     assert_fails(
-        ingest(run, warehouse, "--from", tmp_path / "rows.txt"), "the file name must end in"
+        ingest(run, warehouse, "--from", tmp_path / "rows.txt"), "the file name must end with"
     )
 
 

@@ -133,7 +133,7 @@ def test_skipped_external_paths_are_reported(tmp_path: Path) -> None:
     )
     where = (str(tmp_path / "w"), "db.t")
 
-    assert f"skipped: {path}: it does not end in" in run("remove-orphan-files", *where).stdout
+    assert f"skipped: {path}: it does not end with" in run("remove-orphan-files", *where).stdout
     document = json.loads(run("remove-orphan-files", *where, "--json", "--dry-run").stdout)
     assert len(document["skipped_external_paths"]) == 1
 

@@ -69,7 +69,7 @@ def test_branches_are_created_fast_forwarded_and_deleted(table: Table) -> None:
     run(table, "branch create", "empty")
     assert run(table, "branch list").split() == ["dev", "empty"]
     output = run(table, "branch fast-forward", "dev", "--dry-run")
-    assert output.startswith("would move main from snapshot 2 to 1 of branch dev")
+    assert output.startswith("would move main from snapshot 2 to snapshot 1 of branch dev")
     assert run(table, "branch fast-forward", "dev") == "moved main to snapshot 1 of branch dev"
     output = run(table, "branch delete", "dev", "--dry-run")
     assert output.startswith("would delete branch dev, 1 snapshots and 1 tags")
@@ -95,7 +95,7 @@ def test_a_dry_run_of_a_rollback_names_both_snapshots(table: Table) -> None:
 def test_partitions_are_dropped(table: Table) -> None:
     null = "dt=__DEFAULT_PARTITION__"
     output = run(table, "drop-partitions", "--partitions", f"dt=a;{null}", "--dry-run")
-    assert output == "would remove 2 buckets of 3 rows; nothing was changed"
+    assert output == "would delete 3 rows of 2 buckets; nothing was changed"
 
     result = run(table, "drop-partitions", "--partitions", f"dt=a;{null}")
 

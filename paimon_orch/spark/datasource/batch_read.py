@@ -1,6 +1,6 @@
-"""``spark.read.format("paimon")``: a scan of a table, planned and read by Python workers.
+"""``spark.read.format("paimon")``: a scan of a table that Python workers plan and read.
 
-Spark finds and calls :mod:`pyspark_paimon`, which imports this module when it is needed.
+Spark finds and calls :mod:`pyspark_paimon`, which imports this module on first use.
 """
 
 import logging
@@ -43,15 +43,16 @@ _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 def register(session: SparkSession) -> None:
     """Register the format ``paimon`` with a session.
 
-    Rarely needed: Spark finds :mod:`pyspark_paimon` itself if the workers' Python has paimon-orch
-    when the session first looks up a format. The look-up starts a worker, which takes seconds.
+    Rarely needed: Spark finds :mod:`pyspark_paimon` if paimon-orch is installed for the workers'
+    Python when the session first looks up a format. This lookup starts a worker, which takes
+    seconds.
     """
     from pyspark_paimon import DefaultSource
 
     try:
         session.dataSource.register(DefaultSource)
     except AnalysisException as error:
-        # Spark 4.0 keeps a data source that it found itself, later versions replace it
+        # Spark 4.0 keeps the data source that it found; later versions replace it
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
 
@@ -66,7 +67,7 @@ def read_source_schema(spark_options: Mapping[str, str]) -> StructType:
 
 
 def _select_offered_columns(rows: BaseScan, options: DataSourceOptions) -> pa.Schema:
-    """Return the columns to read; changes always include the row kind."""
+    """Return the selected columns; a read of changes always includes the row kind."""
     names = options.columns() or rows.arrow_schema.names
     if isinstance(rows, IncrementalScan) and ROW_KIND.name not in names:
         names = [ROW_KIND.name, *names]
@@ -76,15 +77,15 @@ def _select_offered_columns(rows: BaseScan, options: DataSourceOptions) -> pa.Sc
 def _open_rows(options: DataSourceOptions, columns: Sequence[str] | None) -> BaseScan:
     if columns is None or "incremental-between" not in options.values:
         return options.rows(None if columns is None else list(columns))
-    # the row kind is not a column of the table; without any other column all are read
+    # the row kind is not a column of the table; if it is the only one, read all columns
     return options.rows([name for name in columns if name != ROW_KIND.name] or None)
 
 
 def build_reader(spark_options: Mapping[str, str], schema: StructType) -> DataSourceReader:
-    """Return a reader of columns, which accepts filters with the option ``pushdown``.
+    """Return a reader of columns; with the option ``pushdown``, it accepts filters.
 
-    Push-down is off by default: Spark (4.1 to 4.3) assumes that all uses of a frame or view read
-    the same rows, whatever their filters, and rows would be missing.
+    Push-down is off by default: Spark 4.1 to 4.3 reuses the rows of a frame or view for queries
+    with other filters, so that rows would be missing.
     """
     options = DataSourceOptions.of(spark_options, READ_OPTIONS)
     rows = _open_rows(options, schema.names)
@@ -94,17 +95,17 @@ def build_reader(spark_options: Mapping[str, str], schema: StructType) -> DataSo
 
 
 def _is_pushdown_worker() -> bool:
-    """Return whether this process plans with push-down, for which Spark has a separate worker.
+    """Return whether this process is the worker in which Spark plans reads with push-down.
 
-    The setting itself is not known here, and if it is off, Spark refuses readers that accept
-    filters.
+    Other workers must not return a reader that accepts filters: Spark refuses it if its setting
+    for push-down is off, and workers do not know this setting.
     """
     started = getattr(sys.modules["__main__"], "__spec__", None)
     return _PUSHDOWN_WORKER in sys.modules or getattr(started, "name", "") == _PUSHDOWN_WORKER
 
 
 def warn_of_rows_left_out(rows: BaseScan) -> None:
-    """Warn of records that are left out before a compaction, with the option that reads them."""
+    """Warn of records that the read leaves out, and of the option that includes them."""
     left_out = rows.rows_not_visible
     if left_out and isinstance(rows, Scan | IncrementalScan):
         *_, database, name = rows.paths.root.split("/")
@@ -122,17 +123,17 @@ class BatchInputPartition(InputPartition):
     splits: tuple[BucketSplit, ...] = ()
     """Files of one snapshot."""
     rows: BaseScan | None = None
-    """Rows that cannot be divided among tasks."""
+    """A scan that cannot be divided among tasks."""
 
 
 class PaimonReader(DataSourceReader):
-    """Reads the rows of one scan; created where Spark plans, sent to its tasks."""
+    """Reads the rows of one scan; created when Spark plans, and sent to its tasks."""
 
     def __init__(self, rows: BaseScan, target: pa.Schema) -> None:
         self._rows, self.target = rows, target
 
     def partitions(self) -> list[InputPartition]:
-        """Return one partition for each task: files or changes, packed by size."""
+        """Return one partition per task: files or changes, packed by size."""
         lighten_worker()
         rows = self._rows
         warn_of_rows_left_out(rows)
@@ -162,10 +163,10 @@ class PaimonReader(DataSourceReader):
 
 
 class PushdownReader(PaimonReader):
-    """A reader that accepts filters, which Spark allows from 4.1 on with a setting."""
+    """A reader that accepts filters, which requires Spark 4.1 and a setting."""
 
     def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":  # noqa: N802 - Spark's name
-        """Use filters to read less; all are returned, so that Spark applies them again."""
+        """Use filters to read fewer rows; return all of them, so that Spark applies them again."""
         pushed = to_predicate(filters, self._rows.arrow_schema)
         if pushed is not None:
             rows = cast("Scan", self._rows)  # every kind of scan has a predicate

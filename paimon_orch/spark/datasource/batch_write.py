@@ -1,4 +1,4 @@
-"""``frame.write.format("paimon")``: the tasks write, the driver commits one snapshot."""
+"""``frame.write.format("paimon")``: tasks write files, and the driver commits one snapshot."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -25,9 +25,9 @@ from paimon_orch.table.write.write_plan import WritePlan
 def build_writer(
     spark_options: Mapping[str, str], columns: Sequence[str], *, overwrite: bool
 ) -> DataSourceArrowWriter:
-    """Return a writer into the table that the options name.
+    """Return a writer to the table of the options.
 
-    Raises :class:`InputError` for tables whose rows must be clustered before they are written.
+    Raises :class:`InputError` for tables whose rows must be clustered before a write.
     """
     options = DataSourceOptions.of(spark_options, WRITE_OPTIONS)
     table = open_writable_table(options)
@@ -48,26 +48,24 @@ def _parse_commit_id(options: DataSourceOptions) -> CommitId | None:
     if user is None and identifier is None:
         return None
     if user is None or identifier is None:
-        raise InputError(
-            "paimon: set both of the options commit-user and commit-identifier, or none"
-        )
+        raise InputError("paimon: set both options commit-user and commit-identifier, or neither")
     return CommitId(user, identifier)
 
 
 class PaimonWriter(DataSourceArrowWriter):
-    """Writes in tasks, and commits in the driver the attempts that Spark accepts."""
+    """Writes files in tasks; the driver commits the files of the attempts that Spark accepts."""
 
     def __init__(self, table: Table, planned: WritePlan) -> None:
         self._table, self._planned = table, planned
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
-        """Write the rows of one task; its files are deleted if that fails."""
+        """Write the rows of one task; after an error, delete its files."""
         return TaskCommitMessage(write_task(iterator, self._planned, TASK_SHIFT_BITS))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Make all rows visible in one snapshot."""
+        """Commit the rows of all tasks in one snapshot."""
         commit_tasks(self._table, self._planned, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Delete the files of finished tasks if other tasks did not finish."""
+        """Delete the files of finished tasks if other tasks failed."""
         discard_unless_all_finished(self._table, messages)

@@ -1,4 +1,4 @@
-"""The options of the data source: strings whose names are case-insensitive in Spark."""
+"""The options of the data source; Spark ignores the case of their names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,16 +45,16 @@ STREAM_WRITE_OPTIONS = (*_LOCATION_OPTIONS, *_ALLOW_OPTIONS, "row-kind", "checkp
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DataSourceOptions:
-    """The options of one read or write, with checked names."""
+    """The options of one read or write, with validated names."""
 
     values: Mapping[str, str]
-    """The options by their names in lower case."""
+    """The options by lower-case name."""
     storage: Mapping[str, str]
-    """The options of the object store, without their prefix; secret: not for error messages."""
+    """The options of the object store, without their prefix; never put secrets in errors."""
 
     @classmethod
     def of(cls, options: Mapping[str, str], allowed: tuple[str, ...]) -> "DataSourceOptions":
-        """Refuse unknown options, which Spark would ignore."""
+        """Validate options; raises :class:`InputError` for unknown ones, which Spark ignores."""
         lowered = {name.lower(): value for name, value in options.items()}
         if "provider" in lowered:
             raise InputError(
@@ -67,12 +67,12 @@ class DataSourceOptions:
         if unknown:
             raise InputError(
                 f"paimon: unknown option {', '.join(unknown)}; the options are "
-                f"{', '.join(allowed)}, and {_STORAGE_PREFIX}<name> for those of the object store"
+                f"{', '.join(allowed)}, and {_STORAGE_PREFIX}<name> for options of the object store"
             )
         return cls(values, {n.removeprefix(_STORAGE_PREFIX): v for n, v in storage.items()})
 
     def open(self) -> Table | SystemTable:
-        """Return the table, branch or system table that the options name."""
+        """Open the table, branch or system table of the options."""
         warehouse, identifier = self._locate()
         storage = dict(
             parse_storage_option(f"{name}={value}") for name, value in self.storage.items()
@@ -94,8 +94,8 @@ class DataSourceOptions:
         root, _, database = directory.rpartition("/")
         if warehouse or table or not (name and database.endswith(".db")):
             raise InputError(
-                "paimon: name the table by the options warehouse and table (db.t), or by a path "
-                "that ends in /db.db/t"
+                "paimon: set the options warehouse and table (db.t), or a path that ends with "
+                "/db.db/t"
             )
         default_root = "/" if directory.startswith("/") else "."
         return root or default_root, f"{database.removesuffix('.db')}.{name}"
@@ -107,7 +107,7 @@ class DataSourceOptions:
             return None
         names = [name.strip() for name in text.split(",")]
         if len(set(names)) < len(names):
-            raise InputError(f"paimon: option columns has a column twice: {text!r}")
+            raise InputError(f"paimon: option columns repeats a column: {text!r}")
         return names
 
     def flag(self, name: str, *, default: bool) -> bool:
@@ -133,7 +133,7 @@ class DataSourceOptions:
         return number
 
     def rows(self, columns: list[str] | None) -> BaseScan:
-        """Return the rows of one snapshot, or the changes between two; nothing is read yet."""
+        """Return a scan of one snapshot, or of the changes between two snapshots."""
         table, condition = self.open(), self.values.get("filter")
         if "incremental-between" in self.values:
             return self._changes(table, columns)
@@ -189,7 +189,7 @@ class DataSourceOptions:
         )
 
     def epoch_millis(self, name: str) -> int | None:
-        """Return an option that is a time, as epoch milliseconds; UTC if it has no zone."""
+        """Return a time option as epoch milliseconds; a time without a time zone is UTC."""
         text = self.values.get(name)
         if text is None or text.isdecimal():
             return self.number(name)

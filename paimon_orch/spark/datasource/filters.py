@@ -1,8 +1,8 @@
-"""Filters that Spark pushes down, as predicates of a scan.
+"""Converts filters that Spark pushes down to predicates of a scan.
 
-Spark applies each filter again, so a predicate can keep more rows than its filter, but not fewer.
-Filters are not translated on floating-point columns (Spark orders NaN above all values and treats
-NaN as equal to NaN) and on columns whose values differ between the table and Spark.
+Spark applies each filter again, so a predicate may keep more rows than its filter, but not fewer.
+Filters on floating-point columns are not converted, because in Spark, NaN is greater than all
+values and equals NaN. Neither are filters on columns that Spark does not represent exactly.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ _WILDCARDS = set("%_\\")
 
 
 def to_predicate(filters: Iterable["Filter"], schema: pa.Schema) -> Predicate | None:
-    """Return the conjunction of the filters that can be translated, None if there are none."""
+    """Return the conjunction of the filters that can be converted; None if there are none."""
     parts = tuple(_translate_filters(filters, schema))
     if not parts:
         return None
@@ -43,15 +43,15 @@ def _translate_filters(filters: Iterable["Filter"], schema: pa.Schema) -> Iterat
         if predicate is not None:
             try:
                 yield bind_predicate(predicate, lambda leaf: schema.field(leaf.column).type)
-            except InputError:  # a value that no row can have, such as a finer timestamp
+            except InputError:  # no row can have this value, such as a timestamp with more digits
                 continue
 
 
 def _translate_filter(item: Any, schema: pa.Schema) -> Predicate | None:
-    # by name: the classes that exist depend on the version of Spark
+    # compare names, because some versions of Spark lack some classes
     kind = type(item).__name__
     if kind == "Not":
-        # for NULL, <=> is false and its negation true; here both would be unknown
+        # for NULL, <=> is false and its negation true; in a predicate, both would be unknown
         is_null_safe = type(item.child).__name__ == "EqualNullSafe"
         child = None if is_null_safe else _translate_filter(item.child, schema)
         return None if child is None else Not(child)

@@ -1,4 +1,4 @@
-"""Positions of a stream in the snapshots of a table: start, next batch, expired snapshots."""
+"""Determines the positions of a stream in the snapshots of a table."""
 
 import logging
 from collections.abc import Mapping
@@ -34,13 +34,13 @@ class StreamOffset:
     whole: bool
     """Whether to read all rows of that snapshot, or only its changes."""
     table: int
-    """When the table was created, in epoch milliseconds; identifies the table."""
+    """The creation time of the table, in epoch milliseconds; identifies the table."""
     after: int | None
-    """When the previous snapshot was committed, in epoch milliseconds; detects a rollback."""
+    """The commit time of the previous snapshot, in epoch milliseconds; detects a rollback."""
 
     @classmethod
     def of(cls, offset: Mapping[str, object]) -> "StreamOffset":
-        """Parse an :attr:`offset`. Raises :class:`InputError` for anything else."""
+        """Parse an :attr:`offset`; raises :class:`InputError` for invalid values."""
         try:
             return cls(**offset)  # type: ignore[arg-type] # the names are checked by the call
         except TypeError:
@@ -56,17 +56,17 @@ class StreamOffset:
 
 @dataclass(frozen=True, slots=True)
 class StreamBatch:
-    """What one batch of a stream reads."""
+    """The snapshots that one batch of a stream reads."""
 
     whole: Snapshot | None
-    """The snapshot of which all rows are read, before the changes."""
+    """The snapshot to read all rows of, before the changes."""
     changes: tuple[Snapshot, ...]
-    """The snapshots of which only the changes are read."""
+    """The snapshots to read only the changes of."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamFollower:
-    """Follows the snapshots of one table as the options of a stream say."""
+    """Follows the snapshots of one table according to the options of a stream."""
 
     table: Table
     options: DataSourceOptions
@@ -77,7 +77,7 @@ class StreamFollower:
 
     @property
     def mode(self) -> str:
-        """Return the scan mode: the option, or the one that the other options imply."""
+        """Return the scan mode: the option, or the mode that other options imply."""
         values = self.options.values
         implied = (
             FROM_SNAPSHOT
@@ -92,17 +92,17 @@ class StreamFollower:
                 f"paimon: option scan-mode must be one of {', '.join(SCAN_MODES)}, not {mode!r}"
             )
         needed = FROM_SNAPSHOT if mode == FROM_SNAPSHOT_FULL else mode
-        given = {FROM_SNAPSHOT, FROM_TIMESTAMP} & set(values)
-        if given != {needed} & {FROM_SNAPSHOT, FROM_TIMESTAMP}:
-            given_names = ", ".join(sorted(given)) or "neither of them"
+        start_options = {FROM_SNAPSHOT, FROM_TIMESTAMP} & set(values)
+        if start_options != {needed} & {FROM_SNAPSHOT, FROM_TIMESTAMP}:
+            option_names = ", ".join(sorted(start_options)) or "neither of them"
             raise InputError(
                 f"paimon: scan-mode {mode} and the options {FROM_SNAPSHOT} and {FROM_TIMESTAMP} do "
-                f"not agree: {given_names} is set"
+                f"not match: {option_names} is set"
             )
         return mode
 
     def start(self) -> StreamOffset:
-        """Return where a query without checkpoint starts: by its consumer, or by the mode."""
+        """Return the start of a query without a checkpoint, from its consumer or its scan mode."""
         mode, consumer = self.mode, self.options.values.get("consumer-id")
         if consumer is not None:
             next_snapshot = self._consumers().read_next_snapshot(consumer)
@@ -129,7 +129,7 @@ class StreamFollower:
         return replace(self._position(number), whole=mode == FROM_SNAPSHOT_FULL)
 
     def _find_first_since(self, millis: int | None) -> int:
-        """Return the first snapshot that was committed at a time or after it."""
+        """Return the first snapshot that was committed at or after a time."""
         first = self.newest() + 1
         for snapshot in self._store.walk_back():
             if millis is not None and snapshot.time_millis < millis:
@@ -147,7 +147,7 @@ class StreamFollower:
         return schemas.get(schemas.ids()[0]).time_millis
 
     def _read_commit_time(self, snapshot_id: int) -> int | None:
-        """Return when a snapshot was committed; None if it does not exist."""
+        """Return the commit time of a snapshot; None if it does not exist."""
         if not self._store.exists(snapshot_id):
             return None
         return self._store.get(snapshot_id).time_millis
@@ -159,9 +159,9 @@ class StreamFollower:
     def latest(
         self, start: StreamOffset | None, max_snapshots: int | None, end_snapshot_id: int | None
     ) -> StreamOffset:
-        """Return the position after the newest snapshot, or ``start`` if there is no new one.
+        """Return the position after the newest snapshot; ``start`` if there is no new snapshot.
 
-        ``max_snapshots`` limits a batch, ``end_snapshot_id`` the query.
+        ``max_snapshots`` limits the batch, and ``end_snapshot_id`` limits the query.
         """
         last = self.newest() if end_snapshot_id is None else end_snapshot_id
         if start is None:
@@ -174,7 +174,7 @@ class StreamFollower:
         return self._position(last + 1)
 
     def check(self, position: StreamOffset) -> None:
-        """Refuse a position in another table of that name, or in rolled back snapshots."""
+        """Raise an error if the table was recreated, or rolled back to before the position."""
         name = self.table.identifier
         if self._read_creation_time() != position.table:
             raise PaimonError(
@@ -190,7 +190,7 @@ class StreamFollower:
             )
 
     def batch(self, start: StreamOffset, end: StreamOffset) -> StreamBatch:
-        """Return what to read between two positions.
+        """Return the snapshots to read between two positions.
 
         Raises :class:`PaimonError` for expired snapshots, unless ``fail-on-data-loss`` is false.
         """
@@ -198,7 +198,7 @@ class StreamFollower:
         self.check(end)
         expired = self._list_expired(start, end)
         ids = [i for i in range(start.snapshot, end.snapshot) if i not in expired]
-        # a later snapshot has all rows too, unless the query named the first snapshot
+        # a later snapshot also has all rows; it is used unless the options name the first snapshot
         can_start_later = start.whole and ids and self.mode != FROM_SNAPSHOT_FULL
         if expired and not can_start_later:
             self._report_expired(expired)
@@ -208,7 +208,7 @@ class StreamFollower:
         )
 
     def _list_expired(self, start: StreamOffset, end: StreamOffset) -> set[int]:
-        """Return the expired snapshots whose changes cannot be read any more."""
+        """Return the expired snapshots whose changes can no longer be read."""
         earliest = self._store.earliest_id() or end.snapshot
         expired = set(range(start.snapshot, min(end.snapshot, earliest)))
         return expired.difference(
@@ -221,7 +221,7 @@ class StreamFollower:
             f"{max(expired)} next, but {len(expired)} of them are expired"
         )
         if not self.options.flag("fail-on-data-loss", default=True):
-            logger.warning("%s; it continues without them", text)
+            logger.warning("%s; the stream continues without them", text)
             return
         raise PaimonError(
             f"{text}. To continue without them set fail-on-data-loss = false; to read the whole "
@@ -230,7 +230,7 @@ class StreamFollower:
         )
 
     def record(self, position: StreamOffset) -> None:
-        """Record the consumer's position, so that snapshots it has not read do not expire."""
+        """Record the position of the consumer, so that its unread snapshots do not expire."""
         consumer = self.options.values.get("consumer-id")
         if consumer is not None:
             self._consumers().record(consumer, position.snapshot)

@@ -52,7 +52,7 @@ _AUDIT_LOG = "audit_log"
 def build_stream_reader(
     spark_options: Mapping[str, str], schema: StructType
 ) -> "PaimonStreamReader":
-    """Return a reader of columns of the table, or of its ``audit_log``, that the options name."""
+    """Return a reader of columns of the table of the options, or of its ``audit_log``."""
     options = DataSourceOptions.of(spark_options, STREAM_READ_OPTIONS)
     opened = options.open()
     is_audit_log = isinstance(opened, SystemTable)
@@ -64,10 +64,10 @@ def build_stream_reader(
     if should_merge_postponed(table.schema):
         raise UnsupportedError(
             f"{table.identifier} cannot be read as a stream with 'postpone.merge-on-read' = true; "
-            "only batch reads merge the waiting rows"
+            "only batch reads merge postponed rows"
         )
     names = [name for name in schema.names if not (is_audit_log and name == ROW_KIND.name)]
-    # as in Java Paimon, without the branch that batch reads fall back to
+    # as in Java Paimon, streams ignore the fallback branch
     full_scan = replace(table.scan(names or None, options.values.get("filter")), fallback=None)
     changes = _build_incremental(full_scan)
     visible = changes.arrow_schema if is_audit_log else full_scan.arrow_schema
@@ -77,7 +77,7 @@ def build_stream_reader(
 
 
 def _build_incremental(scan: Scan) -> IncrementalScan:
-    """Return the changes of the columns and rows of a scan, for no snapshots yet."""
+    """Return an incremental scan with the columns and filter of a scan, without snapshots."""
     producer = scan.schema.typed_options.changelog_producer
     span = SnapshotRange("delta" if producer == "none" else "changelog")
     return IncrementalScan(
@@ -93,7 +93,7 @@ def _build_incremental(scan: Scan) -> IncrementalScan:
 
 
 def _choose_levels(schema: TableSchema) -> range:
-    """Return the levels that a stream reads first; lower levels are in later changelogs.
+    """Return the levels of the first snapshot to read; later changelogs have the lower levels.
 
     See docs/format/incremental-and-streaming-reads.md#streaming-reads.
     """
@@ -111,11 +111,11 @@ class StreamInputPartition(InputPartition):
 
     splits: tuple[BucketSplit, ...]
     kind: str | None
-    """The kind of all rows, which are merged; None for files of changes, whose rows have kinds."""
+    """The kind of all rows of a merged read; None for files of changes, whose rows have kinds."""
 
 
 class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
-    """Plans batches in a process of its own, for the whole query, and reads them in tasks."""
+    """Plans batches in one separate process per query, and reads them in tasks."""
 
     def __init__(
         self,
@@ -131,16 +131,17 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
         self._last_offset: StreamOffset | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names
-        """Return where a query without checkpoint starts."""
+        """Return the start of a query without a checkpoint."""
         self._last_offset = self._follower.start()
         return self._last_offset.offset
 
     def latestOffset(  # noqa: N802 - before 4.2 there are no arguments
         self, start: dict[str, Any] | None = None, limit: "ReadLimit | None" = None
     ) -> dict[str, Any]:
-        """Return where the next batch ends.
+        """Return the end of the next batch.
 
-        Before Spark 4.2 that is the newest snapshot, because ``availableNow`` calls this only once.
+        Before Spark 4.2, this is the newest snapshot, because ``availableNow`` calls this method
+        only once.
         """
         is_unlimited = start is None or type(limit).__name__ == "ReadAllAvailable"
         position = self._last_offset if start is None else StreamOffset.of(start)
@@ -148,7 +149,7 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
         return self._follower.latest(position, max_snapshots, self._end_snapshot_id).offset
 
     def getDefaultReadLimit(self) -> "ReadLimit":  # noqa: N802
-        """Return the limit of the options; each snapshot counts as a file of Spark's limits."""
+        """Return the limit of the options; Spark's limits count each snapshot as a file."""
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
         if self._max_snapshots is None:
@@ -156,7 +157,7 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
         return ReadMaxFiles(self._max_snapshots)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """End the query with the current snapshot."""
+        """End the query after the current newest snapshot."""
         self._end_snapshot_id = self._follower.newest()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -187,7 +188,7 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
         return snapshot.commit_kind is CommitKind.OVERWRITE and schema.typed_options.get(option)
 
     def _plan_overwrite(self, snapshot: Snapshot) -> list[StreamInputPartition]:
-        """Plan the rows that an overwrite added, and in primary-key tables those it deleted."""
+        """Plan the added rows of an overwrite and, in primary-key tables, its deleted rows."""
         scan, manifests = self._full_scan, self._manifests
         entries = [entry for entry in manifests.read_delta_entries(snapshot) if entry.bucket >= 0]
         deleted = [entry for entry in entries if entry.kind is FileKind.DELETE]
@@ -207,7 +208,7 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
         ]
 
     def _check_types(self, snapshots: Sequence[Snapshot]) -> None:
-        """Refuse snapshots in which a column has another type than when the query started."""
+        """Raise an error if the type of a column was changed after the query started."""
         scan = self._full_scan
         read = set(scan.fields)
         if scan.predicate is not None:
@@ -228,7 +229,7 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
                     )
 
     def _plan_first_splits(self, snapshot: Snapshot) -> list[BucketSplit]:
-        """Return the files of all rows that are not in later changelogs."""
+        """Return the files with the rows that later changelogs do not have."""
         schema = self._full_scan.schema
         splits = ScanPlanner(self._manifests, schema).splits(
             snapshot, levels=_choose_levels(schema)
@@ -251,7 +252,7 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task; without a column of kinds only rows that were added."""
+        """Yield the rows of one task; without a column of row kinds, only added rows."""
         assert isinstance(partition, StreamInputPartition)
         for split in partition.splits:
             for batch in self._rows(split, partition.kind):
@@ -274,5 +275,5 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
                 yield batch.filter(is_added)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Record what has been read, so that it can expire."""
+        """Record the position, so that snapshots before it can expire."""
         self._follower.record(StreamOffset.of(end))

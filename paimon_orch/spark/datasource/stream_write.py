@@ -1,8 +1,8 @@
 """``frame.writeStream.format("paimon")``: each batch becomes one snapshot, exactly once.
 
-Spark runs a batch again with the same number if it does not know whether it was committed. The
-commit is named by the query, which a checkpoint stores, and by that number: a second commit changes
-nothing.
+Spark repeats a batch with the same number if it does not know whether it was committed. The id of
+the query, which the checkpoint stores, and the number of the batch identify the commit, so a second
+commit has no effect.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,24 +33,25 @@ if TYPE_CHECKING:
 else:
     _Writer = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
 
-_QUERY_ID_PROPERTY = "sql.streaming.queryId"  # Spark's name among the properties of a task
-# Each task of each batch raises the row numbers by 2 ** 24: the 2 ** 33 of a batch write would
-# exhaust them in months, and the rows of different tasks of a stream have no defined order.
+_QUERY_ID_PROPERTY = "sql.streaming.queryId"  # a property that Spark sets in each task
+# The row numbers of a task start at a multiple of 2 ** 24: with 2 ** 33, as in a batch write, a
+# stream would run out of numbers in months. Rows of different tasks have no defined order anyway.
 _STREAM_TASK_SHIFT_BITS = 24
 
 
 def build_stream_writer(
     spark_options: Mapping[str, str], columns: Sequence[str], *, overwrite: bool
 ) -> DataSourceStreamWriter:
-    """Return a writer into the table that the options name.
+    """Return a writer to the table of the options.
 
-    With ``overwrite`` each batch replaces the whole table. Raises :class:`UnsupportedError` on
-    Spark 4.0, :class:`InputError` for tables whose rows must be clustered.
+    With ``overwrite``, each batch replaces the whole table. Raises :class:`UnsupportedError` for
+    Spark 4.0, and :class:`InputError` for tables whose rows must be clustered before a write.
     """
     if _Writer is DataSourceStreamWriter:
         raise UnsupportedError(
-            "Spark 4.0 passes the rows of a stream one by one: write its batches by foreachBatch "
-            "and paimon_orch.spark.write(batch, table, commit_id=CommitId(name, number))"
+            "Spark 4.0 passes the rows of a stream individually: write its batches with "
+            "foreachBatch and "
+            "paimon_orch.spark.write(batch, table, commit_id=CommitId(name, number))"
         )
     options = DataSourceOptions.of(spark_options, STREAM_WRITE_OPTIONS)
     table = open_writable_table(options)
@@ -65,24 +66,24 @@ def build_stream_writer(
 
 @dataclass(frozen=True)
 class StreamTaskCommitMessage(TaskCommitMessage):
-    """The files that a task of a batch wrote, and the id of the query, which only tasks know."""
+    """The files of a task of a batch, and the id of the query, which only tasks know."""
 
     query: str
 
 
 class PaimonStreamWriter(_Writer):
-    """Writes a batch in tasks and commits it once, from another process than the tasks."""
+    """Writes a batch in tasks, and commits it once in another process."""
 
     def __init__(self, table: Table, planned: WritePlan) -> None:
         self._table, self._planned = table, planned
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StreamTaskCommitMessage:
-        """Write the rows of one task; its files are deleted if that fails."""
+        """Write the rows of one task; after an error, delete its files."""
         message = write_task(iterator, self._planned, _STREAM_TASK_SHIFT_BITS)
         return StreamTaskCommitMessage(message, get_task_property(_QUERY_ID_PROPERTY) or "")
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
-        """Commit the rows of a batch in one snapshot, unless the batch is already committed."""
+        """Commit the rows of a batch in one snapshot, if the batch is not committed yet."""
         queries = {
             message.query for message in messages if isinstance(message, StreamTaskCommitMessage)
         }
@@ -93,5 +94,5 @@ class PaimonStreamWriter(_Writer):
         commit_tasks(self._table, named, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """Delete the files of finished tasks if other tasks did not finish."""
+        """Delete the files of finished tasks if other tasks failed."""
         discard_unless_all_finished(self._table, messages)

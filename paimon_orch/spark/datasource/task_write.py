@@ -1,7 +1,7 @@
-"""Writes of the data source, batch and stream: each task writes the rows that it has.
+"""Batch and stream writes of the data source: each task writes the rows that it receives.
 
-The data source API does not move rows between tasks. :func:`paimon_orch.spark.write` does, and
-writes fewer files; this is for frames that are small or clustered already.
+The data source API does not move rows between tasks, so use it for frames that are small or already
+clustered. :func:`paimon_orch.spark.write` moves rows and writes fewer files.
 """
 
 import logging
@@ -28,7 +28,7 @@ from paimon_orch.table.write.write_plan import WritePlan
 logger = logging.getLogger(__name__)
 
 _USE_WRITE_INSTEAD = "use paimon_orch.spark.write(frame, table), which clusters the rows first"
-_TIME_ZONE_PROPERTY = "spark.sql.session.timeZone"  # Spark passes the query's settings to its tasks
+_TIME_ZONE_PROPERTY = "spark.sql.session.timeZone"  # a setting that Spark passes to tasks
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,15 @@ class TaskCommitMessage(WriterCommitMessage):
 
 
 def open_writable_table(options: DataSourceOptions) -> Table:
-    """Return the table that the options name; refuses tables whose rows must be clustered."""
+    """Open the table of the options; refuses tables whose rows must be clustered before a write."""
     table = options.open()
     if not isinstance(table, Table):
-        raise InputError(
-            f"{table.table.identifier}${table.name} is a system table: it is read-only"
-        )
+        raise InputError(f"{table.table.identifier}${table.name} is a read-only system table")
     schema = table.schema
     if has_dynamic_buckets(schema) or has_postpone_buckets(schema):
         raise InputError(
             f"{table.identifier} assigns buckets while rows are written, so one task must receive "
-            f"all rows of a partition; a data source cannot require that: {_USE_WRITE_INSTEAD}"
+            f"all rows of a partition, which a data source cannot require: {_USE_WRITE_INSTEAD}"
         )
     return table
 
@@ -57,8 +55,8 @@ def open_writable_table(options: DataSourceOptions) -> Table:
 def write_task(batches: Iterator[pa.RecordBatch], planned: WritePlan, task_shift: int) -> bytes:
     """Write the rows of one task and return an encoded :class:`CommitMessage`.
 
-    Rows are numbered by their order in the frame: the last row of a key wins, in any task. After an
-    error the task's files are deleted.
+    Rows are numbered by their order in the frame, so that the last row of a key wins even if other
+    tasks write it. After an error, the files of the task are deleted.
     """
     zone = get_task_property(_TIME_ZONE_PROPERTY)
     rows = (cast_timestamps_as_spark(batch, planned.schema.fields, zone) for batch in batches)
@@ -66,7 +64,7 @@ def write_task(batches: Iterator[pa.RecordBatch], planned: WritePlan, task_shift
 
 
 def get_task_property(name: str) -> str | None:
-    """Return a property of the running Spark task; None outside of one."""
+    """Return a property of the running Spark task; None outside of a task."""
     context = TaskContext.get()
     return None if context is None else context.getLocalProperty(name)
 
@@ -84,10 +82,10 @@ def commit_tasks(
 def discard_unless_all_finished(
     table: Table, messages: Sequence[WriterCommitMessage | None]
 ) -> None:
-    """Delete the files of finished tasks if other tasks did not finish.
+    """Delete the files of finished tasks if other tasks failed.
 
-    If all tasks finished, a commit was tried: it may have succeeded unnoticed, and has deleted the
-    files if it was refused.
+    If all tasks finished, a commit was tried. Keep the files then: the commit may have succeeded
+    although Spark reports a failure, and after a conflict, it has already deleted the files.
     """
     if any(message is None for message in messages):
         discard_written_files(table.stores.reader(), _decode_messages(messages))
@@ -103,12 +101,12 @@ def _decode_messages(messages: Sequence[WriterCommitMessage | None]) -> list[Com
 
 
 def _warn_of_small_files(table: Table, messages: Sequence[CommitMessage]) -> None:
-    """Warn if several tasks wrote to the same bucket, which makes more and smaller files."""
+    """Warn if several tasks wrote to the same bucket, which creates many small files."""
     tasks = [{entry.partition_bucket for entry in message.entries} for message in messages]
     file_count, bucket_count = sum(map(len, tasks)), len(set().union(*tasks))
     if table.options.bucket > 0 and file_count > bucket_count:
         logger.warning(
-            "%s: %d tasks wrote at least %d files into %d buckets; for one file per bucket %s",
+            "%s: %d tasks wrote at least %d files to %d buckets; for one file per bucket %s",
             table.identifier,
             len(messages),
             file_count,

@@ -1,1 +1,1 @@
-"""Work units as Spark tasks."""
+"""Runs work units as Spark tasks."""

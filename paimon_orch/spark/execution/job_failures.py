@@ -1,4 +1,4 @@
-"""Translate failures of Spark jobs into errors of this library."""
+"""Converts failures of Spark jobs to errors of this library."""
 
 import re
 
@@ -6,9 +6,9 @@ from pyspark.errors import PySparkException
 
 from paimon_orch.errors import InputError, PaimonError
 
-# An executor with shuffle rows was lost, and their order may differ when they are computed again.
-# Spark then repeats both stages, or aborts if tasks of the last stage have finished: it does not
-# know that their files have no effect before the commit.
+# Matches if an executor with shuffle rows was lost; repeating its stage may produce another row
+# order. Spark then repeats both stages, or aborts if tasks of the last stage have finished, because
+# it does not know that their files have no effect before the commit.
 STAGE_LOST = re.compile(r"Job aborted due to stage failure: [^\n]*\bindeterminate\b")
 
 _CONDITION = re.compile(
@@ -28,9 +28,9 @@ def translate_failure(label: str, error: BaseException, attempts: int) -> Paimon
     text = str(error)
     if "worker exited unexpectedly" in text:
         return PaimonError(
-            f"{label}: a Python worker of Spark exited while it ran a task, usually for lack of "
-            "memory. Run fewer tasks in parallel (a smaller local[N]) or give the workers more "
-            "memory."
+            f"{label}: a Python worker of Spark exited while it ran a task, usually because it was "
+            "out of memory. Run fewer tasks in parallel (a smaller local[N]) or give the workers "
+            "more memory."
         )
     if STAGE_LOST.search(text):
         return PaimonError(
@@ -39,12 +39,12 @@ def translate_failure(label: str, error: BaseException, attempts: int) -> Paimon
             "(memory, preemption), then run the step again."
         )
     return _find_data_error(label, text) or PaimonError(
-        f"{label}: Spark could not run it: {_find_reason(text, error)}"
+        f"{label}: the Spark job failed: {_find_reason(text, error)}"
     )
 
 
 def _find_data_error(label: str, text: str) -> InputError | None:
-    """Return the error if Spark refused data or an expression, None for other failures."""
+    """Return the error if Spark refused data or an expression; None for other failures."""
     for condition, message, state in _CONDITION.findall(text):
         sentence = _ADVICE.sub("", " ".join(message.split())).rstrip(".")
         if condition == _USER_RAISED:

@@ -1,7 +1,6 @@
-"""Monitor and interrupt the jobs of one caller, on classic Spark and on Spark Connect.
+"""Monitors and interrupts the jobs of one caller, on classic Spark and on Spark Connect.
 
-Only :class:`ClassicJobMonitor` uses the Spark context. Progress is informational: steps do not
-depend on it.
+Only :class:`ClassicJobMonitor` uses the Spark context. Progress is only informational.
 """
 
 import threading
@@ -19,21 +18,21 @@ if TYPE_CHECKING:  # at run time this needs the client of Spark Connect
 
 
 class JobMonitor(Protocol):
-    """The jobs that one :meth:`collect` starts."""
+    """Monitors the jobs that one call of :meth:`collect` starts."""
 
     session: SparkSession
-    """The session to build the frame with."""
+    """The session in which to build the frame."""
 
     def collect(self, frame: DataFrame) -> pa.Table:
-        """Return the rows of ``frame``; blocks, so it is called in a separate thread."""
+        """Return the rows of ``frame``; blocks, so call it in a separate thread."""
         ...
 
     def count_done_tasks(self) -> int:
-        """Return the number of finished tasks, as far as it is known."""
+        """Return the number of tasks that are known to be finished."""
         ...
 
     def interrupt(self) -> None:
-        """Make :meth:`collect` fail; without effect before its job has started."""
+        """Make :meth:`collect` fail; has no effect before its job has started."""
         ...
 
 
@@ -43,7 +42,7 @@ def build_job_monitor(session: SparkSession, label: str) -> JobMonitor:
 
 
 class ClassicJobMonitor:
-    """Jobs of one job group; ``interruptTag`` has no effect on classic Spark."""
+    """Monitors the jobs of a job group; classic Spark ignores ``interruptTag``."""
 
     def __init__(self, session: SparkSession, label: str) -> None:
         self.session = session.newSession()
@@ -52,12 +51,12 @@ class ClassicJobMonitor:
         self._label = label
 
     def collect(self, frame: DataFrame) -> pa.Table:
-        """Run under a job group, which identifies the jobs."""
+        """Run the frame in a job group, which identifies its jobs."""
         self._context.setJobGroup(self._group, self._label)
         return frame.toArrow()
 
     def count_done_tasks(self) -> int:
-        """Return the count of the status tracker, which may not have the jobs yet, or no longer."""
+        """Return the count of the status tracker, which may lack new and old jobs."""
         try:
             tracker = self._context.statusTracker()
             jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
@@ -67,25 +66,25 @@ class ClassicJobMonitor:
         return sum(stage.numCompletedTasks for stage in stages if stage)
 
     def interrupt(self) -> None:
-        """Cancel the group, whichever session its frame belongs to."""
+        """Cancel the job group, for any session of the frame."""
         self._context.cancelJobGroup(self._group)
 
 
 class ConnectJobMonitor:
-    """Jobs with a tag in the caller's session; older clients cannot create another session."""
+    """Monitors jobs with a tag in the caller's session; old clients cannot create another session."""
 
     def __init__(self, session: SparkSession, label: str) -> None:
         self.session = session
-        # A tag must not contain a comma.
+        # tags must not contain commas
         self._tag = f"{label.replace(',', ' ')} {uuid4()}"
         self._thread: int | None = None
         self._done = 0
 
     def collect(self, frame: DataFrame) -> pa.Table:
-        """Run with the tag; tags belong to a thread, and the handler is called in the same one."""
+        """Run the frame with the tag of this thread; the handler is called in the same thread."""
         self._thread = threading.get_ident()
         self.session.addTag(self._tag)
-        # Any callable with this signature is a valid handler.
+        # any callable with this signature is a valid handler
         handler = cast("ProgressHandler", self._on_progress)
         self.session.registerProgressHandler(handler)
         try:
@@ -95,7 +94,7 @@ class ConnectJobMonitor:
             self.session.removeTag(self._tag)
 
     def count_done_tasks(self) -> int:
-        """Return the last count that the server reported."""
+        """Return the latest count from the server."""
         return self._done
 
     def interrupt(self) -> None:
@@ -109,6 +108,6 @@ class ConnectJobMonitor:
         operation_id: str | None,  # noqa: ARG002
         done: bool,  # noqa: ARG002, FBT001
     ) -> None:
-        # A handler is called for all operations of the session, also those of other threads.
+        # the handler is also called for operations of other threads of the session
         if threading.get_ident() == self._thread:
             self._done = sum(stage.num_completed_tasks for stage in stages or ())

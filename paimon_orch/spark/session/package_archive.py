@@ -1,4 +1,4 @@
-"""An archive of this package for the workers of clusters where it is not installed."""
+"""Builds an archive of this package for workers of clusters on which it is not installed."""
 
 import hashlib
 import io
@@ -11,7 +11,7 @@ from pathlib import Path
 import platformdirs
 from pyspark.sql import SparkSession
 
-# imported here: the client of Spark Connect also adds the archives that it sent to sys.path
+# imported at this point, because the client of Spark Connect adds archives to sys.path
 import paimon_orch
 import pyspark_paimon
 from paimon_orch.errors import InputError
@@ -24,9 +24,9 @@ _FIXED_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
 def ship_package(session: SparkSession) -> Path:
     """Send this package to the workers of a session, and return its archive.
 
-    Call it once per session; on Spark Connect only that session uses it. The dependencies of the
-    package (pyarrow and others) must be installed on the nodes. To use the format ``paimon``, call
-    :func:`paimon_orch.spark.register` too.
+    Call this function once per session; on Spark Connect, other sessions do not use the archive.
+    The dependencies of the package (pyarrow and others) must be installed on the nodes. To use the
+    format ``paimon``, also call :func:`paimon_orch.spark.register`.
     """
     archive = package_archive()
     session.addArtifacts(str(archive), pyfile=True)
@@ -34,11 +34,11 @@ def ship_package(session: SparkSession) -> Path:
 
 
 def package_archive(directory: Path | None = None) -> Path:
-    """Write the package into an archive for ``spark-submit --py-files``, and return its path.
+    """Write the package to an archive for ``spark-submit --py-files``, and return its path.
 
-    The name has a hash of the content: a session refuses other content under a known name.
+    The name contains a hash of the content, because a session refuses new content for a name.
 
-    :param directory: the folder of the archive; by default the user's cache
+    :param directory: the directory for the archive; by default the user's cache
     :raises InputError: if the directory cannot be written
     """
     content = _build_zip()
@@ -55,7 +55,7 @@ def package_archive(directory: Path | None = None) -> Path:
     except OSError as error:
         raise InputError(
             f"The archive for Spark's workers cannot be written to {archive}: {error.strerror}. "
-            "Set XDG_CACHE_HOME to a directory that you can write."
+            "Set XDG_CACHE_HOME to a writable directory."
         ) from error
     return archive
 

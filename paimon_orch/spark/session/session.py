@@ -1,4 +1,4 @@
-"""The Spark session: the active one, or a new one in UTC with little output and task retries.
+"""Returns the active Spark session, or starts one in UTC, with little output and task retries.
 
 An active session belongs to its creator: its settings are not changed, and :func:`stop_session`
 does not stop it.
@@ -26,7 +26,7 @@ from paimon_orch.spark.session.java_home import find_java
 logger = logging.getLogger(__name__)
 
 TASK_ATTEMPTS = 4
-"""How many times a task with a transient error is tried: Spark's default on clusters."""
+"""The number of attempts of a task with transient errors: Spark's default on clusters."""
 
 _SQL_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -48,15 +48,15 @@ def spark_session(
 ) -> SparkSession:
     """Return the active session unchanged, or start one.
 
-    In a program that ``spark-submit`` started, its master is used, and only our ``spark.sql``
-    settings are added to its settings.
+    A program that ``spark-submit`` started uses its master and its settings, with our ``spark.sql``
+    settings in addition.
 
-    :param master: a Spark master; ``local[...]`` gets task retries, which Spark does not do there
+    :param master: a Spark master; ``local[...]`` gets task retries, which Spark disables by default
     :param remote: a Spark Connect address (``sc://host:port``) instead of a master; only the
         ``spark.sql.*`` settings of ``config`` are sent to it. ``local[...]`` starts a server in
         this process, on loopback
-    :param config: settings of a new session, which override ours. ``spark.pyspark.python`` names
-        the workers' Python; Spark itself ignores it here
+    :param config: settings of a new session, which override ours. ``spark.pyspark.python`` sets the
+        Python of the workers, although Spark ignores it in this case
     :param ship_package: send this package to the workers of a new session, as
         :func:`paimon_orch.spark.ship_package` does, and register the format ``paimon``
     :raises InputError: if there is no usable Java, the client of Spark Connect is not installed, or
@@ -64,7 +64,7 @@ def spark_session(
     """
     active = active_session()
     if active is not None:
-        logger.info("using the Spark session that is already running, with its own settings")
+        logger.info("using the active Spark session with its settings")
         return active
     settings = dict(config or {})
     _set_worker_python(settings)
@@ -86,24 +86,25 @@ def spark_session(
             register(session)
     except (PySparkException, Py4JError, ImportError, OSError) as error:
         target, text = remote or master, str(error)
-        # a cause with a token would show it in the traceback
+        # the traceback of a cause could contain a token
         cause = error if _mask_parameters(target, text) == text else None
         raise InputError(_describe_start_failure(target, error)) from cause
     return session
 
 
 def _set_worker_python(settings: Mapping[str, str]) -> None:
-    """Set the Python of the workers, which Spark reads once, when it creates the context."""
+    """Set the Python of the workers, which Spark reads only when it creates the context."""
     if python := settings.get("spark.pyspark.python"):
         os.environ["PYSPARK_PYTHON"] = python
-    # A value of the user (a path on the nodes) has priority.
+    # the user's value, a path on the nodes, has priority
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def active_session() -> SparkSession | None:
-    """Return the session of this process, started by any thread or library.
+    """Return the session of this process, even if another thread or library started it.
 
-    None if a Spark Connect server has ended it, as servers do after an hour without use.
+    Returns None if there is no session, or if a Spark Connect server has ended it; servers do so
+    after an hour without use.
     """
     try:
         session = SparkSession.active()
@@ -117,7 +118,7 @@ def active_session() -> SparkSession | None:
 
 
 def _is_ended(session: SparkSession) -> bool:
-    """Return whether the server has ended a session; the client does not know."""
+    """Ask the server whether it has ended a session, because the client does not know."""
     try:
         session.conf.get("spark.sql.session.timeZone")
     except PySparkException as error:
@@ -128,7 +129,7 @@ def _is_ended(session: SparkSession) -> bool:
 def stop_session(session: SparkSession) -> None:
     """Stop a session that :func:`spark_session` started; any other session continues to run.
 
-    On classic Spark this ends the only context of the process; starting another one is quick.
+    On classic Spark, this ends the only context of the process; starting another one is fast.
     """
     for index, started in enumerate(_started_sessions):
         if started is session:
@@ -148,7 +149,7 @@ def java_in_use(session: SparkSession) -> str:
 
 def _start_classic(master: str, config: Mapping[str, str]) -> SparkSession:
     if master.startswith("local"):
-        # Spark warns about host names of loopback addresses; no other machine has to connect.
+        # Spark warns about loopback addresses, but no other machine has to connect
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(add_task_retries(master)).appName("paimon-orch")
     return _start(builder, _SQL_SETTINGS | _build_quiet_settings() | dict(config))
@@ -157,16 +158,16 @@ def _start_classic(master: str, config: Mapping[str, str]) -> SparkSession:
 def _start_connect(remote: str, config: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.remote(add_task_retries(remote))
     if remote.startswith("local"):
-        # the server is for this process only
+        # only this process uses the server
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         server_settings = _build_quiet_settings() | {
             "spark.connect.grpc.binding.address": "127.0.0.1"
         }
         with warnings.catch_warnings():
-            # the settings that started the server are sent again, which it refuses
+            # the client sends the settings of the server again, which refuses them
             warnings.filterwarnings("ignore", "Failed to set", UserWarning)
             return _start(builder, _SQL_SETTINGS | server_settings | dict(config))
-    # Static settings belong to the server; sending them gives a warning for each.
+    # the server has the static settings; sending them causes a warning for each
     settings = {key: value for key, value in config.items() if key.startswith("spark.sql.")}
     return _start(builder, _SQL_SETTINGS | settings)
 
@@ -183,7 +184,7 @@ def _build_quiet_settings() -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()}",
-        # Without it, the first use of the catalog creates spark-warehouse in the working directory.
+        # otherwise, Spark creates the directory spark-warehouse in the working directory
         "spark.sql.warehouse.dir": (
             platformdirs.user_cache_path("paimon-orch") / "spark-warehouse"
         ).as_uri(),
@@ -191,7 +192,7 @@ def _build_quiet_settings() -> dict[str, str]:
 
 
 def add_task_retries(master: str) -> str:
-    """Return a local master with task retries (``local[2]`` has none), any other unchanged."""
+    """Add task retries to a local master without them, such as ``local[2]``."""
     match = re.fullmatch(r"local(?:\[([\d*]+)\])?", master)
     return f"local[{match[1] or 1},{TASK_ATTEMPTS}]" if match else master
 
@@ -200,14 +201,14 @@ def _describe_start_failure(target: str, error: Exception) -> str:
     if isinstance(error, ImportError):
         remedy = "Spark Connect needs more packages: pip install 'paimon-orch[connect]'."
     else:
-        remedy = "Check the address, that JAVA_HOME is a working Java, and what Spark wrote above."
+        remedy = "Check the address, JAVA_HOME, and the output of Spark above."
     address, _ = _split_target(target)
     reason = _mask_parameters(target, str(error).strip().rstrip("."))
     return f"A Spark session on {address} did not start: {reason}. {remedy}"
 
 
 def _split_target(target: str) -> tuple[str, list[str]]:
-    """Return an address and its parameters, which may contain a token."""
+    """Split a target into its address and its parameters, which may contain a token."""
     address, *parameters = target.split(";")
     return address, [parameter for parameter in parameters if parameter]
 

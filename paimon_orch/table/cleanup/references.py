@@ -305,7 +305,7 @@ class ReferencedFiles:
     def list_unread_manifests(self) -> list[ManifestFileMeta]:
         """Return the distinct manifests of the current versions that were not read yet."""
         reader, metas = self._lists(), dict[str, ManifestFileMeta]()
-        for version in self._pending():
+        for version in self._list_pending_versions():
             with suppress(MissingFileError):  # raised by update
                 for meta in (*reader.state(version), *reader.changelog(version)):
                     metas.setdefault(meta.file_name, meta)

@@ -21,7 +21,7 @@ _TARGET_UNIT_BYTES = 32 << 20  # reading such files takes longer than starting a
 def divide_splits(splits: Iterable[BucketSplit], scan: Scan) -> list[BucketSplit]:
     """Return the parts of buckets that can be read independently.
 
-    A part is a file, or where keys must be merged, a section of files with overlapping keys.
+    A part is a file or, if keys must be merged, a section of files with overlapping keys.
     """
     return [part for split in splits for part in _divide_split(split, scan.find_scan_of(split))]
 
@@ -48,7 +48,7 @@ def _divide_split(split: BucketSplit, scan: Scan) -> Iterator[BucketSplit]:
 
 
 def _restrict_to_files(split: BucketSplit, files: Sequence[DataFileMeta]) -> BucketSplit:
-    """Return some files of a bucket with only their deletion vectors."""
+    """Return a split with only some files of a bucket, and their deletion vectors."""
     names = {file.file_name for file in files}
     vectors = (
         replace(entry, ranges=tuple(r for r in entry.ranges or () if r.data_file in names))
@@ -61,7 +61,8 @@ def _restrict_to_files(split: BucketSplit, files: Sequence[DataFileMeta]) -> Buc
 def pack_splits(splits: Sequence[BucketSplit], schema: TableSchema) -> Iterator[list[BucketSplit]]:
     """Yield the splits of each task, in order, up to ``source.split.target-size``.
 
-    A file counts as at least ``source.split.open-file-cost`` bytes. Small tables use all cores.
+    Each file counts as at least ``source.split.open-file-cost`` bytes. Small tables are divided so
+    that all cores are used.
     """
     options = schema.typed_options
     target = options.get(SOURCE_SPLIT_TARGET_SIZE)

@@ -1,1 +1,1 @@
-"""Writes to a table: routing rows to buckets, and the files of level 0."""
+"""Writes rows: converts them, routes them to buckets, and writes level-0 files."""

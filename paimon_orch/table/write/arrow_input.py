@@ -1,4 +1,4 @@
-"""Conversion of input rows to Arrow tables."""
+"""Converts input rows to Arrow tables."""
 
 from typing import Any, Protocol
 
@@ -48,4 +48,4 @@ def _refuse_object_columns(rows: Any) -> None:
     """Refuse columns of Python objects: Polars exports their memory addresses."""
     for name, kind in dict(rows.schema).items():
         if str(kind) == "Object":
-            raise TypeError(f"column {name!r} holds Python objects")
+            raise TypeError(f"column {name!r} contains Python objects")

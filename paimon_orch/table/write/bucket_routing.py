@@ -1,4 +1,4 @@
-"""The partition and bucket of each row, and rows split by them.
+"""Computes the partition and bucket of rows, and splits rows by partition and bucket.
 
 See docs/format/buckets.md.
 """
@@ -19,23 +19,23 @@ from paimon_orch.table.write.dynamic_bucket import has_dynamic_buckets
 from paimon_orch.table.write.postpone_bucket import check_postpone_options, has_postpone_buckets
 
 AssignBuckets = Callable[[bytes, pa.Table], SignedIntArray]
-"""Returns the bucket of each row of one partition, which is given serialized."""
+"""Takes a serialized partition and its rows; returns the bucket of each row."""
 
 BUCKET_COLUMN = "__paimon_bucket"
-"""The column (int32) of each row's bucket, in tables whose buckets depend on the row only."""
+"""The column (int32) with the bucket of each row, if the bucket depends only on the row."""
 
 
 def check_writable(schema: TableSchema) -> None:
-    """Refuse tables whose rows this library cannot assign to buckets, by the feature's name."""
+    """Raise :class:`UnsupportedError` for tables whose rows cannot be assigned to buckets."""
     if has_postpone_buckets(schema):
         check_postpone_options(schema)
     has_dynamic_buckets(schema)
 
 
 def add_bucket_column(rows: pa.Table, schema: TableSchema) -> pa.Table:
-    """Add the bucket of each row, unless the writer of a partition assigns the buckets.
+    """Add the bucket of each row, unless the writer assigns buckets (dynamic, postpone).
 
-    ``rows`` have the table's types. The bucket is 0 in tables without primary key and bucket count.
+    ``rows`` must have the table's types. The bucket is 0 in append tables without buckets.
     """
     if has_dynamic_buckets(schema) or has_postpone_buckets(schema):
         return rows
@@ -58,7 +58,7 @@ def compute_row_buckets(rows: pa.Table, schema: TableSchema, count: int) -> Sign
 def split_by_bucket(
     rows: pa.Table, schema: TableSchema, assign: AssignBuckets | None = None
 ) -> Iterator[tuple[PartitionBucket, pa.Table]]:
-    """Yield the rows by partition and bucket; without a bucket column ``assign`` is required."""
+    """Yield the rows by partition and bucket; rows without a bucket column require ``assign``."""
     if not rows.num_rows:
         return
     codes = _compute_partition_codes(rows, schema)
@@ -77,7 +77,7 @@ def split_by_bucket(
 
 
 def _compute_partition_codes(rows: pa.Table, schema: TableSchema) -> Int64Array:
-    """Return a number for each row, equal for rows of the same partition."""
+    """Return a number for each row; rows of the same partition have the same number."""
     codes = np.zeros(rows.num_rows, np.int64)
     for name in schema.partition_keys:
         encoded = rows.column(name).combine_chunks().dictionary_encode()
@@ -88,7 +88,7 @@ def _compute_partition_codes(rows: pa.Table, schema: TableSchema) -> Int64Array:
 
 
 def _group_by_code(rows: pa.Table, codes: SignedIntArray) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the rows of each code in their order, after the position of the first; no -1."""
+    """Yield each code's first position and its rows, in order; leaves out rows with code -1."""
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     for start, end in zip(starts, np.append(starts[1:], len(order)), strict=True):
@@ -106,7 +106,7 @@ def serialize_partitions(rows: pa.Table, schema: TableSchema) -> set[bytes]:
 
 
 def serialize_partition(rows: pa.Table, schema: TableSchema) -> bytes:
-    """Return the serialized partition of rows that are all in one."""
+    """Return the serialized partition of rows of the same partition."""
     fields = schema.partition_fields
     if not fields:
         return EMPTY_ROW

@@ -1,4 +1,4 @@
-"""The result of a writing task for the committer: manifest and index entries, not pickled."""
+"""The result that a writing task sends to the committer: manifest and index entries."""
 
 import json
 from base64 import b64decode, b64encode
@@ -24,22 +24,22 @@ from paimon_orch.format.manifest.manifest_entry import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitMessage:
-    """The data files that a task added and deleted, and the index and changelog files it wrote."""
+    """The data files that a task added and deleted, and its new index and changelog files."""
 
     entries: tuple[ManifestEntry, ...] = ()
     index: tuple[IndexManifestEntry, ...] = ()
     changelog: tuple[ManifestEntry, ...] = ()
 
     new_deletion_vectors: Mapping[str, DeletionVector] = field(default_factory=dict)
-    """New deletion vectors by data file, which the committer writes to an index file."""
+    """New deletion vectors by data file; the committer writes them to an index file."""
 
     refusal: str | None = None
-    """Why the entries cannot be committed; the written files must be deleted then."""
+    """Why the entries cannot be committed; if set, the written files must be deleted."""
 
     def encode(self) -> bytes:
-        """Return the message as JSON with Avro containers.
+        """Encode the message as JSON with Avro containers.
 
-        Becomes a refusal if unknown metadata fields cannot be copied to other files.
+        If unknown metadata fields cannot be copied to other files, encodes a refusal instead.
         """
         try:
             parts = self._encode_entries()
@@ -104,13 +104,13 @@ class CommitMessage:
 
     @property
     def replaced_file_names(self) -> set[str]:
-        """Return the names of deleted files, without those moved to another level."""
+        """Return the names of deleted files, without files that moved to another level."""
         deleted = {entry.file.file_name for entry in self.deleted}
         return deleted - {entry.file.file_name for entry in self.added}
 
 
 def combine_messages(messages: Iterable[CommitMessage]) -> CommitMessage:
-    """Return the files of all tasks of a write as one message."""
+    """Combine the messages of all tasks of a write into one message."""
     messages = list(messages)
     return CommitMessage(
         entries=tuple(entry for message in messages for entry in message.entries),
@@ -122,7 +122,7 @@ def combine_messages(messages: Iterable[CommitMessage]) -> CommitMessage:
 def discard_written_files(reader: FileReader, messages: Iterable[CommitMessage]) -> None:
     """Delete the files that tasks wrote for a commit that certainly failed.
 
-    Files that were only moved to another level, or got another index, are not new and are kept.
+    Keeps files that were only moved to another level or whose index was replaced.
     """
     for message in messages:
         existing = {entry.file.file_name: entry.file.extra_files for entry in message.deleted}

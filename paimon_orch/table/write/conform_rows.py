@@ -1,7 +1,6 @@
-"""Conversion of a caller's rows to the table's types, with row kind and bucket.
+"""Converts input rows to the table's types, and adds row kinds and buckets.
 
-Every write converts its rows here, once: :class:`Table`, the command line, Spark and its data
-source.
+All writers use this module: :class:`Table`, the command line, Spark and its data source.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,10 +27,10 @@ def conform_rows(
     row_kind: str | None = None,
     kind: RowKind = RowKind.INSERT,
 ) -> pa.Table:
-    """Check the columns of rows, and convert them as :func:`convert_rows` does.
+    """Check the columns of rows, and convert the rows with :func:`convert_rows`.
 
-    Without ``row_kind``, inserts have the kind that the column of the option ``rowkind.field``
-    names. Raises :class:`InputError` for missing, unknown or repeated columns.
+    Without ``row_kind``, the column of the option ``rowkind.field`` sets the row kinds of inserts.
+    Raises :class:`InputError` for missing, unknown or repeated columns.
     """
     if kind is RowKind.INSERT:
         row_kind = row_kind or schema.typed_options.get(ROWKIND_FIELD)
@@ -47,12 +46,12 @@ def convert_rows(
     kind: RowKind = RowKind.INSERT,
     are_new: bool = True,
 ) -> pa.Table:
-    """Return rows in the table's types, with ``_VALUE_KIND`` and bucket; other columns follow.
+    """Return rows in the table's types with ``_VALUE_KIND`` and the bucket, then other columns.
 
-    ``row_kind`` names a text column of ``+I``, ``-U``, ``+U``, ``-D``, which is dropped; without it
-    all rows are of ``kind``. Tables without a primary key have no row kinds. Rows that are not new
-    keep their nulls in columns with a default. Raises :class:`InputError` for values that cannot be
-    cast and for nulls in a NOT NULL column.
+    ``row_kind`` names a text column of ``+I``, ``-U``, ``+U``, ``-D``, which is dropped; without
+    it, all rows have ``kind``. Tables without a primary key have no row kinds. Rows that are not
+    new keep their nulls in columns with a default. Raises :class:`InputError` for values that
+    cannot be cast and for nulls in a NOT NULL column.
     """
     columns = {field.name: _convert_column(rows, field, are_new=are_new) for field in schema.fields}
     kinds = None if row_kind is None else parse_row_kinds(rows.column(row_kind).combine_chunks())
@@ -72,7 +71,7 @@ def convert_rows(
 
 
 def check_columns(names: Iterable[str], schema: TableSchema, *, row_kind: str | None) -> None:
-    """Refuse rows whose columns are not the table's, naming every difference."""
+    """Raise :class:`InputError` if the columns differ from the table's; lists all differences."""
     differences = _find_column_differences(list(names), schema, row_kind)
     if differences:
         raise InputError(
@@ -84,12 +83,12 @@ def check_columns(names: Iterable[str], schema: TableSchema, *, row_kind: str | 
 def _find_column_differences(
     names: Sequence[str], schema: TableSchema, row_kind: str | None
 ) -> list[str]:
-    given = set(names)
-    missing = [name for name in schema.names if name not in given]
-    unknown = sorted(given - set(schema.names) - {row_kind})
-    if row_kind is not None and row_kind not in given:
+    distinct = set(names)
+    missing = [name for name in schema.names if name not in distinct]
+    unknown = sorted(distinct - set(schema.names) - {row_kind})
+    if row_kind is not None and row_kind not in distinct:
         missing.append(row_kind)
-    repeated = sorted(name for name in given if names.count(name) > 1)
+    repeated = sorted(name for name in distinct if names.count(name) > 1)
     differences = []
     if missing:
         keys = [name for name in missing if name in schema.primary_keys]
@@ -98,7 +97,7 @@ def _find_column_differences(
     if unknown:
         differences.append(f"unknown {', '.join(unknown)}")
     if repeated:
-        differences.append(f"more than one {', '.join(repeated)}")
+        differences.append(f"repeated {', '.join(repeated)}")
     return differences
 
 
@@ -130,7 +129,7 @@ def _check_not_null(array: pa.Array, field: Field) -> None:
 
 
 def _check_utf8(array: pa.Array, field: Field) -> None:
-    """Refuse text that is not UTF-8; Arrow does not validate the bytes of other producers."""
+    """Raise :class:`InputError` for text that is not UTF-8, which Arrow does not validate."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid as error:
@@ -162,7 +161,7 @@ def complete_rows_to_delete(rows: pa.Table, schema: TableSchema) -> pa.Table:
 
 
 def build_placeholder_values(field: Field, length: int) -> pa.Array:
-    """Return values for a column that -D rows do not need: null, or empty if NOT NULL."""
+    """Return placeholders for a column that -D rows do not need: null, or empty if NOT NULL."""
     target = to_arrow_type(field.type)
     if field.type.nullable:
         return pa.nulls(length, target)

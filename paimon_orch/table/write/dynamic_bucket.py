@@ -1,9 +1,9 @@
-"""Dynamic buckets: a key belongs to the bucket that it was first assigned to.
+"""Dynamic buckets: each key keeps the bucket of its first assignment.
 
-A hash index file per bucket lists the hashes of its keys. A writer loads the indexes of the
-partitions it writes to, assigns new hashes to buckets with room, and rewrites the indexes of
-changed buckets. Two writers of a partition could assign a key to two buckets, so a commit is
-refused if the index of a bucket that it wrote to has changed since.
+The hash index file of a bucket lists the hashes of its keys. A writer loads the indexes of its
+partitions, assigns new hashes to buckets with free capacity, and rewrites the indexes of changed
+buckets. Concurrent writers could assign the same key to different buckets, so a commit conflicts if
+another commit has replaced the index of one of its buckets.
 
 See docs/format/dynamic-buckets.md#hash-index.
 """
@@ -34,7 +34,7 @@ MAX_BUCKETS = 32767
 
 
 def has_dynamic_buckets(schema: TableSchema) -> bool:
-    """Return whether buckets are dynamic; :class:`UnsupportedError` for cross-partition keys."""
+    """Return whether buckets are dynamic; raises :class:`UnsupportedError` for cross-partition keys."""
     if not schema.primary_keys or schema.typed_options.bucket != -1:
         return False
     if schema.cross_partition:
@@ -56,19 +56,20 @@ def compute_key_hashes(rows: pa.Table | pa.RecordBatch, schema: TableSchema) -> 
 class BucketAssigner:
     """Assigns the keys of one partition to buckets.
 
-    Rows are assigned in order: a known hash to its bucket, a new one to the first bucket with fewer
-    than ``target`` hashes, else to a new bucket. If ``most`` buckets are in use and all are full,
-    new hashes are spread by value, so that a repeated task assigns the same buckets.
+    Rows are assigned in order. A known hash keeps its bucket. A new hash is assigned to the first
+    bucket with fewer than ``target`` hashes, or to a new bucket. If all of ``max_buckets`` buckets
+    are full, the value of a new hash determines its bucket, so that a repeated task assigns the
+    same buckets.
     """
 
     def __init__(
-        self, hashes_by_bucket: Mapping[int, Int32Array], target: int, most: int = -1
+        self, hashes_by_bucket: Mapping[int, Int32Array], target: int, max_buckets: int = -1
     ) -> None:
         if target < 1:
             raise InputError(
                 f"option 'dynamic-bucket.target-row-num' = {target} must be at least 1"
             )
-        self._target, self._most = target, MAX_BUCKETS if most < 0 else most
+        self._target, self._max_buckets = target, MAX_BUCKETS if max_buckets < 0 else max_buckets
         self._counts = {bucket: len(hashes) for bucket, hashes in hashes_by_bucket.items()}
         hashes = np.concatenate([np.empty(0, np.int32), *hashes_by_bucket.values()])
         order = np.argsort(hashes, kind="stable")
@@ -81,7 +82,7 @@ class BucketAssigner:
 
     @property
     def changed(self) -> dict[int, Int32Array]:
-        """Return all hashes of each bucket with new hashes."""
+        """Return all hashes of each bucket that has new hashes."""
         return {b: self._hashes[self._buckets == b] for b in sorted(self._changed)}
 
     def assign(self, hashes: Int32Array) -> Int16Array:
@@ -95,16 +96,16 @@ class BucketAssigner:
         new = np.flatnonzero(~exists)
         if len(new):
             in_order = new[np.argsort(first[new])]
-            buckets[in_order] = self._place(distinct[in_order])
+            buckets[in_order] = self._assign_new_hashes(distinct[in_order])
             self._hashes = np.insert(self._hashes, positions[new], distinct[new])
             self._buckets = np.insert(self._buckets, positions[new], buckets[new])
         return buckets[inverse]
 
-    def _place(self, hashes: Int32Array) -> Int16Array:
-        """Return buckets for new hashes: existing ones with room, then new ones."""
+    def _assign_new_hashes(self, hashes: Int32Array) -> Int16Array:
+        """Return buckets for new hashes: first existing buckets with free capacity, then new ones."""
         result = np.empty(len(hashes), np.int16)
         start = 0
-        for bucket in self._list_buckets_with_room():
+        for bucket in self._list_free_buckets():
             count = min(self._target - self._counts.get(bucket, 0), len(hashes) - start)
             result[start : start + count] = bucket
             self._count(bucket, count)
@@ -113,19 +114,19 @@ class BucketAssigner:
                 return result
         return np.concatenate([result[:start], self._spread_over_full_buckets(hashes[start:])])
 
-    def _list_buckets_with_room(self) -> Iterable[int]:
-        used = dict.fromkeys(sorted(self._counts))
-        yield from (bucket for bucket in used if self._counts[bucket] < self._target)
-        yield from (bucket for bucket in range(self._most) if bucket not in used)
+    def _list_free_buckets(self) -> Iterable[int]:
+        existing = dict.fromkeys(sorted(self._counts))
+        yield from (bucket for bucket in existing if self._counts[bucket] < self._target)
+        yield from (bucket for bucket in range(self._max_buckets) if bucket not in existing)
 
     def _spread_over_full_buckets(self, hashes: Int32Array) -> Int16Array:
-        used = np.array(sorted(self._counts), np.int16)
-        if self._most == MAX_BUCKETS or not len(used):
+        existing = np.array(sorted(self._counts), np.int16)
+        if self._max_buckets == MAX_BUCKETS or not len(existing):
             raise InputError(
-                f"a partition has {len(used)} buckets of {self._target} keys and can have no more; "
-                "raise the option 'dynamic-bucket.target-row-num'"
+                f"a partition has {len(existing)} buckets of {self._target} keys, the maximum "
+                "number of buckets; raise the option 'dynamic-bucket.target-row-num'"
             )
-        result: Int16Array = used[np.mod(hashes.astype(np.int64), len(used))]
+        result: Int16Array = existing[np.mod(hashes.astype(np.int64), len(existing))]
         for bucket, count in zip(*np.unique(result, return_counts=True), strict=True):
             self._count(int(bucket), int(count))
         return result
@@ -137,22 +138,22 @@ class BucketAssigner:
 
 @dataclass(frozen=True, slots=True)
 class HashIndex:
-    """The hash indexes of a table at a snapshot: only metadata, to be sent to tasks."""
+    """The hash indexes of a snapshot; has only metadata, and is sent to tasks."""
 
     reader: FileReader
     files: Mapping[PartitionBucket, IndexManifestEntry]
     """The hash index file of each bucket."""
 
     unindexed_files: Mapping[PartitionBucket, tuple[DataFileMeta, ...]]
-    """The data files of buckets without an index; their keys are read instead."""
+    """The data files of buckets without an index file; the writer reads their keys."""
 
     def guards(
         self, entries: Iterable[ManifestEntry], index: Iterable[IndexManifestEntry]
     ) -> tuple[HashIndexGuard, ...]:
         """Return the guards of a commit of new files and indexes.
 
-        They cover every bucket that was written to, and all buckets of partitions with new keys, as
-        an overwrite may have added the same keys.
+        The guards cover the buckets of new files, and all buckets of partitions with new keys,
+        because an overwrite may have added the same keys.
         """
         grown = {item.partition for item in index}
         written = dict.fromkeys(entry.partition_bucket for entry in entries)
@@ -195,7 +196,7 @@ class HashIndex:
 
 @dataclass(slots=True)
 class HashIndexWriter:
-    """Assigns the rows of a job or task; no other may write the same partitions."""
+    """Assigns the rows of one job or task, which must be the only writer of its partitions."""
 
     index: HashIndex
     _assigners: dict[bytes, BucketAssigner] = field(default_factory=dict)
@@ -208,7 +209,7 @@ class HashIndexWriter:
         return self._assigners[partition].assign(compute_key_hashes(rows, self.index.reader.schema))
 
     def close(self) -> list[IndexManifestEntry]:
-        """Write the index of every bucket that got new keys and return an ADD entry for each."""
+        """Write the index of each bucket with new keys; return an ADD entry for each index."""
         names, reader = FileNameGenerator(), self.index.reader
         for partition, assigner in self._assigners.items():
             for bucket, hashes in assigner.changed.items():

@@ -1,4 +1,4 @@
-"""Merges the flushes of a writer in a bucket, so that a commit adds each key of the bucket once."""
+"""Merges the flushes of a writer in a bucket, so that a commit adds each key only once."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,11 +19,11 @@ def merge_flushes(
     flushes: Sequence[Sequence[DataFileMeta]],
     writer: RollingFileWriter,
 ) -> None:
-    """Write the merged rows of flushes, the oldest first, to ``writer``; a flush is one sorted run.
+    """Merge flushes, oldest first, and write the rows to ``writer``; a flush is one sorted run.
 
-    With ``sequence.snapshot-ordering`` all rows of a commit get the same sequence number, so
-    readers could not order two rows of a key. The flushed files still have the numbers of the
-    writer.
+    With ``sequence.snapshot-ordering``, all rows of a commit get the same sequence number, so
+    readers could not order two rows with the same key. The flushed files still have the sequence
+    numbers of the writer.
     """
     options = {k: v for k, v in factory.schema.options.items() if k != "sequence.snapshot-ordering"}
     schema = replace(factory.schema, options=options)

@@ -1,7 +1,7 @@
-"""``overwrite-upgrade``: move new files without overlapping keys to the highest level.
+"""``overwrite-upgrade``: commits new files without overlapping keys at the highest level.
 
-The buckets have no other files, so the files are already sorted and merged. Readers that skip level
-0 then see their rows without a compaction.
+After an overwrite, the buckets have no other files, so these files need no merge. Readers that skip
+level 0 see their rows without a compaction.
 
 See docs/format/commit.md#overwrite-and-drop.
 """
@@ -20,9 +20,10 @@ from paimon_orch.merge.sort.key_order import decode_key_bounds
 def upgrade_after_overwrite(
     entries: Sequence[ManifestEntry], schema: TableSchema
 ) -> list[ManifestEntry]:
-    """Return the added files of an overwrite with the levels to commit them at.
+    """Return the added files of an overwrite with the levels to commit.
 
-    As in Java Paimon, only if all files are on level 0; buckets are upgraded independently.
+    As in Java Paimon, files are upgraded only if all of them are on level 0. Each bucket is
+    upgraded independently.
     """
     if not _can_upgrade(entries, schema):
         return list(entries)

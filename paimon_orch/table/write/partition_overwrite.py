@@ -1,4 +1,4 @@
-"""Which partitions an overwrite replaces: named ones, or those of the written rows."""
+"""Selects the partitions that an overwrite replaces."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -13,7 +13,10 @@ def build_overwrite_filter(
     spec: PartitionSpec | Sequence[PartitionSpec] | None,
     schema: TableSchema,
 ) -> Callable[[bytes], bool] | None:
-    """Return a test for the partitions to replace (``written`` must match ``spec``), or None."""
+    """Return a filter of the partitions to replace; None if no partition is replaced.
+
+    All ``written`` partitions must match ``spec``.
+    """
     dynamic = schema.typed_options.get(DYNAMIC_PARTITION_OVERWRITE)
     if not schema.partition_keys or (spec is None and not dynamic) or spec == {}:
         return lambda _: True

@@ -1,4 +1,4 @@
-"""Postpone buckets (``bucket`` = -2): bucket counts of partitions, and files without a bucket yet.
+"""Postpone buckets (``bucket`` = -2): bucket counts of partitions, and postponed files.
 
 See docs/format/postpone-buckets.md.
 """
@@ -36,7 +36,7 @@ def has_postpone_buckets(schema: TableSchema) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PostponeBuckets:
-    """The bucket count of each partition, -2 if its rows are postponed."""
+    """The bucket counts of partitions; -2 for partitions whose rows are postponed."""
 
     counts: Mapping[bytes, int]
     """The bucket counts of partitions with files."""
@@ -46,7 +46,7 @@ class PostponeBuckets:
 
     @classmethod
     def of(cls, schema: TableSchema, splits: Iterable[BucketSplit]) -> "PostponeBuckets":
-        """Return the bucket counts of partitions; -2 if a partition has postponed files."""
+        """Return the bucket counts of partitions; -2 for partitions with postponed files."""
         check_postpone_options(schema)
         options = schema.typed_options
         if not options.get(POSTPONE_BATCH_WRITE_FIXED_BUCKET):
@@ -60,7 +60,7 @@ class PostponeBuckets:
         return cls(counts, default_bucket_count(schema))
 
     def count(self, partition: bytes) -> int:
-        """Return the bucket count of a partition, -2 if its rows are postponed."""
+        """Return the bucket count of a partition; -2 if its rows are postponed."""
         return self.counts.get(partition, self.default)
 
 
@@ -87,20 +87,21 @@ def check_postpone_options(schema: TableSchema) -> None:
     if options.changelog_producer == "input":
         raise UnsupportedError(
             "'bucket' = -2 with 'changelog-producer' = input is not supported: postponed rows "
-            "have no changelog yet"
+            "have no changelog"
         )
     function = options.get(BUCKET_FUNCTION_TYPE)
     if function != "default":
         raise UnsupportedError(
             f"'bucket' = -2 with 'bucket-function.type' = {function} is not supported: engines "
-            "assign these rows by the default function"
+            "assign postponed rows with the default function"
         )
 
 
 def build_postpone_writer_factory(factory: FileWriterFactory) -> FileWriterFactory:
-    """Return a factory of postponed files: without statistics, and Avro if it supports the columns.
+    """Return a factory of writers for postponed files.
 
-    The files of a writer share a unique prefix, and their numbers give their order.
+    These files have no statistics, and are Avro files if Avro supports the columns. The files of a
+    writer share a unique prefix and are numbered in order.
     """
     schema = factory.schema
     options = {
@@ -118,7 +119,7 @@ def build_postpone_writer_factory(factory: FileWriterFactory) -> FileWriterFacto
 
 
 def sort_postponed_files(files: Iterable[DataFileMeta]) -> list[DataFileMeta]:
-    """Return postponed files in the order of their rows; ``files`` are in the order of commits."""
+    """Return postponed files in row order; ``files`` must be in the order of commits."""
 
     def key(file: DataFileMeta) -> tuple[int, int]:
         match = _FILE_NUMBER.search(file.file_name)

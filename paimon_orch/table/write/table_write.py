@@ -1,4 +1,4 @@
-"""Writing rows: split by bucket, buffered, sorted, and flushed as level-0 files.
+"""Writes rows: splits them by bucket, buffers and sorts them, and flushes level-0 files.
 
 See docs/format/data-files.md#order-and-sequence-numbers.
 """
@@ -31,7 +31,7 @@ from paimon_orch.table.write.postpone_bucket import PostponeBuckets, build_postp
 class TableWriter:
     """Buffers rows per bucket and flushes them as sorted level-0 files, in bounded memory.
 
-    Rows are visible after the message of :meth:`close` is committed.
+    Rows become visible when the message of :meth:`close` is committed.
     """
 
     factory: FileWriterFactory
@@ -40,7 +40,7 @@ class TableWriter:
     index: HashIndexWriter | None = None
     """Assigns the rows of tables with dynamic buckets."""
     is_overwrite: bool = False
-    """Whether the rows replace partitions; no changelog is written then."""
+    """Whether the rows replace partitions; an overwrite writes no changelog."""
     postponed: PostponeBuckets | None = None
     """The bucket counts of the partitions of tables with postpone buckets."""
     _buffers: dict[PartitionBucket, list[pa.Table]] = field(default_factory=dict)
@@ -57,10 +57,10 @@ class TableWriter:
         return self.factory.schema
 
     def write(self, rows: pa.Table) -> None:
-        """Write rows as :func:`convert_rows` returns them; the last row of a key wins.
+        """Write rows in the form of :func:`convert_rows`; the last row of a key wins.
 
-        A column ``_SEQUENCE_NUMBER`` (int64, from 0) gives the order of rows that are written in
-        another order.
+        If the rows are not in their logical order, the column ``_SEQUENCE_NUMBER`` (int64, from 0)
+        must define it.
         """
         is_assigned_here = self.index is not None or self.postponed is not None
         assign = self._assign_buckets if is_assigned_here else None
@@ -77,7 +77,7 @@ class TableWriter:
         return compute_row_buckets(rows, self._schema, count)
 
     def write_bucket(self, partition_bucket: PartitionBucket, rows: pa.Table) -> None:
-        """Write rows of one bucket, as :meth:`write` does."""
+        """Write rows of one bucket; see :meth:`write`."""
         if not self._schema.primary_keys:
             self._get_append_writer(partition_bucket).write(rows)
             return
@@ -101,7 +101,7 @@ class TableWriter:
     def _number_rows(
         self, partition_bucket: PartitionBucket, rows: pa.Table, first: int
     ) -> pa.Table:
-        """Add ``_SEQUENCE_NUMBER``: ``first`` plus the order of the rows, or their count."""
+        """Add ``_SEQUENCE_NUMBER``: ``first`` plus the given order, or consecutive numbers."""
         if SEQUENCE_NUMBER.name in rows.column_names:
             numbers = pc.add(rows.column(SEQUENCE_NUMBER.name), first)
             rows = rows.drop_columns(SEQUENCE_NUMBER.name)
@@ -115,9 +115,9 @@ class TableWriter:
         """Write rows unsorted and unmerged, numbered by their order within this writer."""
         if SEQUENCE_NUMBER.name in rows.column_names:
             raise UnsupportedError(
-                "rows that are not written in their order cannot wait in bucket-postpone: write "
-                "them by Table.upsert, or set 'postpone.batch-write-fixed-bucket' = true and "
-                "compact the waiting rows"
+                "rows that are not in their logical order cannot be written to bucket-postpone: "
+                "write them with Table.upsert, or set 'postpone.batch-write-fixed-bucket' = true "
+                "and compact the postponed rows"
             )
         if partition_bucket not in self._append_writers:
             writer = build_postpone_writer_factory(self.factory).writer(*partition_bucket)
@@ -135,7 +135,7 @@ class TableWriter:
         return self._append_writers[partition_bucket]
 
     def _flush(self) -> None:
-        """Sort and merge the buffered rows into level-0 files, usually one per bucket."""
+        """Sort and merge the buffered rows, and write them to level-0 files, usually one per bucket."""
         engine = create_merge_engine(self._schema)
         has_changelog = self._schema.typed_options.changelog_producer == "input"
         for partition_bucket, tables in self._buffers.items():
@@ -165,7 +165,7 @@ class TableWriter:
         self._changelog += self._close_writer(partition_bucket, writer)
 
     def _merge_flushes(self) -> None:
-        """Add the files of each bucket with snapshot ordering; several flushes are merged."""
+        """Add the files of each bucket, for snapshot ordering; merge buckets with several flushes."""
         for partition_bucket, flushes in self._flushes.items():
             writer = flushes[0]
             if len(flushes) > 1:
@@ -210,7 +210,7 @@ class TableWriter:
         )
 
     def abort(self) -> None:
-        """Delete every file that was written."""
+        """Delete all files that were written."""
         for writer in self._writers:
             writer.abort()
         if self.index is not None:

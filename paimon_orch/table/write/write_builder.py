@@ -1,4 +1,4 @@
-"""Batch writes: the state that writers start from, and the commit of the files they wrote.
+"""Batch writes: reads the state that writers start from, and commits the files of writers.
 
 See docs/format/commit.md.
 """
@@ -37,8 +37,8 @@ logger = logging.getLogger(__name__)
 class WriteBuilder:
     """Builds the writers of one batch write and commits their files.
 
-    An append keeps the existing rows; an overwrite replaces the partitions that receive rows, or
-    those that match ``partitions``.
+    An append keeps the existing rows. An overwrite replaces the partitions that match
+    ``partitions``, by default the partitions of the new rows.
     """
 
     stores: TableStores
@@ -48,7 +48,7 @@ class WriteBuilder:
     commit_id: CommitId | None = None
 
     def read_next_sequences(self) -> dict[PartitionBucket, int]:
-        """Return the next sequence number of every bucket that has files; none for an overwrite.
+        """Return the next sequence number of each bucket with files; empty for an overwrite.
 
         See docs/format/data-files.md#order-and-sequence-numbers.
         """
@@ -60,7 +60,10 @@ class WriteBuilder:
         }
 
     def load_hash_index(self) -> HashIndex | None:
-        """Return the index of dynamic buckets, which is empty for an overwrite, or None."""
+        """Return the hash indexes of a table with dynamic buckets, or None.
+
+        The result is empty for an overwrite.
+        """
         if not has_dynamic_buckets(self.stores.schema):
             return None
         if self.is_overwrite:
@@ -82,7 +85,7 @@ class WriteBuilder:
     def load_postpone_buckets(self) -> PostponeBuckets | None:
         """Return the bucket count of each partition; None for tables without postpone buckets.
 
-        An overwrite takes no counts from existing partitions.
+        An overwrite ignores the bucket counts of existing partitions.
         """
         schema = self.stores.schema
         if not has_postpone_buckets(schema):
@@ -90,17 +93,17 @@ class WriteBuilder:
         return PostponeBuckets.of(schema, [] if self.is_overwrite else self.stores.files())
 
     def find_committed(self) -> Snapshot | None:
-        """Return the snapshot that already has this commit id; None if it is not committed yet."""
+        """Return the snapshot with this commit id; None if it is not committed."""
         if self.commit_id is None:
             return None
         commit = self.stores.new_commit(StepKind.WRITE_ROWS, self.commit_id.user)
         return commit.find_committed(self.commit_id.identifier)
 
     def plan(self, row_kind: str | None = None) -> WritePlan:
-        """Read the next sequence numbers and the state of the buckets, for the tasks of a write.
+        """Read the next sequence numbers and the state of the buckets for the tasks of a write.
 
-        ``row_kind`` names a text column of row kinds. Raises :class:`UnsupportedError` if the
-        table's options or buckets forbid writing rows.
+        ``row_kind`` names a text column with row kinds. Raises :class:`UnsupportedError` if the
+        table's options or buckets do not allow writes.
         """
         self.stores.check_step(StepKind.WRITE_ROWS)
         factory = self.stores.build_writer_factory()
@@ -123,9 +126,9 @@ class WriteBuilder:
         row_kind: str | None = None,
         kind: RowKind = RowKind.INSERT,
     ) -> Snapshot | None:
-        """Write and commit rows in this process; None if there is nothing to commit.
+        """Write and commit rows in this process; return None if there is nothing to commit.
 
-        ``row_kind`` names a text column of row kinds, ``kind`` is that of all rows without it.
+        ``row_kind`` names a text column with row kinds; without it, all rows have ``kind``.
         """
         planned = self.plan()
         committed = self.find_committed()
@@ -138,7 +141,7 @@ class WriteBuilder:
         try:
             snapshot = self.commit(written, planned.hashes)
         except (CommitConflictError, InputError, UnsupportedError):
-            # only with these errors the files were certainly not committed
+            # after these errors, the files are certainly not committed
             discard_written_files(self.stores.reader(), [written])
             raise
         self._warn_of_unseen_rows(written.entries)
@@ -147,16 +150,16 @@ class WriteBuilder:
     def commit(
         self, written: CommitMessage, hash_index: HashIndex | None = None
     ) -> Snapshot | None:
-        """Commit newly written files as an APPEND, or as an OVERWRITE of the replaced partitions.
+        """Commit new files as an APPEND, or as an OVERWRITE of the replaced partitions.
 
-        ``hash_index`` is the state by which rows were assigned to dynamic buckets. If this
-        ``commit_id`` is committed already, the files are deleted. None if there is nothing to
-        commit.
+        ``hash_index`` has the hash indexes that were used to assign rows to dynamic buckets. If
+        this ``commit_id`` is already committed, the files are deleted. Returns None if there is
+        nothing to commit.
         """
         if len({entry.partition_bucket for entry in written.index}) < len(written.index):
             raise InputError(
-                "two tasks assigned new keys of one partition to dynamic buckets; all rows of a "
-                "partition must be sent to one task"
+                "two tasks assigned new keys of the same partition to dynamic buckets; all rows of "
+                "a partition must be sent to one task"
             )
         if self.is_overwrite:
             changes = self._build_overwrite(written)
@@ -204,7 +207,7 @@ class WriteBuilder:
         )
 
     def count_unseen_rows(self, entries: Sequence[ManifestEntry]) -> int:
-        """Return the new records that batch readers see only after a compaction."""
+        """Count the new records that batch readers see only after a compaction."""
         schema = self.stores.schema
         added = upgrade_after_overwrite(entries, schema) if self.is_overwrite else entries
         return Visibility(schema).count(added)
@@ -218,7 +221,7 @@ class WriteBuilder:
             )
 
     def _warn_of_replaced_unseen_rows(self, replaced: PartitionFilter) -> None:
-        """Log that an overwrite replaces records that a scan of the table may have left out."""
+        """Log a warning if an overwrite replaces records that scans of the table leave out."""
         latest, visibility = self.stores.snapshots.latest(), Visibility(self.stores.schema)
         rows = visibility.rows_not_visible(self.stores.manifests, latest, partitions=replaced)
         if latest is not None and rows:

@@ -1,4 +1,4 @@
-"""What the tasks of a write need to convert, number and write rows."""
+"""The data that the tasks of a write need to convert, number and write rows."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from paimon_orch.table.write.table_write import TableWriter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePlan:
-    """What the tasks of one write need; planned and committed by a :class:`WriteBuilder`."""
+    """The plan of one write for its tasks; a :class:`WriteBuilder` plans and commits it."""
 
     factory: FileWriterFactory
     first_sequence: Mapping[PartitionBucket, int] = field(default_factory=dict)
@@ -31,10 +31,10 @@ class WritePlan:
     """False for rows of the table itself, which keep their nulls in columns with a default."""
     is_overwrite: bool = False
     partitions: PartitionSpec | Sequence[PartitionSpec] | None = None
-    """The partitions that an overwrite replaces; None for those that receive rows."""
+    """The partitions that an overwrite replaces; None means the partitions of the new rows."""
     commit_id: CommitId | None = None
     hashes: HashIndex | None = None
-    """The state by which rows are assigned to dynamic buckets."""
+    """The hash indexes for the assignment of rows to dynamic buckets."""
     postponed: PostponeBuckets | None = None
 
     @property
@@ -45,7 +45,7 @@ class WritePlan:
     def prepare(
         self, batches: Iterable[pa.RecordBatch], first_row: int | None = None
     ) -> Iterator[pa.Table]:
-        """Convert rows; with ``first_row`` number the rows of a primary-key table from it."""
+        """Convert rows; with ``first_row``, number rows of primary-key tables from this number."""
         is_numbered = first_row is not None and bool(self.schema.primary_keys)
         row_number = first_row or 0
         for batch in batches:
@@ -62,9 +62,9 @@ class WritePlan:
             yield rows
 
     def write(self, parts: Iterable[pa.Table]) -> CommitMessage:
-        """Write converted rows; after an error, what was written is deleted.
+        """Write converted rows; after an error, delete the new files.
 
-        One call must receive all rows of a partition of a table with dynamic or postpone buckets.
+        In a table with dynamic or postpone buckets, one call must receive all rows of a partition.
         """
         writer = TableWriter(
             factory=self.factory,

@@ -141,7 +141,7 @@ def test_invalid_branch_names_are_refused(table: Table, name: str) -> None:
 def test_missing_and_existing_branches_are_named(table: Table) -> None:
     table.branches.create("dev")
 
-    with pytest.raises(InputError, match="has a branch 'dev' already"):
+    with pytest.raises(InputError, match="already has a branch 'dev'"):
         table.branches.create("dev")
     with pytest.raises(NotFoundError, match="no tag 'nope'"):
         table.branches.create("new", "nope")

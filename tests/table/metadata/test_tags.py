@@ -240,7 +240,7 @@ def test_a_rollback_to_a_missing_snapshot_changes_nothing(table: Table) -> None:
             table.rollback(**arguments)
     with pytest.raises(InputError, match="needs a snapshot"):
         table.rollback()
-    with pytest.raises(InputError, match="exclude"):
+    with pytest.raises(InputError, match="cannot be combined"):
         table.rollback(1, tag="x")
 
     assert files(table.paths.snapshot_dir) == before
