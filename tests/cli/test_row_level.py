@@ -83,9 +83,9 @@ def test_a_table_is_sorted(spark: SparkSession, root: str, table: Table) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--order-strategy", "zorder"], "--order-strategy zorder needs --order-by"),
+        (["--order-strategy", "zorder"], "--order-strategy zorder requires --order-by"),
         (["--order-by", " , "], "--order-by is empty"),
-        (["--order-by", "id", "--strategy", "minor"], "contradict"),
+        (["--order-by", "id", "--strategy", "minor"], "cannot be combined"),
     ],
 )
 def test_contradicting_sort_options_are_refused(
