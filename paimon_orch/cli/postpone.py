@@ -31,10 +31,10 @@ def move_postponed(
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
-    """Move rows from postpone buckets to real ones.
+    """Move rows from postpone buckets to real buckets.
 
-    Writers to a table with 'bucket' = -2 may put rows into postpone buckets, where readers do not
-    see them.
+    Writers of a table with 'bucket' = -2 may write rows to postpone buckets, which readers do not
+    see.
     """
     target = open_table(ctx, warehouse, table)
     planned = postpone.plan(target, postpone.MovePostponedRequest())

@@ -295,7 +295,9 @@ def test_a_number_out_of_range_is_named(
 def test_a_maximum_below_the_minimum_is_refused(tmp_path: Path, table: Table) -> None:
     command = ("expire-snapshots", str(tmp_path), "db.t", "--retain-max", "2", "--retain-min", "3")
 
-    with pytest.raises(InputError, match=r"\(retain-max\) of snapshots is 2, .*the minimum \(retain-min\), 3"):
+    with pytest.raises(
+        InputError, match=r"\(retain-max\) of snapshots is 2, .*the minimum \(retain-min\), 3"
+    ):
         invoke(*command)
     assert table.stores.snapshots.ids() == [1, 2, 3, 4]
 

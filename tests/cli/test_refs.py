@@ -99,7 +99,7 @@ def test_partitions_are_dropped(table: Table) -> None:
 
     result = run(table, "drop-partitions", "--partitions", f"dt=a;{null}")
 
-    assert result == "snapshot 3: 3 rows removed"
+    assert result == "snapshot 3: 3 rows deleted"
     assert rows_of(table) == [("b", 2, "y")]
     with pytest.raises(InputError, match="has no partition dt=a"):
         run(table, "drop-partitions", "--partitions", "dt=a")

@@ -309,7 +309,7 @@ def test_a_static_overwrite_replaces_only_its_partition(
     files = stored_files(table)
     with pytest.raises(InputError, match="not all rows are in the partition"):
         frame_writer.write(new, table, mode="overwrite", partitions={"p": "a"})
-    with pytest.raises(InputError, match="overwrite only"):
+    with pytest.raises(InputError, match="can only be set for an overwrite"):
         frame_writer.write(new, table, partitions=null)
     with pytest.raises(InputError, match="'k' is not a partition column"):
         frame_writer.write(new, table, mode="overwrite", partitions={"k": 1})

@@ -11,7 +11,7 @@ _DEFAULT_POLICY = CompactionPolicy()
 
 
 class CompactionAttributes(Attributes):
-    """When a partition is compacted: if any threshold is reached, see docs/dagster.md."""
+    """Thresholds: a partition is compacted if it reaches any of them; see docs/dagster.md."""
 
     level0_files: int = Field(
         default=_DEFAULT_POLICY.level0_files, description="Minimum number of files in level 0."

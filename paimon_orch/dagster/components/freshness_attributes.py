@@ -43,7 +43,7 @@ class FreshnessAttributes(Attributes):
     )
 
     def policy(self) -> dg.FreshnessPolicy:
-        """Return Dagster's policy; raises :class:`InputError` unless one kind is given."""
+        """Return Dagster's policy; raises :class:`InputError` unless exactly one kind is set."""
         if (self.fail_after is None) == (self.deadline_cron is None):
             raise InputError("freshness requires one of 'fail_after' and 'deadline_cron'")
         if self.fail_after is not None:

@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 FileIdentity = tuple[object, ...]
 
-_READER_THREADS = 8  # heads of index files read at a time
+_READER_THREADS = 8  # heads of index files that are read in parallel
 _MAX_UNIT_FILES, _MAX_UNIT_BYTES = 100, 1 << 30
 MAX_FILES_PER_COMMIT = 1_000
 

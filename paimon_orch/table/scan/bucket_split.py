@@ -26,25 +26,25 @@ class BucketSplit:
     is_fallback: bool = False
     """Whether the files belong to the fallback branch (``scan.fallback-branch``)."""
 
-    waiting: tuple[DataFileMeta, ...] = ()
-    """Ordered postponed files of the partition to merge too (``postpone.merge-on-read``)."""
+    postponed_files: tuple[DataFileMeta, ...] = ()
+    """Postponed files of the partition to merge with, in order (``postpone.merge-on-read``)."""
 
     @property
     def partition_bucket(self) -> PartitionBucket:
-        """Return the bucket that is read."""
+        """Return the partition and bucket of the split."""
         return PartitionBucket(self.partition, self.bucket)
 
     @property
     def row_count(self) -> int:
-        """Return the physical rows, including deleted ones."""
+        """Return the number of physical rows, including deleted ones."""
         return sum(file.row_count for file in self.files)
 
 
 def count_visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
-    """Return the live rows of a split; None if that needs a merge or the deletion vectors."""
+    """Count the live rows of a split; None if this requires a merge or the deletion vectors."""
     needs_merge = schema.primary_keys and not is_raw_convertible(split.files, schema)
-    # with data evolution several files have the same rows
-    if needs_merge or split.waiting or schema.typed_options.get(DATA_EVOLUTION_ENABLED):
+    # with data evolution, several files have the same rows
+    if needs_merge or split.postponed_files or schema.typed_options.get(DATA_EVOLUTION_ENABLED):
         return None
     live = {file.file_name for file in split.files}
     deleted = [
@@ -59,7 +59,7 @@ def count_visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
 
 
 def is_raw_convertible(files: Sequence[DataFileMeta], schema: TableSchema) -> bool:
-    """Return whether a bucket has each key in at most one file, and no retracts.
+    """Return whether a bucket can be read without a merge: unique keys, and no retracts.
 
     See docs/format/scan.md.
     """
@@ -73,7 +73,7 @@ def is_raw_convertible(files: Sequence[DataFileMeta], schema: TableSchema) -> bo
 def is_file_raw_convertible(
     files: Sequence[DataFileMeta], file: DataFileMeta, schema: TableSchema
 ) -> bool:
-    """Return whether the file's rows, except deleted ones, are rows of the table."""
+    """Return whether all rows of the file, except deleted ones, are rows of the table."""
     if schema.typed_options.get(DATA_EVOLUTION_ENABLED):
         return False
     return not schema.primary_keys or (

@@ -33,7 +33,7 @@ def filter_partitions(
     restricted = None if predicate is None else restrict_to_columns(predicate, keys)
     if restricted is None or not distinct:
         return set(distinct)
-    number = f"{KEY_PREFIX}NUMBER"  # a name that no column of a table has
+    number = f"{KEY_PREFIX}NUMBER"  # no column of a table has this name
     table = build_partition_table(distinct, schema).append_column(
         number, pa.array(range(len(distinct)))
     )

@@ -35,23 +35,25 @@ def should_merge_postponed(schema: TableSchema) -> bool:
 
 
 def add_postponed_files(
-    splits: Iterable[BucketSplit], every: Iterable[BucketSplit], schema: TableSchema
+    splits: Iterable[BucketSplit], live_splits: Iterable[BucketSplit], schema: TableSchema
 ) -> list[BucketSplit]:
-    """Return the splits to read, with postponed files; ``every`` are all live files."""
+    """Return the splits to read, with postponed files; ``live_splits`` have all live files."""
     by_bucket = {split.partition_bucket: split for split in splits if split.bucket >= 0}
-    every = list(every)
-    counts = {split.partition: split.total_buckets for split in every if split.bucket >= 0}
-    for split in every:
+    live_splits = list(live_splits)
+    counts = {split.partition: split.total_buckets for split in live_splits if split.bucket >= 0}
+    for split in live_splits:
         if split.bucket != POSTPONE_BUCKET:
             continue
         count = counts.get(split.partition) or compute_bucket_count(schema, split.row_count)
-        waiting = tuple(sort_postponed_files(split.files))
+        postponed_files = tuple(sort_postponed_files(split.files))
         for bucket in range(count):
             empty = BucketSplit(
                 partition=split.partition, bucket=bucket, total_buckets=count, files=()
             )
             split_to_read = by_bucket.get(empty.partition_bucket, empty)
-            by_bucket[empty.partition_bucket] = replace(split_to_read, waiting=waiting)
+            by_bucket[empty.partition_bucket] = replace(
+                split_to_read, postponed_files=postponed_files
+            )
     return list(by_bucket.values())
 
 
@@ -70,7 +72,7 @@ def read_postponed_rows(
                 split.total_buckets,
             )
             parts.append(batch.filter(pa.array(numbers == split.bucket)))
-    stored = pa.Table.from_batches(parts) if parts else to_arrow_schema(columns).empty_table()
-    rows = engine.drop_ignored_rows(stored)
+    postponed = pa.Table.from_batches(parts) if parts else to_arrow_schema(columns).empty_table()
+    rows = engine.drop_ignored_rows(postponed)
     order = np.arange(_FIRST_POSTPONED_SEQUENCE, _FIRST_POSTPONED_SEQUENCE + rows.num_rows)
     return rows.add_column(0, SEQUENCE_NUMBER.name, pa.array(order, pa.int64()))

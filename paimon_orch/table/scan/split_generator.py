@@ -15,7 +15,7 @@ from paimon_orch.table.scan.bucket_split import BucketSplit, is_raw_convertible
 from paimon_orch.table.scan.data_evolution import group_files_by_rows, has_data_evolution
 from paimon_orch.table.scan.scan import Scan
 
-_TARGET_UNIT_BYTES = 32 << 20  # reading such files takes longer than starting a Spark task
+_TARGET_UNIT_BYTES = 32 << 20  # reading this size takes longer than starting a Spark task
 
 
 def divide_splits(splits: Iterable[BucketSplit], scan: Scan) -> list[BucketSplit]:
@@ -82,7 +82,7 @@ def pack_splits(splits: Sequence[BucketSplit], schema: TableSchema) -> Iterator[
 
 
 def split_bucket_by_size(split: BucketSplit, schema: TableSchema) -> Iterator[BucketSplit]:
-    """Split a bucket into parts that each justify a task, in the order of the rows."""
+    """Split a bucket into parts that are large enough for a task, in row order."""
     cost = schema.typed_options.get(SOURCE_SPLIT_OPEN_FILE_COST)
     part, weight = [], 0
     for file in sorted(split.files, key=lambda file: file.min_sequence_number):

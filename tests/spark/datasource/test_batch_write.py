@@ -209,7 +209,7 @@ def test_tables_that_need_clustered_rows_are_refused_with_an_alternative(tmp_pat
         build_writer(path_options(dynamic), ["k", "v"], overwrite=False)
     with pytest.raises(InputError, match="read-only"):
         build_writer(path_options(dynamic) | {"table": "db.t$files"}, ["k"], overwrite=False)
-    with pytest.raises(InputError, match="set both of the options"):
+    with pytest.raises(InputError, match="set both options"):
         build_writer(
             path_options(new_table(tmp_path / "b")) | {"commit-user": "u"},
             ["k", "v"],
