@@ -266,7 +266,7 @@ def _remove_orphan_files(
 def _plan_partition_expiration(
     table: Table, config: ExpirePartitionsConfig, *_: object
 ) -> PartitionExpirationPlan:
-    kept = config.expiration_time
+    retention = config.expiration_time
     request = partition_step.ExpirePartitionsRequest(
         expiration_time=None if retention is None else parse_duration("expiration_time", retention),
         strategy=config.strategy,

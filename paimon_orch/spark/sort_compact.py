@@ -86,7 +86,7 @@ def _write_sorted(
     order: SortOrder,
     progress: Progress | None,
 ) -> list[CommitMessage]:
-    """Write the rows of a plan in their order, in one range per new file."""
+    """Sort and write the rows of a plan; each new file has one range of the sort key."""
     request = ingest.IngestRequest(columns=table.schema.names)
     writing = replace(ingest.plan(table, request), rows_are_new=False)
     schema = writing.schema

@@ -62,7 +62,7 @@ def plan(table: Table, request: IngestRequest) -> WritePlan:
     """Check the columns of the rows to load, and plan to write them."""
     partitions = request.partitions
     if partitions is not None and request.mode != "overwrite":
-        raise InputError("partitions are named for an overwrite only")
+        raise InputError("partitions can only be set for an overwrite")
     if partitions is not None:
         build_partition_matcher(partitions, table.schema)  # refuses other columns
     builder = WriteBuilder(
@@ -117,7 +117,7 @@ def build_preview(table: Table, planned: WritePlan, results: Sequence[bytes]) ->
 
 
 def commit(table: Table, plan: WritePlan, messages: Sequence[CommitMessage]) -> IngestResult:
-    """Commit the files of all tasks in one snapshot; they are deleted if that is refused."""
+    """Commit the files of all tasks in one snapshot; after a conflict, delete them."""
     builder = WriteBuilder(
         table.stores,
         is_overwrite=plan.is_overwrite,

@@ -197,7 +197,7 @@ def _find_unreferenced_files(
     ]
     manifests = [
         ManifestUnit(tuple(batch))
-        for batch in _split(used.list_unread_manifests(), request.manifests_per_unit)
+        for batch in _split(references.list_unread_manifests(), request.manifests_per_unit)
     ]
     search = OrphanSearch(io=table.io, reader=table.stores.manifests, before=before)
     parts = max(1, min(len(manifests), _MAX_PARTS))
@@ -230,13 +230,14 @@ def _check_has_references(
         )
 
 
-def _exclude_files_used_since(_table: Table, plan: OrphanFilesPlan) -> OrphanFilesPlan:
-    """Read new versions: a slow writer may have committed old files since the plan."""
-    used = plan.used
-    if used is None:
+def _exclude_newly_referenced(_table: Table, plan: OrphanFilesPlan) -> OrphanFilesPlan:
+    """Read new versions: a slow writer may have committed old files after the plan."""
+    references = plan.references
+    if references is None:
         return plan
-    used.update()
-    return replace(plan, files=tuple(file for file in plan.files if file.name not in used.names))
+    references.update()
+    files = tuple(file for file in plan.files if file.name not in references.names)
+    return replace(plan, files=files)
 
 
 def _collect_work(table: Table, plan: OrphanFilesPlan) -> WorkUnits[DeletionScope, Sequence[str]]:
@@ -291,7 +292,7 @@ REMOVE_ORPHAN_FILES = Step(
     run=run,
     decode=json.loads,
     commit=commit,
-    prepare=_exclude_files_used_since,
+    prepare=_exclude_newly_referenced,
     max_attempts=1,
 )
 

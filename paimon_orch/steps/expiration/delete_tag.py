@@ -75,20 +75,22 @@ def _collect_files_to_delete(
     table: Table, name: str, versions: Mapping[str, RetainedSnapshot]
 ) -> UnreferencedFiles:
     path, tagged = table.tags.path(name), table.tags.get(name)
-    kept = [version for other, version in versions.items() if other != path]
+    retained = [version for other, version in versions.items() if other != path]
     if any(
         v.snapshot.id == tagged.id
         and v.branch == table.paths.branch
         and v.kind is not RetainedSnapshotKind.CHANGELOG
-        for v in kept
+        for v in retained
     ):
         return UnreferencedFiles()
     reader = ReferenceReader.of(table.io, table.paths.root)
     collector = SnapshotDeletionPlanner(
-        reader=reader, paths=table.paths, schema=table.schema, retained=kept
+        reader=reader, paths=table.paths, schema=table.schema, retained=retained
     )
     collector.add_live_files(versions[path])
-    collector.add_changelog_files(versions[path])  # snapshot expiration retains them for the tag
+    collector.add_changelog_files(
+        versions[path]
+    )  # the expiration of the snapshot retained them for the tag
     remover = SafeDeleter(io=table.io, roots=list_file_roots(table.io, table.paths))
     return collector.collect([versions[path]]).filter(remover.has_safe_name)
 
@@ -106,7 +108,7 @@ def _delete_tag_and_recheck(table: Table, plan: TagDeletionPlan) -> TagDeletionP
         )
     table.io.delete(path)
     if _has_new_versions(plan.versions, RetainedSnapshotStore(table.io, table.paths.root).all()):
-        # a new branch or tag may reference the files; orphan cleanup deletes them if not
+        # a new branch or tag may reference the files; otherwise, orphan removal deletes them
         return replace(plan, files_to_delete=UnreferencedFiles())
     return plan
 

@@ -230,9 +230,9 @@ CREATE_TAGS = replace(build_metadata_step("create tags of", plan, commit), prepa
 
 
 def create_tags(table: Table) -> list[str]:
-    """Create the tags that are due by ``tag.automatic-creation``, and return their names.
+    """Create the tags that ``tag.automatic-creation`` requires, and return their names.
 
-    The oldest automatic tags above ``tag.num-retained-max`` are deleted. Without automatic
-    creation, nothing is changed.
+    Deletes the oldest automatic tags if there are more than ``tag.num-retained-max``. Has no effect
+    without the option ``tag.automatic-creation``.
     """
     return run_step(CREATE_TAGS, table, plan(table, EmptyRequest())).plan.names

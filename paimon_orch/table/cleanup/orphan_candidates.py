@@ -108,8 +108,10 @@ def list_names_by_part(
         _list_directories(search, unit, pieces)
     else:
         _read_manifests(search.reader, unit, pieces)
-    nothing = _PartListing()
-    return [(part, piece.encode(part)) for part, piece in enumerate(pieces) if piece != nothing]
+    empty_listing = _PartListing()
+    return [
+        (part, piece.encode(part)) for part, piece in enumerate(pieces) if piece != empty_listing
+    ]
 
 
 def _list_directories(

@@ -153,7 +153,9 @@ def test_an_unsupported_stream_write_is_refused_with_an_alternative(
     spark: SparkSession, log: Table, tmp_path: Path
 ) -> None:
     target = new_table(tmp_path / "to", "k BIGINT", key=(), bucket="-1")
-    alternative = r"write its batches with foreachBatch and paimon_orch\.spark\.write\(batch, table, "
+    alternative = (
+        r"write its batches with foreachBatch and paimon_orch\.spark\.write\(batch, table, "
+    )
 
     with pytest.raises(PySparkException, match=alternative):
         into(target, each_snapshot(spark, log), tmp_path / "at")
