@@ -57,9 +57,9 @@ def test_a_dry_run_of_expiration_names_tags_branches_and_consumers(
 
     holders = json.loads(run(*command, "--json").stdout)["held_by"]
 
-    assert holders[0] == "consumer job holds the snapshots from 3 on"
-    assert "tag first keeps the files of snapshot 1" in holders
-    assert "snapshot 1 of branch dev keeps the files of snapshot 1" in holders
+    assert holders[0] == "consumer job retains snapshot 3 and all later ones"
+    assert "tag first retains the files of snapshot 1" in holders
+    assert "snapshot 1 of branch dev retains the files of snapshot 1" in holders
     assert run(*command).stdout.splitlines()[: len(holders)] == holders
 
 

@@ -75,7 +75,7 @@ def test_a_missing_manifest_stops_the_cleanup_and_is_named(
         with pytest.raises(MissingFileError, match=path.name) as caught:
             remove_orphan_files(table)
 
-        assert "needs it" in caught.value.__notes__[0]
+        assert "refers to this file" in caught.value.__notes__[0]
         assert stored_files(table) == before
         path.write_bytes(content)
     assert remove_orphan_files(table).files == 9

@@ -45,10 +45,10 @@ def test_by_default_any_file_on_level_0_is_compacted(tmp_path: Path) -> None:
     reasons = reasons_of(table)
 
     assert not reasons["dt=a"].compact
-    assert reasons["dt=a"].reason.startswith("there is nothing to compact: level-0 files: 0")
+    assert reasons["dt=a"].reason.startswith("nothing to compact: level-0 files: 0")
     assert reasons["dt=b"].compact
     assert reasons["dt=b"].strategy == "minor"
-    assert "level-0 files: 1, from 1 on" in reasons["dt=b"].reason
+    assert "level-0 files: 1 (threshold 1)" in reasons["dt=b"].reason
     assert reasons["dt=b"].metrics.level0_files == 1
     assert reasons["dt=b"].metrics.rewrite_files == 1
 
@@ -77,7 +77,7 @@ def test_read_amplification_is_a_reason_to_compact(tmp_path: Path) -> None:
         upsert(table, "a")
 
     assert (
-        "sorted runs: 3, from 3 on"
+        "sorted runs: 3 (threshold 3)"
         in reasons_of(table, level0_files=9, sorted_runs=3)["dt=a"].reason
     )
     assert reasons_of(table, level0_files=9, sorted_runs=4)["dt=a"].is_waiting
@@ -128,7 +128,7 @@ def test_small_files_of_an_append_table_are_counted(tmp_path: Path) -> None:
     for _ in range(5):
         table.append(pa.table({"dt": ["a"], "k": [1]}))
 
-    assert "small files: 5, from 2 on" in reasons_of(table)["dt=a"].reason
+    assert "small files: 5 (threshold 2)" in reasons_of(table)["dt=a"].reason
     assert reasons_of(table, small_files=6)["dt=a"].is_waiting
 
 
