@@ -223,7 +223,7 @@ class OrphanListing:
 
 
 def _compute_safe_cutoff(io: FileIO, before: float) -> float:
-    """Return the file time below which a file was certainly written before a time."""
+    """Return the cutoff for file times: files with earlier times were written before ``before``."""
     return before - io.time_precision_seconds
 
 
