@@ -41,7 +41,7 @@ def count_live_rows(vector: DeletionVector, rows: int) -> int:
     mask, live_rows = DeletedRowMask.of(vector), 0
     for start in range(0, rows, DEFAULT_BATCH_SIZES.batch_rows):
         size = min(DEFAULT_BATCH_SIZES.batch_rows, rows - start)
-        live = mask.kept(start, size)
+        live = mask.build_live_mask(start, size)
         live_rows += size if live is None else live.true_count
     return live_rows
 

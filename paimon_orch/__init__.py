@@ -1,7 +1,7 @@
 """Apache Paimon tables: catalogs, scans, writes and errors, without a Paimon jar.
 
-This package, :mod:`paimon_orch.steps`, :mod:`paimon_orch.spark` and :mod:`paimon_orch.dagster` export what
-users call. All other modules are internal and may change between releases.
+This package, :mod:`paimon_orch.steps`, :mod:`paimon_orch.spark` and :mod:`paimon_orch.dagster` are
+the public API. All other modules are internal and may change between releases.
 """
 
 from paimon_orch.errors import (

@@ -104,7 +104,7 @@ def wrap_decode_errors(path: str) -> Iterator[None]:
     except (ConnectionError, TimeoutError) as error:
         raise StorageError(f"{path}: cannot be read ({error})") from error
     except OSError as error:
-        if error.errno is None:  # raised by Arrow for damaged files, not by the system
+        if error.errno is None:  # raised by Arrow for a damaged file, not by the operating system
             raise CorruptFileError(path, f"cannot be decoded: {error}") from error
         raise StorageError(f"{path}: cannot be read ({error.strerror})") from error
     except MemoryError as error:

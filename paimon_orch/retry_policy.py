@@ -1,4 +1,4 @@
-"""How often and how fast calls are repeated: the policy of every retry in the library."""
+"""Retry policies: how many attempts a call gets, and the waits between them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often a call is tried, and how long to wait in between.
+    """The limits of the attempts of a call, and the waits between them.
 
     The wait before attempt ``n`` is ``min_wait * 2 ** (n - 2)`` seconds, at most ``max_wait``, plus
     a random time of up to ``min_wait``. No attempt starts later than ``timeout`` seconds after the
@@ -40,7 +40,7 @@ class RetryPolicy:
         retry_on: Callable[[BaseException], bool],
         before_retry: Callable[[int, BaseException], None] | None = None,
     ) -> T:
-        """Return the result of ``function``, called again after the errors that ``retry_on`` accepts.
+        """Call ``function`` until it succeeds; retry the errors that ``retry_on`` accepts.
 
         ``before_retry`` gets the number of the failed attempt, from 1, and its error. Raises the
         error of the last attempt.
@@ -63,7 +63,7 @@ class RetryPolicy:
     def call_until_result(self, function: Callable[[], T | None]) -> T | None:
         """Return the first result of ``function`` that is not None; None if no attempt has one.
 
-        Errors are raised at the first attempt that has one.
+        Errors are not retried.
         """
         retrying = Retrying(
             retry=retry_if_result(lambda result: result is None),
@@ -85,7 +85,7 @@ class RetryPolicy:
 
 
 OBJECT_READ = RetryPolicy(attempts=2, min_wait=0.1, max_wait=2.0)
-"""Reads of an object store. Few, because the packages of fsspec retry too."""
+"""Reads of an object store. Few attempts, because the fsspec packages retry too."""
 
 OBJECT_PUT_WHILE_BUSY = RetryPolicy(attempts=6, min_wait=0.05, max_wait=1.0)
 """Conditional puts that the store refused because another put of the same name is in progress."""
@@ -94,16 +94,16 @@ LOCAL_CREATE = RetryPolicy(attempts=4)
 """Creation of local files whose empty directory was deleted by a concurrent cleanup."""
 
 STEP_ON_CONFLICT = RetryPolicy(attempts=3)
-"""Steps that lost a race and plan again."""
+"""Steps that plan again after a commit conflict."""
 
 SCHEMA_CHANGE = RetryPolicy(attempts=10, min_wait=0.01, max_wait=0.1)
-"""Changes of a schema that another writer changed first."""
+"""Schema changes after another writer changed the schema first."""
 
 SNAPSHOT_LISTING = RetryPolicy(attempts=5)
 """Listings of snapshots during which snapshots expired."""
 
 REFERENCE_READ = RetryPolicy(attempts=5, min_wait=0.05, max_wait=1.0)
-"""Reads of all referenced files while metadata files that are still listed are missing."""
+"""Reads of all referenced files, while listed metadata files are missing."""
 
 SPARK_JOB = RetryPolicy(attempts=3)
 """Spark jobs that failed because the output of an earlier stage was lost."""

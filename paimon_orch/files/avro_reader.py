@@ -38,7 +38,7 @@ DECIMAL_BYTES = 16
 
 
 class AvroFileReader:
-    """One open Avro file. Its number of rows is known only after all blocks were read."""
+    """One open Avro file. The number of rows is unknown until all blocks are read."""
 
     num_rows: int | None = None
 
@@ -46,7 +46,7 @@ class AvroFileReader:
         self._blocks = open_block_reader(source)
         self._schema = json.loads(self._blocks.metadata["avro.schema"])
         self._columns = {
-            field["name"]: field["type"] for field in _record_schema(self._schema)["fields"]
+            field["name"]: field["type"] for field in _find_record_schema(self._schema)["fields"]
         }
         self._types = {field.name: field.type for field in fields}
         self.names: Sequence[str] = list(self._columns)
@@ -58,7 +58,7 @@ class AvroFileReader:
     def read_selected(
         self, columns: Sequence[str], batch_rows: int, selected: Positions
     ) -> Iterator[NumberedBatch]:
-        """Yield the selected rows with their positions; blocks without any are not decoded.
+        """Yield the selected rows with their positions; blocks without them are not decoded.
 
         A reader can be read once.
         """
@@ -81,9 +81,12 @@ class AvroFileReader:
     def _decode_blocks(
         self, columns: Sequence[str], selected: Positions | None
     ) -> Iterator[AvroRows]:
-        """Yield the records of blocks with stored values; each block is decoded as one array."""
+        """Yield the records of each block, without conversion of logical types.
+
+        A block is decoded as one Avro array, which fastavro decodes in one call.
+        """
         written = _strip_logical_types(self._schema)
-        record = _record_schema(written)
+        record = _find_record_schema(written)
         projected = {**record, "fields": [f for f in record["fields"] if f["name"] in set(columns)]}
         read = ["null", projected] if isinstance(written, list) else projected
         writer_schema, reader_schema = (
@@ -133,23 +136,23 @@ def _strip_logical_types(schema: Any) -> Any:
     return schema
 
 
-def _non_null_branch(schema: Any) -> Any:
+def _find_non_null_branch(schema: Any) -> Any:
     """Return the branch of a nullable union that is not null."""
     if isinstance(schema, list):
         return next(branch for branch in schema if branch != "null")
     return schema
 
 
-def _record_schema(schema: Any) -> dict[str, Any]:
-    record = _non_null_branch(schema)
+def _find_record_schema(schema: Any) -> dict[str, Any]:
+    record = _find_non_null_branch(schema)
     if not isinstance(record, dict) or record.get("type") != "record":
-        raise ValueError("its schema is not a record")
+        raise ValueError("the root of the schema is not a record")
     return record
 
 
 def build_array(values: Sequence[Any], data_type: DataType, schema: Any) -> pa.Array:
     """Return stored Avro values as a column; ``schema`` is their schema in the file."""
-    schema = _non_null_branch(schema)
+    schema = _find_non_null_branch(schema)
     target = to_arrow_type(data_type)
     match data_type:
         case AtomicType():
@@ -186,7 +189,9 @@ def _build_entries(
             items, value_type, schema["values"]
         )
     entries = _flatten(values)
-    types = {field["name"]: field["type"] for field in _record_schema(schema["items"])["fields"]}
+    types = {
+        field["name"]: field["type"] for field in _find_record_schema(schema["items"])["fields"]
+    }
     return (
         build_array([entry["key"] for entry in entries], key_type, types["key"]),
         build_array([entry["value"] for entry in entries], value_type, types["value"]),
@@ -200,8 +205,8 @@ def _flatten(values: Sequence[Any]) -> list[Any]:
 def _build_offsets(values: Sequence[Any]) -> pa.Array:
     """Return the offset of each value; null for a null value."""
     ends = list(accumulate((len(value) if value is not None else 0 for value in values), initial=0))
-    missing = [value is None for value in values]
-    return pa.array(ends, pa.int32(), mask=np.array([*missing, False]))
+    is_null = [value is None for value in values]
+    return pa.array(ends, pa.int32(), mask=np.array([*is_null, False]))
 
 
 def _build_atoms(values: Sequence[Any], data_type: AtomicType, schema: Any) -> pa.Array:
@@ -226,25 +231,25 @@ def _build_text(values: Sequence[str | None]) -> pa.Array:
     try:
         return pa.array(values, pa.string())
     except UnicodeEncodeError:
-        stored = [None if value is None else encode_text(value) for value in values]
-        return pa.array(stored, pa.binary()).view(pa.string())
+        encoded = [None if value is None else encode_text(value) for value in values]
+        return pa.array(encoded, pa.binary()).view(pa.string())
 
 
 def build_decimals(values: Sequence[bytes | None], target: pa.DataType) -> pa.Array:
     """Return big-endian unscaled numbers of any length as decimals."""
-    stored = pa.array(values, pa.binary())
-    validity, offsets_buffer, data_buffer = stored.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int32, len(stored) + 1)
+    unscaled = pa.array(values, pa.binary())
+    validity, offsets_buffer, data_buffer = unscaled.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32, len(unscaled) + 1)
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.zeros(0, np.uint8)
     ends, lengths = offsets[1:], np.diff(offsets)
     if len(lengths) and lengths.max() > DECIMAL_BYTES:
         raise ValueError(f"a decimal of {lengths.max()} bytes exceeds {DECIMAL_BYTES} bytes")
-    little = np.zeros((len(stored), DECIMAL_BYTES), np.uint8)
+    little = np.zeros((len(unscaled), DECIMAL_BYTES), np.uint8)
     is_present = lengths > 0
     little[is_present] = np.where(data[offsets[:-1][is_present]] >= 0x80, 0xFF, 0)[:, None]
     for byte in range(DECIMAL_BYTES):
         has_byte = lengths > byte
         little[has_byte, byte] = data[ends[has_byte] - 1 - byte]
     return pa.Array.from_buffers(
-        target, len(stored), [validity, pa.py_buffer(little)], stored.null_count
+        target, len(unscaled), [validity, pa.py_buffer(little)], unscaled.null_count
     )

@@ -31,7 +31,7 @@ from paimon_orch.format.types.data_types import (
 
 _ROOT = "org.apache.paimon.avro.generated.record"
 _BLOCK_BYTES = 64_000  # as in Java
-_ROWS_PER_BATCH = 4_096  # converted to Python values at a time
+_ROWS_PER_BATCH = 4_096  # rows converted to Python values at a time
 _CODECS = {
     "zstd": "zstandard",
     "snappy": "snappy",
@@ -77,8 +77,8 @@ class AvroFileWriter:
             sync_interval=_BLOCK_BYTES,
             compression_level=zstd_level if codec == "zstd" else None,
         )
-        # text and bytes have the same encoding; bytes are slower, and only for text that is not
-        # UTF-8
+        # text and bytes have the same encoding; bytes are slower and used only for text that is
+        # not UTF-8
         self._text_schema = self._writer.schema
         self._bytes_schema = fastavro.parse_schema(
             _replace_text_by_bytes(build_avro_schema(fields), _ROOT)
@@ -198,8 +198,8 @@ def _build_atom_type(data_type: AtomicType, name: str) -> Any:
             return _ATOM_TYPES[kind]
     column = name.removeprefix(_ROOT + "_")
     raise UnsupportedError(
-        f"column {column!r} of type {type_to_sql(data_type)}: Avro files hold TIME up to 3 and timestamps "
-        "up to 6 digits; choose 'file.format' = 'parquet' or 'orc'"
+        f"column {column!r} of type {type_to_sql(data_type)}: Avro files hold TIME up to 3 and "
+        "timestamps up to 6 digits; choose 'file.format' = 'parquet' or 'orc'"
     )
 
 
@@ -227,7 +227,9 @@ def encode_values(array: pa.Array, data_type: DataType, *, raw: bool) -> list[An
 def _encode_maps(array: pa.Array, data_type: MapType | MultisetType, *, raw: bool) -> list[Any]:
     flat, starts = flatten_values(array)
     kinds = map_key_value_types(data_type)
-    keys, items = (encode_values(flat.field(at), kind, raw=raw) for at, kind in enumerate(kinds))
+    keys, items = (
+        encode_values(flat.field(index), kind, raw=raw) for index, kind in enumerate(kinds)
+    )
     pairs = list(zip(keys, items, strict=True))
     if pa.types.is_string(flat.type.field(0).type) and not raw:
         maps: list[Any] = [dict(pairs[a:b]) for a, b in pairwise(starts)]
@@ -259,13 +261,13 @@ def _encode_atoms(array: pa.Array, data_type: AtomicType, *, raw: bool) -> list[
 
 
 def _read_unscaled(array: pa.Array) -> Iterator[int]:
-    stored = memoryview(array.buffers()[1] or b"")
-    for at in range(array.offset, array.offset + len(array)):
-        number = stored[at * DECIMAL_BYTES : (at + 1) * DECIMAL_BYTES]
+    data = memoryview(array.buffers()[1] or b"")
+    for index in range(array.offset, array.offset + len(array)):
+        number = data[index * DECIMAL_BYTES : (index + 1) * DECIMAL_BYTES]
         yield int.from_bytes(number, "little", signed=True)
 
 
 def encode_unscaled(value: int) -> bytes:
-    """Return a whole number in the minimal number of bytes, as BigInteger in Java."""
+    """Return a whole number in the minimal number of bytes, like BigInteger in Java."""
     bits = value.bit_length() if value >= 0 else (value + 1).bit_length()
     return value.to_bytes(bits // 8 + 1, "big", signed=True)

@@ -23,7 +23,7 @@ class BatchSizes:
     def plan_merge(self, run_rows: Sequence[int]) -> list[int]:
         """Return the batch size of each run of a merge, in proportion to the rows of the run.
 
-        More rows of a small run would only wait in memory while the largest run is merged.
+        With equal batch sizes, rows of small runs would wait in memory for the largest run.
         """
         largest = max([1, *run_rows])
         return [

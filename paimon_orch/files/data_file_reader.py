@@ -52,16 +52,14 @@ from paimon_orch.format.types.data_types import AtomicType, DataType, Field, Typ
 from paimon_orch.format.types.predicate import Predicate, collect_columns
 from paimon_orch.storage import FileIO
 
-ROW_POSITION = (
-    f"{KEY_PREFIX}POSITION"  # the format reserves the prefix: no table column has this name
-)
+ROW_POSITION = f"{KEY_PREFIX}POSITION"  # the prefix is reserved, so no table column has this name
 SYSTEM_FIELDS = (SEQUENCE_NUMBER, VALUE_KIND)
 _STORED_FIELDS = (*SYSTEM_FIELDS, *ROW_TRACKING_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
 class BucketFile:
-    """One data file and the bucket it belongs to."""
+    """One data file, and the bucket that it belongs to."""
 
     partition: bytes
     bucket: int
@@ -84,10 +82,7 @@ class RowGroup:
     """The statistics of the key column."""
 
     read: Callable[[Sequence[Field]], Iterator[pa.RecordBatch]]
-    """Yields the rows that are not deleted.
-
-    Some columns, and :data:`ROW_POSITION` as the last one.
-    """
+    """Yields the given columns of the rows that are not deleted, then :data:`ROW_POSITION`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +97,15 @@ class FileReader:
     _: KW_ONLY
     batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
 
-    def path(self, at: BucketFile) -> str:
+    def path(self, bucket_file: BucketFile) -> str:
         """Return the path of a data file."""
-        return self.paths.data_file(self.schema, at.partition, at.bucket, at.file)
+        return self.paths.data_file(
+            self.schema, bucket_file.partition, bucket_file.bucket, bucket_file.file
+        )
 
     def read(
         self,
-        at: BucketFile,
+        bucket_file: BucketFile,
         fields: Sequence[Field],
         deletions: DeletionVector | None = None,
         *,
@@ -120,15 +117,15 @@ class FileReader:
         """Yield the rows of a file that are not deleted, in file order.
 
         ``fields`` are columns of the read schema or system columns. Statistics and file indexes may
-        leave out rows that do not satisfy the bound ``predicate``, or without a predicate, rows
-        that cannot be among the ``first`` ones. With ``positions`` the last column of each batch is
+        omit rows that do not satisfy the bound ``predicate`` or, without a predicate, rows that
+        cannot be among the ``first`` ones. With ``positions`` the last column of each batch is
         :data:`ROW_POSITION` (int64). ``batch_rows`` replaces the batch size of the reader. Raises
         :class:`CorruptFileError`.
         """
-        path = self.path(at)
+        path = self.path(bucket_file)
         deleted = None if deletions is None else DeletedRowMask.of(deletions)
         selected = self._select_rows(
-            at, path, predicate=predicate, first=first, deletions=deletions
+            bucket_file, path, predicate=predicate, first=first, deletions=deletions
         )
         if selected is not None and not len(selected):
             return
@@ -136,14 +133,16 @@ class FileReader:
             field in ROW_TRACKING_FIELDS for field in fields
         )
         for numbers, batch in self._read_physical_rows(
-            at,
+            bucket_file,
             path,
             fields=fields,
             batch_rows=batch_rows or self.batch_sizes.batch_rows,
             predicate=predicate,
             selected=selected,
         ):
-            rows = fill_row_tracking(batch, at.file, numbers) if has_row_tracking else batch
+            rows = (
+                fill_row_tracking(batch, bucket_file.file, numbers) if has_row_tracking else batch
+            )
             if positions:
                 rows = rows.append_column(ROW_POSITION, pa.array(numbers))
             if selected is None and deleted is not None:
@@ -152,33 +151,32 @@ class FileReader:
                 yield rows
 
     def row_groups(
-        self, at: BucketFile, key: Field, deletions: DeletionVector | None = None
+        self, bucket_file: BucketFile, key: Field, deletions: DeletionVector | None = None
     ) -> Iterator[RowGroup]:
         """Yield the row groups of a file with the bounds of a column.
 
-        The file is open until the last one.
-
-        A file of a format without row groups is one row group with unknown bounds.
+        The file remains open until the last row group is read. A file of a format without row
+        groups is one row group with unknown bounds.
         """
-        path = self.path(at)
+        path = self.path(bucket_file)
         deleted = None if deletions is None else DeletedRowMask.of(deletions)
         with wrap_decode_errors(path), self.io.open_input(path) as source:
-            opened = self._open(at, path, source)
-            (column,) = self._columns(at, [key], opened.names)
+            reader = self._open(bucket_file, path, source)
+            (column,) = self._columns(bucket_file, [key], reader.names)
 
-            if not isinstance(opened, ParquetFileReader) or column.physical is None:
+            if not isinstance(reader, ParquetFileReader) or column.physical is None:
                 # each read opens the file: the batches of an Avro file can be read once
-                whole = partial(self.read, at, deletions=deletions, positions=True)
-                yield RowGroup(range(at.file.row_count), ColumnStats(), whole)
+                read_file = partial(self.read, bucket_file, deletions=deletions, positions=True)
+                yield RowGroup(range(bucket_file.file.row_count), ColumnStats(), read_file)
                 return
 
             def read(group: int, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
                 with wrap_decode_errors(path):
-                    columns = self._columns(at, fields, opened.names)
+                    columns = self._columns(bucket_file, fields, reader.names)
                     physical_names = _unique(c.physical for c in columns if c.physical is not None)
                     size = self.batch_sizes.batch_rows
-                    batches = opened.batches(physical_names, size, [group])
-                    for numbers, batch in number_batches(opened.row_group_starts[group], batches):
+                    batches = reader.batches(physical_names, size, [group])
+                    for numbers, batch in number_batches(reader.row_group_starts[group], batches):
                         arrays = [*(c.read(batch) for c in columns), pa.array(numbers)]
                         names = [*(field.name for field in fields), ROW_POSITION]
                         rows = build_record_batch(arrays, names, batch.num_rows)
@@ -188,24 +186,28 @@ class FileReader:
                         if rows.num_rows:
                             yield rows
 
-            for group in range(opened.num_row_groups):
-                footer = opened.row_group_statistics(group, column.physical)
+            for group in range(reader.num_row_groups):
+                footer = reader.row_group_statistics(group, column.physical)
                 bounds = convert_footer_stats(footer, column.physical_type, key.type)
-                rows = range(*opened.row_group_starts[group : group + 2])
+                rows = range(*reader.row_group_starts[group : group + 2])
                 yield RowGroup(rows, bounds, partial(read, group))
 
-    def _open(self, at: BucketFile, path: str, source: IO[bytes]) -> FormatReader:
-        _check_file_size(path, source, at.file)
+    def _open(self, bucket_file: BucketFile, path: str, source: IO[bytes]) -> FormatReader:
+        _check_file_size(path, source, bucket_file.file)
         system = SYSTEM_FIELDS if self.schema.primary_keys else ROW_TRACKING_FIELDS
-        stored = [*self._file_schema(at).fields, *self._key_columns(at), *system]
-        opened = open_reader(source, path, stored, remote=self.io.remote)
-        if opened.num_rows is not None:
-            _check_row_count(path, opened.num_rows, at.file)
-        return opened
+        stored_fields = [
+            *self._file_schema(bucket_file).fields,
+            *self._key_columns(bucket_file),
+            *system,
+        ]
+        reader = open_reader(source, path, stored_fields, remote=self.io.remote)
+        if reader.num_rows is not None:
+            _check_row_count(path, reader.num_rows, bucket_file.file)
+        return reader
 
     def _select_rows(
         self,
-        at: BucketFile,
+        bucket_file: BucketFile,
         path: str,
         predicate: Predicate | None,
         first: TopRowsOrLimit | None,
@@ -215,15 +217,19 @@ class FileReader:
 
         None stands for all rows that are not deleted.
         """
-        evaluator = FileIndexEvaluator(self.schema, lambda _: self._file_schema(at), predicate)
+        evaluator = FileIndexEvaluator(
+            self.schema, lambda _: self._file_schema(bucket_file), predicate
+        )
         deleted = None if deletions is None else deletions.bitmaps.get(0)
         if predicate is not None:
-            rows = evaluator.evaluate(at.file, path, self.io).rows
+            rows = evaluator.evaluate(bucket_file.file, path, self.io).rows
         else:
             rows = (
                 None
                 if first is None
-                else evaluator.first(first, at.file, path=path, io=self.io, deleted=deleted).rows
+                else evaluator.first(
+                    first, bucket_file.file, path=path, io=self.io, deleted=deleted
+                ).rows
             )
         if rows is None:
             return None
@@ -231,7 +237,7 @@ class FileReader:
 
     def _read_physical_rows(
         self,
-        at: BucketFile,
+        bucket_file: BucketFile,
         path: str,
         fields: Sequence[Field],
         batch_rows: int,
@@ -240,20 +246,20 @@ class FileReader:
     ) -> Iterator[NumberedBatch]:
         """Yield all rows, or the selected rows of the row groups that may match."""
         with wrap_decode_errors(path), self.io.open_input(path) as source:
-            opened = self._open(at, path, source)
-            columns = self._columns(at, fields, opened.names)
+            reader = self._open(bucket_file, path, source)
+            columns = self._columns(bucket_file, fields, reader.names)
             physical_names = _unique(
                 column.physical for column in columns if column.physical is not None
             )
             names, count = [field.name for field in fields], 0
-            if isinstance(opened, ParquetFileReader) and not (
+            if isinstance(reader, ParquetFileReader) and not (
                 predicate is None and selected is None
             ):
-                groups: Sequence[int] = range(opened.num_row_groups)
+                groups: Sequence[int] = range(reader.num_row_groups)
                 if predicate is not None:
-                    groups = self._find_matching_row_groups(at, opened, predicate)
+                    groups = self._find_matching_row_groups(bucket_file, reader, predicate)
                 rows = read_parquet_rows(
-                    opened,
+                    reader,
                     path,
                     columns=physical_names,
                     batch_rows=batch_rows,
@@ -261,7 +267,7 @@ class FileReader:
                     selected=selected,
                 )
             else:
-                rows = read_file_rows(opened, physical_names, batch_rows, selected)
+                rows = read_file_rows(reader, physical_names, batch_rows, selected)
             for numbers, batch in rows:
                 arrays = [column.read(batch) for column in columns]
                 rows_read = build_record_batch(arrays, names, batch.num_rows)
@@ -274,16 +280,16 @@ class FileReader:
                 if selected is not None and numbers[-1] >= selected[-1]:
                     return
             if predicate is None and selected is None:
-                _check_row_count(path, count, at.file)
+                _check_row_count(path, count, bucket_file.file)
 
     def _find_matching_row_groups(
-        self, at: BucketFile, opened: ParquetFileReader, predicate: Predicate
+        self, bucket_file: BucketFile, reader: ParquetFileReader, predicate: Predicate
     ) -> list[int]:
         """Return the numbers of the row groups that may match, by their statistics."""
         names = collect_columns(predicate)
         fields = [field for field in self.schema.fields if field.name in names]
-        columns = {c.field.name: c for c in self._columns(at, fields, opened.names)}
-        groups = range(opened.num_row_groups)
+        columns = {c.field.name: c for c in self._columns(bucket_file, fields, reader.names)}
+        groups = range(reader.num_row_groups)
 
         @cache
         def bounds_of(name: str) -> ColumnBounds:
@@ -292,39 +298,44 @@ class FileReader:
                 return ColumnBounds.unknown()
             if column.physical is None:
                 return ColumnBounds.of([build_constant_stats(column.constant, column.field.type)])
-            footers = [opened.row_group_statistics(group, column.physical) for group in groups]
+            footers = [reader.row_group_statistics(group, column.physical) for group in groups]
             types = column.physical_type, column.field.type
             return ColumnBounds.of([convert_footer_stats(footer, *types) for footer in footers])
 
-        row_counts = np.array([opened.row_group_rows(group) for group in groups], np.int64)
+        row_counts = np.array([reader.row_group_rows(group) for group in groups], np.int64)
         return np.flatnonzero(may_match(predicate, bounds_of, row_counts)).tolist()
 
-    def _file_schema(self, at: BucketFile) -> TableSchema:
-        schema = self.schemas.get(at.file.schema_id)
+    def _file_schema(self, bucket_file: BucketFile) -> TableSchema:
+        schema = self.schemas.get(bucket_file.file.schema_id)
         if schema is None:
             raise NotFoundError(
-                f"{self.path(at)} was written with schema {at.file.schema_id}, which does not exist any more"
+                f"{self.path(bucket_file)} was written with schema {bucket_file.file.schema_id}, "
+                "which no longer exists"
             )
         return schema
 
     def _columns(
-        self, at: BucketFile, fields: Sequence[Field], names: Sequence[str]
+        self, bucket_file: BucketFile, fields: Sequence[Field], names: Sequence[str]
     ) -> list["_ColumnSource"]:
-        file_fields = self._file_schema(at).fields
+        file_fields = self._file_schema(bucket_file).fields
         partition_fields = self.schema.partition_fields
         constants = dict(
             zip(
                 (field.name for field in partition_fields),
-                deserialize_row(at.partition, [field.type for field in partition_fields]),
+                deserialize_row(bucket_file.partition, [field.type for field in partition_fields]),
                 strict=True,
             )
         )
-        by_snapshot = any(f in SYSTEM_FIELDS for f in fields) and self._is_numbered_by_snapshot(at)
+        by_snapshot = any(f in SYSTEM_FIELDS for f in fields) and self._is_numbered_by_snapshot(
+            bucket_file
+        )
         columns = []
         for field in fields:
             source = field if field in _STORED_FIELDS else find_source_field(field, file_fields)
             if field == SEQUENCE_NUMBER and by_snapshot:
-                columns.append(_ColumnSource(field, None, field.type, at.file.min_sequence_number))
+                columns.append(
+                    _ColumnSource(field, None, field.type, bucket_file.file.min_sequence_number)
+                )
             elif field.name in constants:
                 columns.append(_ColumnSource(field, None, field.type, constants[field.name]))
             elif source is None or source.name not in names:
@@ -338,7 +349,7 @@ class FileReader:
                 columns.append(_ColumnSource(field, name, source.type, None))
         return columns
 
-    def _is_numbered_by_snapshot(self, at: BucketFile) -> bool:
+    def _is_numbered_by_snapshot(self, bucket_file: BucketFile) -> bool:
         """Return whether the sequence number of all rows of a file is its snapshot id.
 
         With ``sequence.snapshot-ordering`` the metadata of appended files holds the snapshot id;
@@ -346,16 +357,18 @@ class FileReader:
         """
         if not self.schema.typed_options.has_snapshot_ordering:
             return False
-        if at.file.file_source is None:
+        if bucket_file.file.file_source is None:
             raise UnsupportedError(
-                f"{self.path(at)}: its metadata has no file source, so 'sequence.snapshot-ordering' = true cannot order "
-                "its rows by snapshot. Only tables that were created with this option have it in all files."
+                f"{self.path(bucket_file)}: its metadata has no file source, so "
+                "'sequence.snapshot-ordering' = true cannot order "
+                "its rows by snapshot. Only tables that were created with this option have it in "
+                "all files."
             )
-        return at.file.file_source == FileSource.APPEND
+        return bucket_file.file.file_source == FileSource.APPEND
 
-    def _key_columns(self, at: BucketFile) -> list[Field]:
+    def _key_columns(self, bucket_file: BucketFile) -> list[Field]:
         """Return the key columns that precede the value columns; thin files do not have them."""
-        schema = self._file_schema(at)
+        schema = self._file_schema(bucket_file)
         return [replace(f, name=KEY_PREFIX + f.name) for f in schema.key_fields]
 
 
@@ -413,5 +426,5 @@ def _drop_deleted_rows(
     batch: pa.RecordBatch, deleted: DeletedRowMask, numbers: Positions
 ) -> pa.RecordBatch:
     """Return a batch of consecutive rows without its deleted rows."""
-    mask = deleted.kept(int(numbers[0]), batch.num_rows)
+    mask = deleted.build_live_mask(int(numbers[0]), batch.num_rows)
     return batch if mask is None else batch.filter(mask)

@@ -58,9 +58,9 @@ from paimon_orch.format.schema import (
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.storage import FileIO
 
-_ROW_GROUP_BYTES = 128 << 20  # of uncompressed Arrow data that are collected for one row group
-# as in Java Paimon, file names keep the codec of ``file.compression``: only the options per level
-# are replaced
+_ROW_GROUP_BYTES = 128 << 20  # uncompressed Arrow data buffered for one row group
+# only the options per level are replaced, because the file names of Java Paimon contain the codec
+# of ``file.compression``
 _CHANGELOG_OPTIONS = {
     "changelog-file.format": "file.format.per.level",
     "changelog-file.compression": "file.compression.per.level",
@@ -85,7 +85,7 @@ class FileWriterFactory:
     ) -> "FileWriterFactory":
         """Return a factory for files that replace others.
 
-        New bitmap indexes have the version of theirs.
+        New bitmap indexes have the same version as those of the replaced files.
         """
 
         def path_of(file: DataFileMeta) -> str:
@@ -148,7 +148,8 @@ class RollingFileWriter:
     """Writes rows into files of the target size.
 
     Rows of tables with a primary key are sorted and also have the columns ``_SEQUENCE_NUMBER`` and
-    ``_VALUE_KIND``; the writer adds the key columns. A file ends when it has the target size.
+    ``_VALUE_KIND``; the writer adds the key columns. A new file is started when the current one
+    reaches the target size.
     """
 
     has_indexes = True
@@ -226,9 +227,9 @@ class RollingFileWriter:
         options = self._schema.typed_options
         kind = options.file_format(self._level)
         name = self._names.next(self._prefix, options.file_extension(kind))
-        place = self._placement.place(name)
-        self._paths.append(place.path)
-        sink = self._io.open_output(place.path)
+        location = self._placement.place(name)
+        self._paths.append(location.path)
+        sink = self._io.open_output(location.path)
         try:
             writer = open_writer(
                 sink,
@@ -242,9 +243,9 @@ class RollingFileWriter:
         except BaseException:
             sink.close()
             raise
-        opened = _OpenFile(
+        open_file = _OpenFile(
             name,
-            place,
+            location,
             sink,
             writer,
             schema=self._schema,
@@ -252,8 +253,8 @@ class RollingFileWriter:
             level=self._level,
         )
         if self.has_indexes:
-            opened.index = create_index_builder(self._schema, self.bitmap_version)
-        return opened
+            open_file.index = create_index_builder(self._schema, self.bitmap_version)
+        return open_file
 
     def _finish_file(self) -> None:
         if self._open_file is not None:
@@ -262,22 +263,22 @@ class RollingFileWriter:
             self._finished_files.append(self._store_index(meta, self._open_file))
             self._open_file = None
 
-    def _store_index(self, meta: DataFileMeta, opened: "_OpenFile") -> DataFileMeta:
+    def _store_index(self, meta: DataFileMeta, open_file: "_OpenFile") -> DataFileMeta:
         """Store the indexes of a file in its metadata, or in a separate file if they are large."""
-        if opened.index is None:
+        if open_file.index is None:
             return meta
-        container = opened.index.finish()
+        container = open_file.index.finish()
         if should_embed_index(container, self._schema):
             return replace(meta, embedded_index=container)
         name = meta.file_name + INDEX_SUFFIX
-        path = sibling_path(opened.place.path, name)
+        path = sibling_path(open_file.location.path, name)
         self._paths.append(path)
         with self._io.open_output(path) as sink:
             sink.write(container)
         return replace(meta, extra_files=(*meta.extra_files, name))
 
     def close(self) -> list[DataFileMeta]:
-        """Write the pending rows and return the metadata of all files; no rows, no files."""
+        """Write the pending rows and return the metadata of all files, none without rows."""
         if self._pending:
             self._flush(keep_rest=False)
         self._finish_file()
@@ -310,7 +311,7 @@ def data_file_fields(schema: TableSchema) -> list[Field]:
 
 
 def local_wall_clock_millis() -> int:
-    """Return the current time as Java Paimon stores creation times: local time interpreted as UTC.
+    """Return the current local time interpreted as UTC, as Java Paimon stores creation times.
 
     See docs/format/manifest.md#manifest-record.
     """
@@ -323,7 +324,7 @@ class _OpenFile:
     def __init__(
         self,
         name: str,
-        place: NewFilePath,
+        location: NewFilePath,
         sink: IO[bytes],
         writer: FormatWriter,
         *,
@@ -331,7 +332,7 @@ class _OpenFile:
         layout: Sequence[Field],
         level: int,
     ) -> None:
-        self.name, self.place, self.sink, self._writer = name, place, sink, writer
+        self.name, self.location, self.sink, self._writer = name, location, sink, writer
         self._schema, self._names = schema, [field.name for field in layout]
         self.index: FileIndexBuilder | None = None
         self._order = schema.order_fields(level)
@@ -397,7 +398,7 @@ class _OpenFile:
             delete_row_count=self._delete_row_count,
             file_source=int(source),
             value_stats_cols=stats_cols,
-            external_path=self.place.external,
+            external_path=self.location.external,
         )
 
 

@@ -17,13 +17,15 @@ def parse_default(field: Field) -> pa.Scalar:
     """Return the default of a column that has one, in its Arrow type."""
     if not isinstance(field.type, AtomicType):
         raise UnsupportedError(
-            f"column {field.name!r}: default values of type {type_to_sql(field.type)} are not supported"
+            f"column {field.name!r}: default values of type {type_to_sql(field.type)} are not "
+            "supported"
         )
     try:
         return cast(pa.array([field.default_value], pa.string()), _STRING_TYPE, field.type)[0]
     except InputError as error:
         raise InputError(
-            f"the default {field.default_value!r} of column {field.name!r} is not a valid {type_to_sql(field.type)}"
+            f"the default {field.default_value!r} of column {field.name!r} is not a valid "
+            f"{type_to_sql(field.type)}"
         ) from error
 
 

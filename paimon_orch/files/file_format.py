@@ -22,7 +22,7 @@ class FormatReader(Protocol):
     """One open data file."""
 
     num_rows: int | None
-    """None if the format does not store the number of rows."""
+    """The number of rows; None if the format does not store it."""
 
     names: Sequence[str]
 
@@ -32,7 +32,7 @@ class FormatReader(Protocol):
 
 
 class FormatWriter(Protocol):
-    """Writes one data file to an open sink; the sink stays open."""
+    """Writes one data file to an open sink; the sink remains open."""
 
     def write(self, table: pa.Table) -> None:
         """Write rows in the columns of the file."""
@@ -46,10 +46,10 @@ class FormatWriter(Protocol):
 def open_reader(
     source: IO[bytes], path: str, fields: Sequence[Field], *, remote: bool = False
 ) -> FormatReader:
-    """Open a data file of the format of its name; ``fields`` are the columns it may have.
+    """Open a data file, whose name gives its format; ``fields`` are the columns it may have.
 
-    ``remote`` is for sources of which each read is a request. Raises :class:`UnsupportedError` for
-    unknown formats.
+    ``remote`` means that each read of ``source`` is a network request. Raises
+    :class:`UnsupportedError` for unknown formats.
     """
     match parse_file_format(path):
         case "parquet":
@@ -72,9 +72,9 @@ def open_writer(
     *,
     small_pages: bool = False,
 ) -> FormatWriter:
-    """Start a data file of format ``kind`` and about ``target`` bytes for a level of the tree.
+    """Create a writer of a data file of format ``kind``, for a level and about ``target`` bytes.
 
-    ``small_pages`` makes reads of few rows of a Parquet file cheaper. Raises
+    ``small_pages`` makes reads of a few rows of a Parquet file cheaper. Raises
     :class:`UnsupportedError` for columns that the format cannot hold.
     """
     codec, zstd_level = options.file_compression(level), options.zstd_level

@@ -72,7 +72,7 @@ def sibling_path(path: str, name: str) -> str:
 
 
 def read_bitmap_version(io: FileIO, path: str, file: DataFileMeta) -> int | None:
-    """Return the version of a data file's bitmap indexes; None if there is no readable one."""
+    """Return the version of a data file's bitmap indexes; None if no index is readable."""
     with suppress(CorruptFileError), open_indexes(io, path, file) as indexes:
         for kinds in (indexes or {}).values():
             blob = kinds.get(BITMAP)
@@ -87,9 +87,8 @@ def open_indexes(
 ) -> Iterator[FileIndexes | None]:
     """Yield the indexes of the data file at ``path``; None if there are none.
 
-    Without ``io`` only embedded ones are read.
-
-    Damage raises :class:`CorruptFileError`, also while the indexes are used.
+    Without ``io`` only embedded indexes are read. Damage raises :class:`CorruptFileError`, also
+    while the indexes are used.
     """
     index_path, decode = path, (decoder or ContainerDecoder()).decode
     try:
@@ -103,8 +102,8 @@ def open_indexes(
         index_path = sibling_path(path, name)
         with io.open_input(index_path) as source:
 
-            def read(at: int, size: int) -> bytes:
-                source.seek(at)
+            def read(position: int, size: int) -> bytes:
+                source.seek(position)
                 return source.read(size)
 
             yield decode(ByteSource(read, source.seek(0, os.SEEK_END)))
@@ -239,10 +238,10 @@ class FileIndexEvaluator:
             counts = np.array([rows[row] for row in rows_of_group], np.int64)
             answer = evaluate_batch(self._filter, containers, column_of, counts)
             excluded[rows_of_group] = answer.excluded
-            for place in np.flatnonzero(answer.undecided).tolist():
-                row = rows_of_group[place]
+            for index in np.flatnonzero(answer.undecided).tolist():
+                row = rows_of_group[index]
                 remaining = self._evaluate_embedded(
-                    column_of, rows[row], containers[place], names[row]
+                    column_of, rows[row], containers[index], names[row]
                 ).rows
                 excluded[row] = remaining is not None and not remaining
         return excluded
@@ -299,18 +298,18 @@ class FileIndexEvaluator:
         columns, schema = {}, self.schema
         fields = self.schema_of(schema_id).fields
         # deletes of a sequence group in Java Paimon leave null in the indexed copy of a key
-        blank_keys = (
+        keys_with_nulls = (
             schema.primary_keys if schema.typed_options.merge_engine == "partial-update" else []
         )
         for column in schema.fields:
-            stored = find_stored_column(column, find_source_field(column, fields))
-            if stored is None or column.name in blank_keys:
+            stored_column = find_stored_column(column, find_source_field(column, fields))
+            if stored_column is None or column.name in keys_with_nulls:
                 continue
             if column.name in schema.partition_keys:
                 continue  # the value of the partition applies, not the value in the file
-            if stored.type.name == TypeRoot.CHAR and is_orc:
+            if stored_column.type.name == TypeRoot.CHAR and is_orc:
                 continue  # either the file or the index has padded values
-            columns[column.name] = stored
+            columns[column.name] = stored_column
         if self.predicate is not None:
             columns |= _find_stored_map_keys(self.predicate, schema, fields)
         return columns
@@ -320,7 +319,7 @@ def _find_stored_map_keys(
     predicate: Predicate, schema: TableSchema, fields: Sequence[Field]
 ) -> dict[str, StoredColumn]:
     """Return the stored columns of the map keys that a predicate tests."""
-    found = {}
+    columns_by_key = {}
     for leaf in iterate_leaves(predicate):
         if leaf.key is None or leaf.name in schema.names:
             continue
@@ -336,8 +335,8 @@ def _find_stored_map_keys(
             replace(column, type=column.type.value), replace(source, type=source.type.value)
         )
         if value is not None and value.type.name != TypeRoot.CHAR:
-            found[leaf.name] = StoredColumn(f"{source.name}[{leaf.key}]", value.type)
-    return found
+            columns_by_key[leaf.name] = StoredColumn(f"{source.name}[{leaf.key}]", value.type)
+    return columns_by_key
 
 
 @lru_cache(maxsize=4096)

@@ -28,7 +28,7 @@ def create_index_builder(
 ) -> FileIndexBuilder | None:
     """Return a builder of the indexes of a new data file; None if the table has none.
 
-    ``bitmap_version`` is the version of bitmap indexes whose options name none. Raises
+    ``bitmap_version`` applies to bitmap indexes whose options do not set a version. Raises
     :class:`InputError` for options with columns that cannot be indexed.
     """
     specs = set_default_bitmap_version(parse_index_specs(schema.options), bitmap_version)
@@ -41,7 +41,7 @@ def find_bitmap_version(
     files: Iterable[DataFileMeta],
     schema: TableSchema,
 ) -> int:
-    """Return the version of new bitmap indexes whose options name none: the version in ``files``.
+    """Return the version of the bitmap indexes in ``files``, for new ones without the option.
 
     Java Paimon 0.9 writes version 1 and fails on files with version 2. A table without bitmap
     indexes gets the default of newer releases.

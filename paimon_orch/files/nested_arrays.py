@@ -29,7 +29,7 @@ def map_key_value_types(data_type: MapType | MultisetType) -> tuple[DataType, Da
 
 
 def with_values(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:
-    """Return a list or map as type ``target`` with other values; offsets and nulls are kept."""
+    """Return a list or map as ``target`` with other values; offsets and nulls are unchanged."""
     buffers = array.buffers()[: target.num_buffers]
     return pa.Array.from_buffers(
         target, len(array), buffers, array.null_count, array.offset, [values]
@@ -37,13 +37,13 @@ def with_values(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Ar
 
 
 def with_fields(array: pa.Array, target: pa.DataType, fields: Sequence[pa.Array]) -> pa.Array:
-    """Return a struct as type ``target`` with other fields; nulls are kept."""
+    """Return a struct as type ``target`` with other fields; nulls are unchanged."""
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(list(fields), fields=list(target), mask=mask)
 
 
 def _check_layout(array: pa.Array, data_type: DataType, *expected: type[pa.Array]) -> None:
-    """Raise ``ValueError`` for a column of a damaged file whose nesting differs from its type."""
+    """Raise ``ValueError`` for a column whose nesting differs from its type: a damaged file."""
     if not isinstance(array, expected):
         raise ValueError(f"a column of type {type_to_sql(data_type)} is stored as {array.type}")  # noqa: TRY004 - damage, not a bug
 
@@ -76,7 +76,8 @@ def map_atoms(
         case MapType() | MultisetType():
             if isinstance(array.type, pa.StructType):
                 raise UnsupportedError(
-                    f"a column of type {type_to_sql(data_type)} is stored in the layout 'shared-shredding' "
+                    f"a column of type {type_to_sql(data_type)} is stored in the layout "
+                    "'shared-shredding' "
                     "(option 'fields.<column>.map.storage-layout'), which is not implemented"
                 )
             _check_layout(array, data_type, *_LIST_ARRAYS)
@@ -115,17 +116,17 @@ def _slice_values(array: pa.Array, offsets: pa.Array) -> pa.Array:
 
 
 def find_nested_null(array: pa.Array, data_type: DataType) -> str | None:
-    """Return the path of a null in a NOT NULL part, as ``item.price``, or None."""
+    """Return the path of a null in a NOT NULL part, such as ``item.price``; None without one."""
     parts: Sequence[tuple[str, DataType, pa.Array]] = ()
-    present = array.drop_null() if array.null_count else array
+    non_null = array.drop_null() if array.null_count else array
     match data_type:
         case RowType(fields=fields):
-            columns = present.flatten()
+            columns = non_null.flatten()
             parts = [(f.name, f.type, column) for f, column in zip(fields, columns, strict=True)]
         case ArrayType(element=element):
-            parts = [("element", element, _slice_values(present, present.offsets))]
+            parts = [("element", element, _slice_values(non_null, non_null.offsets))]
         case MapType(value=value):
-            parts = [("value", value, _slice_values(present, present.offsets).field(1))]
+            parts = [("value", value, _slice_values(non_null, non_null.offsets).field(1))]
     for name, kind, column in parts:
         if column.null_count and not kind.nullable:
             return name

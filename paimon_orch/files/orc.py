@@ -1,8 +1,8 @@
 """ORC data files through pyarrow.
 
-pyarrow reads and writes ORC timestamps as nanoseconds, so that years outside 1677 to 2262 are
-refused. Times before 1970 with a fraction of a second are refused too: pyarrow writes them wrongly.
-pyarrow writes no type attributes, so that files have no field ids; readers find columns by name.
+pyarrow reads and writes ORC timestamps as nanoseconds, so years outside 1677 to 2262 are refused.
+Times before 1970 with a fraction of a second are refused too, because pyarrow writes them wrongly.
+pyarrow writes no type attributes, so files have no field ids; readers find columns by name.
 
 See docs/format/data-files.md#orc-and-avro.
 """
@@ -62,11 +62,11 @@ class _Stripe(NamedTuple):
 
     rows: int
     size: int
-    """Its bytes, with index and footer."""
+    """The size in bytes, with index and footer."""
 
 
 class _FailureRecordingFile:
-    """A file that records its exception, of which the ORC library raises only the text."""
+    """A file that records its exception, because the ORC library raises only the message."""
 
     def __init__(self, source: IO[bytes]) -> None:
         self._source = source
@@ -106,10 +106,10 @@ class OrcFileReader:
         self.names: Sequence[str] = self._file.schema.names
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield all rows of the named columns in file order; CHAR without trailing spaces."""
+        """Yield all rows of the named columns in file order; CHAR has no trailing spaces."""
         import pyarrow.dataset as ds  # imports pandas
 
-        # the dataset reads a stripe in batches, ORCFile reads it whole
+        # a dataset reads a stripe in batches; ORCFile reads the whole stripe
         fragment = ds.OrcFileFormat().make_fragment(self._source)
         stripes = fragment.to_batches(
             columns=list(columns), batch_size=batch_rows, batch_readahead=1, use_threads=False
@@ -124,7 +124,7 @@ class OrcFileReader:
     ) -> Iterator[NumberedBatch]:
         """Yield at least the selected rows, with their positions.
 
-        Stripes without any are not read.
+        Stripes without selected rows are not read.
         """
         begins = [0, *accumulate(stripe.rows for stripe in self._stripes)]
         stripes = np.unique(np.searchsorted(begins, selected, "right") - 1).tolist()
@@ -161,7 +161,7 @@ class OrcFileReader:
 
 
 def _decode_stripes(tail: bytes) -> list[_Stripe]:
-    """Return the stripes by the tail of a file; pyarrow does not expose them."""
+    """Decode the stripes from the tail of a file, because pyarrow does not expose them."""
     (footer,) = _decode_field(tail, 2)
     return [
         _Stripe(
@@ -173,13 +173,13 @@ def _decode_stripes(tail: bytes) -> list[_Stripe]:
 
 
 def _decode_field(message: Any, number: int) -> list[Any]:
-    """Return the values of a field of a protocol buffers message with only numbers and bytes."""
-    values, at = [], 0
-    while at < len(message):
-        key, at = decode_varint(message, at)
-        value, at = decode_varint(message, at)
+    """Return the values of one field of a protobuf message that has only numbers and bytes."""
+    values, position = [], 0
+    while position < len(message):
+        key, position = decode_varint(message, position)
+        value, position = decode_varint(message, position)
         if key & 7:
-            value, at = message[at : at + value], at + value
+            value, position = message[position : position + value], position + value
         if key >> 3 == number:
             values.append(value)
     return values
@@ -214,7 +214,7 @@ class OrcFileWriter:
                 f"'file.compression' = {codec!r}: ORC supports {', '.join(sorted(_CODECS))}"
             )
         self._fields, self._is_empty = list(fields), True
-        self._schema = pa.schema([(field.name, _orc_type(field)) for field in fields])
+        self._schema = pa.schema([(field.name, _to_orc_type(field)) for field in fields])
         self._writer = orc.ORCWriter(sink, compression=_CODECS[codec], stripe_size=stripe_bytes)
 
     def write(self, table: pa.Table) -> None:
@@ -244,14 +244,14 @@ class OrcFileWriter:
 
 
 def _rebase_nested(array: pa.Array) -> pa.Array:
-    """Copy sliced nested values: pyarrow would write the nulls of the rows before the slice."""
+    """Copy sliced nested values, because pyarrow would write the nulls before the slice."""
     return array.take(pa.array(np.arange(len(array)))) if pa.types.is_nested(array.type) else array
 
 
 def _clear_below_null(array: pa.Array) -> pa.Array:
     """Set the fields of a null row to null.
 
-    Without this pyarrow writes their values instead of later values.
+    Otherwise pyarrow writes their values in place of later values.
     """
     kind = array.type
     if isinstance(kind, pa.StructType):
@@ -266,19 +266,19 @@ def _clear_below_null(array: pa.Array) -> pa.Array:
 
 
 def _convert_atom(array: pa.Array, _type: AtomicType, target: pa.DataType) -> pa.Array:
-    stored = array if array.type == target else array.cast(target)
+    converted = array if array.type == target else array.cast(target)
     if isinstance(target, pa.TimestampType):
-        counts = stored.view(pa.int64()).drop_null().to_numpy()
+        counts = converted.view(pa.int64()).drop_null().to_numpy()
         if ((counts < 0) & (counts % _NANOS_PER_SECOND != 0)).any():
             raise pa.ArrowInvalid(
-                "pyarrow writes times before 1970 with a fraction of a second so that other readers fail; "
-                "choose 'file.format' = 'parquet' or 'avro'"
+                "other readers fail on times before 1970 with a fraction of a second that pyarrow "
+                "wrote; choose 'file.format' = 'parquet' or 'avro'"
             )
-    return stored
+    return converted
 
 
-def _orc_type(field: Field) -> pa.DataType:
-    def stored(data_type: DataType) -> pa.DataType:
+def _to_orc_type(field: Field) -> pa.DataType:
+    def convert(data_type: DataType) -> pa.DataType:
         match data_type:
             case AtomicType(name=TypeRoot.TIME):
                 return pa.int32()
@@ -287,16 +287,16 @@ def _orc_type(field: Field) -> pa.DataType:
             case AtomicType(name=TypeRoot.TIMESTAMP_LTZ):
                 return pa.timestamp("ns", tz="UTC")
             case ArrayType(element=element):
-                return pa.list_(stored(element))
+                return pa.list_(convert(element))
             case MapType(key=key, value=value):
-                return pa.map_(stored(key), stored(value))
+                return pa.map_(convert(key), convert(value))
             case RowType(fields=fields):
-                return pa.struct([(child.name, stored(child.type)) for child in fields])
+                return pa.struct([(child.name, convert(child.type)) for child in fields])
             case MultisetType():
                 raise UnsupportedError(
-                    f"column {field.name!r} of type {type_to_sql(field.type)}: ORC does not support MULTISET; "
-                    "choose 'file.format' = 'parquet' or 'avro'"
+                    f"column {field.name!r} of type {type_to_sql(field.type)}: ORC does not "
+                    "support MULTISET; choose 'file.format' = 'parquet' or 'avro'"
                 )
         return to_arrow_type(data_type)
 
-    return stored(field.type)
+    return convert(field.type)

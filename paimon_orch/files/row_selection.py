@@ -1,6 +1,6 @@
 """Reads rows of data files with their positions.
 
-For selected rows it reads only the parts of a file that have them.
+If rows are selected, only the row groups, pages, stripes or blocks that contain them are read.
 """
 
 import logging
@@ -22,12 +22,12 @@ logger = logging.getLogger(__name__)
 
 
 def read_file_rows(
-    opened: FormatReader, columns: Sequence[str], batch_rows: int, selected: Positions | None
+    reader: FormatReader, columns: Sequence[str], batch_rows: int, selected: Positions | None
 ) -> Iterator[NumberedBatch]:
-    """Yield all rows of a file; with ``selected`` other rows may be left out."""
-    if selected is None or not isinstance(opened, OrcFileReader | AvroFileReader):
-        return number_batches(0, opened.batches(columns, batch_rows))
-    return opened.read_selected(columns, batch_rows, selected)
+    """Yield all rows of a file; with ``selected`` other rows may be omitted."""
+    if selected is None or not isinstance(reader, OrcFileReader | AvroFileReader):
+        return number_batches(0, reader.batches(columns, batch_rows))
+    return reader.read_selected(columns, batch_rows, selected)
 
 
 def take_selected_rows(
@@ -35,7 +35,7 @@ def take_selected_rows(
 ) -> NumberedBatch:
     """Return the selected rows of a batch of consecutive rows.
 
-    A batch of only selected rows is returned unchanged.
+    A batch in which all rows are selected is returned unchanged.
     """
     low, high = np.searchsorted(selected, (numbers[0], numbers[-1] + 1))
     positions = selected[low:high]
@@ -45,23 +45,23 @@ def take_selected_rows(
 
 
 def read_parquet_rows(
-    opened: ParquetFileReader,
+    reader: ParquetFileReader,
     path: str,
     columns: Sequence[str],
     batch_rows: int,
     groups: Sequence[int],
     selected: Positions | None,
 ) -> Iterator[NumberedBatch]:
-    """Yield the rows of some row groups; with ``selected`` other rows may be left out."""
-    begins = opened.row_group_starts
+    """Yield the rows of some row groups; with ``selected`` other rows may be omitted."""
+    begins = reader.row_group_starts
     pages: dict[int, RowGroupPages] = {}
     if selected is not None:
-        rows_by_group = split_by_row_group(opened, groups, selected)
-        groups, pages = list(rows_by_group), plan_page_reads(opened, path, columns, rows_by_group)
+        rows_by_group = split_by_row_group(reader, groups, selected)
+        groups, pages = list(rows_by_group), plan_page_reads(reader, path, columns, rows_by_group)
     for run in _group_adjacent_row_groups(groups, pages):
-        rows = _read_pages(opened, path, pages[run[0]]) if run[0] in pages else None
+        rows = _read_pages(reader, path, pages[run[0]]) if run[0] in pages else None
         if rows is None:
-            batches = opened.batches(columns, batch_rows, run)
+            batches = reader.batches(columns, batch_rows, run)
             yield from number_batches(begins[run[0]], batches)
         else:
             positions = rows_by_group[run[0]] + begins[run[0]]
@@ -71,13 +71,10 @@ def read_parquet_rows(
 
 
 def split_by_row_group(
-    opened: ParquetFileReader, groups: Iterable[int], selected: Positions
+    reader: ParquetFileReader, groups: Iterable[int], selected: Positions
 ) -> dict[int, Positions]:
-    """Return the selected rows by row group, counted from its first row.
-
-    Groups without any are left out.
-    """
-    begins, rows_by_group = opened.row_group_starts, {}
+    """Return the positions of selected rows within each row group that has any."""
+    begins, rows_by_group = reader.row_group_starts, {}
     for group in groups:
         low, high = np.searchsorted(selected, begins[group : group + 2])
         if low < high:
@@ -86,39 +83,41 @@ def split_by_row_group(
 
 
 def plan_page_reads(
-    opened: ParquetFileReader,
+    reader: ParquetFileReader,
     path: str,
     columns: Sequence[str],
     rows_by_group: dict[int, Positions],
 ) -> dict[int, RowGroupPages]:
     """Return the pages to read by row group.
 
-    None if the page index of the file at ``path`` is damaged.
+    The result is empty if the page index of the file at ``path`` is damaged.
     """
     try:
-        return opened.plan_pages(columns, rows_by_group)
+        return reader.plan_pages(columns, rows_by_group)
     except PageIndexError as error:
         _warn_damaged_page_index(path, str(error))
         return {}
 
 
-def count_unread_bytes(opened: FormatReader, path: str, selected: Positions) -> int:
+def count_unread_bytes(reader: FormatReader, path: str, selected: Positions) -> int:
     """Return the bytes of an open file that a read of all columns of the selected rows skips."""
-    if isinstance(opened, OrcFileReader):
-        return opened.count_unread_bytes(selected)
-    if not isinstance(opened, ParquetFileReader):
+    if isinstance(reader, OrcFileReader):
+        return reader.count_unread_bytes(selected)
+    if not isinstance(reader, ParquetFileReader):
         return 0
-    groups = range(opened.num_row_groups)
-    rows_by_group = split_by_row_group(opened, groups, selected)
-    pages = plan_page_reads(opened, path, opened.names, rows_by_group)
-    whole = [group for group in rows_by_group if group not in pages]
-    read = sum(plan.bytes for plan in pages.values()) + sum(map(opened.row_group_bytes, whole))
-    return sum(map(opened.row_group_bytes, groups)) - read
+    groups = range(reader.num_row_groups)
+    rows_by_group = split_by_row_group(reader, groups, selected)
+    pages = plan_page_reads(reader, path, reader.names, rows_by_group)
+    unpaged_groups = [group for group in rows_by_group if group not in pages]
+    read_bytes = sum(plan.bytes for plan in pages.values()) + sum(
+        map(reader.row_group_bytes, unpaged_groups)
+    )
+    return sum(map(reader.row_group_bytes, groups)) - read_bytes
 
 
-def _read_pages(opened: ParquetFileReader, path: str, plan: RowGroupPages) -> pa.Table | None:
+def _read_pages(reader: ParquetFileReader, path: str, plan: RowGroupPages) -> pa.Table | None:
     try:
-        return opened.read_pages(plan).combine_chunks()
+        return reader.read_pages(plan).combine_chunks()
     except PageIndexError as error:
         _warn_damaged_page_index(path, str(error))
         return None

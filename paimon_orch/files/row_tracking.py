@@ -1,4 +1,4 @@
-"""Row tracking: ids and sequence numbers that rows keep when their files are rewritten.
+"""Row tracking: row ids and sequence numbers that survive a rewrite of data files.
 
 The metadata of a new file has the first row id and the sequence number of its rows; only rewritten
 files have the two columns. A null in them stands for the value of the metadata.
@@ -26,8 +26,8 @@ ROW_TRACKING_FIELDS = (ROW_ID, ROW_SEQUENCE_NUMBER)
 def row_tracking_fields(schema: TableSchema) -> tuple[Field, ...]:
     """Return the columns that a rewrite of data files reads and writes after the table's columns.
 
-    These are ``_ROW_ID`` and ``_SEQUENCE_NUMBER`` of tables with row tracking, none of others. A
-    reader returns them without nulls; a writer of ``FileSource.COMPACT`` files expects them. A
+    They are ``_ROW_ID`` and ``_SEQUENCE_NUMBER``; tables without row tracking have none. A reader
+    returns them without nulls; a writer of ``FileSource.COMPACT`` files expects them. A
     changed row has null as its sequence number: the commit assigns the number of its snapshot.
     """
     tracked = schema.typed_options.get(ROW_TRACKING_ENABLED)
@@ -39,7 +39,7 @@ def fill_row_tracking(
 ) -> pa.RecordBatch:
     """Replace nulls by the values of the file's metadata.
 
-    ``numbers`` are row positions. Without a first row id, row ids remain null.
+    ``numbers`` are row positions in the file. Without a first row id, row ids remain null.
     """
     for index, name in enumerate(batch.schema.names):
         column = batch.column(index)
@@ -76,8 +76,8 @@ class SequenceNumberRange:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """Return the lowest and the highest.
+        """Return the lowest and the highest sequence number.
 
-        A null will become the highest number; it is returned as 0.
+        The commit assigns a higher number to null, so the highest is 0 if there are nulls.
         """
         return self._low or 0, 0 if self._has_null else self._high

@@ -17,9 +17,9 @@ class DeletedRowMask:
     """The deleted rows of one data file."""
 
     blocks: frozenset[int]
-    """Blocks of 65536 rows that have deleted rows."""
+    """The numbers of the 65536-row blocks that have deleted rows."""
     read_kept_bits: Callable[[int], UInt8Array]
-    """Returns a block with set bits for rows that are not deleted."""
+    """Returns the bits of a block, set for rows that are not deleted."""
 
     @classmethod
     def of(cls, vector: DeletionVector) -> "DeletedRowMask":
@@ -37,8 +37,8 @@ class DeletedRowMask:
 
         return cls(frozenset(blocks), read_kept_bits)
 
-    def kept(self, first: int, count: int) -> pa.BooleanArray | None:
-        """Return which of ``count`` rows from ``first`` on are not deleted; None for all."""
+    def build_live_mask(self, first: int, count: int) -> pa.BooleanArray | None:
+        """Return which of ``count`` rows from row ``first`` are not deleted; None for all."""
         begin, end = first // BLOCK_SIZE, -(-(first + count) // BLOCK_SIZE)
         touched = [block for block in range(begin, end) if block in self.blocks]
         if not touched:

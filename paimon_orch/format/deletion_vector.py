@@ -28,7 +28,8 @@ _CRC = struct.Struct(">I")
 _LE = struct.Struct("<i")
 _COUNT = struct.Struct("<q")
 _MAX_POSITION_32 = 2147483647
-_MAX_BITMAPS = 1 << 16  # a 64-bit vector lists every high word up to its last; more are damage
+# a 64-bit vector has a bitmap for every high word up to the last; more mean damage
+_MAX_BITMAPS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +77,15 @@ class DeletionVector:
         return DeletionVector(merged)
 
     def encode_payload(self, *, bitmap64: bool) -> bytes:
-        """Return magic and bitmap as stored in an index file; bitmaps are run-optimised."""
+        """Return magic and bitmap as stored in an index file; bitmaps are run-optimized."""
         if not bitmap64:
             if (
                 max(self.bitmaps, default=0) > 0
                 or self.bitmaps.get(0, BitMap([0])).max() > _MAX_POSITION_32
             ):
                 raise InputError(
-                    "a 32-bit deletion vector holds row positions up to 2147483647; set the table option "
-                    "'deletion-vectors.bitmap64' = 'true'"
+                    "a 32-bit deletion vector holds row positions up to 2147483647; set the table "
+                    "option 'deletion-vectors.bitmap64' = 'true'"
                 )
             return _BE.pack(MAGIC_32) + _serialize_bitmap(self.bitmaps.get(0))
         count = max(self.bitmaps, default=-1) + 1
@@ -104,7 +105,7 @@ def _serialize_bitmap(bitmap: BitMap | None) -> bytes:
 
 
 def decode_deletion_vector_payload(data: bytes, path: str) -> DeletionVector:
-    """Decode magic and bitmap, 32 or 64 bit by the magic."""
+    """Decode magic and bitmap; the magic selects the 32-bit or the 64-bit layout."""
     with wrap_decode_errors(path):
         if _BE.unpack_from(data)[0] == MAGIC_32:
             bitmap = BitMap.deserialize(data[4:])

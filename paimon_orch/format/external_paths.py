@@ -42,15 +42,15 @@ def parse_store_scheme(path: str) -> str:
 def normalize_external_uri(key: str, uri: str, root: str) -> str:
     """Return an external path as Java Paimon writes it into manifests, without trailing slash.
 
-    Raises :class:`InputError` for a path without scheme, and :class:`UnsupportedError` for one in
-    another store than the table, whose directory is ``root``.
+    Raises :class:`InputError` for a path without scheme, and :class:`UnsupportedError` for a
+    path in another store than the table, whose directory is ``root``.
     """
     scheme, separator, _ = uri.partition(":")
     path = strip_file_scheme(uri).rstrip("/")
     if not separator or "/" in scheme or (scheme == "file" and not path.startswith("/")):
         raise InputError(
-            f"option {key!r} holds {uri!r}, which must be an absolute path with a scheme, for example "
-            "file:/data/t or s3://bucket/t"
+            f"option {key!r} holds {uri!r}, which must be an absolute path with a scheme, for "
+            "example file:/data/t or s3://bucket/t"
         )
     if parse_store_scheme(path) != parse_store_scheme(root):
         raise UnsupportedError(
@@ -80,7 +80,7 @@ class ExternalPaths:
     def of(cls, options: Options, root: str) -> "ExternalPaths | None":
         """Return the external paths of a table's options, None if files are below ``root``.
 
-        Raises :class:`InputError` for invalid or contradicting options, and
+        Raises :class:`InputError` for invalid or contradictory options, and
         :class:`UnsupportedError` for paths in another store than the table.
         """
         strategy = options.get(DATA_FILE_EXTERNAL_PATHS_STRATEGY)

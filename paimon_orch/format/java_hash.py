@@ -117,7 +117,7 @@ def compute_java_hash_codes(keys: Keys, data_type: AtomicType) -> UInt32Array:
 
 
 def compute_java_string_hash(text: str) -> int:
-    """Return the 32-bit hash code of a Java string: over UTF-16 units."""
+    """Return the 32-bit hash code of a Java string, computed over its UTF-16 units."""
     code = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for index in range(0, len(units), 2):

@@ -35,7 +35,7 @@ def unescape_path_name(text: str) -> str:
 def build_partition_path(
     values: Sequence[object], fields: Sequence[Field], options: Options
 ) -> str:
-    """Return ``k1=v1/k2=v2/`` for internal values, or an empty string for an unpartitioned table."""
+    """Return ``k1=v1/k2=v2/`` for internal values, an empty string for an unpartitioned table."""
     names = format_partition_values(values, fields, options)
     return "".join(
         f"{escape_path_name(key)}={escape_path_name(value)}/" for key, value in names.items()
@@ -112,8 +112,8 @@ def format_java_double(value: float, *, single: bool = False) -> str:
         text = repr(value)
     magnitude = abs(value)
     if value == 0 or 1e-3 <= magnitude < 1e7:
-        plain = format(Decimal(text), "f")
-        return plain if "." in plain else plain + ".0"
+        decimal_text = format(Decimal(text), "f")
+        return decimal_text if "." in decimal_text else decimal_text + ".0"
     sign, digits, exponent = Decimal(text).as_tuple()
     assert isinstance(exponent, int)
     mantissa = "".join(map(str, digits)).rstrip("0") or "0"

@@ -95,7 +95,8 @@ class TablePaths:
             values = deserialize_row(partition, [field.type for field in fields])
         parent = (schema.typed_options.get(DATA_FILE_PATH_DIRECTORY) or "").strip("/")
         prefix = f"{parent}/" if parent else ""
-        return f"{prefix}{build_partition_path(values, fields, schema.typed_options)}{bucket_dir_name(bucket)}"
+        partition_path = build_partition_path(values, fields, schema.typed_options)
+        return f"{prefix}{partition_path}{bucket_dir_name(bucket)}"
 
     def create_data_file_path_factory(
         self, schema: TableSchema, partition: bytes, bucket: int
@@ -126,8 +127,7 @@ class TablePaths:
         if parse_store_scheme(path) != parse_store_scheme(self.root):
             raise UnsupportedError(
                 f"{uri}: is in another store than the table, {self.root}; "
-                "tables whose files are in several stores "
-                "are not supported"
+                "tables whose files are in several stores are not supported"
             )
         return path
 

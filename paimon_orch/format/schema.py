@@ -78,7 +78,7 @@ class TableSchema:
 
     @property
     def names(self) -> list[str]:
-        """Return the column names in order."""
+        """Return the column names in table order."""
         return [field.name for field in self.fields]
 
     def field(self, name: str) -> Field:
@@ -94,7 +94,7 @@ class TableSchema:
 
     @property
     def trimmed_primary_keys(self) -> list[str]:
-        """Return the primary key without the partition columns, order kept."""
+        """Return the primary key without the partition columns, in the same order."""
         return [name for name in self.primary_keys if name not in self.partition_keys]
 
     @property
@@ -103,7 +103,7 @@ class TableSchema:
         return self.select(self.trimmed_primary_keys)
 
     def order_fields(self, level: int) -> list[Field]:
-        """Return the sort columns of files of a level; key bounds are of these columns."""
+        """Return the sort columns of files of a level; their key bounds have these columns."""
         options = self.typed_options
         if level and options.is_pk_clustering_override:
             return self.select(options.clustering_columns)
@@ -163,7 +163,8 @@ class TableSchema:
             version = parse_integer(value.get("version", 1), "version")
             if version > SCHEMA_VERSION:
                 raise UnsupportedError(
-                    f"{path}: schema version {version} is newer than {SCHEMA_VERSION}, the newest known"
+                    f"{path}: schema version {version} is newer than {SCHEMA_VERSION}, the newest "
+                    "known"
                 )
             options = {key: _format_option(text) for key, text in _parse_options(value).items()}
             if version <= 1:
@@ -216,7 +217,8 @@ def _parse_field(value: Any, path: str) -> Field:
     except UnsupportedError as error:
         name = value.get("name")
         raise UnsupportedError(
-            f"{path}: column {name!r}: {error}. Use Java Paimon for this table; nothing was changed."
+            f"{path}: column {name!r}: {error}. Use Java Paimon for this table; nothing was "
+            "changed."
         ) from error
 
 
@@ -240,13 +242,13 @@ def build_table_schema(
     values = dict(options or {})
     partition_by = list(partition_by) or _split_names(values.pop("partition", ""))
     primary_key = list(primary_key) or _split_names(values.pop("primary-key", ""))
-    numbered, highest = assign_field_ids(fields)
+    fields_with_ids, highest = assign_field_ids(fields)
     nullable = Options(values).get(PRIMARY_KEY_NULLABLE)
     fields = [
         replace(field, type=field.type.with_nullable(nullable))
         if field.name in primary_key
         else field
-        for field in numbered
+        for field in fields_with_ids
     ]
     schema = TableSchema(
         id=0,
@@ -270,29 +272,29 @@ def assign_field_ids(fields: Iterable[Field], highest: int = -1) -> tuple[list[F
     """Assign ids to columns and nested fields; return the columns and the highest id."""
     counter = highest
 
-    def numbered(data_type: DataType) -> DataType:
+    def assign_ids(data_type: DataType) -> DataType:
         nonlocal counter
         match data_type:
             case ArrayType(nullable, element):
-                return ArrayType(nullable, numbered(element))
+                return ArrayType(nullable, assign_ids(element))
             case MultisetType(nullable, element):
-                return MultisetType(nullable, numbered(element))
+                return MultisetType(nullable, assign_ids(element))
             case MapType(nullable, key, value):
-                return MapType(nullable, numbered(key), numbered(value))
+                return MapType(nullable, assign_ids(key), assign_ids(value))
             case RowType(nullable, children):
-                numbered_children = []
-                for child in children:  # children are numbered before their parent
-                    child_type = numbered(child.type)
+                children_with_ids = []
+                for child in children:  # children get their ids before their parent
+                    child_type = assign_ids(child.type)
                     counter += 1
-                    numbered_children.append(replace(child, id=counter, type=child_type))
-                return RowType(nullable, tuple(numbered_children))
+                    children_with_ids.append(replace(child, id=counter, type=child_type))
+                return RowType(nullable, tuple(children_with_ids))
         return data_type
 
     result = []
     for field in fields:
         counter += 1
         column_id = counter
-        result.append(replace(field, id=column_id, type=numbered(field.type)))
+        result.append(replace(field, id=column_id, type=assign_ids(field.type)))
     return result, counter
 
 

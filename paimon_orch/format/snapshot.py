@@ -33,12 +33,12 @@ _KNOWN_KEYS = frozenset(
         *("watermark", "properties", "nextRowId"),
     )
 )
-# of later releases: they describe the commit, not the table
+# keys of later releases that describe the commit, not the table
 _COMMIT_KEYS = frozenset(("uuid", "operation", "writerVersion"))
 
 
 class CommitKind(StrEnum):
-    """What a commit did."""
+    """The kind of change that a commit made."""
 
     APPEND = "APPEND"
     COMPACT = "COMPACT"
@@ -76,7 +76,7 @@ class Snapshot:
 
     @property
     def inherited(self) -> dict[str, Any]:
-        """Return the unknown keys that the next snapshot inherits: those not about the commit."""
+        """Return the unknown keys that describe the table; the next snapshot inherits them."""
         return {key: item for key, item in self.additional.items() if key not in _COMMIT_KEYS}
 
     def to_json(self) -> bytes:
@@ -104,8 +104,8 @@ class Snapshot:
             "properties": dict(self.properties) or None,
             "nextRowId": self.next_row_id,
         }
-        present = {key: item for key, item in value.items() if item is not None}
-        return encode_json({**present, **self.additional})
+        non_null = {key: item for key, item in value.items() if item is not None}
+        return encode_json({**non_null, **self.additional})
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> "Snapshot":
@@ -115,7 +115,8 @@ class Snapshot:
             version = _parse_integer(value, "version", 1, default=1)
             if version > SNAPSHOT_VERSION:
                 raise UnsupportedError(
-                    f"{path}: snapshot version {version} is newer than {SNAPSHOT_VERSION}, the newest known"
+                    f"{path}: snapshot version {version} is newer than {SNAPSHOT_VERSION}, the "
+                    "newest known"
                 )
             return cls(
                 id=_parse_integer(value, "id", FIRST_SNAPSHOT_ID),

@@ -56,8 +56,8 @@ class TableStatistics:
             "mergedRecordSize": self.size,
             "colStats": columns,
         }
-        present = {key: item for key, item in value.items() if item is not None}
-        return json.dumps(present, indent=2, ensure_ascii=False).encode()
+        non_null = {key: item for key, item in value.items() if item is not None}
+        return json.dumps(non_null, indent=2, ensure_ascii=False).encode()
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> "TableStatistics":

@@ -24,7 +24,7 @@ def parse_json_object(data: bytes) -> dict[str, Any]:
 
 
 def parse_integer(value: object, name: str) -> int:
-    """Return an integer from JSON, also from text. Raises ``ValueError`` for other values."""
+    """Return an integer from a JSON number or text. Raises ``ValueError`` for other values."""
     if not isinstance(value, int | float | str):
         raise ValueError(f"{name} is {value!r}, not an integer")  # noqa: TRY004 - damage, not a bug
     return int(value)
@@ -86,7 +86,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def encode_json(value: Mapping[str, Any]) -> bytes:
-    """Encode a metadata file; lone surrogates are escaped, as by other writers."""
+    """Encode a metadata file; lone surrogates are escaped, as other writers do."""
     try:
         return json.dumps(value, indent=2, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -103,7 +103,7 @@ def is_utf8(text: str) -> bool:
 
 
 def to_python_value(scalar: "pa.Scalar[Any]") -> Any:
-    """Return the Python value of a scalar; text as by :func:`decode_text`."""
+    """Return the Python value of a scalar; text is decoded by :func:`decode_text`."""
     try:
         return scalar.as_py()
     except UnicodeDecodeError:
@@ -113,6 +113,6 @@ def to_python_value(scalar: "pa.Scalar[Any]") -> Any:
 
 
 def to_readable_value(scalar: "pa.Scalar[Any]") -> Any:
-    """Return the Python value of a scalar; text as by :func:`to_readable_text`."""
+    """Return the Python value of a scalar; text is converted by :func:`to_readable_text`."""
     value = to_python_value(scalar)
     return to_readable_text(value) if isinstance(value, str) else value

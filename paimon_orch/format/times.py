@@ -46,8 +46,7 @@ def parse_timestamp(name: str, text: str) -> int:
     if not isinstance(moment, pendulum.DateTime):
         raise InputError(
             f"{name} {text!r} is not a point in time; write ISO 8601, for example "
-            "2026-01-31T12:00:00, or epoch "
-            "milliseconds"
+            "2026-01-31T12:00:00, or epoch milliseconds"
         )
     return int(moment.timestamp() * 1000)
 
@@ -67,7 +66,7 @@ def parse_cutoff(name: str, text: str, now_millis: int | None = None) -> int:
         cutoff = 0
     if not _MIN_MILLIS <= cutoff <= _MAX_MILLIS:
         raise InputError(
-            f"{name} {text!r} is neither a duration, for example '3 d', nor a point in time between "
-            "the years 1973 and 9999, for example 2026-01-31 or epoch milliseconds"
+            f"{name} {text!r} is neither a duration, for example '3 d', nor a point in time "
+            "between the years 1973 and 9999, for example 2026-01-31 or epoch milliseconds"
         )
     return cutoff

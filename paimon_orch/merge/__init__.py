@@ -1,1 +1,1 @@
-"""The merge tree: levels, picking, k-way merge, merge engines, lookup."""
+"""The merge tree: levels, compaction strategies, sort-merge reader, merge engines and lookup."""

@@ -65,7 +65,7 @@ class FileIO(Protocol):
         """Create ``path`` with ``data`` atomically; ``False`` if it exists already.
 
         An object store cannot distinguish the retry of a request from the request of another
-        client, so there the result is also ``True`` if ``path`` already holds the same bytes. If
+        client. There the result is also ``True`` if ``path`` already holds the same bytes, so if
         only one of two callers may succeed, the data must identify its creator.
         """
         ...

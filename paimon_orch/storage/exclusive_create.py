@@ -15,10 +15,10 @@ from paimon_orch.storage.base import FileIO
 from paimon_orch.storage.object_store_options import LOCK_PATH, StorageOptions
 
 # First release of each package that creates files exclusively by a conditional request. s3fs was
-# tested with racing committers; of gcsfs (ifGenerationMatch=0) and adlfs (If-None-Match) only the
-# source was checked.
+# tested with racing committers; for gcsfs (ifGenerationMatch=0) and adlfs (If-None-Match) only the
+# source code was checked.
 _MIN_TRUSTED_VERSIONS = {"s3fs": (2025, 7), "gcsfs": (2025, 7), "adlfs": (2024, 12)}
-_MEMORY_MODULE = "fsspec.implementations.memory"  # exclusive in one process: for tests
+_MEMORY_MODULE = "fsspec.implementations.memory"  # exclusive only within one process, for tests
 _verified_stores: set[tuple[int, str]] = set()
 
 
@@ -86,7 +86,7 @@ class ExclusiveCreator:
                     return False
                 self.fs.makedirs(head, exist_ok=True)
                 self.fs.pipe_file(temporary, data)
-                self.fs.mv(temporary, path)  # complete when it becomes visible
+                self.fs.mv(temporary, path)  # the file is complete when it becomes visible
         except Timeout as error:
             raise StorageError(
                 f"{path}: the lock {lock_path} was not released within "
@@ -123,7 +123,7 @@ class ExclusiveCreator:
                     fs.pipe_file(probe, b"second", mode="create")
                 is_exclusive = fs.cat_file(probe) == b"first"
             finally:
-                with suppress(Exception):  # orphan cleanup deletes what remains
+                with suppress(Exception):  # orphan cleanup deletes a remaining object
                     fs.rm_file(probe)
         if not is_exclusive:
             raise UnsupportedError(

@@ -65,7 +65,7 @@ class LocalFileIO:
                 try:
                     stat = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
-                    continue  # removed since it was listed
+                    continue  # the entry was deleted after it was listed
                 is_dir, is_link = entry.is_dir(follow_symlinks=False), entry.is_symlink()
                 yield FileInfo(
                     path=entry.path,
@@ -115,7 +115,7 @@ class LocalFileIO:
         except FileNotFoundError:
             raise
         except OSError as error:
-            if os.path.lexists(target):  # created by another process meanwhile
+            if os.path.lexists(target):  # another process created it meanwhile
                 return False
             raise _build_write_error(target, error) from error
         return True
@@ -156,7 +156,7 @@ def _make_parents(path: str) -> None:
 
 
 def _open_new(path: str) -> IO[bytes]:
-    """Create a file and its directory, which a concurrent cleanup may delete while empty."""
+    """Create a file and its directory; a concurrent cleanup may delete the empty directory."""
 
     def create() -> IO[bytes]:
         _make_parents(path)

@@ -105,10 +105,10 @@ class FsspecFileIO:
         return bytes(self._retry_read(path, "read", lambda: self._fs.cat_file(path)))
 
     def create(self, path: str, data: bytes) -> bool:
-        """Put the object on the condition that it does not exist; see :meth:`FileIO.create`.
+        """Create the object if it does not exist, by a conditional put; see :meth:`FileIO.create`.
 
-        After an error the stored object decides the result: a repeated request can be refused
-        because of its first attempt, and refusals differ between servers. Raises
+        After an error the stored object decides the result, because a repeated request can be
+        refused due to its first attempt, and refusals differ between servers. Raises
         :class:`StorageError` if there is no object after an error, because it may still appear.
         """
         return ExclusiveCreator(
@@ -134,7 +134,7 @@ class FsspecFileIO:
         own_name = self._fs._strip_protocol(base)  # noqa: SLF001 - fsspec compares names in this form
         for entry in entries:
             if entry["name"].rstrip("/") == own_name:
-                continue  # the path is a file, or has a marker object
+                continue  # the path itself is a file or a marker object
             name = entry["name"].rstrip("/").rsplit("/", 1)[-1]
             is_dir = entry["type"] == "directory"
             yield FileInfo(
@@ -182,8 +182,8 @@ class FsspecFileIO:
     def make_dir(self, path: str) -> bool:
         """Raise :class:`UnsupportedError`."""
         raise UnsupportedError(
-            f"{self._check_path(path)}: object stores have no empty directories; the database exists "
-            "as soon as a table is created in it"
+            f"{self._check_path(path)}: object stores have no empty directories; the database "
+            "exists as soon as a table is created in it"
         )
 
     def rename_dir(self, source: str, target: str) -> bool:
@@ -218,8 +218,8 @@ class FsspecFileIO:
             mine, mine
         ):
             raise UnsupportedError(
-                f"{path}: is in another store than the table, which is below {self.root}; a table in "
-                "several stores is not supported"
+                f"{path}: is in another store than the table, which is below {self.root}; a table "
+                "in several stores is not supported"
             )
         if "?versionId=" in path:
             raise CorruptFileError(
@@ -260,20 +260,20 @@ def open_object_store(uri: str, options: Mapping[str, Any]) -> tuple[FsspecFileI
     except ValueError:
         schemes = ", ".join(f"{name}://" for name in _PACKAGE_BY_SCHEME)
         raise InputError(
-            f"warehouse {uri!r}: the scheme {parsed.scheme!r} is not supported; use a local path, a "
-            f"file: URI, {schemes}"
+            f"warehouse {uri!r}: the scheme {parsed.scheme!r} is not supported; use a local path, "
+            f"a file: URI, {schemes}"
         ) from None
     except ImportError as error:
         package = _PACKAGE_BY_SCHEME.get(parsed.scheme, "the package for it")
         raise InputError(
-            f"warehouse {uri!r} needs {package}, which is not installed ({error}); for s3:// install "
-            "paimon-orch[s3]"
+            f"warehouse {uri!r} needs {package}, which is not installed ({error}); for s3:// "
+            "install paimon-orch[s3]"
         ) from error
     return FsspecFileIO(root, StorageOptions.of(options)), root
 
 
 def _get_modification_time(entry: Mapping[str, Any]) -> float:
-    """Return when an object was written; the current time if unknown: cleanup keeps it."""
+    """Return when an object was written; the current time if unknown, so cleanup keeps it."""
     if entry["type"] == "directory":
         return 0.0
     for key in ("LastModified", "mtime", "updated", "last_modified", "created"):

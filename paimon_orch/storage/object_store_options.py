@@ -14,7 +14,7 @@ STORAGE_OPTIONS_ENV = "PAIMON_STORAGE_OPTIONS"
 LOCK_PATH = "lock_path"  # not an fsspec option: a lock file for stores without exclusive creation
 _REDACTED = "***"
 _MIN_SECRET_LENGTH = 4  # redacting shorter values would remove ordinary words
-# options whose values may appear in messages; values of all others may be secret
+# options whose values may appear in messages; values of other options may be secret
 _PUBLIC_OPTIONS = {
     "account_name",
     "addressing_style",
@@ -43,9 +43,9 @@ class StorageOptions:
     """Names of options from the environment."""
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> "StorageOptions":
+    def of(cls, explicit: Mapping[str, Any]) -> "StorageOptions":
         """Combine explicit options with those of the environment; explicit ones take precedence."""
-        return cls(dict(given), frozenset(_read_environment()) - set(given))
+        return cls(dict(explicit), frozenset(_read_environment()) - set(explicit))
 
     def resolve(self) -> dict[str, Any]:
         """Return the options for fsspec.
@@ -65,12 +65,12 @@ class StorageOptions:
         if not self.inherited:
             return dict(self.explicit)
         environment = _read_environment()
-        missing = ", ".join(sorted(self.inherited - set(environment)))
-        if missing:
+        missing_names = ", ".join(sorted(self.inherited - set(environment)))
+        if missing_names:
             raise InputError(
-                f"storage option {missing} was set by {STORAGE_OPTIONS_ENV}, which does not have it in "
-                "this process; set the variable for Spark's workers too, or pass the options to the "
-                "catalog"
+                f"storage option {missing_names} was set by {STORAGE_OPTIONS_ENV}, which "
+                "does not have it in this process; set the variable for Spark's workers too, or "
+                "pass the options to the catalog"
             )
         return {name: environment[name] for name in self.inherited} | dict(self.explicit)
 

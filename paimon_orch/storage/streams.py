@@ -13,8 +13,8 @@ READ_AHEAD_BYTES = 1 << 20
 class ObjectInput(io.RawIOBase):
     """Random reads of an object of known size by ``fetch(start, end)``.
 
-    Small reads fetch and cache a block of ``read_ahead`` bytes. Larger reads are not cached, because
-    their callers (Parquet with ``pre_buffer``) have merged ranges already.
+    Small reads fetch and cache a block of ``read_ahead`` bytes. Larger reads are not cached,
+    because their callers (Parquet with ``pre_buffer``) already merge ranges.
     """
 
     def __init__(self, fetch: FetchRange, size: int, *, read_ahead: int = READ_AHEAD_BYTES) -> None:
@@ -36,7 +36,7 @@ class ObjectInput(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Set the position; nothing is read."""
+        """Set the position without reading."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         if base + offset < 0:
             raise ValueError(f"cannot seek to {base + offset}")

@@ -46,7 +46,7 @@ def expected(hidden: set[int], first: int, count: int) -> list[bool] | None:
 
 
 def kept_of(rows: DeletedRowMask, first: int, count: int) -> list[bool] | None:
-    is_live = rows.kept(first, count)
+    is_live = rows.build_live_mask(first, count)
     if is_live is None:
         return None
     is_live.validate(full=True)
@@ -99,8 +99,8 @@ def test_masks_select_the_rows_that_are_not_deleted(
 def test_a_batch_without_deleted_rows_has_no_mask() -> None:
     rows = DeletedRowMask.of(DeletionVector.of([3, WORD + 5]))
 
-    assert rows.kept(4, 1000) is None
-    assert rows.kept(5 * BLOCK_SIZE, 3 * BLOCK_SIZE) is None
-    assert rows.kept(WORD - 2, 7) is None
-    assert rows.kept(WORD, 6) == pa.array([True] * 5 + [False])
-    assert DeletedRowMask.of(DeletionVector.of([])).kept(0, 10) is None
+    assert rows.build_live_mask(4, 1000) is None
+    assert rows.build_live_mask(5 * BLOCK_SIZE, 3 * BLOCK_SIZE) is None
+    assert rows.build_live_mask(WORD - 2, 7) is None
+    assert rows.build_live_mask(WORD, 6) == pa.array([True] * 5 + [False])
+    assert DeletedRowMask.of(DeletionVector.of([])).build_live_mask(0, 10) is None

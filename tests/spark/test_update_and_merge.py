@@ -392,7 +392,10 @@ def test_merge_engines_produce_the_requested_rows(
 @pytest.mark.parametrize(
     ("engine", "message"),
     [
-        ("sequence", r"k = 4 .* the old row would win.*'sequence.field' \(n\) is lower"),
+        (
+            "sequence",
+            r"k = 4 .* the old row would win.*'sequence.field' \(n\) of the new row is lower",
+        ),
         ("partial-update", "k = 4 .* column 'n' would be 4, not None"),
         ("sequence groups", r"k = 4 .* only with its sequence group \(n\)"),
     ],

@@ -1,6 +1,6 @@
 """The footer of a Parquet file.
 
-It has the metadata of pyarrow, and the parts that pyarrow does not expose or write.
+It combines the metadata that pyarrow returns with parts that pyarrow does not expose or write.
 
 See docs/format/data-files.md#parquet.
 """
@@ -28,10 +28,10 @@ from paimon_orch.files.parquet.thrift_compact import (
 )
 
 PARQUET_MAGIC = b"PAR1"
-_TAIL_BYTES = 8  # the length of the footer, and the magic
-_REMOTE_TAIL_BYTES = 1 << 16  # most footers are read with the request for their length
+_TAIL_BYTES = 8  # size of the footer length and the magic
+_REMOTE_TAIL_BYTES = 1 << 16  # one request reads the length and, usually, the footer
 
-# the numbers of fields: of the file, of a row group, of a column's chunk and of its metadata
+# field numbers of the file, a row group, a column chunk and its metadata
 _FILE_ROWS, _ROW_GROUPS, _ENCRYPTION = 3, 4, 8
 _CHUNKS, _GROUP_BYTES, _GROUP_ROWS = 1, 2, 3
 _PATH, _START, _METADATA, _INDEX_OFFSET, _INDEX_LENGTH, _CRYPTO, _ENCRYPTED = 1, 2, 3, 4, 5, 8, 9
@@ -46,13 +46,13 @@ class ColumnChunk:
     """A leaf column in a row group."""
 
     pages: ByteRange
-    """Its pages, the dictionary included."""
+    """The byte range of the pages, including the dictionary."""
 
     values: int
-    """The number of its values, nulls included."""
+    """The number of values, including nulls."""
 
     index: ByteRange | None = None
-    """Its offset index, if it has one."""
+    """The byte range of the offset index; None without one."""
 
 
 class Footer:
@@ -112,9 +112,8 @@ class Footer:
             for number in (_DATA_PAGES, _DICTIONARY)
             if number in metadata
         ]
-        start = min(
-            offset for offset in starts if offset > 0
-        )  # 0 is written for a missing dictionary page
+        # writers store 0 for a missing dictionary page
+        start = min(offset for offset in starts if offset > 0)
         pages = self._check_range(start, self._decode_integer(metadata[_COMPRESSED]))
         index = None
         if _INDEX_OFFSET in chunk and _INDEX_LENGTH in chunk:
@@ -135,9 +134,9 @@ class Footer:
     def encode_row_group_footer(
         self, group: int, rows: int, chunks: Mapping[int, ColumnChunk]
     ) -> bytes:
-        """Return the footer of a file of one row group with some chunks replaced.
+        """Return the footer of a file with one row group, in which some chunks are replaced.
 
-        Other chunks must not be read.
+        Readers must not read the other chunks.
         """
         old = self._fields(self._row_groups[group])
         written = [

@@ -1,8 +1,8 @@
-"""Nanosecond timestamps in Parquet as in Java Paimon: INT96, while other timestamps are INT64.
+"""Nanosecond timestamps in Parquet as INT96, like Java Paimon; other timestamps are INT64.
 
-pyarrow writes either all timestamps of a file as INT96 or none. So the values are written as
-FIXED_LEN_BYTE_ARRAY(12), whose pages have the same bytes as pages of INT96, and the type in the
-footer is changed to INT96.
+pyarrow writes either all timestamps of a file as INT96 or none. This module therefore writes the
+values as FIXED_LEN_BYTE_ARRAY(12), whose pages have the same bytes as INT96 pages, and changes the
+type in the footer to INT96.
 
 See docs/format/data-files.md#parquet.
 """
@@ -27,7 +27,7 @@ _NANOS_PER_DAY = 86_400 * 10**9
 _JULIAN_EPOCH = 2_440_588
 
 _FIXED_LEN_BYTE_ARRAY, _INT96 = 7, 3
-_TAIL_BYTES = 8  # the length of the footer, and the magic
+_TAIL_BYTES = 8  # size of the footer length and the magic
 
 
 def is_nanosecond_timestamp(arrow_type: pa.DataType) -> bool:
@@ -52,8 +52,8 @@ def child_fields(arrow_type: pa.DataType) -> "list[pa.Field[pa.DataType]]":
 def int96_storage_type(arrow_type: pa.DataType) -> pa.DataType:
     """Return the type that pyarrow writes: nanoseconds as twelve bytes, also in nested types.
 
-    Elements of lists and values of maps are optional, also if they are NOT NULL: Java Paimon 0.9
-    loses required values.
+    Elements of lists and values of maps are optional, even if they are NOT NULL, because
+    Java Paimon 0.9 loses required values.
     """
     if is_nanosecond_timestamp(arrow_type):
         return INT96_BYTES_TYPE
@@ -80,7 +80,7 @@ def encode_int96(array: pa.Array) -> pa.Array:
 
 
 class Int96FooterSink(io.RawIOBase):
-    """Writes to a sink; after :meth:`hold` the bytes are kept until the footer is patched."""
+    """Writes to a sink; after :meth:`hold`, buffers bytes until the footer is patched."""
 
     def __init__(self, sink: IO[bytes]) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class Int96FooterSink(io.RawIOBase):
         return True
 
     def write(self, data: "bytes | memoryview[int]") -> int:  # type: ignore[override]
-        """Write or keep bytes."""
+        """Write or buffer bytes."""
         if self._held is None:
             self._sink.write(data)
         else:
@@ -104,11 +104,11 @@ class Int96FooterSink(io.RawIOBase):
         return self._sink.tell() + len(self._held or b"")
 
     def hold(self) -> None:
-        """Keep the bytes written from now on, the end of the file."""
+        """Buffer all further bytes: the end of the file."""
         self._held = bytearray()
 
     def release(self) -> None:
-        """Patch the kept footer and write it."""
+        """Patch the buffered footer and write it."""
         assert self._held is not None
         length = int.from_bytes(self._held[-_TAIL_BYTES:-4], "little")
         start = len(self._held) - _TAIL_BYTES - length
@@ -124,13 +124,13 @@ def _find_int96_types(footer: bytes) -> Iterator[int]:
     leaves = []
     for element in _decode_structs(footer, metadata[2]):
         if 1 in element:  # a column, not a group
-            plain = 6 not in element and 10 not in element
+            has_no_logical_type = 6 not in element and 10 not in element
             is_fixed = decode_integer(footer, element[1].start) == _FIXED_LEN_BYTE_ARRAY
             is_long = (
                 2 in element
                 and decode_integer(footer, element[2].start) == INT96_BYTES_TYPE.byte_width
             )
-            leaves.append(plain and is_fixed and is_long)
+            leaves.append(has_no_logical_type and is_fixed and is_long)
             if leaves[-1]:
                 yield element[1].start
     for row_group in _decode_structs(footer, metadata[4]):

@@ -1,13 +1,13 @@
-"""Single pages of Parquet files: only the pages with selected rows are fetched and decoded.
+"""Reads single pages of Parquet files: only the pages with selected rows.
 
 The Python APIs of pyarrow, arro3, DuckDB and Polars do not read selected pages or rows. This module
-finds pages with the offset index of their file, which Java Paimon always writes and this library
-writes where it saves time. pyarrow then decodes a file of one row group that is assembled in
-memory: the unchanged pages after their dictionary, and a footer for these pages only. The offset
-index is checked against the footer and the header of each page.
+finds pages with the offset index of the file, which Java Paimon always writes and this library
+writes for files with row-level indexes. pyarrow then decodes a file of one row group that is
+assembled in memory: the unchanged pages after their dictionary, and a footer for these pages only.
+The offset index is checked against the footer and the header of each page.
 
-For one row in a thousand this needs 1/11 of the CPU time, and reads 1/34 of the bytes, of whole row
-groups with pyarrow: see ``benchmarks/hand_written_files.py``.
+Compared with reading whole row groups with pyarrow, reading one row in a thousand needs 1/11 of the
+CPU time and 1/34 of the bytes (``benchmarks/hand_written_files.py``).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,22 +29,16 @@ from paimon_orch.files.parquet.thrift_compact import (
 )
 from paimon_orch.format.arrays import Int64Array, Positions
 
-_ASSUMED_PAGE_BITS = 9  # assumed rows of a page while pages are unknown: 2**9
-_MAX_PAGE_BYTES = 64 << 20  # bytes of pages in memory at a time
-_DATA_PAGES = (0, 3)  # the types of pages, by the version of their heads
+_ASSUMED_PAGE_BITS = 9  # pages are assumed to have 2**9 rows until they are located
+_MAX_PAGE_BYTES = 64 << 20  # limit of the page bytes in memory
+_DATA_PAGES = (0, 3)  # page types, by version of the page header
 _TYPE, _SIZE, _HEAD, _HEAD_V2 = 1, 3, 5, 8
 _VALUES, _ROWS_V2 = 1, 3
 _LIST_FIRST = 1 << 4 | LIST  # the first byte of an offset index
-_LOCATION_TOKENS = [
-    0x16,
-    0x15,
-    0x16,
-    0,
-]  # the bytes around the three numbers of a page location
-_TOKENS_PER_LOCATION, _MAX_VARINT_BYTES = (
-    7,
-    9,
-)  # these bytes and the numbers; the bytes of an unsigned number
+# the bytes around the three numbers of a page location
+_LOCATION_TOKENS = [0x16, 0x15, 0x16, 0]
+_TOKENS_PER_LOCATION = 7  # these bytes and the three numbers
+_MAX_VARINT_BYTES = 9  # of an unsigned number
 
 
 class PageIndexError(ValueError):
@@ -133,7 +127,7 @@ class RowGroupPages:
     group: int
     columns: list[_ColumnPages]
     bytes: int
-    """The bytes to read for them."""
+    """The number of bytes to read."""
 
     @property
     def leaves(self) -> Iterator[_SelectedPages]:
@@ -144,7 +138,7 @@ class RowGroupPages:
 class PageReader:
     """Reads single pages of one open file.
 
-    ``leaves`` are the numbers of the leaf columns of each column.
+    ``leaves`` maps each column to the numbers of its leaf columns.
     """
 
     def __init__(
@@ -155,11 +149,9 @@ class PageReader:
     def plan(
         self, columns: Sequence[str], selected: Mapping[int, Positions]
     ) -> dict[int, RowGroupPages]:
-        """Return the pages to read of the row groups for which this saves enough.
+        """Return the pages to read, for the row groups where this saves enough.
 
-        ``selected`` are the selected rows by row group, counted from its first row.
-
-        Raises :class:`PageIndexError`.
+        ``selected`` are row positions within each row group. Raises :class:`PageIndexError`.
         """
         sparse = {
             group: rows
@@ -194,14 +186,14 @@ class PageReader:
     def _estimate_bytes(self, leaves: Collection[int], groups: Iterable[int]) -> float:
         """Estimate the bytes of leaf columns.
 
-        The bytes of a single column are known only for undamaged footers.
+        The bytes of single columns are known only if the footer is undamaged.
         """
         metadata = self._footer.metadata
         size = sum(metadata.row_group(group).total_byte_size for group in groups)
         return float(size * len(leaves) / max(1, metadata.num_columns))
 
     def _chunks(self, leaves: set[int], groups: Iterable[int]) -> dict[int, dict[int, ColumnChunk]]:
-        """Return the chunks of row groups with an index that are large enough."""
+        """Return the chunks of the row groups that have an index and are large enough."""
         chunks_by_group = ((group, self._footer.chunks(group, leaves)) for group in groups)
         return {
             group: chunks
@@ -218,20 +210,20 @@ class PageReader:
         chunks: Mapping[int, ColumnChunk],
         indexes: Mapping[ByteRange, bytes],
     ) -> RowGroupPages | None:
-        planned = []
+        column_pages = []
         for name in columns:
             numbers = self._leaves[name]
             leaves = [
                 self._locate_leaf_pages(group, leaf, chunks[leaf], indexes) for leaf in numbers
             ]
-            planned.append(_plan_column(name, leaves, rows))
-        ranges = [span for column in planned for leaf in column.leaves for span in leaf.ranges]
-        gap, stored = self._costs.request_cost, _total_bytes(chunks)
-        read = sum(max(gap, last - first) for first, last, _ in _join_ranges(ranges, gap))
-        max_read = min(_MAX_PAGE_BYTES, stored - self._costs.lookup_cost)
-        if read > max_read or not self._costs.is_small_enough(read, stored):
+            column_pages.append(_plan_column(name, leaves, rows))
+        ranges = [span for column in column_pages for leaf in column.leaves for span in leaf.ranges]
+        gap, total_bytes = self._costs.request_cost, _total_bytes(chunks)
+        read_bytes = sum(max(gap, last - first) for first, last, _ in _join_ranges(ranges, gap))
+        max_read = min(_MAX_PAGE_BYTES, total_bytes - self._costs.lookup_cost)
+        if read_bytes > max_read or not self._costs.is_small_enough(read_bytes, total_bytes):
             return None
-        return RowGroupPages(group, planned, read)
+        return RowGroupPages(group, column_pages, read_bytes)
 
     def _locate_leaf_pages(
         self, group: int, number: int, chunk: ColumnChunk, indexes: Mapping[ByteRange, bytes]
@@ -246,15 +238,15 @@ class PageReader:
 
     def _fetch(self, ranges: Iterable[ByteRange]) -> dict[ByteRange, bytes]:
         """Return the bytes of some ranges of the file."""
-        parts = {}
-        for first, last, joined in _join_ranges(ranges, self._costs.request_cost):
+        data_by_range = {}
+        for first, last, merged_ranges in _join_ranges(ranges, self._costs.request_cost):
             self._source.seek(first)
             data = self._source.read(last - first)
             if len(data) != last - first:
                 raise ValueError(f"the file ends before byte {last}")
-            for start, end in joined:
-                parts[start, end] = data[start - first : end - first]
-        return parts
+            for start, end in merged_ranges:
+                data_by_range[start, end] = data[start - first : end - first]
+        return data_by_range
 
     def read(self, plan: RowGroupPages) -> pa.Table:
         """Return the selected rows of a row group; raises :class:`PageIndexError`."""
@@ -291,7 +283,7 @@ def _take_rows(file: pq.ParquetFile, column: _ColumnPages) -> pa.ChunkedArray:
 
 
 def _plan_column(name: str, leaves: list[_LeafPages], rows: Positions) -> _ColumnPages:
-    """Select the pages of a column; pages of its leaf columns rarely end at the same row."""
+    """Select the pages of a column, whose leaf columns rarely have pages with the same rows."""
     bounds = reduce(np.intersect1d, [np.unique(leaf.rows) for leaf in leaves])
     parts, part_of = np.unique(np.searchsorted(bounds, rows, "right") - 1, return_inverse=True)
     lengths = bounds[parts + 1] - bounds[parts]
@@ -312,7 +304,7 @@ def _plan_column(name: str, leaves: list[_LeafPages], rows: Positions) -> _Colum
 def _count_values(file: bytearray, selected: _SelectedPages) -> int:
     """Return the number of values of the pages at the end of a file.
 
-    Raises ValueError if they differ from the index.
+    Raises ``ValueError`` if the pages differ from the index.
     """
     leaf, pages = selected.leaf, selected.pages
     if leaf.chunk.index is None:
@@ -320,13 +312,13 @@ def _count_values(file: bytearray, selected: _SelectedPages) -> int:
     sizes, rows = np.diff(leaf.starts)[pages], np.diff(leaf.rows)[pages]
     starts = len(file) - int(sizes.sum()) + np.cumsum(sizes) - sizes
     return sum(
-        _count_page_values(file, at, size, count, is_flat=leaf.is_flat)
-        for at, size, count in zip(starts.tolist(), sizes.tolist(), rows.tolist(), strict=True)
+        _count_page_values(file, start, size, count, is_flat=leaf.is_flat)
+        for start, size, count in zip(starts.tolist(), sizes.tolist(), rows.tolist(), strict=True)
     )
 
 
-def _count_page_values(file: bytearray, at: int, size: int, rows: int, *, is_flat: bool) -> int:
-    page, end = decode_struct(file, at)
+def _count_page_values(file: bytearray, start: int, size: int, rows: int, *, is_flat: bool) -> int:
+    page, end = decode_struct(file, start)
     head, _ = decode_struct(file, page[_HEAD_V2 if _HEAD_V2 in page else _HEAD].start)
     values = decode_integer(file, head[_VALUES].start)
     is_page = decode_integer(file, page[_TYPE].start) in _DATA_PAGES
@@ -336,16 +328,16 @@ def _count_page_values(file: bytearray, at: int, size: int, rows: int, *, is_fla
     if (
         not is_page
         or not is_as_indexed
-        or end - at + decode_integer(file, page[_SIZE].start) != size
+        or end - start + decode_integer(file, page[_SIZE].start) != size
     ):
         raise ValueError(f"a page of {size} bytes and {rows} rows has an unexpected header")
     return values
 
 
 def _decode_locations(index: bytes, chunk: ColumnChunk, rows: int) -> tuple[Int64Array, Int64Array]:
-    """Return the starts of pages in bytes and in rows, with the end of the last one.
+    """Return the start of each page in bytes and in rows, and the end of the last page.
 
-    Pages fill their chunk.
+    The pages must fill their chunk.
     """
     starts, sizes, firsts = _decode_offset_index(index)
     begin, end = chunk.pages
@@ -362,8 +354,8 @@ def _decode_offset_index(index: bytes) -> tuple[Int64Array, Int64Array, Int64Arr
 
     An offset index is a list of structs of three numbers each.
     """
-    count, kind, at = decode_list_header(index, 1)
-    data = np.frombuffer(index, np.uint8, offset=at)
+    count, kind, position = decode_list_header(index, 1)
+    data = np.frombuffer(index, np.uint8, offset=position)
     ends = np.flatnonzero(data < 0x80)[: count * _TOKENS_PER_LOCATION] + 1
     if (
         index[0] != _LIST_FIRST
@@ -396,7 +388,7 @@ def _estimate_touched_rows(rows: Positions) -> int:
 def _join_ranges(
     ranges: Iterable[ByteRange], gap: int
 ) -> Iterator[tuple[int, int, list[ByteRange]]]:
-    """Yield the start and end of groups of ranges less than ``gap`` apart, and their ranges."""
+    """Group ranges less than ``gap`` apart; yield start, end and ranges of each group."""
     group, first, last = list[ByteRange](), 0, 0
     for start, end in sorted(span for span in ranges if span[0] < span[1]):
         if group and start > last + gap:

@@ -74,7 +74,7 @@ class ParquetFileReader:
     def __init__(
         self, source: IO[bytes], *, remote: bool = False, costs: ReadCosts | None = None
     ) -> None:
-        # pre_buffer joins the ranges of a row group, for few requests. Local reads are as fast
+        # pre_buffer merges the ranges of a row group into few requests. Local reads are as fast
         # without it; their small buffer saves memory in merges of many files, which would hold
         # whole column chunks of all files.
         self._footer = Footer(source, remote=remote)
@@ -92,9 +92,9 @@ class ParquetFileReader:
     def batches(
         self, columns: Sequence[str], batch_rows: int, groups: Sequence[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield all rows, or those of some row groups, of the named columns in file order."""
+        """Yield the named columns of all rows or of some row groups, in file order."""
         numbers = list(range(self.num_row_groups)) if groups is None else list(groups)
-        # with pre_buffer one call would hold all its row groups in memory
+        # with pre_buffer, one call for several row groups would hold them all in memory
         calls = [[number] for number in numbers] if self._remote else [numbers]
         for row_groups in calls:
             yield from self._file.iter_batches(
@@ -134,12 +134,7 @@ class ParquetFileReader:
     def plan_pages(
         self, columns: Sequence[str], selected: Mapping[int, Positions]
     ) -> dict[int, RowGroupPages]:
-        """Return the pages to read of row groups for which this saves enough.
-
-        See :meth:`PageReader.plan`.
-
-        Raises :class:`PageIndexError`.
-        """
+        """Return the pages to read; see :meth:`PageReader.plan`. Raises :class:`PageIndexError`."""
         return {} if self._page_reader is None else self._page_reader.plan(columns, selected)
 
     def read_pages(self, plan: RowGroupPages) -> pa.Table:
@@ -194,21 +189,21 @@ class ParquetFileWriter:
 
     def write(self, table: pa.Table) -> None:
         """Write the rows of a table as one row group."""
-        stored = self._convert_table(table)
+        converted = self._convert_table(table)
         if self._writer is None:
             self._writer = pq.ParquetWriter(
                 self._sink,
                 self._schema,
                 compression=self._codec,
                 compression_level=self._compression_level,
-                use_dictionary=_find_dictionary_columns(stored, self._max_distinct_ratio),
+                use_dictionary=_find_dictionary_columns(converted, self._max_distinct_ratio),
                 write_statistics=_find_statistics_columns(self._schema),
                 store_decimal_as_integer=True,
                 store_schema=False,
                 write_time_adjusted_to_utc=True,
                 **self._page_options,
             )
-        self._writer.write_table(stored, row_group_size=max(1, table.num_rows))
+        self._writer.write_table(converted, row_group_size=max(1, table.num_rows))
 
     def _convert_table(self, table: pa.Table) -> pa.Table:
         columns = [
@@ -281,5 +276,5 @@ def _has_low_cardinality(column: pa.ChunkedArray, max_distinct_ratio: float) -> 
 
 
 def _is_long_decimal(kind: pa.DataType) -> bool:
-    """Return whether Java Paimon 0.9 cannot read dictionaries of the fixed-length byte arrays."""
+    """Return whether a type has dictionary pages that Java Paimon 0.9 cannot read."""
     return isinstance(kind, pa.Decimal128Type) and kind.precision > 18

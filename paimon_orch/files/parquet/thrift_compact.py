@@ -1,7 +1,8 @@
 """The part of Thrift's compact protocol that the structs of a Parquet file need.
 
-Fields are located, not decoded, and new structs are built from bytes, so that unknown fields are
-kept. Damaged bytes raise ``IndexError`` or ``ValueError``; nothing outside the given bytes is read.
+Fields are located but not decoded, and new structs are built from bytes, so unknown fields are
+preserved. Damaged bytes raise ``IndexError`` or ``ValueError``; nothing outside the given bytes is
+read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,9 +10,9 @@ from typing import NamedTuple
 
 I32, I64, LIST, STRUCT = 5, 6, 9, 12
 _TRUE, _FALSE, _BYTE, _I16, _DOUBLE, _BINARY, _SET = 1, 2, 3, 4, 7, 8, 10
-_MAX_VARINT_BYTES = 10  # bytes of a number of 64 bits
+_MAX_VARINT_BYTES = 10  # bytes of a 64-bit number
 BytesLike = bytes | bytearray
-_LONG_FORM = 15  # of a count or a difference that does not fit into four bits
+_LONG_FORM = 15  # marks a count or a difference that does not fit into four bits
 
 
 class ValueSpan(NamedTuple):
@@ -22,93 +23,92 @@ class ValueSpan(NamedTuple):
     end: int
 
 
-def decode_varint(data: BytesLike, at: int) -> tuple[int, int]:
-    """Return an unsigned number, and its end."""
+def decode_varint(data: BytesLike, position: int) -> tuple[int, int]:
+    """Return the unsigned number at ``position``, and its end."""
     value = 0
     for shift in range(0, 7 * _MAX_VARINT_BYTES, 7):
-        byte = data[at]
-        at += 1
+        byte = data[position]
+        position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, at
+            return value, position
     raise ValueError("a number is longer than 64 bits")
 
 
-def decode_integer(data: BytesLike, at: int) -> int:
-    """Return a signed number."""
-    value, _ = decode_varint(data, at)
+def decode_integer(data: BytesLike, position: int) -> int:
+    """Return the signed number at ``position``."""
+    value, _ = decode_varint(data, position)
     return value >> 1 ^ -(value & 1)
 
 
-def decode_struct(data: BytesLike, at: int = 0) -> tuple[dict[int, ValueSpan], int]:
+def decode_struct(data: BytesLike, position: int = 0) -> tuple[dict[int, ValueSpan], int]:
     """Return the fields of a struct by number, and the end of the struct."""
     fields, number = {}, 0
-    while data[at]:
-        delta, kind = data[at] >> 4, data[at] & 0x0F
-        at += 1
+    while data[position]:
+        delta, kind = data[position] >> 4, data[position] & 0x0F
+        position += 1
         if delta:
             number += delta
         else:
-            number, at = decode_integer(data, at), decode_varint(data, at)[1]
-        end = (
-            at if kind in (_TRUE, _FALSE) else _skip_value(data, at, kind)
-        )  # a boolean has no bytes: its kind is the value
-        fields[number] = ValueSpan(kind, at, end)
-        at = end
-    return fields, at + 1
+            number, position = decode_integer(data, position), decode_varint(data, position)[1]
+        # a boolean has no bytes, because its kind is the value
+        end = position if kind in (_TRUE, _FALSE) else _skip_value(data, position, kind)
+        fields[number] = ValueSpan(kind, position, end)
+        position = end
+    return fields, position + 1
 
 
-def decode_list(data: BytesLike, at: int) -> Iterator[ValueSpan]:
+def decode_list(data: BytesLike, position: int) -> Iterator[ValueSpan]:
     """Yield the elements of a list."""
-    count, kind, at = decode_list_header(data, at)
+    count, kind, position = decode_list_header(data, position)
     for _ in range(count):
-        end = _skip_value(data, at, kind)
-        yield ValueSpan(kind, at, end)
-        at = end
+        end = _skip_value(data, position, kind)
+        yield ValueSpan(kind, position, end)
+        position = end
 
 
-def decode_list_header(data: BytesLike, at: int) -> tuple[int, int, int]:
+def decode_list_header(data: BytesLike, position: int) -> tuple[int, int, int]:
     """Return the number of elements of a list, their kind, and the start of the first one."""
-    count, kind = data[at] >> 4, data[at] & 0x0F
+    count, kind = data[position] >> 4, data[position] & 0x0F
     if count == _LONG_FORM:
-        count, at = decode_varint(data, at + 1)
+        count, position = decode_varint(data, position + 1)
     else:
-        at += 1
-    if count > len(data) - at:
+        position += 1
+    if count > len(data) - position:
         raise ValueError(f"a list of {count} elements is longer than its bytes")
-    return count, kind, at
+    return count, kind, position
 
 
-def _skip_value(data: BytesLike, at: int, kind: int) -> int:
+def _skip_value(data: BytesLike, position: int, kind: int) -> int:
     if kind in (I64, I32, _I16):
-        while data[at] >= 0x80:
-            at += 1
-        return at + 1
+        while data[position] >= 0x80:
+            position += 1
+        return position + 1
     if kind in (_TRUE, _FALSE, _BYTE):
-        return at + 1
+        return position + 1
     if kind == _DOUBLE:
-        return at + 8
+        return position + 8
     if kind == _BINARY:
-        length, at = decode_varint(data, at)
-        return at + length
+        length, position = decode_varint(data, position)
+        return position + length
     if kind in (LIST, _SET):
-        count, item, at = decode_list_header(data, at)
+        count, item, position = decode_list_header(data, position)
         for _ in range(count):
-            at = _skip_value(data, at, item)
-        return at
+            position = _skip_value(data, position, item)
+        return position
     if kind == STRUCT:
-        return _skip_struct(data, at)
+        return _skip_struct(data, position)
     raise ValueError(f"unknown kind of value {kind}")
 
 
-def _skip_struct(data: BytesLike, at: int) -> int:
-    while head := data[at]:
-        at += 1
+def _skip_struct(data: BytesLike, position: int) -> int:
+    while head := data[position]:
+        position += 1
         if head < 0x10:
-            at = decode_varint(data, at)[1]
+            position = decode_varint(data, position)[1]
         if (kind := head & 0x0F) > _FALSE:
-            at = _skip_value(data, at, kind)
-    return at + 1
+            position = _skip_value(data, position, kind)
+    return position + 1
 
 
 def encode_integer(value: int) -> bytes:
@@ -124,7 +124,7 @@ def encode_list(structs: Sequence[bytes]) -> bytes:
 def encode_struct(fields: Mapping[int, tuple[int, bytes]]) -> bytes:
     """Encode a struct of fields by number, with the kind and bytes of each.
 
-    Gaps between numbers are below 16.
+    Gaps between field numbers must be below 16.
     """
     parts, last = [], 0
     for number in sorted(fields):

@@ -1,1 +1,1 @@
-"""Columns of old files in the shape of the read schema."""
+"""Converts columns of old files to the read schema."""

@@ -1,8 +1,8 @@
 """Casts columns after a change of their type by ALTER TABLE.
 
 The results are those of Java Paimon, with its rules for rounding and overflow. Java Paimon converts
-between timestamps with and without zone by the zone of its machine; here this zone is always UTC,
-so that results do not depend on it.
+between timestamps with and without zone in the time zone of its machine; this module always uses
+UTC, so results do not depend on the machine.
 
 See docs/format/schema-evolution.md#casts.
 """
@@ -49,8 +49,8 @@ def cast(array: pa.Array, old: DataType, new: AtomicType) -> pa.Array:
             return rule(array, old, new)
     except (ValueError, ArithmeticError) as error:
         raise InputError(
-            f"a column was changed from {type_to_sql(old)} to {type_to_sql(new)}, and a value in an old file "
-            f"cannot be converted: {error}"
+            f"a column was changed from {type_to_sql(old)} to {type_to_sql(new)}, and a value in "
+            f"an old file cannot be converted: {error}"
         ) from error
     raise UnsupportedError(
         f"a column of type {type_to_sql(old)} cannot be read as {type_to_sql(new)}"
@@ -86,7 +86,7 @@ def _with_nulls_of(values: AnyArray, like: pa.Array) -> pa.Array:
 
 
 def _cast_unchecked(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
-    """Convert as Arrow does: integers wrap around, floating point numbers round."""
+    """Convert as Arrow does: integers wrap around, floating-point numbers are rounded."""
     return array.cast(to_arrow_type(new), safe=False)
 
 
@@ -103,10 +103,10 @@ def _float_to_integer(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.
     kind: type = np.int64 if new.name == TypeRoot.BIGINT else np.int32
     limits, values = np.iinfo(kind), np.nan_to_num(_to_numpy(array, np.float64), nan=0.0)
     low, high = float(limits.min), float(limits.max)  # the 64-bit maximum rounds up to 2**63
-    inside = (values > low) & (values < high)
-    whole: AnyArray = np.where(inside, values, 0).astype(kind)
-    whole = np.where(values >= high, limits.max, np.where(values <= low, limits.min, whole))
-    return _with_nulls_of(whole, array).cast(to_arrow_type(new), safe=False)
+    is_in_range = (values > low) & (values < high)
+    integers: AnyArray = np.where(is_in_range, values, 0).astype(kind)
+    integers = np.where(values >= high, limits.max, np.where(values <= low, limits.min, integers))
+    return _with_nulls_of(integers, array).cast(to_arrow_type(new), safe=False)
 
 
 def _to_decimal(array: pa.Array, old: AtomicType, new: AtomicType) -> pa.Array:
@@ -115,7 +115,7 @@ def _to_decimal(array: pa.Array, old: AtomicType, new: AtomicType) -> pa.Array:
         old_precision, old_scale = old.params
         if scale >= old_scale and precision - scale >= old_precision - old_scale:
             return array.cast(to_arrow_type(new))
-    if type_family(old) == "float":  # of the shortest text of the double, as BigDecimal.valueOf
+    if type_family(old) == "float":  # from the shortest text of the double, like BigDecimal.valueOf
         numbers = [None if value is None else Decimal(repr(value)) for value in array.to_pylist()]
     else:
         numbers = [None if value is None else Decimal(value) for value in array.to_pylist()]
@@ -136,8 +136,8 @@ def round_decimal(number: Decimal | None, precision: int, scale: int) -> Decimal
 
 def _decimal_to_integer(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
     """Cut the fraction and keep the lower 64 bits."""
-    whole = [None if value is None else _wrap_int64(int(value)) for value in array.to_pylist()]
-    return pa.array(whole, pa.int64()).cast(to_arrow_type(new), safe=False)
+    integers = [None if value is None else _wrap_int64(int(value)) for value in array.to_pylist()]
+    return pa.array(integers, pa.int64()).cast(to_arrow_type(new), safe=False)
 
 
 def _wrap_int64(value: int) -> int:
@@ -167,7 +167,7 @@ def _parse_text(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
 
 
 def _count_units(array: pa.Array, unit: str) -> AnyArray:
-    """Return timestamps as numbers of a unit that is not finer than theirs, rounded down."""
+    """Return timestamps as numbers of a unit, rounded down; the unit must not be finer."""
     assert isinstance(array.type, pa.TimestampType)
     factor = _UNITS_PER_SECOND[array.type.unit] // _UNITS_PER_SECOND[unit]
     return _to_numpy(array.view(pa.int64()), np.int64) // factor
@@ -200,7 +200,7 @@ def _integer_to_timestamp(array: pa.Array, _old: AtomicType, new: AtomicType) ->
 
 
 def _timestamp_to_integer(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
-    """Return seconds of the epoch; before 1970 Java rounds them up."""
+    """Return seconds since the epoch, rounded up before 1970 as Java does."""
     seconds = _divide_toward_zero(_count_units(array, "ms"), 1000)
     return _with_nulls_of(seconds, array).cast(to_arrow_type(new), safe=False)
 
@@ -233,8 +233,8 @@ def _timestamp_to_timestamp(array: pa.Array, old: AtomicType, new: AtomicType) -
         return counts.view(target)
     values = _to_numpy(counts.view(pa.int64()), np.int64)
     step = _UNITS_PER_SECOND[target.unit] // 10**precision
-    cut = _divide_toward_zero(values, step) if precision < 3 else values // step
-    return _with_nulls_of(cut * step, array).view(target)
+    truncated = _divide_toward_zero(values, step) if precision < 3 else values // step
+    return _with_nulls_of(truncated * step, array).view(target)
 
 
 _CAST_RULES: Mapping[tuple[str, str], CastRule] = {

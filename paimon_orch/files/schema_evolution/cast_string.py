@@ -49,7 +49,7 @@ def fit_text_to_length(text: pa.Array, new: AtomicType) -> pa.Array:
 
 
 def to_text(array: pa.Array, data_type: DataType) -> pa.Array:
-    """Return a column of any type as text; null stays null."""
+    """Return a column of any type as text; null remains null."""
     match data_type:
         case AtomicType(name=TypeRoot.CHAR | TypeRoot.VARCHAR):
             return array
@@ -122,8 +122,7 @@ def _format_elements(array: pa.Array, data_type: DataType) -> list[str]:
 def parse_text(array: pa.Array, new: AtomicType, target: pa.DataType) -> pa.Array:
     """Return text as values of a type, stored as ``target``; every distinct text is parsed once.
 
-    Raises :class:`ValueError` for text that Java Paimon refuses, and for times and numbers out of
-    range.
+    Raises ``ValueError`` for text that Java Paimon refuses, and for times and numbers out of range.
     """
     encoded = array.dictionary_encode()
     values = [_parse_value(text, new) for text in encoded.dictionary.to_pylist()]

@@ -36,7 +36,7 @@ def find_source_field(field: Field, file_fields: Sequence[Field]) -> Field | Non
 
 
 def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return data of a caller as a column's Arrow type; finer timestamps are truncated.
+    """Convert data from a caller to a column's Arrow type; finer timestamps are truncated.
 
     Raises ``pyarrow.ArrowInvalid`` or ``ArrowNotImplementedError`` for any other loss.
     """
@@ -47,7 +47,7 @@ def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
     if isinstance(target, pa.TimestampType) and pa.types.is_string(array.type):
         return _parse_timestamps(array, target)
     if pa.types.is_decimal(target) and pa.types.is_integer(array.type):
-        # Arrow checks the digits of the type; here only the values must fit
+        # Arrow checks the digits of the type; this checks only that the values fit
         wide = pa.decimal256(20 + target.scale, target.scale)
         return array.cast(wide).cast(target)
     if isinstance(array.type, pa.StructType) and isinstance(target, pa.StructType):
@@ -66,9 +66,9 @@ def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _convert_fields(array: pa.Array, target: pa.StructType) -> list[pa.Array]:
-    """Return the fields of a row.
+    """Convert the fields of a row.
 
-    The cast of Arrow drops unknown fields, and fails for fields of null rows.
+    Arrow's cast drops unknown fields, and fails for fields of null rows.
     """
     names = {field.name for field in array.type}
     if unknown := sorted(names - {field.name for field in target}):
@@ -110,8 +110,8 @@ def _conform_atom(array: pa.Array, _type: AtomicType, target: pa.DataType) -> pa
 
 def _convert_timestamps(array: pa.Array, target: pa.TimestampType) -> pa.Array:
     """Return timestamps in another unit, truncated; the zone is replaced, not converted."""
-    cut = truncate_timestamps(array, target.unit)
-    return cut.cast(pa.timestamp(target.unit, tz=array.type.tz)).view(target)
+    truncated = truncate_timestamps(array, target.unit)
+    return truncated.cast(pa.timestamp(target.unit, tz=array.type.tz)).view(target)
 
 
 def evolve(array: pa.Array, old: DataType, new: DataType) -> pa.Array:

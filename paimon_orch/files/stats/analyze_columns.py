@@ -2,9 +2,8 @@
 
 They are collected batch by batch and merged across tasks, in bounded memory.
 
-Distinct values are counted by a theta sketch of datasketches. It needs 0.3 (numbers) to 0.5 (text)
-of the CPU time of the numpy sketch that it replaced, with the same error; see
-``benchmarks/hand_written_files.py``.
+A theta sketch of the datasketches package counts distinct values. It needs 0.3 (numbers) to 0.5
+(text) of the CPU time of a numpy sketch with the same error (``benchmarks/hand_written_files.py``).
 """
 
 import json
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from datasketches import compact_theta_sketch
 
 MAX_EXACT_DISTINCT = 1 << 16
-"""Up to this number of distinct values the count is exact; above it has an error of about 0.4 %."""
+"""Up to this number of distinct values the count is exact; above it, the error is about 0.4 %."""
 
 _LG_K = 16
 _FIXED_LENGTHS = {
@@ -54,7 +53,7 @@ class DistinctCounter:
             self._merged.update(compact_theta_sketch.deserialize(serialized))
 
     def add(self, values: pa.Array) -> None:
-        """Count values, none of them null."""
+        """Count values; they must not be null."""
         update = self._added.update
         for key in _to_sketch_keys(pc.unique(values)):
             update(key)
@@ -81,7 +80,7 @@ class DistinctCounter:
         """Return the sketch of all values."""
         self._merged.update(
             self._added
-        )  # a union of sets: adding the same values again changes nothing
+        )  # in a union of sets, adding the same values again has no effect
         return self._merged.get_result()
 
 
@@ -95,7 +94,8 @@ class ColumnStatsBuilder:
         self.total_length = 0
         self.max_length = 0
         self.distinct = DistinctCounter()
-        self.bounds: pa.Array | None = None  # of the column's type: empty, or lower and upper
+        # an array of the column's type: empty, or the two bounds
+        self.bounds: pa.Array | None = None
 
     def add(self, values: pa.Array) -> None:
         """Add the values of some rows."""
@@ -160,8 +160,10 @@ class ColumnStatsBuilder:
         builder = cls(column)
         builder.row_count, builder.null_count, builder.total_length, builder.max_length = counts
         builder.distinct = DistinctCounter(b64decode(distinct))
-        if stored := b64decode(bounds):
-            builder.bounds = pa.ipc.open_stream(stored).read_all()["bounds"].combine_chunks()
+        if encoded_bounds := b64decode(bounds):
+            builder.bounds = (
+                pa.ipc.open_stream(encoded_bounds).read_all()["bounds"].combine_chunks()
+            )
         return builder
 
 
@@ -231,6 +233,6 @@ def _compute_bounds(parts: list[pa.Array]) -> pa.Array | None:
 
 def _compute_min_max(values: pa.Array) -> list[object]:
     bounds = pc.min_max(values)
-    if pa.types.is_string(values.type):  # it may not be UTF-8
+    if pa.types.is_string(values.type):  # text may not be UTF-8
         return [bounds["min"], bounds["max"]]
     return [bounds["min"].as_py(), bounds["max"].as_py()]

@@ -73,7 +73,7 @@ class StatsCollector:
         if bounds is None or self._has_nan[index]:
             return ColumnStats(None, None, self._null_counts[index])
         low, high = bounds
-        # both zeros are inside the bounds, also for readers that order -0.0 before 0.0
+        # both zeros are inside the bounds, even for readers that order -0.0 before 0.0
         return ColumnStats(
             -0.0 if low == 0 and isinstance(low, float) else low,
             0.0 if high == 0 and isinstance(high, float) else high,
@@ -90,7 +90,7 @@ def build_key_stats(collector: StatsCollector, fields: Sequence[Field]) -> Simpl
 def build_value_stats(
     collector: StatsCollector, schema: TableSchema, level: int
 ) -> tuple[SimpleStats, tuple[str, ...] | None]:
-    """Return ``_VALUE_STATS`` by the table's options, and the columns it covers (None for all)."""
+    """Return ``_VALUE_STATS`` as the options require, and the columns it covers (None for all)."""
     modes = resolve_stats_modes(schema, level)
     columns = [modes[field.name].apply(_column_stats(collector, field)) for field in schema.fields]
     types = [field.type for field in schema.fields]
@@ -103,7 +103,7 @@ def build_value_stats(
 
 
 def _column_stats(collector: StatsCollector, field: Field) -> ColumnStats:
-    """Return no statistics for nested columns, as Java Paimon.
+    """Return the statistics of a column; nested columns have none, as in Java Paimon.
 
     See docs/format/statistics.md#sources-of-bounds.
     """

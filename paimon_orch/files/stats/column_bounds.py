@@ -47,7 +47,7 @@ _PYTHON_TYPES = {
 class ColumnBounds:
     """The statistics of one column in many files.
 
-    The arrays have one item per file, or one item for all files.
+    Each array has one item per file, or one item that applies to all files.
     """
 
     low: AnyArray
@@ -145,7 +145,7 @@ def _is_nan(bound: object) -> bool:
 def _is_cut_too_low(text: str) -> bool:
     """Return whether an upper bound may be below a value.
 
-    Java's truncation writes a question mark where the last character would have to become U+E000.
+    Java's truncation writes a question mark if the last character should become U+E000.
     """
     return text.endswith(("?", "\ufffd"))
 
@@ -157,7 +157,7 @@ def build_constant_stats(value: object, data_type: DataType) -> ColumnStats:
 
 
 def convert_footer_stats(
-    footer: "pq.Statistics | None", stored: DataType, read: DataType
+    footer: "pq.Statistics | None", stored_type: DataType, read_type: DataType
 ) -> ColumnStats:
     """Return the Parquet statistics of a column of one row group, as its read type."""
     if footer is None:
@@ -167,16 +167,16 @@ def convert_footer_stats(
         low, high = (footer.min, footer.max) if footer.has_min_max else (None, None)
     except UnicodeDecodeError:  # text that is not UTF-8
         low, high = None, None
-    bounds = _convert_footer_value(low, stored), _convert_footer_value(high, stored)
+    bounds = _convert_footer_value(low, stored_type), _convert_footer_value(high, stored_type)
     stats = ColumnStats(*bounds, null_count)
-    stats = drop_untrusted_bounds(stats, is_orc=False, data_type=stored)
-    return evolve_stats(stats, stored, read)
+    stats = drop_untrusted_bounds(stats, is_orc=False, data_type=stored_type)
+    return evolve_stats(stats, stored_type, read_type)
 
 
 def _convert_footer_value(value: Any, data_type: DataType) -> object:
     """Return a value of a footer as an internal value.
 
-    None if it may not be of the column's type.
+    Returns None if the value may not have the column's type.
     """
     if not isinstance(data_type, AtomicType) or type(value) is not _PYTHON_TYPES.get(
         data_type.name, int

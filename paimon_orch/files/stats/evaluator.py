@@ -1,8 +1,9 @@
-"""Which files may have a row that satisfies a predicate, by the statistics of their columns.
+"""Finds the files that may have a row that satisfies a predicate, using column statistics.
 
-The bounds of a column enclose all its values except null and NaN. The evaluator computes for each
-predicate whether it may be true, and whether it may be false, for some row of a file; both where
-nothing is known. A file where a predicate cannot be true has no matching row. All files of a batch
+The bounds of a column enclose all its values except null and NaN. For each file, the evaluator
+computes whether a predicate may be true for some row, and whether it may be false for some row.
+Without statistics, both are possible. A file for which the predicate cannot be true has no matching
+row. All files of a batch
 are evaluated together; a single file is a batch of one.
 
 See docs/format/statistics.md#use-on-read.
@@ -24,11 +25,11 @@ BoundsOf = Callable[[str], ColumnBounds]
 """Returns the statistics of a column in the files of a batch."""
 
 _LIKE_WILDCARDS = "%_\\"
-_MAX_COMPARISONS = 65_536  # of values with files in one step, which bounds the memory
+_MAX_COMPARISONS = 65_536  # comparisons of values with files per step, to limit memory
 
 
 class _PossibleOutcomes(NamedTuple):
-    """What a predicate may be for some row of each file."""
+    """Whether a predicate may be true, and may be false, for some row of each file."""
 
     true: Mask
     false: Mask
@@ -52,17 +53,17 @@ def may_contain(
     columns = {name: (to_object_array(values), bounds_of(name)) for name, values in rows.items()}
     count = len(next(iter(rows.values())))
     matches = np.zeros(len(row_counts), bool)
-    for part in _slices(count, len(row_counts)):
+    for part in _split_values(count, len(row_counts)):
         contains = np.ones((part.stop - part.start, len(row_counts)), bool)
         for values, bounds in columns.values():
             is_tested = np.array([value is not None for value in values[part]], bool)
-            inside = _Interval(bounds).may_contain(values[part][is_tested, None])
-            contains[is_tested] &= inside & _may_have_values(bounds, row_counts)
+            may_have_value = _Interval(bounds).may_contain(values[part][is_tested, None])
+            contains[is_tested] &= may_have_value & _may_have_values(bounds, row_counts)
         matches |= contains.any(axis=0)
     return matches
 
 
-def _slices(values: int, files: int) -> Iterator[slice]:
+def _split_values(values: int, files: int) -> Iterator[slice]:
     step = max(1, _MAX_COMPARISONS // max(1, files))
     for start in range(0, values, step):
         yield slice(start, min(start + step, values))
@@ -72,7 +73,7 @@ def _evaluate(predicate: Predicate, bounds_of: BoundsOf, row_counts: Indices) ->
     match predicate:
         case Leaf(key=None):
             return _evaluate_leaf(predicate, bounds_of(predicate.column), row_counts)
-        case Leaf():  # there are no statistics of the keys of a map
+        case Leaf():  # map keys have no statistics
             return _UNDECIDED
         case Not(child=child):
             return _PossibleOutcomes(*reversed(_evaluate(child, bounds_of, row_counts)))
@@ -108,13 +109,13 @@ def _evaluate_leaf(leaf: Leaf, bounds: ColumnBounds, row_counts: Indices) -> _Po
 
 
 def _may_have_values(bounds: ColumnBounds, row_counts: Indices) -> Mask:
-    """Return where some row may not be null; a comparison with null is neither true nor false."""
+    """Return which files may have a value that is not null; comparisons with null are unknown."""
     mask: Mask = (bounds.null_counts == UNKNOWN_COUNT) | (bounds.null_counts < row_counts)
     return mask
 
 
 def _to_operands(values: Sequence[object]) -> AnyArray:
-    """Return values for comparison with bounds, which are numbers of numpy or objects."""
+    """Return values as a numpy array of numbers or of objects, for comparison with bounds."""
     is_number = all(isinstance(value, int | float) for value in values)
     return np.array(values) if is_number else to_object_array(values)
 
@@ -122,8 +123,8 @@ def _to_operands(values: Sequence[object]) -> AnyArray:
 class _Interval:
     """The range of a column's values in each file; either end may be unknown.
 
-    An operand is one value for all files, or a column of values; of these each result has one row
-    per value.
+    An operand is one value for all files, or a column of values. For a column of values, results
+    have one row per value.
     """
 
     def __init__(self, bounds: ColumnBounds) -> None:
@@ -147,7 +148,7 @@ class _Interval:
         return self._may_be_below(value, or_equal=True) & self._may_be_above(value, or_equal=True)
 
     def _is_constant(self, value: AnyArray) -> Mask:
-        """Return where all values are equal to ``value``."""
+        """Return in which files all values are equal to ``value``."""
         is_low = self._test_low(lambda low: low == value, unknown=False)
         return is_low & self._test_high(lambda high: high == value, unknown=False)
 
@@ -173,7 +174,7 @@ class _Interval:
 
     def _is_in(self, operands: AnyArray) -> _PossibleOutcomes:
         contains = is_constant = np.zeros(1, bool)
-        for part in _slices(len(operands), len(self._bounds.low)):
+        for part in _split_values(len(operands), len(self._bounds.low)):
             values = operands[part, None]
             contains = contains | self.may_contain(values).any(axis=0)
             is_constant = is_constant | self._is_constant(values).any(axis=0)
@@ -186,12 +187,12 @@ class _Interval:
             return self.compare(Operator.EQUAL, to_object_array([pattern]))
         prefix = to_object_array([pattern[:length]])
 
-        def cut(texts: AnyArray) -> AnyArray:
+        def truncate(texts: AnyArray) -> AnyArray:
             return to_object_array([text[:length] for text in texts])
 
-        may_start = self._test_low(lambda low: cut(low) <= prefix, unknown=True)
-        all_start = self._test_low(lambda low: cut(low) == prefix, unknown=False)
-        all_start &= self._test_high(lambda high: cut(high) == prefix, unknown=False)
+        may_start = self._test_low(lambda low: truncate(low) <= prefix, unknown=True)
+        all_start = self._test_low(lambda low: truncate(low) == prefix, unknown=False)
+        all_start &= self._test_high(lambda high: truncate(high) == prefix, unknown=False)
         may_match_prefix = may_start & self._may_be_above(prefix, or_equal=True)
         return _PossibleOutcomes(may_match_prefix, ~(all_start & (pattern[length:] == "%")))
 

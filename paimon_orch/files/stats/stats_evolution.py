@@ -7,7 +7,11 @@ from paimon_orch.format.row.simple_stats import UNKNOWN_STATS, ColumnStats
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 
 _INTEGER_TYPES = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
-_UNITS_PER_MILLI = {0: 1, 1: 1_000, 2: 1_000_000}  # of a millisecond, by the unit of the precision
+_UNITS_PER_MILLI = {
+    0: 1,
+    1: 1_000,
+    2: 1_000_000,
+}  # units per millisecond, by the unit of the precision
 
 
 def evolve_stats(stats: ColumnStats, old: DataType, new: DataType) -> ColumnStats:

@@ -1,7 +1,7 @@
 """Bucket functions: murmur3 over BinaryRow bytes, mod and hive.
 
-All functions take whole Arrow columns. Rows are encoded as a matrix of fixed slots and the variable
-parts of columns.
+All functions take whole Arrow columns. They encode rows as a matrix of fixed slots,
+followed by the variable parts of the columns.
 
 See docs/format/buckets.md.
 """
@@ -74,7 +74,7 @@ def _build_type_signature(data_type: DataType) -> object:
         TypeRoot.VARCHAR,
         TypeRoot.VARBINARY,
     ):
-        return data_type.name  # of any length
+        return data_type.name  # without the length, which does not change the hash
     return data_type.with_nullable(True)
 
 
@@ -100,7 +100,7 @@ def _hash_chunk(columns: Sequence[pa.Array], types: Sequence[DataType]) -> Int32
 def _write_column(
     slot: UInt8Array, column: pa.Array, valid: Mask, data_type: DataType, offsets: Int64Array
 ) -> tuple[Int64Array, Int64Array, UInt8Array] | None:
-    """Fill the slots of one column; return its variable part, if the type has one."""
+    """Fill the slots of one column; return its variable part, None for fixed-length types."""
     if not isinstance(data_type, AtomicType):
         raise InputError(f"a bucket key must have a simple type, not {data_type}")
     name, params = data_type.name, data_type.params
@@ -111,8 +111,8 @@ def _write_column(
     if name in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ) and params[0] > 3:
         per_milli = 1_000 if params[0] <= 6 else 1_000_000
         ticks = np.where(valid, _to_int64(column), 0)
-        millis, rest = np.divmod(ticks, per_milli)
-        slot[:] = _to_little_endian_bytes(offsets << 32 | rest * (1_000_000 // per_milli), 8)
+        millis, sub_millis = np.divmod(ticks, per_milli)
+        slot[:] = _to_little_endian_bytes(offsets << 32 | sub_millis * (1_000_000 // per_milli), 8)
         sizes = np.full(len(column), 8, np.int64)
         return (
             sizes,
@@ -168,9 +168,9 @@ def _write_text(
     valid = column.is_valid().to_numpy(zero_copy_only=False)
     slot[inline & valid, 7] = (0x80 | lengths[inline & valid]).astype(np.uint8)
     for position in range(7):
-        here = lengths > position
-        here &= inline
-        slot[here, position] = data[starts[here] + position]
+        has_byte = lengths > position
+        has_byte &= inline
+        slot[has_byte, position] = data[starts[has_byte] + position]
     sizes = np.where(inline, 0, lengths + -lengths % 8)
     padded = np.zeros(int(sizes.sum()), np.uint8)
     into = np.cumsum(sizes) - sizes

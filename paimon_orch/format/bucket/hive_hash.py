@@ -34,8 +34,8 @@ def check_hive_key(name: str, data_type: DataType) -> None:
     """Raise :class:`InputError` for a bucket key type that Hive's function does not support."""
     if not isinstance(data_type, AtomicType) or data_type.name.startswith(TypeRoot.TIMESTAMP):
         raise InputError(
-            "'bucket-function.type' = 'hive' does not support timestamps or nested types as bucket key: "
-            f"{name}"
+            "'bucket-function.type' = 'hive' does not support timestamps or nested types as bucket "
+            f"key: {name}"
         )
 
 

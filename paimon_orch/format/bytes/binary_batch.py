@@ -1,4 +1,4 @@
-"""Byte strings in one buffer; numpy reads the same field of all of them in one call."""
+"""Byte strings in one buffer, so that one numpy call reads the same field of all of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,12 +69,12 @@ class BinaryBatch:
         return np.ndarray((len(self.data) - 7,), "<u8", self.data, strides=(1,))
 
     def read_ints(self, positions: Indices) -> Indices:
-        """Return 32-bit big-endian numbers; positions outside the buffer give arbitrary values."""
+        """Return 32-bit big-endian numbers, arbitrary ones for positions outside the buffer."""
         ints: Int32Array = self._big_endian_ints[positions.clip(0, len(self.data) - 4)]
         return ints.astype(np.int64)
 
     def read_longs(self, positions: Indices) -> Indices:
-        """Return 64-bit little-endian numbers; positions outside the buffer give any value."""
+        """Return 64-bit little-endian numbers, arbitrary ones for positions outside the buffer."""
         longs: Indices = self._little_endian_longs[positions.clip(0, len(self.data) - 8)]
         return longs
 
@@ -89,10 +89,10 @@ class BinaryBatch:
         return [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
-def longest_first_chunks(lengths: Int64Array) -> "list[Int64Array] | list[slice]":
+def chunk_longest_first(lengths: Int64Array) -> "list[Int64Array] | list[slice]":
     """Return the indices of values in chunks of 32,768, longest value first.
 
-    The values that have a byte at some offset are then the first ones of their chunk.
+    The values of a chunk that have a byte at a given offset are then its first values.
     """
     starts = range(0, len(lengths), _CHUNK)
     if not len(lengths) or lengths.min() == lengths.max():
@@ -111,7 +111,7 @@ def to_object_array(values: Sequence[object]) -> AnyArray:
 def join_around_values(
     before: UInt8Array, values: BinaryBatch, after: UInt8Array
 ) -> tuple[bytes, Int64Array]:
-    """Return the concatenated rows of ``before``, value and ``after``, and each row's end."""
+    """Concatenate ``before``, value and ``after`` of each row; return the bytes and row ends."""
     lengths = before.shape[1] + values.lengths + after.shape[1]
     ends = np.cumsum(lengths)
     starts = ends - lengths
@@ -121,15 +121,15 @@ def join_around_values(
     for byte in range(after.shape[1]):
         out[ends - after.shape[1] + byte] = after[:, byte]
     total = int(values.lengths.sum())
-    inside = np.arange(total) - np.repeat(
+    value_offsets = np.arange(total) - np.repeat(
         np.cumsum(values.lengths) - values.lengths, values.lengths
     )
-    source = np.repeat(values.starts, values.lengths) + inside
-    out[np.repeat(starts + before.shape[1], values.lengths) + inside] = values.data[source]
+    source = np.repeat(values.starts, values.lengths) + value_offsets
+    out[np.repeat(starts + before.shape[1], values.lengths) + value_offsets] = values.data[source]
     return out.tobytes(), ends
 
 
-def encode_big_endian(numbers: Int64Array, *more: Int64Array) -> UInt8Array:
+def encode_big_endian(numbers: Int64Array, *further_numbers: Int64Array) -> UInt8Array:
     """Return a matrix of bytes with the 32-bit big-endian numbers of each row."""
-    columns = np.stack([numbers, *more], axis=1).astype(">i4")
-    return columns.view(np.uint8).reshape(len(numbers), 4 * (1 + len(more)))
+    columns = np.stack([numbers, *further_numbers], axis=1).astype(">i4")
+    return columns.view(np.uint8).reshape(len(numbers), 4 * (1 + len(further_numbers)))

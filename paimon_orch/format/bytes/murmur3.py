@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.format.arrays import Int64Array, UInt32Array
-from paimon_orch.format.bytes.binary_batch import BinaryBatch, longest_first_chunks
+from paimon_orch.format.bytes.binary_batch import BinaryBatch, chunk_longest_first
 
 _MASK = 0xFFFFFFFF
 _SEED = 42
@@ -41,7 +41,7 @@ def hash_binary_array(values: pa.BinaryArray) -> UInt32Array:
     """Return the hash of each value of an array without nulls."""
     batch = BinaryBatch.from_arrow(values)
     hashes = np.empty(len(batch.starts), np.uint32)
-    for rows in longest_first_chunks(batch.lengths):
+    for rows in chunk_longest_first(batch.lengths):
         hashes[rows] = _hash_byte_strings(batch, batch.starts[rows], batch.lengths[rows])
     return hashes
 
@@ -55,7 +55,7 @@ def hash_fixed_rows(words: UInt32Array) -> UInt32Array:
 
 
 def hash_variable_rows(words: UInt32Array, starts: Int64Array, counts: Int64Array) -> UInt32Array:
-    """Return the hash of each row; row i has ``counts[i]`` words from ``starts[i]`` on."""
+    """Return the hash of each row; row ``i`` has ``counts[i]`` words from ``starts[i]``."""
     order = np.argsort(-counts, kind="stable")
     sorted_counts = counts[order]
     state = _hash_words(words, starts[order], sorted_counts, stride=1)

@@ -1,12 +1,13 @@
 """Roaring bitmaps in their portable form.
 
-Every writer run-optimises a bitmap before storing it. The bitmap must not contain run containers
-before that: for equal sizes Java Paimon keeps an array, but a run container is never converted
-back.
+Every writer run-optimizes a bitmap before storing it. Until then the bitmap must not contain run
+containers: if an array and a run container have the same size, Java Paimon keeps the array, but it
+never converts a run container to an array.
 
-pyroaring reads and combines bitmaps. Writing many of them in one pass is hand-written: with
-pyroaring, building a bitmap index takes 2 to 5 times as long, a range bitmap index 8 times and a
-large deletion vector twice (``benchmarks/hand_written.py``).
+pyroaring reads and combines bitmaps. The code that writes many bitmaps in one pass is hand-written:
+with pyroaring, it takes 2 to 5 times as long to build a bitmap index, 8 times as long to build a
+range bitmap index, and twice as long to build a large deletion vector
+(``benchmarks/hand_written.py``).
 
 See docs/format/roaring-bitmaps.md.
 """
@@ -23,17 +24,17 @@ from pyroaring import BitMap
 from paimon_orch.format.arrays import Int64Array, Mask, UInt8Array, UInt32Array
 
 BLOCK_SIZE = 1 << 16
-"""Positions that one container covers."""
+"""The number of positions that one container covers."""
 _COOKIE_NO_RUNS = 12346
 _COOKIE_RUNS = 12347
 _NO_OFFSET_THRESHOLD = 4
-_MAX_ARRAY = 4096  # positions; a container of more is a bit set
+_MAX_ARRAY = 4096  # a container with more positions is a bit set
 _BIT_SET_BYTES = 8192
 _POPCOUNTS = np.array([number.bit_count() for number in range(256)], np.uint8)
-# groups of at least this size are faster with one call of pyroaring each
+# one pyroaring call per group is faster for groups of at least this size
 _MIN_LARGE_GROUP = 256
-_WORTH_MASKING = 512  # positions per block of 65536; with fewer, pyroaring is as fast
-_MASKED_BLOCKS = 64  # blocks of a step: 4 MB
+_MIN_MASKED_POSITIONS = 512  # per block of 65536; with fewer positions, pyroaring is as fast
+_MASKED_BLOCKS = 64  # blocks per step, which need 4 MB
 
 
 def build_bitmap(positions: npt.NDArray[np.integer]) -> BitMap:
@@ -45,7 +46,7 @@ def build_bitmap(positions: npt.NDArray[np.integer]) -> BitMap:
 def build_bitmap_from_sorted(positions: Int64Array) -> BitMap:
     """Return a bitmap of ascending 32-bit positions, without run containers."""
     blocks = (int(positions[-1]) >> 16) + 1 if len(positions) else 0
-    if len(positions) < _WORTH_MASKING * blocks or not blocks:
+    if len(positions) < _MIN_MASKED_POSITIONS * blocks or not blocks:
         return build_bitmap(positions)
     cuts = np.searchsorted(positions, np.arange(blocks + 1) << 16)
     keys = np.flatnonzero(np.diff(cuts))
@@ -66,9 +67,9 @@ def _encode_containers(
     positions: Int64Array, cuts: Int64Array, first: int, count: int
 ) -> Iterator[bytes]:
     """Yield the containers of non-empty 65536-bit blocks; block ``i`` begins at ``cuts[i]``."""
-    inside = positions[cuts[first] : cuts[first + count]]
+    block_positions = positions[cuts[first] : cuts[first + count]]
     mask = np.zeros(count << 16, bool)
-    mask[inside - (first << 16) if first else inside] = True
+    mask[block_positions - (first << 16) if first else block_positions] = True
     bits = np.packbits(mask, bitorder="little").reshape(count, _BIT_SET_BYTES)
     for block, packed in enumerate(bits, first):
         low, high = cuts[block : block + 2]
@@ -87,14 +88,14 @@ def build_full_bitmap(count: int) -> BitMap:
 
 
 def serialize_positions(positions: npt.NDArray[np.integer]) -> bytes:
-    """Return positions as a run-optimised bitmap."""
+    """Return positions as a run-optimized bitmap."""
     bitmap = build_bitmap(positions)
     bitmap.run_optimize()
     return bytes(bitmap.serialize())
 
 
 def serialize_mask(mask: Mask) -> bytes:
-    """Return the true positions of a mask as a run-optimised bitmap."""
+    """Return the true positions of a mask as a run-optimized bitmap."""
     packed = np.packbits(mask, bitorder="little")
     packed = np.pad(packed, (0, -len(packed) % _BIT_SET_BYTES))
     words = packed.view("<u8").reshape(-1, _BIT_SET_BYTES // 8)
@@ -162,8 +163,10 @@ class ContainerLocation(NamedTuple):
         if not self.is_run and self.cardinality > _MAX_ARRAY:
             return np.frombuffer(body, np.uint8)
         if self.is_run:
-            first, more = np.frombuffer(body, "<u2", offset=2).reshape(-1, 2).astype(np.int64).T
-            edges = np.stack([first, first + more + 1], axis=1).ravel()
+            run_starts, run_extents = (
+                np.frombuffer(body, "<u2", offset=2).reshape(-1, 2).astype(np.int64).T
+            )
+            edges = np.stack([run_starts, run_starts + run_extents + 1], axis=1).ravel()
             lengths = np.diff(edges, prepend=0, append=BLOCK_SIZE)
             mask = np.repeat(np.arange(len(lengths)) % 2 == 1, lengths)
         else:
@@ -224,10 +227,10 @@ def deserialize_bitmap(data: bytes, limit: int) -> BitMap:
 def serialize_groups(
     positions: npt.NDArray[np.integer], starts: Int64Array
 ) -> tuple[bytes, Int64Array]:
-    """Return the concatenated run-optimised bitmaps of many groups, and the length of each.
+    """Return the concatenated run-optimized bitmaps of many groups, and the length of each.
 
-    Group ``i`` holds ``positions[starts[i]:starts[i + 1]]``, ascending; the last one runs to the
-    end. No group is empty.
+    Group ``i`` holds ``positions[starts[i]:starts[i + 1]]``, ascending; the last group extends
+    to the end. No group is empty.
     """
     counts = np.diff(starts, append=len(positions))
     is_large = counts >= _MIN_LARGE_GROUP
@@ -247,10 +250,10 @@ def serialize_groups(
     lengths[~is_large] = small[1]
     ends = np.concatenate([[0], np.cumsum(small[1])])
     parts, written = [], 0
-    for seen, index in enumerate(np.flatnonzero(is_large)):
+    for large_before, index in enumerate(np.flatnonzero(is_large)):
         body = serialize_positions(positions[starts[index] : starts[index] + counts[index]])
         lengths[index] = len(body)
-        small_before = int(index) - seen  # number of small groups
+        small_before = int(index) - large_before  # number of small groups
         parts += [small[0][ends[written] : ends[small_before]], body]
         written = small_before
     return b"".join([*parts, small[0][ends[written] :]]), lengths
@@ -311,7 +314,8 @@ def _write_arrays(groups: _GroupLayout) -> tuple[bytes, Int64Array]:
     words = 4 + 4 * containers + groups.counts
     begin = np.cumsum(words) - words
     out = np.empty(int(words.sum()), "<u2")
-    pairs = np.ndarray((max(0, len(out) - 1),), "<u4", out, strides=(2,))  # from any word on
+    # overlapping pairs of words
+    pairs = np.ndarray((max(0, len(out) - 1),), "<u4", out, strides=(2,))
     pairs[begin] = _COOKIE_NO_RUNS
     pairs[begin + 2] = containers
     head = np.repeat(begin + 4 - 2 * groups.first_containers, containers) + 2 * np.arange(
@@ -319,8 +323,10 @@ def _write_arrays(groups: _GroupLayout) -> tuple[bytes, Int64Array]:
     )
     high = groups.positions[groups.container_starts] >> np.uint32(16)
     pairs[head] = high | (groups.cardinality - 1).astype(np.uint32) << np.uint32(16)
-    inside = groups.container_starts + np.repeat(4 + 4 * containers - groups.starts, containers)
-    pairs[head + 2 * np.repeat(containers, containers)] = 2 * inside
+    word_offsets = groups.container_starts + np.repeat(
+        4 + 4 * containers - groups.starts, containers
+    )
+    pairs[head + 2 * np.repeat(containers, containers)] = 2 * word_offsets
     body = np.repeat(begin + 4 + 4 * containers - groups.starts, groups.counts)
     body += np.arange(len(body))
     out[body] = groups.positions.astype(np.uint16)
@@ -337,13 +343,13 @@ def _write_arrays_and_runs(
     starts, first = groups.container_starts, groups.first_containers
     containers = groups.containers
     payload = np.where(stored_as_runs, 2 + 4 * runs, 2 * groups.cardinality)
-    group = np.repeat(np.arange(len(first)), containers)  # of each container
-    number = np.arange(len(starts)) - first[group]  # in its group
+    group = np.repeat(np.arange(len(first)), containers)  # the group of each container
+    number = np.arange(len(starts)) - first[group]  # the index of each container in its group
     with_runs = np.logical_or.reduceat(stored_as_runs, first)
     with_offsets = ~with_runs | (containers >= _NO_OFFSET_THRESHOLD)
     head = np.where(with_runs, 4 + (containers + 7) // 8, 8)
     front = head + 4 * containers + 4 * containers * with_offsets
-    before = np.cumsum(payload) - payload
+    payload_begins = np.cumsum(payload) - payload
     sizes = front + np.add.reduceat(payload, first)
     begin = np.cumsum(sizes) - sizes
     out = np.zeros(int(sizes.sum()), np.uint8)
@@ -357,10 +363,11 @@ def _write_arrays_and_runs(
     high = groups.positions[starts].astype(np.int64) >> 16
     keys = (begin + head)[group] + 4 * number
     _write_numbers(out, keys, high | (groups.cardinality - 1) << 16, 4)
-    inside = front[group] + before - before[first][group]  # of the payload, in the group
+    # the offset of each payload in its group
+    payload_offsets = front[group] + payload_begins - payload_begins[first][group]
     listed = with_offsets[group]
-    _write_numbers(out, (keys + 4 * containers[group])[listed], inside[listed], 4)
-    body = begin[group] + inside
+    _write_numbers(out, (keys + 4 * containers[group])[listed], payload_offsets[listed], 4)
+    body = begin[group] + payload_offsets
     _write_numbers(out, body[stored_as_runs], runs[stored_as_runs], 2)
     _write_payloads(out, groups, body=body, is_run=is_run, stored_as_runs=stored_as_runs)
     return out.tobytes(), sizes
@@ -372,14 +379,19 @@ def _write_payloads(
     """Write positions of array containers, and counts and runs of run containers, at ``body``."""
     starts = groups.container_starts
     low = (groups.positions & np.uint32(0xFFFF)).astype(np.int64)
-    container = np.repeat(np.arange(len(starts)), groups.cardinality)  # of each position
-    plain = np.flatnonzero(~stored_as_runs[container])
+    # the container of each position
+    container = np.repeat(np.arange(len(starts)), groups.cardinality)
+    array_items = np.flatnonzero(~stored_as_runs[container])
     _write_numbers(
-        out, body[container[plain]] + 2 * (plain - starts[container[plain]]), low[plain], 2
+        out,
+        body[container[array_items]] + 2 * (array_items - starts[container[array_items]]),
+        low[array_items],
+        2,
     )
     run = np.flatnonzero(is_run)
     length = np.diff(run, append=len(low))
-    order = np.arange(len(run)) - run.searchsorted(starts)[container[run]]  # in its container
+    # the index of each run in its container
+    order = np.arange(len(run)) - run.searchsorted(starts)[container[run]]
     is_listed = stored_as_runs[container[run]]
     target = body[container[run]] + 2 + 4 * order
     _write_numbers(out, target[is_listed], low[run][is_listed] | (length[is_listed] - 1) << 16, 4)

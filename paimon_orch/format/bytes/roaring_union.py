@@ -1,8 +1,9 @@
-"""Unions of serialized Roaring bitmaps, byte for byte as Java's RoaringBitmap 1.2 writes them.
+"""Unions of serialized Roaring bitmaps, with the same bytes as Java's RoaringBitmap 1.2.
 
 Java calls ``runOptimize`` before it writes.
 
-Hand-written because pyroaring chooses other containers and cannot read this 64-bit form.
+This module is hand-written because pyroaring selects other containers and cannot read this 64-bit
+form.
 
 Bitmaps of 32 bits are stored in the portable form. Bitmaps of 64 bits are stored as
 ``Roaring64Bitmap`` serializes itself, which no other library reads: an adaptive radix tree of the
@@ -44,7 +45,7 @@ _BODY_BYTES = (4, 16, 256, 32)
 _KEY_BYTES = 6
 _NO_CHILD = 0xFF
 _NOT_TRIMMED = -2
-_MIN_FOR_RUNS = 4  # positions: an array of fewer is never larger than its runs
+_MIN_FOR_RUNS = 4  # an array with fewer positions is never larger than its runs
 
 
 class _Container(NamedTuple):
@@ -71,9 +72,11 @@ class _Container(NamedTuple):
         if self.form == _BITS:
             bits = np.unpackbits(np.frombuffer(self.body, np.uint8), bitorder="little")
             return np.flatnonzero(bits)
-        first, more = np.frombuffer(self.body, "<u2", offset=2).reshape(-1, 2).astype(np.int64).T
-        ends = np.cumsum(more + 1)
-        shift = np.repeat(first - ends + more + 1, more + 1)
+        run_starts, run_extents = (
+            np.frombuffer(self.body, "<u2", offset=2).reshape(-1, 2).astype(np.int64).T
+        )
+        ends = np.cumsum(run_extents + 1)
+        shift = np.repeat(run_starts - ends + run_extents + 1, run_extents + 1)
         return np.arange(len(shift)) + shift
 
     def optimize(self) -> "_Container":
@@ -81,21 +84,25 @@ class _Container(NamedTuple):
         if self.form == _RUNS or self.cardinality < _MIN_FOR_RUNS:
             return self
         values = self.values()
-        return _smallest_form(values) if 2 + 4 * _count_runs(values) < len(self.body) else self
+        return (
+            _build_smallest_container(values)
+            if 2 + 4 * _count_runs(values) < len(self.body)
+            else self
+        )
 
     def to_efficient(self) -> "_Container":
-        """Return the smallest form; for equal sizes a run container is unchanged."""
+        """Return the smallest container; for equal sizes a run container is unchanged."""
         if self.form != _RUNS:
             return self.optimize()
-        return _smallest_form(self.values(), was_runs=True)
+        return _build_smallest_container(self.values(), was_runs=True)
 
 
 def _count_runs(values: Int64Array) -> int:
     return int(np.count_nonzero(np.diff(values) != 1)) + 1 if len(values) else 0
 
 
-def _smallest_form(values: Int64Array, *, was_runs: bool = False) -> _Container:
-    """Return positions in the smallest form; with ``was_runs``, runs win a tie."""
+def _build_smallest_container(values: Int64Array, *, was_runs: bool = False) -> _Container:
+    """Return positions in the smallest container; with ``was_runs``, runs win a tie."""
     count, runs = len(values), _count_runs(values)
     as_runs = 2 + 4 * runs
     other = 2 * count if count <= _MAX_ARRAY else _BIT_SET_BYTES
@@ -117,7 +124,7 @@ def _smallest_form(values: Int64Array, *, was_runs: bool = False) -> _Container:
 def _union_containers(old: _Container, new: _Container) -> _Container:
     forms = {old.form, new.form}
     values = np.union1d(old.values(), new.values())
-    return _smallest_form(values, was_runs=_RUNS in forms and _BITS not in forms)
+    return _build_smallest_container(values, was_runs=_RUNS in forms and _BITS not in forms)
 
 
 def union_bitmaps_32(old: bytes, new: bytes) -> bytes:
@@ -178,8 +185,8 @@ class _Branch:
             self.index[count] = byte
             self.index[: count + 1] = sorted(self.index[: count + 1])
         elif self.kind == 2:
-            used = {self.index[other] for other in self.children}
-            free = count if count not in used else min(set(range(48)) - used)
+            used_places = {self.index[other] for other in self.children}
+            free = count if count not in used_places else min(set(range(48)) - used_places)
             self.index[byte] = free
         self.children[byte] = child
 
@@ -241,19 +248,21 @@ class _Bitmap64:
 def _insert_leaf(node: _Node, leaf: _Leaf, depth: int) -> _Node:
     """Insert a leaf below a node; return the node that replaces it."""
     shared = node.key[depth:] if isinstance(node, _Leaf) else node.prefix
-    rest = leaf.key[depth:]
-    common = next((index for index, byte in enumerate(shared) if byte != rest[index]), len(shared))
+    key_tail = leaf.key[depth:]
+    common = next(
+        (index for index, byte in enumerate(shared) if byte != key_tail[index]), len(shared)
+    )
     if isinstance(node, _Branch) and common == len(shared):
-        child = node.children.get(rest[common])
+        child = node.children.get(key_tail[common])
         if child is None:
-            node.put(rest[common], leaf)
+            node.put(key_tail[common], leaf)
         else:
-            node.children[rest[common]] = _insert_leaf(child, leaf, depth + common + 1)
+            node.children[key_tail[common]] = _insert_leaf(child, leaf, depth + common + 1)
         return node
     branch = _Branch(shared[:common])
     node.prefix = b"" if isinstance(node, _Leaf) else shared[common + 1 :]
     branch.put(shared[common], node)
-    branch.put(rest[common], leaf)
+    branch.put(key_tail[common], leaf)
     return branch
 
 
@@ -269,15 +278,15 @@ def union_bitmaps_64(old: bytes, new: bytes) -> bytes:
     parts = [struct.pack("<Bq", 1, len(bitmap.leaves))]
     _write_node(bitmap.root, parts)
     parts.append(struct.pack("<ibi", 1, _NOT_TRIMMED, len(bitmap.places)))
-    used = 0
+    container_count = 0
     for container in bitmap.places:
         if container is None:
             parts.append(b"\0")
         else:
-            used += 1
+            container_count += 1
             form, cardinality, body = container.optimize()
             parts += (struct.pack("<BBi", 1, form, cardinality), body)
-    parts.append(struct.pack("<qii", used, 0, bitmap.last))
+    parts.append(struct.pack("<qii", container_count, 0, bitmap.last))
     return b"".join(parts)
 
 
@@ -322,9 +331,11 @@ def _read_bitmap64(data: bytes) -> _Bitmap64:
     (keys,) = source.numbers("<q")
     bitmap.root = _read_node(source, b"", bitmap.leaves)
     bitmap.places = _read_containers(source)
-    used, _, bitmap.last = source.numbers("<qii")
-    if (keys, used) != (len(bitmap.leaves),) * 2:
-        raise ValueError(f"{keys} keys and {used} containers for {len(bitmap.leaves)} leaves")
+    container_count, _, bitmap.last = source.numbers("<qii")
+    if (keys, container_count) != (len(bitmap.leaves),) * 2:
+        raise ValueError(
+            f"{keys} keys and {container_count} containers for {len(bitmap.leaves)} leaves"
+        )
     filled = {place for place, container in enumerate(bitmap.places) if container is not None}
     if filled != {leaf.place for leaf in bitmap.leaves.values()} or max(filled) > bitmap.last:
         raise ValueError("leaves and containers do not match")
@@ -367,7 +378,7 @@ def _decode_child_bytes(kind: int, count: int, body: bytes, index: bytearray) ->
         bits = np.unpackbits(np.frombuffer(body, np.uint8), bitorder="little")
         children = np.flatnonzero(bits).tolist()
     if len(children) != count or children != sorted(set(children)):
-        raise ValueError("the children of a node are not in order")
+        raise ValueError("the children of a node are not in ascending order")
     return children
 
 

@@ -1,8 +1,8 @@
-"""Which of many data files may have a row that matches a predicate, by their embedded indexes.
+"""Evaluates a predicate on the embedded indexes of many data files together.
 
 Index containers of one table usually have the same head except for the offsets of the indexes.
 Files with equal heads are evaluated together. Files for which this gives no decision (indexes of an
-unusual form, or predicates that need the rows of several indexes) are evaluated one by one with
+unusual form, or predicates that need the rows of several indexes) are evaluated individually with
 :mod:`paimon_orch.format.file_index.evaluation`.
 
 See docs/format/file-index-evaluation.md#use-in-planning.
@@ -44,7 +44,7 @@ class BatchEvaluation(NamedTuple):
     """Whether no row of the file can match."""
 
     undecided: Mask
-    """Whether only an evaluation of the file by itself can decide."""
+    """Whether the file must be evaluated individually."""
 
 
 def evaluate_batch(
@@ -55,7 +55,7 @@ def evaluate_batch(
 ) -> BatchEvaluation:
     """Evaluate files of one schema by their index containers.
 
-    A damaged one is undecided, not an error.
+    A file with a damaged container is undecided; it does not raise an error.
     """
     excluded, undecided = np.zeros(len(containers), bool), np.ones(len(containers), bool)
     for rows, indexes in _group_by_layout(BinaryBatch.of(containers)):
@@ -70,7 +70,7 @@ _IndexRangesByColumn = Mapping[str, Mapping[str, IndexRanges]]
 
 
 def _group_by_layout(batch: BinaryBatch) -> Iterator[tuple[Indices, _IndexRangesByColumn]]:
-    """Yield files with equal heads, and their indexes; files with rare heads are left out."""
+    """Yield files with equal heads, and their indexes; files with rare heads are omitted."""
     remaining = np.arange(len(batch.starts))
     for _ in range(_MAX_LAYOUTS):
         if not len(remaining):
@@ -94,11 +94,11 @@ def _read_layout(batch: BinaryBatch, file: int) -> HeadLayout | None:
 
 
 def _has_same_head(batch: BinaryBatch, files: Indices, layout: HeadLayout) -> Mask:
-    """Return which files have the head of the first one, apart from index offsets."""
+    """Return which files have the same head as the first file, except for index offsets."""
     size = layout.form.size
     is_equal: Mask = batch.lengths[files] >= size
     begin = 0
-    for end in [*layout.entries, size]:  # the ends of the parts between the offsets
+    for end in [*layout.entries, size]:  # the ends of the constant parts between the offsets
         parts = batch.read_bytes_at(np.where(is_equal, batch.starts[files] + begin, 0), end - begin)
         is_equal &= (parts == parts[0]).all(axis=1)
         begin = end + _ENTRY_BYTES

@@ -1,4 +1,4 @@
-"""The types of indexes, each read for many files together: which files have no row for a test.
+"""Readers that query one index in each of many files: which files have no row that passes a test.
 
 See docs/format/file-index-evaluation.md#use-in-planning.
 """
@@ -25,7 +25,7 @@ from paimon_orch.format.types.predicate import Operator
 
 
 class IndexRanges(NamedTuple):
-    """One index of each file, in the joined bytes of their containers."""
+    """The byte ranges of one index of each file, in the concatenated containers."""
 
     batch: BinaryBatch
     starts: Indices
@@ -35,12 +35,12 @@ class IndexRanges(NamedTuple):
 
     @classmethod
     def read(cls, batch: BinaryBatch, files: Indices, entry: int) -> "IndexRanges":
-        """Return the indexes whose offset and length are at ``entry`` of their containers."""
+        """Return the indexes whose offset and length are at ``entry`` in each container."""
         begin = batch.starts[files]
         start, length = batch.read_ints(begin + entry), batch.read_ints(begin + entry + 4)
-        inside = (start >= 0) & (length >= 0) & (start + length <= batch.lengths[files])
-        starts = np.where(inside, begin + start, 0)
-        return cls(batch, starts, starts + np.where(inside, length, 0), inside)
+        is_inside = (start >= 0) & (length >= 0) & (start + length <= batch.lengths[files])
+        starts = np.where(is_inside, begin + start, 0)
+        return cls(batch, starts, starts + np.where(is_inside, length, 0), is_inside)
 
 
 class BatchAnswer(NamedTuple):
@@ -50,7 +50,7 @@ class BatchAnswer(NamedTuple):
     """Whether no row of the file can match."""
 
     undecided: Mask
-    """Whether only an evaluation of the file by itself can decide."""
+    """Whether the file must be evaluated individually."""
 
     selects: bool
     """Whether an index selected some of the rows.
@@ -70,7 +70,7 @@ class BatchAnswer(NamedTuple):
 
     @classmethod
     def of(cls, excluded: Mask, decided: Mask, *, selects: bool = True) -> "BatchAnswer":
-        """Return which files are excluded, of those that are decided."""
+        """Return an answer that excludes decided files; other files are undecided."""
         return cls(excluded & decided, ~decided, selects)
 
 
@@ -99,7 +99,7 @@ class BatchIndexReader(Protocol):
     """One index of one column in each file of a batch."""
 
     def query(self, op: Operator, keys: Sequence[Key]) -> BatchAnswer:
-        """Return which files have no row for a test."""
+        """Return which files have no row that passes a test."""
         ...
 
 
@@ -143,46 +143,48 @@ class _StoredKeys:
         """Return whether all keys have the same size."""
         return self._stored.dtype is not None
 
-    def size(self, at: Indices) -> Indices:
+    def size(self, offsets: Indices) -> Indices:
         """Return the sizes of the keys at offsets, in bytes."""
         if self._stored.dtype is not None:
-            return np.full(len(at), self._stored.width)
-        return 4 + self._batch.read_ints(at)
+            return np.full(len(offsets), self._stored.width)
+        return 4 + self._batch.read_ints(offsets)
 
-    def is_inside_index(self, at: Indices, files: Indices | slice = slice(None)) -> Mask:
+    def is_inside_index(self, offsets: Indices, files: Indices | slice = slice(None)) -> Mask:
         """Return which keys are inside the index of their file."""
-        size, ends = self.size(at), self._ends[files]
-        is_inside: Mask = (at + 4 <= ends) & (size >= 0) & (at + size <= ends)
+        size, ends = self.size(offsets), self._ends[files]
+        is_inside: Mask = (offsets + 4 <= ends) & (size >= 0) & (offsets + size <= ends)
         return is_inside
 
-    def equal(self, at: Indices, key: Key) -> Mask:
-        """Return which keys at offsets, all inside their index, are ``key``."""
+    def is_equal(self, offsets: Indices, key: Key) -> Mask:
+        """Return which keys at offsets are equal to ``key``; all must be inside their index."""
         needle = np.frombuffer(self._stored.encode_one(key), np.uint8)
-        is_equal: Mask = self.size(at) == len(needle)
-        stored = self._batch.read_bytes_at(at[is_equal], len(needle))
-        is_equal[is_equal] = (stored == needle).all(axis=1)
+        is_equal: Mask = self.size(offsets) == len(needle)
+        key_bytes = self._batch.read_bytes_at(offsets[is_equal], len(needle))
+        is_equal[is_equal] = (key_bytes == needle).all(axis=1)
         return is_equal
 
-    def ordered(self, at: Indices) -> npt.NDArray[np.generic]:
-        """Return the keys at offsets, all inside their index, as comparable values."""
+    def decode_sortable(self, offsets: Indices) -> npt.NDArray[np.generic]:
+        """Return the keys at offsets as comparable values; all must be inside their index."""
         if self._stored.dtype is not None:
-            return self._stored.decode(self._batch.read_bytes_at(at, self._stored.width).tobytes())
-        return to_object_array(self._batch.slices(at + 4, at + self.size(at)))
+            return self._stored.decode(
+                self._batch.read_bytes_at(offsets, self._stored.width).tobytes()
+            )
+        return to_object_array(self._batch.slices(offsets + 4, offsets + self.size(offsets)))
 
-    def find(self, at: Indices, counts: Indices, gaps: Indices, key: Key) -> tuple[Mask, Mask]:
-        """Return which files have ``key`` among ``counts`` keys from ``at``, and which are decided.
+    def find(self, offsets: Indices, counts: Indices, gaps: Indices, key: Key) -> tuple[Mask, Mask]:
+        """Return which files have ``key`` among ``counts`` keys, and which files are decided.
 
-        ``gaps`` are the bytes between two keys of each file.
+        The keys of each file start at ``offsets``, with ``gaps`` bytes between two keys.
         """
-        contains, decided = np.zeros(len(at), bool), np.ones(len(at), bool)
-        at, remaining, files = at.copy(), counts.copy(), np.flatnonzero(counts > 0)
+        contains, decided = np.zeros(len(offsets), bool), np.ones(len(offsets), bool)
+        offsets, remaining, files = offsets.copy(), counts.copy(), np.flatnonzero(counts > 0)
         while len(files):
-            is_inside = self.is_inside_index(at[files], files)
+            is_inside = self.is_inside_index(offsets[files], files)
             decided[files[~is_inside]] = False
             files = files[is_inside]
-            is_equal = self.equal(at[files], key)
+            is_equal = self.is_equal(offsets[files], key)
             contains[files[is_equal]] = True
-            at[files] += self.size(at[files]) + gaps[files]
+            offsets[files] += self.size(offsets[files]) + gaps[files]
             remaining[files] -= 1
             files = files[~is_equal & (remaining[files] > 0)]
         return contains, decided
@@ -193,25 +195,26 @@ class _BatchBitmapIndex:
 
     def __init__(self, ranges: IndexRanges, data_type: AtomicType, row_counts: Indices) -> None:
         self._keys = _StoredKeys(ranges, data_type)
-        batch, at = ranges.batch, ranges.starts
+        batch, starts = ranges.batch, ranges.starts
         ends = ranges.ends
-        version, rows = batch.data[at], batch.read_ints(at + 1)
+        version, rows = batch.data[starts], batch.read_ints(starts + 1)
         self._count, null = (
-            batch.read_ints(at + 5),
-            batch.data[np.minimum(at + 9, len(batch.data) - 1)],
+            batch.read_ints(starts + 5),
+            batch.data[np.minimum(starts + 9, len(batch.data) - 1)],
         )
         self._has_null = null != 0
         is_version_2 = version == 2
-        decided = ranges.inside & (ends - at >= 10) & ((version == 1) | is_version_2) & (null <= 1)
+        decided = (
+            ranges.inside & (ends - starts >= 10) & ((version == 1) | is_version_2) & (null <= 1)
+        )
         self._is_head_decided = (
             decided & (rows == row_counts) & (self._count >= 0) & (self._count <= rows)
         )
-        first = at + 10 + np.where(is_version_2, 8, 4) * self._has_null
+        first = starts + 10 + np.where(is_version_2, 8, 4) * self._has_null
         blocks, key = batch.read_ints(first), np.minimum(first + 4, len(batch.data) - 4)
         has_one_block = self._keys.is_inside_index(key) & (blocks == 1)
-        block = (
-            key + np.where(has_one_block, self._keys.size(key), 0) + 8
-        )  # after its offset and the size of all blocks
+        # the block follows its offset and the size of all blocks
+        block = key + np.where(has_one_block, self._keys.size(key), 0) + 8
         has_one_block &= (block + 4 <= ends) & (batch.read_ints(block - 8) == 0)
         has_one_block &= batch.read_ints(block) == self._count
         self._first = np.where(is_version_2, block + 4, first)
@@ -221,8 +224,8 @@ class _BatchBitmapIndex:
     def query(self, op: Operator, keys: Sequence[Key]) -> BatchAnswer:
         match op:
             case Operator.EQUAL | Operator.IN:
-                return self._equal(keys)
-            case Operator.NOT_EQUAL | Operator.NOT_IN:  # true for nulls too
+                return self._find_equal(keys)
+            case Operator.NOT_EQUAL | Operator.NOT_IN:  # these tests include null rows
                 has_rows = self._has_null | (self._count > len(keys))
                 return BatchAnswer.of(~has_rows, self._is_head_decided & has_rows)
             case Operator.IS_NULL:
@@ -231,7 +234,7 @@ class _BatchBitmapIndex:
                 return BatchAnswer.of(self._count == 0, self._is_head_decided)
         return BatchAnswer.all_rows(len(self._count))
 
-    def _equal(self, keys: Sequence[Key]) -> BatchAnswer:
+    def _find_equal(self, keys: Sequence[Key]) -> BatchAnswer:
         counts = np.where(self._decided, self._count, 0)
         contains, decided = np.zeros(len(counts), bool), self._decided
         for key in keys:
@@ -249,35 +252,38 @@ class _BatchRangeBitmapIndex:
             ranges.batch,
             ranges.ends,
         )
-        batch, at = ranges.batch, ranges.starts
+        batch, starts = ranges.batch, ranges.starts
         length, version = (
-            batch.read_ints(at),
-            batch.data[np.minimum(at + 4, len(batch.data) - 1)],
+            batch.read_ints(starts),
+            batch.data[np.minimum(starts + 4, len(batch.data) - 1)],
         )
-        rows, self._count = batch.read_ints(at + 5), batch.read_ints(at + 9)
-        decided = ranges.inside & (ranges.ends - at >= 17) & (version == 1) & (rows == row_counts)
+        rows, self._count = batch.read_ints(starts + 5), batch.read_ints(starts + 9)
+        decided = (
+            ranges.inside & (ranges.ends - starts >= 17) & (version == 1) & (rows == row_counts)
+        )
         decided &= (
             (self._count >= 0)
             & (self._count <= rows)
             & (length >= 13)
-            & (at + 4 + length <= ranges.ends)
+            & (starts + 4 + length <= ranges.ends)
         )
         has_keys = decided & (self._count > 0)
-        self._low = np.where(has_keys, at + 13, 0)
+        self._low = np.where(has_keys, starts + 13, 0)
         has_keys &= self._keys.is_inside_index(self._low)
         self._high = np.where(has_keys, self._low + self._keys.size(self._low), 0)
         has_keys &= self._keys.is_inside_index(self._high)
         end = np.where(has_keys, self._high + self._keys.size(self._high), 0)
-        self._has_keys = has_keys & (end == at + length)  # the length of the dictionary follows
+        # the dictionary starts with its length
+        self._has_keys = has_keys & (end == starts + length)
         self._decided = decided & ((self._count == 0) | self._has_keys)
-        self._dictionary = at + 4 + length
+        self._dictionary = starts + 4 + length
 
     def query(self, op: Operator, keys: Sequence[Key]) -> BatchAnswer:
         match op:
             case Operator.IS_NOT_NULL:
                 return BatchAnswer.of(self._count == 0, self._decided)
             case Operator.EQUAL | Operator.IN:
-                return self._equal(keys)
+                return self._find_equal(keys)
             case Operator.NOT_EQUAL | Operator.NOT_IN:
                 has_rows = self._count > len(keys)
                 decided = self._decided & (has_rows | (self._count == 0))
@@ -298,11 +304,11 @@ class _BatchRangeBitmapIndex:
 
     @cached_property
     def _lows(self) -> npt.NDArray[np.generic]:
-        return self._keys.ordered(self._low[self._files])
+        return self._keys.decode_sortable(self._low[self._files])
 
     @cached_property
     def _highs(self) -> npt.NDArray[np.generic]:
-        return self._keys.ordered(self._high[self._files])
+        return self._keys.decode_sortable(self._high[self._files])
 
     def _find_out_of_bounds(
         self, bounds: npt.NDArray[np.generic], key: Key, test: Callable[..., Mask], *, equal: bool
@@ -315,35 +321,42 @@ class _BatchRangeBitmapIndex:
         excluded[self._files] = (test(bounds, value) | (equal & (bounds == value))).astype(bool)
         return BatchAnswer.of(excluded, self._decided)
 
-    def _equal(self, keys: Sequence[Key]) -> BatchAnswer:
+    def _find_equal(self, keys: Sequence[Key]) -> BatchAnswer:
         contains, decided = np.zeros(len(self._count), bool), self._decided
         for key in keys:
-            inside, value = np.zeros(len(contains), bool), to_object_array([key])
-            inside[self._files] = (self._lows < value) & (self._highs >= value)
+            is_within_bounds, value = np.zeros(len(contains), bool), to_object_array([key])
+            is_within_bounds[self._files] = (self._lows < value) & (self._highs >= value)
             contains[self._files] |= (self._lows == value).astype(bool)
-            counts = np.where(inside & self._has_single_chunk, self._count - 1, 0)
-            has_key, is_read = self._keys.find(self._further, counts, np.zeros_like(counts), key)
+            counts = np.where(is_within_bounds & self._has_single_chunk, self._count - 1, 0)
+            has_key, is_read = self._keys.find(
+                self._second_key_offsets, counts, np.zeros_like(counts), key
+            )
             contains = contains | has_key
-            decided = decided & is_read & (~inside | self._has_single_chunk)
+            decided = decided & is_read & (~is_within_bounds | self._has_single_chunk)
         return BatchAnswer.of(~contains, decided)
 
     @cached_property
     def _has_single_chunk(self) -> Mask:
         """Return which dictionaries have one chunk.
 
-        The chunk has a head with the lowest key, and then the other keys.
+        The head of the chunk has the lowest key; the other keys follow it.
         """
-        ints, at = self._batch.read_ints, self._dictionary
+        ints, dictionary = self._batch.read_ints, self._dictionary
         head = 1 + self._low_sizes + 20
         is_single: Mask = (
-            self._has_keys & (ints(at) == 13) & (ints(at + 5) == 1) & (ints(at + 9) == 4)
+            self._has_keys
+            & (ints(dictionary) == 13)
+            & (ints(dictionary + 5) == 1)
+            & (ints(dictionary + 9) == 4)
         )
-        is_single &= (ints(at + 13) == head) & (ints(at + 21 + head - 12) == self._count - 1)
+        is_single &= (ints(dictionary + 13) == head) & (
+            ints(dictionary + 21 + head - 12) == self._count - 1
+        )
         return is_single
 
     @cached_property
-    def _further(self) -> Indices:
-        """The offsets of the second keys; keys of text follow their offsets."""
+    def _second_key_offsets(self) -> Indices:
+        """The position of the second key of each file; text keys follow a list of their offsets."""
         offsets = 0 if self._keys.is_fixed else 4 * (self._count - 1)
         return self._dictionary + 21 + 1 + self._low_sizes + 20 + offsets
 
@@ -359,7 +372,4 @@ BATCH_INDEX_READERS: Mapping[
     BITMAP: _BatchBitmapIndex,
     RANGE_BITMAP: _BatchRangeBitmapIndex,
 }
-"""The readers by type of index.
-
-They take the indexes, the column type and the row count of each file.
-"""
+"""The readers by index type; they take indexes, the column type and the files' row counts."""

@@ -22,7 +22,7 @@ class BitSlices:
     count: int
     slice: Callable[[int], BitMap]
 
-    def equal(self, number: int) -> BitMap:
+    def find_equal(self, number: int) -> BitMap:
         """Return the rows with this number."""
         if number < 0 or number >> self.count:
             return BitMap()
@@ -33,7 +33,7 @@ class BitSlices:
                 break
         return rows
 
-    def above(self, number: int) -> BitMap:
+    def find_above(self, number: int) -> BitMap:
         """Return the rows whose number is larger."""
         if number < 0:
             return self.existing
@@ -47,17 +47,19 @@ class BitSlices:
             rows = rows & self.slice(bit) if number >> bit & 1 else rows | self.slice(bit)
         return rows & self.existing
 
-    def largest(self, k: int, among: BitMap, *, smallest: bool = False) -> tuple[BitMap, BitMap]:
+    def find_largest(
+        self, k: int, candidates: BitMap, *, smallest: bool = False
+    ) -> tuple[BitMap, BitMap]:
         """Return rows that are among the ``k`` largest, and rows that tie for the remaining places.
 
-        ``among`` must hold more than ``k`` rows.
+        ``candidates`` must hold more than ``k`` rows.
         """
-        sure, tied = BitMap(), among
+        selected, tied = BitMap(), candidates
         for bit in reversed(range(self.count)):
             best = tied - self.slice(bit) if smallest else tied & self.slice(bit)
-            if len(sure) + len(best) > k:
+            if len(selected) + len(best) > k:
                 tied = best
             else:
-                sure |= best
+                selected |= best
                 tied = tied - best
-        return sure, tied if len(sure) < k else BitMap()
+        return selected, tied if len(selected) < k else BitMap()

@@ -42,7 +42,7 @@ _INT32_PAIR = struct.Struct(">ii")
 _HEAD = struct.Struct(">bii?")
 _PREFIX_BYTES = 64
 _RADIX = 1 << 16  # codes of 16 bits are sorted by radix
-_SINGLE_POSITION_BYTES = 18  # of a stored bitmap with one position
+_SINGLE_POSITION_BYTES = 18  # size of a stored bitmap with one position
 _NOT_STORED = -1
 
 
@@ -79,17 +79,17 @@ def encode_bitmap_index(
 def _build_stored_bitmaps(column: EncodedColumn, data_type: AtomicType) -> _StoredBitmaps:
     codes, keys = column.codes, column.keys
     valid = codes >= 0
-    present = codes if valid.all() else codes[valid]
-    again = len(present) > 0 and bool((present[:-1] == present[-1]).any())
+    valid_codes = codes if valid.all() else codes[valid]
+    repeats_last = len(valid_codes) > 0 and bool((valid_codes[:-1] == valid_codes[-1]).any())
     order = compute_index_hash_map_order(
-        compute_java_hash_codes(keys, data_type), queried_after_insert=again
+        compute_java_hash_codes(keys, data_type), queried_after_insert=repeats_last
     )
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order))
-    rows = argsort_codes(rank[present], len(order))
-    if len(present) < len(codes):
+    rows = argsort_codes(rank[valid_codes], len(order))
+    if len(valid_codes) < len(codes):
         rows = np.flatnonzero(valid)[rows]
-    counts = np.bincount(present, minlength=len(order))[order]
+    counts = np.bincount(valid_codes, minlength=len(order))[order]
     starts = np.cumsum(counts) - counts
     several = counts > 1
     grouped, group_starts = rows, starts
@@ -123,7 +123,7 @@ def _encode_null_bitmap(rows: Int64Array) -> tuple[tuple[int, int] | None, bytes
 
 
 def _encode_entries(codec: KeyCodec, keys: Keys, *numbers: Int64Array) -> tuple[bytes, Int64Array]:
-    """Return entries of a key and its numbers, and each entry's end."""
+    """Return entries, each with a key and its numbers, and the end of each entry."""
     suffix = encode_big_endian(*numbers)
     if isinstance(keys, pa.BinaryArray):
         batch = BinaryBatch.from_arrow(keys)
@@ -163,7 +163,7 @@ def _encode_blocks(bodies: _StoredBitmaps, codec: KeyCodec, block_size: int) -> 
 
 
 class _DecodedEntries(NamedTuple):
-    """Keys, and the offset and length of their bitmaps; ``lengths`` is None if it is not stored."""
+    """Keys, and the offsets and lengths of their bitmaps; unstored ``lengths`` are None."""
 
     keys: Sequence[Key]
     offsets: Sequence[int]
@@ -193,7 +193,7 @@ class BitmapIndex:
         self.row_count: int = rows
 
     def is_built_with(self, version: int | None, block_size: int) -> bool:
-        """Return whether the index has this version (None for any) and full blocks of this size."""
+        """Return whether the index has this version (None: any) and full blocks of this size."""
         if version not in (None, self._version):
             return False
         if self._version == 1:
@@ -269,16 +269,18 @@ class BitmapIndex:
         if number < 0:
             return BitMap()
         location = _find_bitmap(self._read_block_bytes(number), key, self._codec)
-        return BitMap() if location is None else self._stored(*location)
+        return BitMap() if location is None else self._deserialize(*location)
 
     def _read_bitmap(self, entries: _DecodedEntries, index: int) -> BitMap:
         offset = entries.offsets[index]
         if entries.lengths is not None:
-            return self._stored(offset, entries.lengths[index])
+            return self._deserialize(offset, entries.lengths[index])
         ends = self._v1_ends if offset >= 0 else [0]
-        return self._stored(offset, ends[bisect_right(ends, offset)] - offset if offset >= 0 else 0)
+        return self._deserialize(
+            offset, ends[bisect_right(ends, offset)] - offset if offset >= 0 else 0
+        )
 
-    def _stored(self, offset: int, length: int) -> BitMap:
+    def _deserialize(self, offset: int, length: int) -> BitMap:
         if offset < 0:
             return _build_single_row_bitmap(offset, self.row_count)
         return deserialize_bitmap(
@@ -371,7 +373,7 @@ def _build_single_row_bitmap(offset: int, rows: int) -> BitMap:
 
 
 def _decode_entries(data: bytes, count: int, numbers: int, codec: KeyCodec) -> _DecodedEntries:
-    """Return ``count`` entries of a key and one or two numbers."""
+    """Return ``count`` entries; each has a key and one or two numbers."""
     if codec.dtype is None:
         return _decode_text_entries(data, count, numbers)
     size = codec.width + 4 * numbers

@@ -86,7 +86,7 @@ def _compute_bit_positions(
     for _ in range(functions):
         first += second
         folded = (first ^ first >> 31).view(np.uint32)
-        # in numpy, dividing by a scalar is much faster than the remainder
+        # numpy divides by a scalar much faster than it computes a remainder
         positions.append(folded - folded // count * count)
     return positions
 
@@ -99,7 +99,7 @@ class BloomFilterIndex:
     data_type: AtomicType
 
     def is_built_with(self, items: int, fpp: float) -> bool:
-        """Return whether the filter has the size for these options."""
+        """Return whether the filter has the size that these options give."""
         bits, functions = compute_bloom_filter_parameters(items, fpp)
         return self.source.length == _HEAD.size + bits // 8 and self.source.read_ints(0, 1) == (
             functions,

@@ -65,14 +65,16 @@ class _Segment:
     high: int
     slices: BitSlices
 
-    def equal(self, value: int) -> BitMap:
-        return self.slices.equal(value - self.low) if self.low <= value <= self.high else BitMap()
+    def find_equal(self, value: int) -> BitMap:
+        return (
+            self.slices.find_equal(value - self.low) if self.low <= value <= self.high else BitMap()
+        )
 
-    def above(self, value: int, *, equal: bool) -> BitMap:
+    def find_above(self, value: int, *, equal: bool) -> BitMap:
         least = value if equal else value + 1
         if least > self.high:
             return BitMap()
-        return self.slices.above(least - self.low - 1)
+        return self.slices.find_above(least - self.low - 1)
 
 
 _EMPTY_SEGMENT = _Segment(0, -1, BitSlices(BitMap(), 0, lambda _: BitMap()))
@@ -101,30 +103,32 @@ class BitSliceIndex:
             case Operator.IS_NOT_NULL:
                 return existing
             case Operator.EQUAL | Operator.IN:
-                return self._equal(numbers)
+                return self._find_equal(numbers)
             case Operator.NOT_EQUAL | Operator.NOT_IN:
-                return existing - self._equal(numbers)
+                return existing - self._find_equal(numbers)
             case Operator.GREATER | Operator.GREATER_OR_EQUAL:
-                return self._above(numbers[0], equal=op == Operator.GREATER_OR_EQUAL)
+                return self._find_above(numbers[0], equal=op == Operator.GREATER_OR_EQUAL)
             case Operator.LESS | Operator.LESS_OR_EQUAL:
-                return existing - self._above(numbers[0], equal=op == Operator.LESS)
+                return existing - self._find_above(numbers[0], equal=op == Operator.LESS)
             case Operator.BETWEEN:
-                return self._above(numbers[0], equal=True) - self._above(numbers[1], equal=False)
+                return self._find_above(numbers[0], equal=True) - self._find_above(
+                    numbers[1], equal=False
+                )
         return None
 
-    def _equal(self, numbers: Sequence[int]) -> BitMap:
+    def _find_equal(self, numbers: Sequence[int]) -> BitMap:
         _, positive, negative = self._parts
         rows = BitMap()
         for number in numbers:
-            rows |= positive.equal(number) if number >= 0 else negative.equal(-number)
+            rows |= positive.find_equal(number) if number >= 0 else negative.find_equal(-number)
         return rows
 
-    def _above(self, number: int, *, equal: bool) -> BitMap:
+    def _find_above(self, number: int, *, equal: bool) -> BitMap:
         _, positive, negative = self._parts
         if number >= 0:
-            return positive.above(number, equal=equal)
+            return positive.find_above(number, equal=equal)
         magnitude = -number
-        larger = negative.slices.existing - negative.above(magnitude, equal=not equal)
+        larger = negative.slices.existing - negative.find_above(magnitude, equal=not equal)
         return positive.slices.existing | larger
 
     @cached_property

@@ -126,11 +126,11 @@ def _extract_map_values(array: pa.MapArray, key: str) -> pa.Array:
     # for duplicate keys in a map, the last entry overwrites earlier ones
     entries = entries[(entries >= offsets[0]) & (entries < offsets[-1])]
     rows = np.searchsorted(offsets, entries, side="right") - 1
-    positions, missing = np.zeros(len(array), np.int64), np.ones(len(array), bool)
-    positions[rows], missing[rows] = entries, False
+    positions, is_absent = np.zeros(len(array), np.int64), np.ones(len(array), bool)
+    positions[rows], is_absent[rows] = entries, False
     if array.null_count:
-        missing |= array.is_null().to_numpy(zero_copy_only=False)
-    return array.items.take(pa.array(positions, mask=missing))
+        is_absent |= array.is_null().to_numpy(zero_copy_only=False)
+    return array.items.take(pa.array(positions, mask=is_absent))
 
 
 def _finish_column(name: str, column: _ColumnIndexBuilder) -> list[tuple[str, bytes]]:

@@ -41,13 +41,13 @@ class ByteSource:
         return cls(data, len(data))
 
     def bytes(self, position: int = 0, size: int | None = None) -> bytes:
-        """Return ``size`` bytes at ``position``. Raises ``ValueError`` if they exceed the source."""
+        """Return ``size`` bytes at ``position``; raise ``ValueError`` past the end."""
         size = self.length - position if size is None else size
         start = self._start + position
         if not 0 <= position <= position + size <= self.length:
             raise ValueError(f"{size} bytes at {position} do not fit into {self.length}")
-        whole = self._data
-        data = self._read(start, size) if whole is None else whole[start : start + size]
+        content = self._data
+        data = self._read(start, size) if content is None else content[start : start + size]
         if len(data) != size:
             raise ValueError(f"{size} bytes at {start} are truncated")
         return data
@@ -71,22 +71,22 @@ FileIndexes = Mapping[str, Mapping[str, ByteSource | None]]
 
 def encode_container(columns: Iterable[tuple[str, Iterable[tuple[str, bytes | None]]]]) -> bytes:
     """Return a container of the columns' indexes, in this order."""
-    named = [(_encode_modified_utf8(name), [*indexes]) for name, indexes in columns]
+    encoded_columns = [(_encode_modified_utf8(name), [*indexes]) for name, indexes in columns]
     types = [
-        [(_encode_modified_utf8(kind), blob) for kind, blob in indexes] for _, indexes in named
+        [(_encode_modified_utf8(kind), blob) for kind, blob in indexes]
+        for _, indexes in encoded_columns
     ]
-    head = (
-        _PREFIX.size + 4 + 4
-    )  # including the column count before, and the redundant length after the columns
-    for (name, _), entries in zip(named, types, strict=True):
+    # with the column count before the columns, and the redundant length after them
+    head = _PREFIX.size + 4 + 4
+    for (name, _), entries in zip(encoded_columns, types, strict=True):
         head += len(name) + 4 + sum(len(kind) + 8 for kind, _ in entries)
     out, body, body_start = (
         bytearray(_PREFIX.pack(CONTAINER_MAGIC, CONTAINER_VERSION, head)),
         bytearray(),
         head,
     )
-    out += _COUNT.pack(len(named))
-    for (name, _), entries in zip(named, types, strict=True):
+    out += _COUNT.pack(len(encoded_columns))
+    for (name, _), entries in zip(encoded_columns, types, strict=True):
         out += name + _COUNT.pack(len(entries))
         for kind, blob in entries:
             start = (_NO_INDEX, 0) if blob is None else (body_start, len(blob))

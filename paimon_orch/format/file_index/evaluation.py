@@ -1,7 +1,7 @@
-"""Which rows of a data file may match a predicate, by the indexes of the file.
+"""Finds the rows of a data file that may match a predicate, using the indexes of the file.
 
-The rows that are returned include every matching row; they are filtered later as if there were no
-index. An empty set skips the file; None stands for all rows.
+The result includes every matching row; callers still filter the rows. An empty result means that
+the file can be skipped; None stands for all rows.
 
 See docs/format/file-index-evaluation.md.
 """
@@ -89,7 +89,7 @@ def evaluate_rows(
 ) -> IndexEvaluation:
     """Return the rows of a file that may match.
 
-    Raises what the decoding of a damaged index raises (``ValueError`` among others).
+    Raises decode errors, such as ``ValueError``, for a damaged index.
     """
     if row_count > MAX_INDEXED_ROWS:
         return IndexEvaluation(None)
@@ -147,7 +147,8 @@ class _RowEvaluator(IndexEvaluator[ByteSource | None, BitMap | None]):
         row_count = getattr(reader, "row_count", self._row_count)
         if row_count != self._row_count:
             raise ValueError(
-                f"the {kind} index of {column.name} has {row_count} rows, the file has {self._row_count}"
+                f"the {kind} index of {column.name} has {row_count} rows, the file has "
+                f"{self._row_count}"
             )
         self.used[f"{kind}({leaf.name})"] = None
         return rows
@@ -200,11 +201,11 @@ def _select_top_n(
 ) -> BitMap | None:
     if len(candidates) <= selector.k:
         return None
-    stored = column_of(selector.column)
-    blob = None if stored is None else indexes.get(stored.name, {}).get(RANGE_BITMAP)
-    if stored is None or blob is None:
+    column = column_of(selector.column)
+    blob = None if column is None else indexes.get(column.name, {}).get(RANGE_BITMAP)
+    if column is None or blob is None:
         return None
-    return RangeBitmapIndex(blob, stored.type).top(
+    return RangeBitmapIndex(blob, column.type).top(
         selector.k,
         descending=selector.descending,
         nulls_first=selector.nulls_first,

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.format.arrays import Int64Array, Mask, UInt64Array
-from paimon_orch.format.bytes.binary_batch import BinaryBatch, longest_first_chunks
+from paimon_orch.format.bytes.binary_batch import BinaryBatch, chunk_longest_first
 
 _CHUNK = 32_768  # values per step; their state fits the processor cache
 _PRIME1, _PRIME2, _PRIME3, _PRIME4, _PRIME5 = (
@@ -47,7 +47,7 @@ def hash_xxh64(values: pa.BinaryArray) -> UInt64Array:
     """Return the XXH64 hash, with seed 0, of values that are not null."""
     batch = BinaryBatch.from_arrow(values)
     out = np.empty(len(batch.starts), np.uint64)
-    for rows in longest_first_chunks(batch.lengths):
+    for rows in chunk_longest_first(batch.lengths):
         out[rows] = _hash_xxh64_chunk(batch, batch.starts[rows], batch.lengths[rows])
     return out
 

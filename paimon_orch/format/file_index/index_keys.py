@@ -69,8 +69,8 @@ _SUPPORTED_TYPES = {
     BSI: {*_NUMBERS, TypeRoot.DECIMAL},
 }
 _FLOATS = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
-_SAMPLE_ROWS = 1 << 14  # rows of the sample that shows whether the keys of a column repeat
-_MIN_SAMPLE_STEP = 2  # between rows of the sample
+_SAMPLE_ROWS = 1 << 14  # rows sampled to estimate whether the keys of a column repeat
+_MIN_SAMPLE_STEP = 2  # rows from one sampled row to the next
 _CANONICAL_NAN = {TypeRoot.FLOAT: 0x7FC00000, TypeRoot.DOUBLE: 0x7FF8000000000000}
 
 
@@ -269,8 +269,8 @@ def _encode_sorted_column(
     codes = np.empty(len(order), np.int32)
     codes[order] = np.cumsum(is_new, dtype=np.int32) - 1
     if valid is not None:
-        codes, present = np.full(len(valid), -1, np.int32), codes
-        codes[valid] = present
+        codes, valid_codes = np.full(len(valid), -1, np.int32), codes
+        codes[valid] = valid_codes
     return EncodedColumn(codes, ordered[is_new], _find_first_nan(chunks, data_type))
 
 
@@ -285,15 +285,15 @@ def argsort_stable(numbers: SignedIntArray) -> Int64Array:
         return np.argsort(numbers, kind="stable")
     low, high = int(numbers.min()), int(numbers.max())
     place_bits = (len(numbers) - 1).bit_length()
-    cut = max(0, (high - low).bit_length() + place_bits - 64)
+    dropped_bits = max(0, (high - low).bit_length() + place_bits - 64)
     words = (numbers.astype(np.int64) - np.int64(low)).view(np.uint64)
-    words = words >> np.uint64(cut) << np.uint64(place_bits) | np.arange(
+    words = words >> np.uint64(dropped_bits) << np.uint64(place_bits) | np.arange(
         len(words), dtype=np.uint64
     )
     words.sort()
     order = (words & np.uint64((1 << place_bits) - 1)).view(np.int64)
     ordered = numbers[order]
-    if cut and (ordered[1:] < ordered[:-1]).any():
+    if dropped_bits and (ordered[1:] < ordered[:-1]).any():
         order = order[np.argsort(ordered, kind="stable")]
     return order
 

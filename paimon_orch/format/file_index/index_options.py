@@ -83,7 +83,9 @@ def parse_index_specs(options: Mapping[str, str]) -> list[IndexSpec]:
                 declared[(index, *_split_map_key(name.strip()))] = None
     settings = dict(_parse_settings(options, declared))
     return [
-        IndexSpec(*spec, Options({**settings.get((spec[0], spec[1], None), {}), **settings.get(spec, {})}))
+        IndexSpec(
+            *spec, Options({**settings.get((*spec[:2], None), {}), **settings.get(spec, {})})
+        )
         for spec in declared
     ]  # fmt: skip
 
@@ -119,7 +121,7 @@ def _parse_settings(
         target = parts[0], *_split_map_key(parts[1])
         if target not in declared and target not in maps:
             raise InputError(
-                f"option {name!r} is for a column that '{_PREFIX}{parts[0]}{_COLUMNS}' does not list"
+                f"option {name!r} names a column that '{_PREFIX}{parts[0]}{_COLUMNS}' does not list"
             )
         settings.setdefault(target, {})[parts[2]] = text
     yield from settings.items()
@@ -132,20 +134,22 @@ def compute_container_order(specs: Sequence[IndexSpec]) -> list[tuple[str, list[
     """
     pairs = list(dict.fromkeys((spec.column, spec.key) for spec in specs))
     declared = [
-        pairs[i] for i in _order_of_put_if_absent([_hash_column_key(*pair) for pair in pairs])
+        pairs[i] for i in _compute_put_if_absent_order([_hash_column_key(*pair) for pair in pairs])
     ]
     calls: list[str] = []
     for index in INDEX_TYPES:
         of_type = {(spec.column, spec.key) for spec in specs if spec.index == index}
-        present = [pair for pair in declared if pair in of_type]
-        for column in _order_of_put(list(dict.fromkeys(column for column, _ in present))):
-            keys = [key for name, key in present if name == column and key is not None]
-            nested = [f"{column}[{key}]" for key in _order_of_put(keys)]
-            calls += _order_of_put(nested) if nested else [column]
+        indexed_pairs = [pair for pair in declared if pair in of_type]
+        for column in _compute_put_order(
+            list(dict.fromkeys(column for column, _ in indexed_pairs))
+        ):
+            keys = [key for name, key in indexed_pairs if name == column and key is not None]
+            nested = [f"{column}[{key}]" for key in _compute_put_order(keys)]
+            calls += _compute_put_order(nested) if nested else [column]
     names = list(dict.fromkeys(calls))
-    again = bool(calls) and calls[-1] in calls[:-1]
-    order = _order_of_put_if_absent(
-        [compute_java_string_hash(name) for name in names], queried_after_insert=again
+    repeats_last = bool(calls) and calls[-1] in calls[:-1]
+    order = _compute_put_if_absent_order(
+        [compute_java_string_hash(name) for name in names], queried_after_insert=repeats_last
     )
     by_type = sorted(specs, key=lambda spec: INDEX_TYPES.index(spec.index))
     ordered = [names[i] for i in order]
@@ -158,7 +162,7 @@ def _hash_column_key(column: str, key: str | None) -> int:
     return (31 * code + (1237 if key is None else 1231)) & 0xFFFFFFFF
 
 
-def _order_of_put_if_absent(
+def _compute_put_if_absent_order(
     hashes: Sequence[int], *, queried_after_insert: bool = False
 ) -> list[int]:
     order: list[int] = compute_index_hash_map_order(
@@ -167,14 +171,14 @@ def _order_of_put_if_absent(
     return order
 
 
-def _order_of_put(names: Sequence[str]) -> list[str]:
-    """Return the names in the order of a table that appends to chains and grows after inserting."""
+def _compute_put_order(names: Sequence[str]) -> list[str]:
+    """Return the names in the order of a hash table that appends to chains."""
     capacity = 16
     while len(names) * 4 > capacity * 3:
         capacity *= 2
 
-    def slot(name: str) -> int:
+    def compute_slot(name: str) -> int:
         code = compute_java_string_hash(name)
         return (code ^ code >> 16) & (capacity - 1)
 
-    return sorted(names, key=slot)
+    return sorted(names, key=compute_slot)

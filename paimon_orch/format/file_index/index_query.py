@@ -1,4 +1,4 @@
-"""The queries that a predicate asks of file indexes, and how their answers combine.
+"""Converts a predicate into queries of file indexes, and combines their answers.
 
 See docs/format/file-index-evaluation.md.
 """
@@ -15,7 +15,7 @@ from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field, TypeRoot
 from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Predicate
 
-MAX_INDEXED_ROWS = 2**31 - 1  # of a file whose indexes are used
+MAX_INDEXED_ROWS = 2**31 - 1  # indexes of larger files are ignored
 _INTEGERS = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
 _NEGATED_OPERATORS = {
     Operator.EQUAL: Operator.NOT_EQUAL,
@@ -35,7 +35,7 @@ IndexT = TypeVar("IndexT")
 
 
 class StoredColumn(NamedTuple):
-    """The name and type of a column in a data file, by which its index is found and read."""
+    """The name and type of a column in a data file, which identify and decode its index."""
 
     name: str
     type: AtomicType
@@ -52,25 +52,25 @@ def find_stored_column(field_: Field, source: Field | None) -> StoredColumn | No
     """Return the stored column of a read column if predicates have the same result on both."""
     if source is None or not isinstance(source.type, AtomicType):
         return None
-    same = is_same_type(source.type, field_.type)
+    is_unchanged = is_same_type(source.type, field_.type)
     return (
         StoredColumn(source.name, source.type)
-        if same or _is_widened(source.type, field_.type)
+        if is_unchanged or _is_widened(source.type, field_.type)
         else None
     )
 
 
-def is_same_type(stored: DataType, read: DataType) -> bool:
+def is_same_type(stored_type: DataType, read_type: DataType) -> bool:
     """Return whether types are equal except for nullability, which may change later."""
-    return stored.with_nullable(True) == read.with_nullable(True)
+    return stored_type.with_nullable(True) == read_type.with_nullable(True)
 
 
-def _is_widened(stored: AtomicType, read: DataType) -> bool:
+def _is_widened(stored_type: AtomicType, read_type: DataType) -> bool:
     return (
-        isinstance(read, AtomicType)
-        and stored.name in _INTEGERS
-        and read.name in _INTEGERS
-        and _INTEGERS.index(stored.name) < _INTEGERS.index(read.name)
+        isinstance(read_type, AtomicType)
+        and stored_type.name in _INTEGERS
+        and read_type.name in _INTEGERS
+        and _INTEGERS.index(stored_type.name) < _INTEGERS.index(read_type.name)
     )
 
 
@@ -82,14 +82,14 @@ class IndexQuery(NamedTuple):
 
 
 class LeafQueries(NamedTuple):
-    """What a leaf of a predicate asks of each index of its column."""
+    """The queries of one leaf of a predicate on each index of its column."""
 
     name: str
     """The tested column (or ``m[k]``) in the read schema."""
 
     column: StoredColumn
     queries: Sequence[IndexQuery]
-    """Queries whose answers together have all rows of the leaf."""
+    """Queries; the union of their answers has all rows of the leaf."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,9 @@ class IndexFilter:
     def plan_queries(
         self, leaf: Leaf, data_type: AtomicType, *, negated: bool
     ) -> list[IndexQuery] | None:
-        """Return the queries whose answers together have all rows of a leaf.
+        """Return queries; the union of their answers has all rows of a leaf.
 
-        None if an index cannot help.
+        None if no index can restrict the rows.
         """
         # ids are stable: the predicate and the cached value hold both objects
         key = id(leaf), negated, id(data_type)
@@ -152,7 +152,7 @@ class IndexEvaluator(ABC, Generic[IndexT, AnswerT]):
 
     @abstractmethod
     def all_rows(self) -> AnswerT:
-        """Return the answer where no index helps: any row may match."""
+        """Return the answer without a restriction: any row may match."""
 
     @abstractmethod
     def intersect(self, answers: Iterable[AnswerT]) -> AnswerT:

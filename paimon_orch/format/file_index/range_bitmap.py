@@ -104,10 +104,8 @@ def _encode_dictionary(encoded: bytes, ends: Int64Array, codec: KeyCodec, chunk_
     begins = np.concatenate([[0], ends])
     first = 0
     while first < len(ends):
-        begin, start = (
-            int(begins[first]),
-            int(ends[first]),
-        )  # bytes of the key in the chunk header, and of the keys after it
+        # the first byte of the key in the chunk header, and of the keys after it
+        begin, start = int(begins[first]), int(ends[first])
         last = int(np.searchsorted(ends, start + chunk_size, side="right"))
         last = max(last, first + 1)
         if codec.dtype is None:
@@ -117,9 +115,9 @@ def _encode_dictionary(encoded: bytes, ends: Int64Array, codec: KeyCodec, chunk_
         offsets += _INT32.pack(len(heads))
         heads += b"\x01" + encoded[begin:start]
         if codec.dtype is None:
-            inside = (begins[first + 1 : last] - start).astype(">i4").tobytes()
-            heads += _CHUNK.pack(first, areas_size, size, len(inside), len(keys))
-            keys = inside + keys
+            key_offsets = (begins[first + 1 : last] - start).astype(">i4").tobytes()
+            heads += _CHUNK.pack(first, areas_size, size, len(key_offsets), len(keys))
+            keys = key_offsets + keys
         else:
             heads += _CHUNK.pack(first, areas_size, size, len(keys), codec.width)
         areas.append(keys)
@@ -153,7 +151,7 @@ class _Head(NamedTuple):
 class _Chunk(NamedTuple):
     key: Key
     code: int
-    at: int  # of the further keys
+    keys_start: int  # of the keys after the first one
     size: int
     offsets_length: int
     keys_length: int
@@ -190,15 +188,15 @@ class RangeBitmapIndex:
         if op == Operator.IS_NOT_NULL:
             return self._existing
         if op in (Operator.EQUAL, Operator.IN):
-            return self._equal(keys)
+            return self._find_equal(keys)
         if op in (Operator.NOT_EQUAL, Operator.NOT_IN):
-            return self._existing - self._equal(keys)
+            return self._existing - self._find_equal(keys)
         if op in (Operator.GREATER, Operator.GREATER_OR_EQUAL):
-            return self._above(keys[0], equal=op == Operator.GREATER_OR_EQUAL)
+            return self._find_above(keys[0], equal=op == Operator.GREATER_OR_EQUAL)
         if op in (Operator.LESS, Operator.LESS_OR_EQUAL):
-            return self._existing - self._above(keys[0], equal=op == Operator.LESS)
+            return self._existing - self._find_above(keys[0], equal=op == Operator.LESS)
         if op == Operator.BETWEEN:
-            return self._above(keys[0], equal=True) - self._above(keys[1], equal=False)
+            return self._find_above(keys[0], equal=True) - self._find_above(keys[1], equal=False)
         return None
 
     def top(
@@ -210,21 +208,21 @@ class RangeBitmapIndex:
         strict: bool,
         selection: BitMap | None = None,
     ) -> BitMap:
-        """Return the rows of the first ``k`` in an order by this column.
+        """Return the rows of the first ``k`` values in an order by this column.
 
-        ``strict`` returns exactly ``k`` rows; otherwise all that tie for the last place. Raises
-        :class:`InputError` for a negative ``k``.
+        ``strict`` returns exactly ``k`` rows; otherwise all rows that tie for the last place are
+        returned. Raises :class:`InputError` for a negative ``k``.
 
         See docs/format/range-bitmap-index.md#first-rows-of-an-order.
         """
         if k < 0:
             raise InputError(f"k must be at least 1, got {k}")
         everything = build_full_bitmap(self.row_count)
-        among = everything if selection is None else selection & everything
+        candidates = everything if selection is None else selection & everything
         if not self._head.distinct:
             return everything
-        nulls = among - self._existing
-        values = among & self._existing
+        nulls = candidates - self._existing
+        values = candidates & self._existing
         if not nulls_first:
             best = self._select_best(k, values, descending=descending, strict=strict)
             return best | _take_first(nulls, k - len(best), strict=strict)
@@ -234,29 +232,29 @@ class RangeBitmapIndex:
             k - len(nulls), values, descending=descending, strict=strict
         )
 
-    def _select_best(self, k: int, among: BitMap, *, descending: bool, strict: bool) -> BitMap:
-        if k == 0 or len(among) <= k:
-            return BitMap() if k == 0 else among
-        sure, tied = self._slices.largest(k, among, smallest=not descending)
+    def _select_best(self, k: int, candidates: BitMap, *, descending: bool, strict: bool) -> BitMap:
+        if k == 0 or len(candidates) <= k:
+            return BitMap() if k == 0 else candidates
+        selected, tied = self._slices.find_largest(k, candidates, smallest=not descending)
         if strict:  # keep the largest positions among ties
-            surplus = len(sure) + len(tied) - k
+            surplus = len(selected) + len(tied) - k
             tied = tied - tied[:surplus]
-        return sure | tied
+        return selected | tied
 
-    def _equal(self, keys: Sequence[Key]) -> BitMap:
+    def _find_equal(self, keys: Sequence[Key]) -> BitMap:
         rows = BitMap()
         for key in keys:
             code, exact = self._find_code(key)
             if exact:
-                rows |= self._slices.equal(code)
+                rows |= self._slices.find_equal(code)
         return rows
 
-    def _above(self, key: Key, *, equal: bool) -> BitMap:
+    def _find_above(self, key: Key, *, equal: bool) -> BitMap:
         code, exact = self._find_code(key)
-        return self._slices.above(code if exact and not equal else code - 1)
+        return self._slices.find_above(code if exact and not equal else code - 1)
 
     def _find_code(self, key: Key) -> tuple[int, bool]:
-        """Return the number of a key, or of the first larger one, and whether the key was found."""
+        """Return the code of a key, or of the first larger key, and whether the key exists."""
         head = self._head
         if not head.distinct or key < head.low:  # type: ignore[operator]
             return 0, False
@@ -268,9 +266,9 @@ class RangeBitmapIndex:
         chunk = self._chunks[number]
         if chunk.key == key:
             return chunk.code, True
-        further = self._further(chunk)
-        index = bisect_right(further, key)
-        if index and further[index - 1] == key:
+        later_keys = self._read_later_keys(chunk)
+        index = bisect_right(later_keys, key)
+        if index and later_keys[index - 1] == key:
             return chunk.code + index, True
         return chunk.code + 1 + index, False
 
@@ -322,13 +320,13 @@ class RangeBitmapIndex:
             chunks.append(_Chunk(key, code, areas + start, size, *lengths))
         return chunks
 
-    def _further(self, chunk: _Chunk) -> Sequence[Key]:
+    def _read_later_keys(self, chunk: _Chunk) -> Sequence[Key]:
         """Return the keys of a chunk after its first one."""
         codec, blob = get_key_codec(self.data_type), self._head.dictionary
         if codec.dtype is not None:
-            keys: list[Key] = codec.decode(blob.bytes(chunk.at, chunk.keys_length)).tolist()
+            keys: list[Key] = codec.decode(blob.bytes(chunk.keys_start, chunk.keys_length)).tolist()
             return keys
-        data = blob.bytes(chunk.at + chunk.offsets_length, chunk.keys_length)
+        data = blob.bytes(chunk.keys_start + chunk.offsets_length, chunk.keys_length)
         texts, position = list[Key](), 0
         for _ in range(chunk.size):
             key, position = self._decode_key(data, position)

@@ -12,11 +12,11 @@ from typing import Any
 from paimon_orch.errors import UnsupportedError
 
 FieldDefinition = Mapping[str, Any]
-"""A field of an Avro record: name, type, default. A type of None cannot be carried."""
+"""A field of an Avro record: name, type, default. A field of type None cannot be preserved."""
 
 _NAMED_TYPES = frozenset(("record", "enum", "fixed"))
 _NULL = "null"
-_MAX_TYPES = 10_000  # in one field
+_MAX_TYPES = 10_000  # in the definition of one field
 _TYPE_FAMILIES = {
     **dict.fromkeys(("int", "long", "float", "double"), "number"),
     **dict.fromkeys(("bytes", "fixed"), "bytes"),
@@ -161,12 +161,12 @@ def _replace_child_types(schema: Any, parts: Sequence[Any]) -> Any:
         return schema
     if isinstance(schema, list):
         return list(parts)
-    changed, rest = dict(schema), list(parts)
+    changed, remaining = dict(schema), list(parts)
     for key in ("items", "values"):
         if key in schema:
-            changed[key] = rest.pop(0)
+            changed[key] = remaining.pop(0)
     if "fields" in schema:
-        fields = zip(schema["fields"], rest, strict=True)
+        fields = zip(schema["fields"], remaining, strict=True)
         changed["fields"] = [{**field, "type": part} for field, part in fields]
     return changed
 
@@ -182,19 +182,19 @@ class _ReferenceInliner:
     names: Mapping[str, Any]
     count: int = 0
 
-    def type(self, schema: Any, inside: tuple[str, ...]) -> Any:
+    def type(self, schema: Any, enclosing_names: tuple[str, ...]) -> Any:
         """Return a type without references; a recursive reference remains a name."""
         self.count += 1
         if self.count > _MAX_TYPES:
             raise _TypeTooLargeError
         if isinstance(schema, str):
-            if schema not in self.names or schema in inside:
+            if schema not in self.names or schema in enclosing_names:
                 return schema
             schema = self.names[schema]
         if isinstance(schema, dict) and schema["type"] in _NAMED_TYPES:
-            inside = (*inside, schema["name"])
+            enclosing_names = (*enclosing_names, schema["name"])
         return _replace_child_types(
-            schema, [self.type(part, inside) for part in _list_child_types(schema)]
+            schema, [self.type(part, enclosing_names) for part in _list_child_types(schema)]
         )
 
 
@@ -202,21 +202,21 @@ def strip_logical_types(schema: Any, unknown: Iterable[str]) -> Any:
     """Return a schema without the logical types of unknown fields, so that values are raw."""
     unknown_paths = frozenset(unknown)
 
-    def strip(part: Any, path: str, *, inside: bool) -> Any:
+    def strip(part: Any, path: str, *, is_unknown: bool) -> Any:
         if isinstance(part, dict):
-            part = {k: v for k, v in part.items() if not (inside and k == "logicalType")}
+            part = {k: v for k, v in part.items() if not (is_unknown and k == "logicalType")}
         if isinstance(part, dict) and "fields" in part:
             fields = []
             for field in part["fields"]:
                 below = f"{path}.{field['name']}" if path else field["name"]
-                kind = strip(field["type"], below, inside=inside or below in unknown_paths)
+                kind = strip(field["type"], below, is_unknown=is_unknown or below in unknown_paths)
                 fields.append({**field, "type": kind})
             return {**part, "fields": fields}
         return _replace_child_types(
-            part, [strip(item, path, inside=inside) for item in _list_child_types(part)]
+            part, [strip(item, path, is_unknown=is_unknown) for item in _list_child_types(part)]
         )
 
-    return strip(schema, "", inside=False)
+    return strip(schema, "", is_unknown=False)
 
 
 def extend_schema(schema: Any, *groups: Sequence[AdditionalFields | None]) -> Any:
@@ -229,11 +229,11 @@ def extend_schema(schema: Any, *groups: Sequence[AdditionalFields | None]) -> An
     if not added:
         return schema
     for path, definition in added.items():
-        if not _can_carry(definition["type"]):
+        if not _is_preservable(definition["type"]):
             raise UnsupportedError(
                 f"the metadata field {path!r} is not known to this version, and its values "
-                f"({definition['type'] or 'not of an Avro file, or too large a type'}) cannot be "
-                "carried over into a new file; use a version that knows it"
+                f"({definition['type'] or 'not from an Avro file, or a type that is too large'}) "
+                "cannot be preserved in a new file; use a version that knows it"
             )
     return _define_once(_add_fields(_qualify_names(schema), added), {})
 
@@ -269,10 +269,12 @@ def _merge_types(left: Any, right: Any, path: str) -> Any:
         if all(len(option) == 1 for option in options):
             return [_NULL, _merge_types(options[0][0], options[1][0], path)]
     elif isinstance(left, dict) and isinstance(right, dict):
-        same = all(left.get(key) == right.get(key) for key in ("type", "name", "logicalType"))
-        if same and left["type"] == "record":
+        is_same_kind = all(
+            left.get(key) == right.get(key) for key in ("type", "name", "logicalType")
+        )
+        if is_same_kind and left["type"] == "record":
             return {**left, "fields": _merge_fields(left["fields"], right["fields"], path)}
-        for key in ("items", "values") if same else ():
+        for key in ("items", "values") if is_same_kind else ():
             if key in left:
                 return {**left, key: _merge_types(left[key], right[key], path)}
     raise UnsupportedError(
@@ -303,7 +305,7 @@ def _make_nullable(definition: FieldDefinition) -> dict[str, Any]:
     return {**definition, "type": [_NULL, *branches], "default": None}
 
 
-def _can_carry(schema: Any) -> bool:
+def _is_preservable(schema: Any) -> bool:
     """Return whether values keep their encoding; Python types must identify union branches."""
     if schema is None:
         return False
@@ -316,7 +318,7 @@ def _can_carry(schema: Any) -> bool:
         families = [_TYPE_FAMILIES.get(kind, kind) for kind in kinds]
         if len(set(families)) < len(families):
             return False
-    return all(map(_can_carry, _list_child_types(schema)))
+    return all(map(_is_preservable, _list_child_types(schema)))
 
 
 def _qualify_names(schema: Any) -> Any:
@@ -351,7 +353,7 @@ def _define_once(schema: Any, defined: dict[str, Any]) -> Any:
             if defined[name] != schema:
                 raise UnsupportedError(
                     "metadata fields that are not known to this version use two different types of "
-                    f"the name {name!r}: they cannot be carried over into one file; use a version "
+                    f"the name {name!r}: they cannot be preserved in one file; use a version "
                     "that knows them"
                 )
             return name

@@ -1,7 +1,7 @@
-"""Decodes many Avro records with numpy: field by field, each for all records in one step.
+"""Decodes many Avro records with numpy: each step decodes one field of all records.
 
-Hand-written: reading a manifest of 20,000 entries with fastavro takes 4 times as long if all
-entries are needed, and 20 times as long if partition, bucket or statistics exclude most of them
+This module is hand-written because fastavro takes 4 times as long to read a manifest of 20,000
+entries, and 20 times as long if partition, bucket or statistics exclude most of the entries
 (``benchmarks/hand_written.py``).
 """
 
@@ -69,7 +69,7 @@ class AvroColumn:
         """Return the numbers, None for null."""
         if self.is_null:
             return [None] * len(self.values)
-        return self._null_where_invalid(self.values.tolist())
+        return self._replace_invalid_by_none(self.values.tolist())
 
     def slices(self, data: bytes) -> list[Any]:
         """Return the bytes of every record, None for null."""
@@ -78,14 +78,14 @@ class AvroColumn:
         assert self.ends is not None
         ends = self.ends.tolist()
         parts = [data[start:end] for start, end in zip(self.values.tolist(), ends, strict=True)]
-        return self._null_where_invalid(parts)
+        return self._replace_invalid_by_none(parts)
 
     def arrays(self, data: bytes) -> list[Any]:
         """Return arrays as tuples, None for null."""
         if self.items is not None:
             parts = [item.numbers() for item in self.items]
             rows = zip(*parts, strict=True) if parts else repeat((), len(self.values))
-            return self._null_where_invalid(list(rows))
+            return self._replace_invalid_by_none(list(rows))
         decoded: dict[bytes | None, Any] = {None: None}
         arrays = []
         for part in self.slices(data):
@@ -106,7 +106,7 @@ class AvroColumn:
             return parts
         return [None if part is None else part.decode() for part in parts]
 
-    def _null_where_invalid(self, values: list[Any]) -> list[Any]:
+    def _replace_invalid_by_none(self, values: list[Any]) -> list[Any]:
         if self.valid is None:
             return values
         return [v if valid else None for v, valid in zip(values, self.valid.tolist(), strict=True)]
@@ -115,8 +115,8 @@ class AvroColumn:
 class AvroBatchDecoder:
     """Decodes the concatenated content of an Avro file's blocks.
 
-    A lane is one record. Lanes with invalid data are moved beyond the end of the content and stay
-    there for all further fields.
+    A lane is one record. Lanes with invalid data are moved beyond the end of the content and
+    remain there for all further fields.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -137,9 +137,11 @@ class AvroBatchDecoder:
         positions, row, length = positions[fits], row[fits], length[fits]
         row = np.minimum(row, self._size)
         arity = data[row + 3].astype(np.int64)
-        plain = (data[row] | data[row + 1] | data[row + 2]) == 0
+        is_small_arity = (data[row] | data[row + 1] | data[row + 2]) == 0
         fixed = 4 + (arity + 71) // 64 * 8 + 8 * arity
-        starts: Indices = positions[plain & (length >= fixed) & ((arity > 0) | (length == fixed))]
+        starts: Indices = positions[
+            is_small_arity & (length >= fixed) & ((arity > 0) | (length == fixed))
+        ]
         if branch is None:
             return starts
         starts = starts[starts > 0] - 1
@@ -182,27 +184,29 @@ class AvroBatchDecoder:
         raise UnexpectedAvroError(f"a field of type {kind}")
 
     def _advance(self, positions: Indices, length: Indices) -> Indices:
-        possible = (length >= 0) & (length <= self._size)
-        moved: Indices = np.where(possible, positions + np.where(possible, length, 0), self._lost)
-        return np.minimum(moved, self._lost)
+        is_possible = (length >= 0) & (length <= self._size)
+        advanced: Indices = np.where(
+            is_possible, positions + np.where(is_possible, length, 0), self._lost
+        )
+        return np.minimum(advanced, self._lost)
 
     def _read_longs(self, positions: Indices) -> tuple[Indices, Indices]:
         """Read a zigzag varint in every lane."""
         first = self._bytes[positions]
         positions = np.minimum(positions + 1, self._lost)
         raw = first.astype(np.uint64)
-        more = np.flatnonzero(first & 0x80)
-        if len(more):
+        continued = np.flatnonzero(first & 0x80)
+        if len(continued):
             raw &= np.uint64(0x7F)
         shift = 7
-        while len(more) and shift < _MAX_VARINT_BITS:
-            lanes = positions[more]
+        while len(continued) and shift < _MAX_VARINT_BITS:
+            lanes = positions[continued]
             byte = self._bytes[lanes]
-            raw[more] |= (byte & np.uint8(0x7F)).astype(np.uint64) << np.uint64(shift)
-            positions[more] = np.minimum(lanes + 1, self._lost)
-            more = more[byte >= 0x80]
+            raw[continued] |= (byte & np.uint8(0x7F)).astype(np.uint64) << np.uint64(shift)
+            positions[continued] = np.minimum(lanes + 1, self._lost)
+            continued = continued[byte >= 0x80]
             shift += 7
-        positions[more] = self._lost
+        positions[continued] = self._lost
         half = (raw >> np.uint64(1)).view(np.int64)
         return half ^ -(raw & np.uint64(1)).view(np.int64), positions
 
@@ -224,14 +228,15 @@ class AvroBatchDecoder:
         positions = positions.copy()
         uniform = isinstance(kind, str | list)
         while len(lanes):
-            count, here = self._read_longs(positions[lanes])
-            sized = np.flatnonzero(count < 0)  # the block's length in bytes follows
+            count, block_positions = self._read_longs(positions[lanes])
+            # a negative count is followed by the block's length in bytes
+            sized = np.flatnonzero(count < 0)
             if len(sized):
-                here[sized] = self._read_longs(here[sized])[1]
+                block_positions[sized] = self._read_longs(block_positions[sized])[1]
                 count = np.abs(count)
-            here[(count < 0) | (count > self._size)] = self._lost
-            positions[lanes] = here
-            open_ = (count > 0) & (here < self._lost)
+            block_positions[(count < 0) | (count > self._size)] = self._lost
+            positions[lanes] = block_positions
+            open_ = (count > 0) & (block_positions < self._lost)
             uniform = uniform and (bool(open_.all()) or not open_.any())
             lanes, remaining = lanes[open_], count[open_]
             uniform = uniform and (not len(remaining) or bool((remaining == remaining[0]).all()))
@@ -253,11 +258,11 @@ class AvroBatchDecoder:
         """Decode the items of a block in every lane; updates ``positions``."""
         columns = []
         while len(lanes):
-            here, column = self._read_value(kind, positions[lanes])
-            positions[lanes] = here
+            item_ends, column = self._read_value(kind, positions[lanes])
+            positions[lanes] = item_ends
             columns.append(column)
             remaining = remaining - 1
-            unfinished = (remaining > 0) & (here < self._lost)
+            unfinished = (remaining > 0) & (item_ends < self._lost)
             if not unfinished.all():
                 lanes, remaining = lanes[unfinished], remaining[unfinished]
         return columns
@@ -280,8 +285,8 @@ def is_column_type(schema: Any) -> bool:
 
 
 def _get_type_name(schema: Any) -> Any:
-    plain = _strip_null(schema)
-    return plain["type"] if isinstance(plain, dict) else plain
+    non_null = _strip_null(schema)
+    return non_null["type"] if isinstance(non_null, dict) else non_null
 
 
 def _strip_null(schema: Any) -> Any:
@@ -298,7 +303,7 @@ def _decode_array(schema: Any, data: bytes) -> tuple[Any, ...]:
     items = []
     count, position = _decode_zigzag(data, 0)
     while count:
-        if count < 0:  # the block's length in bytes follows
+        if count < 0:  # a negative count is followed by the block's length in bytes
             position = _decode_zigzag(data, position)[1]
         for _ in range(abs(count)):
             value, position = _decode_item(schema, data, position)

@@ -23,9 +23,8 @@ from paimon_orch.format.manifest.additional_fields import (
 NAMESPACE = "org.apache.paimon.avro.generated"
 ROOT_RECORD = "record"
 AVRO_MAGIC = b"Obj\x01"
-_BLOCK_BYTES = (
-    64_000  # as in Java Paimon: fewer and better compressed blocks than fastavro's default
-)
+# as in Java Paimon; fastavro's default gives more blocks, which compress worse
+_BLOCK_BYTES = 64_000
 
 HEADER_SCHEMA = {
     "type": "record",
@@ -139,7 +138,7 @@ def _open_verbatim_reader(data: bytes, unknown: Iterable[str]) -> Any:
 
 
 def _refuse_zero_length_types(schema: Any) -> None:
-    """Refuse zero-length records and array items: a small file could contain any number."""
+    """Refuse zero-length records and array items: a small file could contain any number of them."""
     for part in _iterate_types(schema):
         if part.get("type") == "array" and not _has_nonzero_length(part["items"]):
             raise ValueError("zero-length array item in the Avro schema")

@@ -58,7 +58,7 @@ class ColumnarManifest:
     """The entries of one manifest as columns; objects are built only for requested entries.
 
     ``kinds``, ``buckets``, ``levels`` and ``names`` (of data files) have one item per entry.
-    ``columns`` are all fields by dotted path, with their bytes in ``data``; ``unknown`` are the
+    ``columns`` are all fields by dotted path, and ``data`` their bytes. ``unknown`` are the
     definitions of unknown fields.
     """
 
@@ -78,7 +78,7 @@ class ColumnarManifest:
             with wrap_decode_errors(path):
                 decoded = _decode_columns(data)
                 return None if decoded is None else cls._of(path, *decoded)
-        except (PaimonError, UnexpectedAvroError):  # the other decoder reports what is wrong
+        except (PaimonError, UnexpectedAvroError):  # the other decoder reports the error
             return None
 
     @classmethod
@@ -217,7 +217,7 @@ def _decode_columns(
 def _find_record_chain(
     starts: Indices, ends: Indices, blocks: Sequence[tuple[int, bytes]]
 ) -> Indices | None:
-    """Return the candidates that form a gapless chain through all blocks, None without one."""
+    """Return the candidates that form a gapless chain through all blocks; None if there is none."""
     counts = np.array([count for count, _ in blocks], np.int64)
     sizes = np.array([len(part) for _, part in blocks], np.int64)
     total, size = int(counts.sum()), int(sizes.sum())
@@ -286,7 +286,9 @@ _REQUIRED_FIELDS = frozenset(_iterate_required_fields(MANIFEST_SCHEMA))
 
 
 def _check_file_names(names: Sequence[str]) -> None:
-    if _UNSAFE_NAMES.isdisjoint(names) and is_safe_file_name("|".join(names)):  # one check for all
+    if _UNSAFE_NAMES.isdisjoint(names) and is_safe_file_name(
+        "|".join(names)
+    ):  # one check for all names
         return
     if not all(map(is_safe_file_name, names)):
         raise UnexpectedAvroError("a file name")

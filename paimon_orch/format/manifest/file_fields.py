@@ -1,4 +1,4 @@
-"""Columnar access to the fields of data files: of objects, or directly of a manifest."""
+"""Columnar access to the fields of data files, from objects or directly from a manifest."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -26,7 +26,7 @@ _ATTRIBUTE_BY_FIELD = {
 
 
 class FileFields(Protocol):
-    """Columnar fields of data files; names are those in manifests, without ``_FILE``."""
+    """Columnar fields of data files; names are as in manifests, without ``_FILE``."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -43,7 +43,7 @@ class FileFields(Protocol):
 
 
 class ObjectFileFields:
-    """The fields of objects."""
+    """The fields of :class:`DataFileMeta` objects."""
 
     def __init__(self, files: Sequence[DataFileMeta]) -> None:
         self._files = files

@@ -262,14 +262,14 @@ def apply_index_changes(
         return (entry.file_name,)
 
     live: dict[tuple[object, ...], list[IndexManifestEntry]] = {}
-    for entry in previous:  # old writers left several deletion vector files in one bucket
+    for entry in previous:  # old writers can leave several deletion vector files in one bucket
         live.setdefault(key(entry), []).append(entry)
     changes = list(changes)
     for entry in changes:
         if entry.kind is FileKind.ADD:
             continue
-        missing = live.pop(key(entry), None) is None
-        if missing and len(key(entry)) == 1:
+        is_missing = live.pop(key(entry), None) is None
+        if is_missing and len(key(entry)) == 1:
             raise CommitConflictError(
                 f"index file {entry.file_name} is no longer part of the table: another commit "
                 "changed the same deletion vectors. Read the table again and repeat the operation."

@@ -52,7 +52,7 @@ def read_live_entries(
     levels: range | None = None,
     choose: "Callable[[Manifest, Indices], Indices] | None" = None,
 ) -> list[ManifestEntry]:
-    """Return the ADD entries without a DELETE entry in any of the manifests, in order.
+    """Return the ADD entries without a DELETE entry in any of the manifests, in manifest order.
 
     ``choose`` takes a manifest and the indices of its live entries in ``partitions`` and
     ``levels``, and returns the indices of the entries to build.

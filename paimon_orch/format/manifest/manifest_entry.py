@@ -38,7 +38,7 @@ class FileKind(IntEnum):
 
 
 class FileSource(IntEnum):
-    """What wrote a data file."""
+    """The kind of operation that wrote a data file."""
 
     APPEND = 0
     COMPACT = 1

@@ -22,7 +22,7 @@ _ORC_MAGIC = b"ORC"
 
 
 def check_manifest_format(options: Options) -> None:
-    """Refuse to write a table if other readers expect manifests in another format than Avro."""
+    """Refuse to write a table whose ``manifest.format`` is not Avro."""
     kind = options.get(MANIFEST_FORMAT)
     if kind != "avro":
         raise UnsupportedError(
@@ -49,7 +49,7 @@ def decode_records(data: bytes, path: str, known: KnownFields) -> avro.DecodedRe
 
 
 def _to_avro_structure(columns: "pa.Schema | pa.DataType") -> Any:
-    """Return field names as an Avro schema; types are None, only Avro values are preserved."""
+    """Return field names as an Avro schema; types are None, so values are not preserved."""
     if isinstance(columns, pa.Schema | pa.StructType):
         fields = [{"name": field.name, "type": _to_avro_structure(field.type)} for field in columns]
         return {"type": "record", "name": "", "fields": fields}

@@ -1,4 +1,4 @@
-"""Table options: their register, their types and defaults, and the rules between them."""
+"""Table options: the registry with types and defaults, and the validation rules."""
 
 from paimon_orch.format.options.typed_options import Options
 

@@ -1,7 +1,7 @@
-"""The register of table options of Paimon 0.9 to 2.1, with type, default and class.
+"""The registry of table options of Paimon 0.9 to 2.1, with type, default and class.
 
 Options of the classes CHANGES_FORMAT and EXTERNAL block their ``steps``. After implementing such an
-option, move it to the HONOURED options. ``docs/compatibility.md`` shows the register.
+option, move it to the HONOURED options. ``docs/compatibility.md`` shows the registry.
 """
 
 from math import inf
@@ -406,41 +406,50 @@ EXTERNAL: tuple[AnyOption, ...] = (
         "commit.callbacks",
         TEXT,
         steps=WRITE_ROWS | COMPACT | METADATA | DELETE,
-        consequence="the callbacks are Java classes that this library cannot run, so what they inform is not informed of the commit",
+        consequence=(
+            "the callbacks are Java classes that this library cannot run, so other systems "
+            "are not notified of the commit"
+        ),
     ),
     external(
         "metadata.iceberg-compatible",
         BOOLEAN,
         "false",
         steps=EVERY_CHANGE,
-        consequence="the Iceberg metadata is not updated: Iceberg readers miss the commit, or look for files that were deleted",
+        consequence=(
+            "the Iceberg metadata is not updated: Iceberg readers miss the commit, or try to "
+            "read deleted files"
+        ),
     ),
     external(
         "metadata.iceberg.storage",
         TEXT,
         "disabled",
         steps=EVERY_CHANGE,
-        consequence="the Iceberg metadata is not updated: Iceberg readers miss the commit, or look for files that were deleted",
+        consequence=(
+            "the Iceberg metadata is not updated: Iceberg readers miss the commit, or try to "
+            "read deleted files"
+        ),
     ),
     external(
         "metastore.partitioned-table",
         BOOLEAN,
         "false",
         steps=WRITE_ROWS | COMPACT | METADATA | DELETE,
-        consequence="the metastore is not informed of added, changed and dropped partitions",
+        consequence="the metastore does not get added, changed and dropped partitions",
     ),
     external(
         "metastore.tag-to-partition",
         TEXT,
         steps=TAG,
-        consequence="the metastore is not informed of tags, which it shows as partitions",
+        consequence="the metastore does not get tags, which it shows as partitions",
     ),
     external(
         "metastore.tag-to-partition.preview",
         TEXT,
         "none",
         steps=WRITE_ROWS | TAG,
-        consequence="the metastore is not informed of the preview of the next tag",
+        consequence="the metastore does not get the preview of the next tag",
     ),
     external(
         "partition.mark-done-action",
@@ -466,13 +475,18 @@ EXTERNAL: tuple[AnyOption, ...] = (
         BOOLEAN,
         "false",
         steps=READ | EVERY_CHANGE,
-        consequence="the catalog's rules for rows and columns are bypassed when files are read by path",
+        consequence=(
+            "the catalog's rules for rows and columns are bypassed when files are read by path"
+        ),
     ),
     external(
         "tag.callbacks",
         TEXT,
         steps=TAG,
-        consequence="the callbacks are Java classes that this library cannot run, so what they inform is not informed of the tag",
+        consequence=(
+            "the callbacks are Java classes that this library cannot run, so other systems "
+            "are not notified of the tag"
+        ),
     ),
     external(
         "tag.create-success-file",
@@ -522,7 +536,7 @@ CHANGES_FORMAT: tuple[AnyOption, ...] = (
         "blob-field",
         TEXT,
         steps=READ | EVERY_CHANGE,
-        consequence="BLOB columns are stored in files of their own, which are not implemented",
+        consequence="BLOB columns are stored in separate files, which are not implemented",
     ),
     changes_format(
         "blob-view-field",
@@ -542,8 +556,10 @@ CHANGES_FORMAT: tuple[AnyOption, ...] = (
         BOOLEAN,
         "false",
         steps=READ | EVERY_CHANGE,
-        consequence="rows are the union of a snapshot branch and a delta branch, so a read of one branch "
-        "misses rows and a change can drop rows that the other branch needs",
+        consequence=(
+            "rows are the union of a snapshot branch and a delta branch, so a read of one branch "
+            "misses rows and a change can drop rows that the other branch needs"
+        ),
     ),
     CLUSTERING_INCREMENTAL,
     changes_format(
@@ -643,7 +659,7 @@ CHANGES_FORMAT: tuple[AnyOption, ...] = (
         TEXT,
         "default",
         steps=DEFAULT_READ,
-        consequence="the table's default read starts elsewhere than at the newest snapshot",
+        consequence="the table's default read does not start at the newest snapshot",
         choices=NON_LATEST_SCAN_MODES,
     ),
     changes_format(
@@ -686,7 +702,9 @@ CHANGES_FORMAT: tuple[AnyOption, ...] = (
         "upsert-key",
         TEXT,
         steps=WRITE_ROWS,
-        consequence="appended rows are added where Java Paimon replaces the rows with the same upsert key",
+        consequence=(
+            "appended rows are added where Java Paimon replaces the rows with the same upsert key"
+        ),
     ),
 )
 """Options that change the meaning of rows, keys, order or files."""
@@ -900,7 +918,9 @@ FAMILIES: tuple[AnyOption, ...] = (
         TEXT,
         "default",
         steps=_EVERY_STEP,
-        consequence="the maps of this column are stored in a shredded layout that is not implemented",
+        consequence=(
+            "the maps of this column are stored in a shredded layout that is not implemented"
+        ),
     ),
     harmless("fields.<column>.map.shared-shredding.column-placement-policy", TEXT),
     harmless("fields.<column>.map.shared-shredding.max-columns", INTEGER),

@@ -1,6 +1,6 @@
 """Options of engines and catalogs that tables may store, and older names of table options.
 
-Except for those that :mod:`core_options` names, they do not change what is stored.
+Except for the options that :mod:`core_options` defines, they do not change stored data.
 """
 
 from paimon_orch.format.options.core_options import (
@@ -61,7 +61,10 @@ ENGINE_OPTIONS: tuple[AnyOption, ...] = (
         "commit.custom-listeners",
         TEXT,
         steps=WRITE_ROWS,
-        consequence="the listeners are Java classes that this library cannot run, so what they inform is not informed of the commit",
+        consequence=(
+            "the listeners are Java classes that this library cannot run, so other systems "
+            "are not notified of the commit"
+        ),
     ),
     harmless("compaction.bucket-distribution-strategy", TEXT, "linear"),
     harmless("default-database", TEXT, "default"),
@@ -114,13 +117,17 @@ ENGINE_OPTIONS: tuple[AnyOption, ...] = (
         BOOLEAN,
         "false",
         steps=WRITE_ROWS,
-        consequence="partitions are not marked as done when a writer ends or a partition gets no more rows",
+        consequence=(
+            "partitions are not marked as done when a writer ends or a partition gets no more rows"
+        ),
     ),
     external(
         "partition.idle-time-to-done",
         DURATION,
         steps=WRITE_ROWS,
-        consequence="partitions are not marked as done when a writer ends or a partition gets no more rows",
+        consequence=(
+            "partitions are not marked as done when a writer ends or a partition gets no more rows"
+        ),
     ),
     harmless("partition.idle-time-to-report-statistic", DURATION, "0 ms"),
     harmless("partition.mark-done-action.mode", TEXT, "process-time"),
@@ -218,7 +225,7 @@ DEPRECATED_KEYS: tuple[AnyOption, ...] = (
         TEXT,
         "default",
         steps=DEFAULT_READ,
-        consequence="the table's default read starts elsewhere than at the newest snapshot",
+        consequence="the table's default read does not start at the newest snapshot",
         choices=NON_LATEST_SCAN_MODES,
     ),
     harmless("log.scan.remove-normalize", BOOLEAN, "false"),
@@ -239,7 +246,7 @@ UNDOCUMENTED: tuple[AnyOption, ...] = (
         TEXT,
         "none",
         steps=READ,
-        consequence="reads return rows that are not compacted yet where this library leaves them out",
+        consequence="reads also return rows that are not compacted yet, which this library omits",
     ),
     harmless("changelog-producer.compaction-interval", DURATION),
     harmless("changelog.precommit-compact.buffer-size", MEMORY),
@@ -250,7 +257,10 @@ UNDOCUMENTED: tuple[AnyOption, ...] = (
         TEXT,
         "none",
         steps=WRITE_ROWS,
-        consequence="the rows are not written to the log system, from which streaming readers take them (Paimon up to 1.3)",
+        consequence=(
+            "the rows are not written to the log system that streaming readers read (Paimon "
+            "up to 1.3)"
+        ),
     ),
     harmless("path", TEXT),
     changes_format(

@@ -30,19 +30,20 @@ _CHOICES = (
     (MERGE_ENGINE, "merge engine", MERGE_ENGINES),
     (CHANGELOG_PRODUCER, "changelog producer", CHANGELOG_PRODUCERS),
     (SEQUENCE_FIELD_SORT_ORDER, "sort order", ("ascending", "descending")),
-    (LOOKUP_COMPACT, "way to compact", ("radical", "gentle")),
+    (LOOKUP_COMPACT, "lookup compaction mode", ("radical", "gentle")),
 )
 
 
 def check_primary_key_options(
     options: Options, primary_keys: Sequence[str], *, cross_partition: bool
 ) -> None:
-    """Refuse contradicting options. Raises :class:`InputError` naming the rule."""
+    """Refuse contradictory options. Raises :class:`InputError` naming the rule."""
     for option, noun, choices in _CHOICES:
         value = options.get(option)
         if value not in choices:
             raise InputError(
-                f"option {option.key!r} = {value!r} is not a {noun}; those are {', '.join(choices)}"
+                f"option {option.key!r} = {value!r} is not a {noun}; use one of: "
+                f"{', '.join(choices)}"
             )
     _check_changelog_producer(options, primary_keys)
     _check_sequence_fields(options, primary_keys, cross_partition=cross_partition)
@@ -63,13 +64,13 @@ def _check_changelog_producer(options: Options, primary_keys: Sequence[str]) -> 
         )
     if engine == "first-row" and producer not in ("none", "lookup"):
         raise InputError(
-            "'merge-engine' = 'first-row' takes 'changelog-producer' none or lookup only"
+            "'merge-engine' = 'first-row' allows only 'changelog-producer' = none or lookup"
         )
     if options.get(STREAMING_READ_OVERWRITE):
         if not primary_keys:
             raise InputError(
-                "'streaming-read-overwrite' needs a primary key; append tables have "
-                "'streaming-read-append-overwrite'"
+                "'streaming-read-overwrite' needs a primary key; set "
+                "'streaming-read-append-overwrite' for append tables"
             )
         if producer in ("full-compaction", "lookup"):
             raise InputError(
@@ -101,7 +102,8 @@ def _check_sequence_fields(
     for name in sequence:
         if options.has(FIELD_AGGREGATE_FUNCTION.named(name)):
             raise InputError(
-                f"'sequence.field' names {name!r}, which cannot have 'fields.{name}.aggregate-function'"
+                f"'sequence.field' names {name!r}, which cannot have "
+                f"'fields.{name}.aggregate-function'"
             )
     if options.has_snapshot_ordering:
         if sequence:

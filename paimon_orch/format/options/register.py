@@ -1,4 +1,4 @@
-"""Looks up table options and option families by key, and detects misspelt and newer keys."""
+"""Looks up table options and option families by key, and detects misspelled and newer keys."""
 
 import difflib
 import re
@@ -51,7 +51,7 @@ def find_option(key: str) -> AnyOption | None:
 
 
 def may_be_newer_option(key: str) -> bool:
-    """Return whether an unknown key begins like a table option, misspelt or of a newer release.
+    """Return whether an unknown key begins like a table option, misspelled or of a newer release.
 
     Other unknown keys are user properties.
     """

@@ -1,4 +1,4 @@
-"""Checks which steps a table's options allow, by the register of options.
+"""Checks which steps a table's options allow, using the registry of options.
 
 A step is refused before it changes anything if an option is not implemented, if another system
 would not be notified, or if an option is unknown and may belong to a newer release.
@@ -121,23 +121,23 @@ def raise_step_refused(table: str, obstacles: Sequence[BlockingOption], step: St
     """Raise the error that names the blocking options."""
     reasons = "; ".join(obstacle.describe() for obstacle in obstacles)
     advice = " ".join(dict.fromkeys(obstacle.advise(step) for obstacle in obstacles))
-    what = "read" if step & (StepKind.READ | StepKind.DEFAULT_READ) else "change"
-    raise UnsupportedError(f"cannot {what} {table}: {reasons}. {advice} Nothing was changed.")
+    verb = "read" if step & (StepKind.READ | StepKind.DEFAULT_READ) else "change"
+    raise UnsupportedError(f"cannot {verb} {table}: {reasons}. {advice} Nothing was changed.")
 
 
 def describe_options(options: Mapping[str, str]) -> list[str]:
-    """Return a message for each option that blocks some step or looks misspelt."""
+    """Return a message for each option that blocks some step or looks misspelled."""
     every = EVERY_CHANGE | StepKind.READ | StepKind.DEFAULT_READ | StepKind.ALTER
     obstacles = [
         f"some steps will be refused: {obstacle.describe()}"
         for obstacle in find_blocking_options(options, every)
     ]
-    misspelt = [
+    misspelled = [
         f"option {key!r} is not an option of Paimon (did you mean {find_nearest_option(key)!r}?)"
         for key in options
         if find_option(key) is None and not may_be_newer_option(key) and find_nearest_option(key)
     ]
-    return obstacles + misspelt
+    return obstacles + misspelled
 
 
 def describe_unknown_options(options: Mapping[str, str]) -> list[str]:

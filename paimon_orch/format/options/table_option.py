@@ -27,7 +27,7 @@ class OptionClass(Enum):
 
 
 class StepKind(Flag):
-    """What a step does to a table."""
+    """The effect of a step on a table."""
 
     NONE = 0
     READ = auto()
@@ -73,7 +73,7 @@ class TableOption(Generic[T_co]):
     EXTERNAL and CHANGES_FORMAT: any value except the default; HONOURED: values not in ``choices``.
     """
     consequence: str = ""
-    """What would go wrong in a blocked step, for messages."""
+    """The consequence of running a blocked step, for messages."""
     choices: tuple[str, ...] = ()
     """Implemented values of a text option; empty if all are implemented."""
     bounds: tuple[float, float] = UNBOUNDED

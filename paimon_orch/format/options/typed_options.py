@@ -51,7 +51,7 @@ _CODEC_EXTENSIONS = {"gzip": "gz", "bzip2": "bz2", "zstd": "zst"}
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Typed view of a table's options; unknown keys are kept and ignored."""
+    """Typed view of a table's options; unknown keys are ignored, but preserved."""
 
     values: Mapping[str, str]
 
@@ -182,7 +182,7 @@ class Options:
         return per_level.get(level, self.get(FILE_COMPRESSION)).lower()
 
     def file_extension(self, file_format: str) -> str:
-        """Return the suffix of new data files; as in Java Paimon, it has one codec for all levels."""
+        """Return the suffix of new data files; as in Java Paimon, all levels have one codec."""
         codec = self.get(FILE_COMPRESSION)
         if not self.get(FILE_SUFFIX_INCLUDE_COMPRESSION) or codec in ("", "none"):
             return f".{file_format}"

@@ -46,7 +46,7 @@ _NEVER_STORED = {
     "path": "the location of a table follows from its name",
     "primary-key": "the primary key is given when the table is created",
 }
-# options with column names: as a list in the value, or in the middle of the key
+# options that name columns: as a list in the value, or in the middle of the key
 _COLUMN_LISTS = re.compile(
     r"bucket-key|changelog-producer\.row-deduplicate-ignore-fields|sequence\.field|rowkind\.field"
     r"|record-level\.time-field|clustering\.columns"
@@ -58,7 +58,7 @@ _COLUMN_KEYS = re.compile(r"(fields\.)(.+)(\.[^.]+)|(file-index\.[^.]+\.)(.+)(\.
 def check_options(
     values: Mapping[str, str], names: Sequence[str], primary_keys: Sequence[str]
 ) -> None:
-    """Refuse values of another type and contradicting options; unknown options are accepted."""
+    """Refuse values of another type and contradictory options; unknown options are accepted."""
     options = Options(values)
     for key in values:
         if key in _NEVER_STORED:
@@ -117,11 +117,11 @@ def _check_columns(values: Mapping[str, str], names: Collection[str]) -> None:
 
 def parse_option_columns(key: str, value: str) -> list[str]:
     """Return the columns that an option names; for a nested path, its column."""
-    named = _split_names(value) if _COLUMN_LISTS.fullmatch(key) else []
+    names = _split_names(value) if _COLUMN_LISTS.fullmatch(key) else []
     match = _parse_column_key(key)
     if match:
-        named += _split_names(match[1])
-    return [name.split("[")[0] for name in named]
+        names += _split_names(match[1])
+    return [name.split("[")[0] for name in names]
 
 
 def _parse_column_key(key: str) -> tuple[str, str, str] | None:
@@ -140,17 +140,19 @@ def _split_names(text: str) -> list[str]:
 def rename_option_columns(values: Mapping[str, str], old: str, new: str) -> dict[str, str]:
     """Return options with a column renamed in keys and values."""
 
-    def swapped(text: str) -> str:
+    def replace_column(text: str) -> str:
         heads = [name.partition("[") for name in _split_names(text)]
         if old not in (head for head, _, _ in heads):
             return text
-        return ",".join((new if head == old else head) + rest + tail for head, rest, tail in heads)
+        return ",".join(
+            (new if head == old else head) + separator + tail for head, separator, tail in heads
+        )
 
     result = {}
     for key, value in values.items():
         match = _parse_column_key(key)
-        renamed = key if match is None else match[0] + swapped(match[1]) + match[2]
-        result[renamed] = swapped(value) if _COLUMN_LISTS.fullmatch(key) else value
+        renamed = key if match is None else match[0] + replace_column(match[1]) + match[2]
+        result[renamed] = replace_column(value) if _COLUMN_LISTS.fullmatch(key) else value
     return result
 
 
@@ -161,16 +163,16 @@ def check_option_change(values: Mapping[str, str], key: str, new: str | None) ->
         return
     if key in _IMMUTABLE or key.endswith(".remove-record-on-delete"):
         raise InputError(
-            f"option {key!r} cannot change once the table has snapshots (it is {old or 'not set'}): "
-            "existing files depend on it"
+            f"option {key!r} cannot change once the table has snapshots (it is "
+            f"{old or 'not set'}): existing files depend on it"
         )
     if key == "bucket":
         before, after = Options(values).bucket, Options({} if new is None else {key: new}).bucket
         if before < 1 or after < 1:
             raise InputError(
                 f"option 'bucket' cannot change from {before} to {after}: once the table has "
-                "snapshots, only a positive count can change to another positive count; it applies to "
-                "partitions when they are overwritten"
+                "snapshots, only a positive count can change to another positive count; it applies "
+                "to partitions when they are overwritten"
             )
     options = Options(values)
     if key == "deletion-vectors.enabled" and not options.get(DELETION_VECTORS_MODIFIABLE):

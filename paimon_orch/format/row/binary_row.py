@@ -94,8 +94,10 @@ def _write_value(  # noqa: C901 - one case per type
         ):
             if value is not None:
                 per_milli = 1_000 if params[0] <= 6 else 1_000_000
-                millis, rest = divmod(_expect_int(value), per_milli)
-                _write_variable_part(row, slot, _I64.pack(millis), rest * (1_000_000 // per_milli))
+                millis, sub_millis = divmod(_expect_int(value), per_milli)
+                _write_variable_part(
+                    row, slot, _I64.pack(millis), sub_millis * (1_000_000 // per_milli)
+                )
             elif reserve_nulls:
                 _write_variable_part(row, slot, bytes(8), 0)
         case _ if value is None:

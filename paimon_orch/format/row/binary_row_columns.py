@@ -34,56 +34,56 @@ def read_field_column(
     """Return one field of rows; None for types without a fast path or if a row is damaged."""
     if not isinstance(data_type, AtomicType):
         return None
-    joined = BinaryBatch.of(rows)
-    if (joined.lengths < _ARITY_BYTES).any():
+    batch = BinaryBatch.of(rows)
+    if (batch.lengths < _ARITY_BYTES).any():
         return None
-    alike = joined.read_ints(joined.starts) == arity
+    has_arity = batch.read_ints(batch.starts) == arity
     head = null_bits_size(arity)
-    if (joined.lengths[alike] < _ARITY_BYTES + head + 8 * arity).any():
+    if (batch.lengths[has_arity] < _ARITY_BYTES + head + 8 * arity).any():
         return None
-    row = joined.starts + _ARITY_BYTES
+    row = batch.starts + _ARITY_BYTES
     bit = index + 8
-    last = len(joined.data) - 1
-    valid = alike & (joined.data[np.minimum(row + bit // 8, last)] >> bit % 8 & 1 == 0)
+    last = len(batch.data) - 1
+    valid = has_arity & (batch.data[np.minimum(row + bit // 8, last)] >> bit % 8 & 1 == 0)
     values = _decode_values(
-        joined, row, slots=row + head + 8 * index, valid=valid, data_type=data_type
+        batch, row, slots=row + head + 8 * index, valid=valid, data_type=data_type
     )
-    return None if values is None else FieldColumn(values, valid, alike)
+    return None if values is None else FieldColumn(values, valid, has_arity)
 
 
 def _decode_values(
-    joined: BinaryBatch, row: Indices, slots: Indices, valid: Mask, data_type: AtomicType
+    batch: BinaryBatch, row: Indices, slots: Indices, valid: Mask, data_type: AtomicType
 ) -> AnyArray | None:
-    words, name = joined.read_longs(slots), data_type.name
+    words, name = batch.read_longs(slots), data_type.name
     if name in _INTEGER_DTYPES:
         return (
             (words & 0xFF != 0) if name == TypeRoot.BOOLEAN else words.astype(_INTEGER_DTYPES[name])
         )
     if name in _FLOAT_DTYPES:
-        whole, floating = _FLOAT_DTYPES[name]
-        return words.astype(whole).view(floating).astype(np.float64)
-    ends = joined.starts + joined.lengths
+        integer_dtype, floating = _FLOAT_DTYPES[name]
+        return words.astype(integer_dtype).view(floating).astype(np.float64)
+    ends = batch.starts + batch.lengths
     if name in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ) and data_type.params[0] <= 6:
         if data_type.params[0] <= 3:
             return words
         starts = row + (words >> 32)
         if ((starts < row) | (starts + 8 > ends))[valid].any():
             return None
-        return joined.read_longs(starts) * 1_000 + (words & 0xFFFFFFFF) // 1_000
+        return batch.read_longs(starts) * 1_000 + (words & 0xFFFFFFFF) // 1_000
     if name == TypeRoot.VARCHAR:
-        return _decode_texts(joined, row, slots=slots, words=words, valid=valid)
+        return _decode_texts(batch, row, slots=slots, words=words, valid=valid)
     return None
 
 
 def _decode_texts(
-    joined: BinaryBatch, row: Indices, slots: Indices, words: Indices, valid: Mask
+    batch: BinaryBatch, row: Indices, slots: Indices, words: Indices, valid: Mask
 ) -> AnyArray | None:
     inline = words < 0
     starts = np.where(inline, slots, row + (words >> 32))[valid]
     sizes = np.where(inline, words >> 56 & 0x7F, words & 0xFFFFFFFF)[valid]
-    ends = (joined.starts + joined.lengths)[valid]
+    ends = (batch.starts + batch.lengths)[valid]
     if ((starts < row[valid]) | (starts + sizes > ends)).any():
         return None
     texts = np.empty(len(words), object)
-    texts[valid] = [decode_text(part) for part in joined.slices(starts, starts + sizes)]
+    texts[valid] = [decode_text(part) for part in batch.slices(starts, starts + sizes)]
     return texts

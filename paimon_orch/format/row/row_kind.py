@@ -27,12 +27,12 @@ ROW_KIND_SYMBOLS = ("+I", "-U", "+U", "-D")
 
 def is_retract(kinds: pa.ChunkedArray | pa.Array) -> Mask:
     """Return which rows are -U or -D: the odd codes."""
-    odd: Mask = np.bitwise_and(kinds.to_numpy(), 1).astype(bool)
-    return odd
+    is_odd: Mask = np.bitwise_and(kinds.to_numpy(), 1).astype(bool)
+    return is_odd
 
 
 def parse_row_kinds(texts: pa.Array) -> pa.Array:
-    """Return codes for ``+I``, ``-U``, ``+U``, ``-D``. Raises :class:`InputError` for other text."""
+    """Return the codes of ``+I``, ``-U``, ``+U``, ``-D``; raise :class:`InputError` for others."""
     if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
         raise InputError(
             f"the row kind column is {texts.type}; it must be text, one of "
@@ -40,8 +40,9 @@ def parse_row_kinds(texts: pa.Array) -> pa.Array:
         )
     codes = pc.index_in(texts, value_set=pa.array(ROW_KIND_SYMBOLS))
     if codes.null_count:
-        wrong = pc.unique(texts.filter(codes.is_null())).to_pylist()[:3]
+        invalid_texts = pc.unique(texts.filter(codes.is_null())).to_pylist()[:3]
         raise InputError(
-            f"row kind {', '.join(map(repr, wrong))} must be one of {', '.join(ROW_KIND_SYMBOLS)}"
+            f"row kind {', '.join(map(repr, invalid_texts))} must be one of "
+            f"{', '.join(ROW_KIND_SYMBOLS)}"
         )
     return codes.cast(pa.int8())

@@ -17,7 +17,7 @@ _TRUNCATE = re.compile(r"truncate\((\d+)\)")
 
 @dataclass(frozen=True, slots=True)
 class StatsMode:
-    """Which statistics are stored (``metadata.stats-mode``); ``length`` is None unless truncated."""
+    """The value of ``metadata.stats-mode``; ``length`` is None unless bounds are truncated."""
 
     bounds: bool
     counts: bool
@@ -45,7 +45,7 @@ class StatsMode:
 
 
 def _truncate_bounds(low: object, high: object, length: int) -> tuple[object, object]:
-    """Truncate text and binary bounds; without an upper bound the lower bound is dropped too."""
+    """Truncate text and binary bounds; if there is no upper bound, drop both."""
     if isinstance(low, str) and isinstance(high, str):
         text = truncate_max(high, length)
         return (None, None) if text is None else (truncate_min(low, length), text)

@@ -116,7 +116,7 @@ def _to_arrow_child(
 
 
 def to_arrow_field(field: Field, *, with_ids: bool = False) -> "pa.Field[pa.DataType]":
-    """Return one column; ``with_ids`` adds the metadata that makes Parquet write field ids."""
+    """Return one column; ``with_ids`` adds metadata, from which Parquet writes field ids."""
     if not with_ids:
         return pa.field(field.name, to_arrow_type(field.type), field.type.nullable)
     arrow = to_arrow_type(field.type, field.id)
@@ -175,7 +175,7 @@ def number_batches(first_row: int, batches: Iterable[pa.RecordBatch]) -> Iterato
 def build_record_batch(
     arrays: Sequence[pa.Array], names: Sequence[str], rows: int
 ) -> pa.RecordBatch:
-    """Return columns as a batch of ``rows`` rows; without columns, the batch has rows too."""
+    """Return columns as a batch of ``rows`` rows, even without columns."""
     if arrays:
         return pa.RecordBatch.from_arrays(list(arrays), list(names))
     empty_rows = pa.StructArray.from_buffers(pa.struct([]), rows, [None])

@@ -44,7 +44,7 @@ class TypeRoot(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """Any type; the concrete ones below add their parts."""
+    """The base class of all types."""
 
     nullable: bool = True
     additional: Mapping[str, Any] = field(
@@ -209,35 +209,35 @@ class _TypeParser:
             raise UnsupportedError(f"type {self.text!r}: columns of type {name} are not supported")
         if name not in _PARAMETERS:
             raise self.error(
-                f"unknown type {name!r}; known are {', '.join(_PARAMETERS)}, STRING and BYTES"
+                f"unknown type {name!r}; known types are {', '.join(_PARAMETERS)}, STRING and BYTES"
             )
         root = TypeRoot(name)
         if root is TypeRoot.DOUBLE:
             self.accept("PRECISION")
-        given = self.parameters()
+        arguments = self.parameters()
         if self.accept("WITH", "LOCAL", "TIME", "ZONE"):
             root = TypeRoot.TIMESTAMP_LTZ
         self.accept("WITHOUT", "TIME", "ZONE")
-        return AtomicType(name=root, params=self.check_parameters(root, given))
+        return AtomicType(name=root, params=self.check_parameters(root, arguments))
 
     def parameters(self) -> list[int]:
-        given: list[int] = []
+        numbers: list[int] = []
         if self.accept("("):
             while True:
                 token = self.take()
                 if not token.isdigit():
                     raise self.error(f"{token!r} is not a number")
-                given.append(int(token))
+                numbers.append(int(token))
                 if not self.accept(","):
                     break
             self.expect(")")
-        return given
+        return numbers
 
-    def check_parameters(self, name: TypeRoot, given: list[int]) -> tuple[int, ...]:
+    def check_parameters(self, name: TypeRoot, arguments: list[int]) -> tuple[int, ...]:
         limits = _PARAMETERS[name]
-        if len(given) > len(limits):
-            raise self.error(f"{name} takes {len(limits)} parameters, not {len(given)}")
-        params = [*given, *(default for _, _, default in limits[len(given) :])]
+        if len(arguments) > len(limits):
+            raise self.error(f"{name} takes {len(limits)} parameters, not {len(arguments)}")
+        params = [*arguments, *(default for _, _, default in limits[len(arguments) :])]
         for value, (low, high, _) in zip(params, limits, strict=True):
             if not low <= value <= high:
                 raise self.error(f"{value} is not within {low} to {high}")
@@ -252,7 +252,7 @@ class _TypeParser:
             self.accept(":")
             column = self.type()
             description = self.take()[1:-1].replace("''", "'") if self.accept("COMMENT") else None
-            # nested fields count before their parent (docs/format/schema.md#field-ids)
+            # nested fields get their ids before their parent (docs/format/schema.md#field-ids)
             fields.append(Field(id=self.next_id, name=name, type=column, description=description))
             self.next_id += 1
             if not self.accept(","):
@@ -283,7 +283,7 @@ def parse_type(text: str) -> DataType:
 
 
 def parse_columns(text: str) -> list[Field]:
-    """Parse ``"id BIGINT NOT NULL, v DOUBLE"``; the ids are provisional (see ``assign_field_ids``)."""
+    """Parse ``"id BIGINT NOT NULL, v DOUBLE"``; the ids are provisional."""
     parser = _TypeParser(text)
     fields = parser.columns()
     if parser.peek() or not fields:
@@ -301,23 +301,25 @@ def type_from_json(value: Any) -> DataType:
         raise InputError(f"type {value!r} is neither a string nor an object with a type")
     text = value["type"].upper()
     nullable = "NOT NULL" not in text
-    more = {key: item for key, item in value.items() if key not in _TYPE_KEYS}
+    additional = {key: item for key, item in value.items() if key not in _TYPE_KEYS}
     if text.startswith("ARRAY"):
-        return ArrayType(nullable, type_from_json(value["element"]), additional=more)
+        return ArrayType(nullable, type_from_json(value["element"]), additional=additional)
     if text.startswith("MULTISET"):
-        return MultisetType(nullable, type_from_json(value["element"]), additional=more)
+        return MultisetType(nullable, type_from_json(value["element"]), additional=additional)
     if text.startswith("MAP"):
         key, item = type_from_json(value["key"]), type_from_json(value["value"])
-        return MapType(nullable, key, item, additional=more)
+        return MapType(nullable, key, item, additional=additional)
     if text.startswith("ROW"):
         if not isinstance(value["fields"], list):
             raise InputError(f"the fields of type {value!r} are not a list")
-        return RowType(nullable, tuple(map(field_from_json, value["fields"])), additional=more)
+        return RowType(
+            nullable, tuple(map(field_from_json, value["fields"])), additional=additional
+        )
     raise UnsupportedError(f"columns of type {value['type']!r} are not supported")
 
 
 def type_to_json(data_type: DataType) -> Any:
-    """Encode a type as schema files hold it."""
+    """Encode a type for a schema file."""
     suffix = "" if data_type.nullable else " NOT NULL"
     if isinstance(data_type, AtomicType):
         return atomic_to_sql(data_type) + suffix
@@ -355,7 +357,7 @@ def field_from_json(value: Any) -> Field:
 
 
 def field_to_json(column: Field) -> dict[str, Any]:
-    """Encode one field; optional keys are left out, never null."""
+    """Encode one field; optional keys are omitted, never null."""
     encoded: dict[str, Any] = {
         "id": column.id,
         "name": column.name,

@@ -18,7 +18,7 @@ from paimon_orch.errors import InputError
 class Operator(StrEnum):
     """Tests of a column. A :class:`Leaf` has a comparison, ``IN``, ``LIKE`` or ``IS_NULL``.
 
-    The other three are tests of file indexes only.
+    The other three operators are used only for file indexes.
     """
 
     EQUAL = "="
@@ -47,7 +47,7 @@ class _PredicateOperators:
 
     __slots__ = ()
 
-    def __and__(self: "Predicate", other: "Predicate") -> "Predicate":  # type: ignore[misc]  # it is one of them
+    def __and__(self: "Predicate", other: "Predicate") -> "Predicate":  # type: ignore[misc]
         return And((self, _check_predicate(other)))
 
     def __or__(self: "Predicate", other: "Predicate") -> "Predicate":  # type: ignore[misc]
@@ -63,15 +63,16 @@ class _PredicateOperators:
 
     def __bool__(self) -> bool:
         raise InputError(
-            "a filter has no truth value: combine tests with & | ~, not with 'and', 'or', 'not', and write "
-            "(a < c) & (c < b) for a < c < b"
+            "a filter has no truth value: combine tests with & | ~, not with 'and', 'or', 'not', "
+            "and write (a < c) & (c < b) for a < c < b"
         )
 
 
 def _check_predicate(value: object) -> "Predicate":
     if not isinstance(value, Leaf | And | Or | Not):
         raise InputError(
-            f"{value!r} is not a test of a column; put each test in parentheses: (col('a') == 1) & (col('b') == 2)"
+            f"{value!r} is not a test of a column; put each test in parentheses: (col('a') == 1) & "
+            "(col('b') == 2)"
         )
     return value
 
@@ -97,7 +98,7 @@ class Leaf(_PredicateOperators):
 
     @property
     def field(self) -> pc.Expression:
-        """Return the tested value as an Arrow expression; the last value of a duplicate map key counts."""
+        """Return the tested value as an Arrow expression; duplicate map keys use the last value."""
         column = pc.field(self.column)
         if self.key is None:
             return column
@@ -199,7 +200,7 @@ def split_conjuncts(predicate: Predicate) -> Iterable[Predicate]:
 
 
 def restrict_to_columns(predicate: Predicate, columns: set[str]) -> Predicate | None:
-    """Return the conjuncts that use only these columns, a weaker predicate; None if there are none."""
+    """Return the conjuncts that use only these columns (a weaker predicate), None without any."""
     parts = tuple(part for part in split_conjuncts(predicate) if collect_columns(part) <= columns)
     if not parts:
         return None
@@ -223,7 +224,7 @@ def bind_predicate(predicate: Predicate, type_of: Callable[[Leaf], pa.DataType])
     cannot hold.
     """
 
-    def bound(leaf: Leaf) -> Leaf:
+    def bind_leaf(leaf: Leaf) -> Leaf:
         target = type_of(leaf)
         count = len(leaf.values)
         if leaf.op not in _LEAF_OPERATORS:
@@ -238,7 +239,7 @@ def bind_predicate(predicate: Predicate, type_of: Callable[[Leaf], pa.DataType])
             raise InputError(f"LIKE needs a text column; {leaf.name!r} is {target}")
         return replace(leaf, values=tuple(_cast_literal(v, target, leaf) for v in leaf.values))
 
-    return map_leaves(predicate, bound)
+    return map_leaves(predicate, bind_leaf)
 
 
 def _cast_literal(
@@ -254,7 +255,7 @@ def _cast_literal(
         if not _is_comparable_type(value.type, target):
             raise ValueError(f"{value.type} is not comparable with {target}")
         if pa.types.is_decimal(target) and not pa.types.is_decimal(value.type):
-            return parse_literal(str(value.as_py()), target)  # a cast in Arrow would round
+            return parse_literal(str(value.as_py()), target)  # an Arrow cast would round
         literal = value.cast(target)
         if (pa.types.is_date(target) or pa.types.is_boolean(target)) and (
             literal.cast(value.type) != value
@@ -267,13 +268,16 @@ def _cast_literal(
         ) from error
 
 
-def _is_comparable_type(given: pa.DataType, target: pa.DataType) -> bool:
-    """Return whether a constant may have another type than its column; Arrow would cast dates to numbers."""
-    if pa.types.is_string(target):
+def _is_comparable_type(literal_type: pa.DataType, column_type: pa.DataType) -> bool:
+    """Return whether a constant of this type may be cast to a column's type.
+
+    Arrow would also cast dates to numbers.
+    """
+    if pa.types.is_string(column_type):
         return True
-    if pa.types.is_boolean(given) and not pa.types.is_boolean(target):
+    if pa.types.is_boolean(literal_type) and not pa.types.is_boolean(column_type):
         return False
-    return bool(pa.types.is_temporal(given) == pa.types.is_temporal(target))
+    return bool(pa.types.is_temporal(literal_type) == pa.types.is_temporal(column_type))
 
 
 def parse_literal(text: str, target: pa.DataType) -> "pa.Scalar[pa.DataType]":

@@ -1,7 +1,7 @@
-"""Field aggregators: the value of one column over the rows of each key, for many keys in lockstep.
+"""Field aggregators: compute one column from the rows of each key, for many keys in lockstep.
 
 Merge functions pass the first row of every key, then the second row of the keys that have one, and
-so on. Work is vectorized over keys, and an aggregator receives the rows of a key in sequence, as
+so on. This vectorizes over keys, and an aggregator still receives the rows of a key in sequence, as
 the format requires. ``groups`` and ``rows`` are index arrays of equal length; the groups of one
 call are distinct.
 """

@@ -26,7 +26,7 @@ class NestedAppend:
     limit: int
 
     def add(self, old: NestedRows, new: NestedRows) -> NestedRows:
-        """Append rows up to the limit; null rows are not appended, but existing ones count."""
+        """Append rows up to the limit; null rows are not appended, but existing null rows count."""
         if new is None or (old is not None and len(old) >= self.limit):
             return old
         room = max(0, self.limit - len(old or ()))
@@ -48,7 +48,7 @@ class NestedTable:
     null_key_strategy: str
     """``merge``, ``ignore`` or ``error``."""
     sequence: Mapping[str, DataType]
-    """Fields by which an older row does not replace a newer one."""
+    """Fields that order rows with equal keys; an older row does not replace a newer one."""
     limit: int
 
     def add(self, old: NestedRows, new: NestedRows) -> NestedRows:
@@ -67,7 +67,7 @@ class NestedTable:
                     rows[key] = row
             elif not is_new or len(rows) < self.limit:
                 rows[key] = row
-        return self._listed(rows)
+        return self._list_rows(rows)
 
     def update_fields(self, old: NestedRows, new: NestedRows) -> NestedRows:
         """``nested_partial_update``: non-null values overwrite fields of existing rows."""
@@ -81,7 +81,7 @@ class NestedTable:
                 rows[key] = {
                     name: current[name] if value is None else value for name, value in row.items()
                 }
-        return self._listed(rows, computed=True)
+        return self._list_rows(rows, computed=True)
 
     def take_back(self, old: NestedRows, new: NestedRows) -> NestedRows:
         """Remove the rows with the retracted keys."""
@@ -89,7 +89,7 @@ class NestedTable:
             return old
         retracted = {self._encode_key(row) for row in _non_null_rows(new)}
         keyed_rows = [(self._encode_key(row), row) for row in _non_null_rows(old)]
-        return self._listed(
+        return self._list_rows(
             {key: row for key, row in keyed_rows if key is not None and key not in retracted}
         )
 
@@ -108,7 +108,7 @@ class NestedTable:
     def _sequence_key(self, row: NestedRow) -> _SequenceKey:
         return tuple(to_comparable_value(row[name], kind) for name, kind in self.sequence.items())
 
-    def _listed(self, rows: Mapping[bytes, NestedRow], *, computed: bool = False) -> NestedRows:
+    def _list_rows(self, rows: Mapping[bytes, NestedRow], *, computed: bool = False) -> NestedRows:
         values, hashes = list(rows.values()), [hash_bytes(key) for key in rows]
         return [values[index] for index in compute_hash_map_order(hashes, computed=computed)]
 

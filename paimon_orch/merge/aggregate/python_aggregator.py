@@ -24,7 +24,7 @@ class PythonAggregator(FieldAggregator):
         take_back: CombineFunction | None = None,
         commutes: bool = False,
     ) -> None:
-        # as bytes, because nested text that Java stored can be invalid UTF-8
+        # text is read as bytes, because nested text that Java stored can be invalid UTF-8
         super().__init__(name, column.view(replace_text_by_binary(column.type)), groups)
         self._target = column.type
         self._combine, self._take_back, self._is_commutative = combine, take_back, commutes

@@ -58,7 +58,7 @@ class LastNonNullValue(SelectingAggregator):
         self.row_indices[groups[some]] = rows[some]
 
     def add_older(self, groups: Indices, rows: Indices) -> None:
-        """Select the row's value only if there is none."""
+        """Select the row's value only if the group has no value yet."""
         some = self.row_indices[groups] == _NO_ROW
         self.add(groups[some], rows[some])
 

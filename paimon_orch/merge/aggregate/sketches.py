@@ -13,7 +13,7 @@ from paimon_orch.merge.aggregate.python_aggregator import CombineFunction
 _EMPTY_THETA = bytes.fromhex("01030300001e0000")
 _SINGLE_ITEM = 0x20
 _SAMPLING_RATE_ONE = struct.pack("<f", 1)
-_MIN_LG_K = 7  # the smallest value that unions of the library take
+_MIN_LG_K = 7  # the smallest value that the library accepts for unions
 
 
 def bitmap_union(bits: int) -> CombineFunction:
@@ -27,10 +27,10 @@ def theta_sketch_union() -> CombineFunction:
     def union(old: bytes, new: bytes) -> bytes:
         from datasketches import compact_theta_sketch, theta_union
 
-        both = theta_union()
+        accumulator = theta_union()
         for data in (old, new):
-            both.update(compact_theta_sketch.deserialize(data))
-        result = both.get_result()
+            accumulator.update(compact_theta_sketch.deserialize(data))
+        result = accumulator.get_result()
         return _EMPTY_THETA if result.is_empty() else _to_java_theta(bytes(result.serialize()))
 
     return _combine_non_null(union, "theta sketch")
@@ -50,16 +50,16 @@ def hll_sketch_union() -> CombineFunction:
         from datasketches import hll_sketch, hll_union, tgt_hll_type
 
         earlier, later = hll_sketch.deserialize(old), hll_sketch.deserialize(new)
-        both = hll_union(max(later.lg_config_k, _MIN_LG_K))
-        both.update(later)
-        both.update(earlier)
-        return bytes(both.get_result(tgt_hll_type.HLL_4).serialize_compact())
+        accumulator = hll_union(max(later.lg_config_k, _MIN_LG_K))
+        accumulator.update(later)
+        accumulator.update(earlier)
+        return bytes(accumulator.get_result(tgt_hll_type.HLL_4).serialize_compact())
 
     return _combine_non_null(union, "HLL sketch")
 
 
 def _combine_non_null(union: Callable[[bytes, bytes], bytes], name: str) -> CombineFunction:
-    """Return the union that ignores nulls and names input that it cannot read."""
+    """Return a union that ignores nulls; errors name the type of invalid input."""
 
     def combine(old: bytes | None, new: bytes | None) -> bytes | None:
         if old is None or new is None:

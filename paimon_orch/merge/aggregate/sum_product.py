@@ -2,7 +2,7 @@
 
 Integers and decimals are exact. A result that does not fit the column's type is an error for
 integers, and null for decimals. Decimals are computed as unscaled integers. Machine integers are
-used if an overflow cannot pass unnoticed, otherwise Python's integers.
+used if every overflow is detected, otherwise Python's integers.
 """
 
 from abc import abstractmethod
@@ -177,8 +177,8 @@ class Product(NumericAggregator):
             return _divide_rounded(old * self._scale_factor, new)
         if ((old == self.bounds[0]) & (new == -1)).any():
             raise self.overflow_error()
-        whole: AnyArray = old // new
-        truncated: AnyArray = whole + ((whole * new != old) & ((old < 0) != (new < 0)))
+        floored: AnyArray = old // new
+        truncated: AnyArray = floored + ((floored * new != old) & ((old < 0) != (new < 0)))
         return truncated
 
 

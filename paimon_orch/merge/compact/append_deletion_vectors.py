@@ -29,7 +29,7 @@ class DeletionVectorRewrite:
     live: Collection[str]
     """The live data files; deletion vectors of other files are dropped."""
     written: list[IndexManifestEntry] = field(default_factory=list)
-    """The index files written so far, which the caller deletes if it fails."""
+    """The index files written so far; the caller deletes them on failure."""
 
     def run(
         self, *, drop: Collection[str] = (), add: Mapping[str, DeletionVector] | None = None

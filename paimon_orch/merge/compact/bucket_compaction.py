@@ -50,22 +50,23 @@ class CompactionTask:
     files: tuple[DataFileMeta, ...]
     """The files to merge."""
     higher_level_files: tuple[DataFileMeta, ...]
-    """The other files of the levels above ``output_level``, where older rows are looked up."""
+    """The other files of the levels above ``output_level``, in which older rows are looked up."""
     output_level: int
     max_level: int
     drop_delete: bool
     vectors: tuple[IndexManifestEntry, ...] = ()
     standalone_files: tuple[DataFileMeta, ...] = ()
-    """Files that are rewritten one by one on their own level, after the others, to drop deleted or
-    expired rows. They can be files of the higher levels."""
+    """Files that are rewritten individually on their level, after all other files.
+
+    The rewrite drops deleted or expired rows. Files of the higher levels are possible."""
     groups: tuple[tuple[DataFileMeta, ...], ...] = ()
-    """Where files are sorted by ``clustering.columns``: the standalone files that are merged."""
+    """The standalone files to merge, by group, if files are sorted by ``clustering.columns``."""
     now: int = 0
     """Seconds since the epoch, for record-level expiration."""
     keys: KeyRange | None = None
     """The range of keys that the task is restricted to."""
     is_partial: bool = False
-    """Whether the task is one part of a compaction: the index file is written from all results."""
+    """Whether the task is one part of a compaction; all parts share one index file."""
     merges_level0: bool = False
     """Whether another part can contain the rows of level 0."""
 
@@ -127,7 +128,7 @@ class BucketCompaction:
         return self._outcome
 
     def _compact(self) -> None:
-        """Move large files that overlap no other up; merge the other files, in key order."""
+        """Upgrade large files that do not overlap others; merge the other files, in key order."""
         if self._task.keys is not None:
             self._merge_sections(split_into_sections(self._task.files, self._key_fields))
             return
@@ -156,7 +157,7 @@ class BucketCompaction:
             self._merge_sections(pending)
 
     def _upgrade(self, file: DataFileMeta) -> None:
-        """Move a file up by its metadata where rows do not change; otherwise rewrite it."""
+        """Move a file to the output level by its metadata; rewrite it if rows must change."""
         output = self._task.output_level
         formats = {self._options.file_format(level) for level in (file.level, output)}
         if self._should_rewrite_file(file) or (file.level != output and len(formats) > 1):
@@ -195,7 +196,7 @@ class BucketCompaction:
 
     def _create_lookup(self, values: Sequence[Field] = ()) -> PositionLookup:
         def read(file: DataFileMeta, vector: DeletionVector | None) -> Iterator[RowGroup]:
-            return self._reader.row_groups(self._at(file), self._key_fields[0], vector)
+            return self._reader.row_groups(self._bucket_file(file), self._key_fields[0], vector)
 
         files, vectors = self._task.higher_level_files, self._vectors.vectors
         # an expired first row blocks later rows until a compaction drops it
@@ -206,10 +207,10 @@ class BucketCompaction:
             files, self._key_fields, read, vectors, values=values, is_alive=is_alive
         )
 
-    def _at(self, file: DataFileMeta) -> BucketFile:
+    def _bucket_file(self, file: DataFileMeta) -> BucketFile:
         return BucketFile(self._task.partition, self._task.bucket, file)
 
-    def _runs(self, section: Sequence[Sequence[DataFileMeta]]) -> list[MergeRun]:
+    def _build_runs(self, section: Sequence[Sequence[DataFileMeta]]) -> list[MergeRun]:
         """Return the runs of a section without deleted rows, oldest first."""
         runs = sort_oldest_first(section)
         run_rows = [sum(file.row_count for file in files) for files in runs]
@@ -236,7 +237,11 @@ class BucketCompaction:
         if keys is not None:
             key_filter = build_first_key_predicate(keys.low, keys.high, self._key_fields[0])
         for batch in self._reader.read(
-            self._at(file), self._fields, vector, predicate=key_filter, batch_rows=batch_rows
+            self._bucket_file(file),
+            self._fields,
+            vector,
+            predicate=key_filter,
+            batch_rows=batch_rows,
         ):
             rows = batch if keys is None else keys.slice_rows(batch, self._key_fields)
             if rows.num_rows:
@@ -258,10 +263,12 @@ class BucketCompaction:
         if self._is_lookup_merge and self._task.higher_level_files:
             by_value = has_changes or not self._engine.newest_row_wins
             lookup = self._create_lookup(self._fields if by_value else ())
-        output = self._writer(changelog=False, level=level) if rewrite else None
-        changelog = self._writer(changelog=True) if has_changes else None
+        output = self._create_writer(changelog=False, level=level) if rewrite else None
+        changelog = self._create_writer(changelog=True) if has_changes else None
         for section in pending:
-            for step in merge_runs(self._runs(section), self._key_names, self._engine.sequence):
+            for step in merge_runs(
+                self._build_runs(section), self._key_names, self._engine.sequence
+            ):
                 self._merge_batch(step, lookup, output, changelog)
         if output is not None:
             self._outcome.after.extend(output.close())
@@ -273,7 +280,7 @@ class BucketCompaction:
         if lookup is not None and self._options.has_deletion_vectors:
             self._vectors.add(lookup.vectors())
 
-    def _writer(self, *, changelog: bool, level: int | None = None) -> RollingFileWriter:
+    def _create_writer(self, *, changelog: bool, level: int | None = None) -> RollingFileWriter:
         task = self._task
         factory = self._factory()
         writer = factory.writer(
@@ -305,9 +312,11 @@ class BucketCompaction:
             step = self._add_older_rows(step, lookup)
         step = self._engine.prepare(step)
         deletes = changelog is not None or not self._task.drop_delete
-        merged = self._engine.merge(step, settles=self._is_lookup_merge, deletes=deletes)
+        merged = self._engine.merge(step, merges_single_rows=self._is_lookup_merge, deletes=deletes)
         if changelog is not None and merged.num_rows:
-            changes = ChangelogProducer(self._schema, self._task.max_level).changes(step, merged)
+            changes = ChangelogProducer(self._schema, self._task.max_level).compute_changes(
+                step, merged
+            )
             if changes.num_rows:
                 changelog.write(changes)
         if output is not None:
@@ -335,7 +344,9 @@ class BucketCompaction:
         lookup, order = self._create_lookup(), KeyOrderChecker(self._key_names)
 
         def batches() -> Iterator[tuple[int, pa.RecordBatch]]:
-            for batch in self._reader.read(self._at(file), [SEQUENCE_NUMBER, *self._key_fields]):
+            for batch in self._reader.read(
+                self._bucket_file(file), [SEQUENCE_NUMBER, *self._key_fields]
+            ):
                 order.check(file.file_name, batch)
                 yield 0, batch
 

@@ -70,8 +70,8 @@ class BucketDeletionVectors:
             self.vectors, bitmap64=schema.typed_options.bitmap64
         )
         name = FileNameGenerator().next("index-")
-        place = paths.new_index_file(schema, partition, bucket, name)
-        with io.open_output(place.path) as sink:
+        location = paths.new_index_file(schema, partition, bucket, name)
+        with io.open_output(location.path) as sink:
             sink.write(data)
         return IndexManifestEntry(
             kind=FileKind.ADD,
@@ -82,5 +82,5 @@ class BucketDeletionVectors:
             file_size=len(data),
             row_count=len(ranges),
             ranges=ranges,
-            external_path=place.external,
+            external_path=location.external,
         )

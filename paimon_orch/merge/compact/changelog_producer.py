@@ -36,10 +36,10 @@ class ChangelogProducer:
     def _is_lookup(self) -> bool:
         return self.schema.typed_options.changelog_producer == "lookup"
 
-    def changes(self, step: MergeBatch, merged: pa.Table) -> pa.Table:
+    def compute_changes(self, step: MergeBatch, merged: pa.Table) -> pa.Table:
         """Return +I, -U, +U and -D rows in key order; ``merged`` has one row per group of ``step``.
 
-        As in Java Paimon, changelog rows of ``first-row`` keep the row kind they were written with.
+        As in Java Paimon, changelog rows of ``first-row`` keep the row kind of the written row.
         """
         options = self.schema.typed_options
         levels = step.levels[step.order]
@@ -59,7 +59,7 @@ class ChangelogProducer:
         first_row = options.merge_engine == "first-row"
         if first_row:
             updated = updated[:0]  # an existing key never changes
-        updated = self._changed(updated, step.rows, before, merged)
+        updated = self._drop_unchanged_updates(updated, step.rows, before, merged)
         groups = np.concatenate((inserted, deleted, updated, updated))
         parts = [
             _take_with_kind(merged, inserted, None if first_row else RowKind.INSERT),
@@ -70,7 +70,7 @@ class ChangelogProducer:
         order = np.argsort(groups, kind="stable")  # -U before its +U
         return pa.concat_tables(parts).take(pa.array(order))
 
-    def _changed(
+    def _drop_unchanged_updates(
         self, groups: Indices, rows: pa.Table, before: Indices, merged: pa.Table
     ) -> Indices:
         """Drop updates that change no value, if ``changelog-producer.row-deduplicate`` is set."""
@@ -84,10 +84,10 @@ class ChangelogProducer:
         }
         names = [name for name in merged.column_names if name not in ignored]
         old, new = rows.select(names).take(pa.array(before[groups])), merged.take(pa.array(groups))
-        different = np.zeros(len(groups), bool)
+        differs = np.zeros(len(groups), bool)
         for name in names:
-            different |= _find_differences(old.column(name), new.column(name))
-        return groups[different]
+            differs |= _find_differences(old.column(name), new.column(name))
+        return groups[differs]
 
 
 def _last_flagged_row(step: MergeBatch, flags: Mask) -> Indices:
@@ -100,18 +100,18 @@ def _last_flagged_row(step: MergeBatch, flags: Mask) -> Indices:
 
 def _take_with_kind(rows: pa.Table, indices: Indices, kind: RowKind | None) -> pa.Table:
     """Return rows with the given row kind; None keeps the row kind of each row."""
-    taken = rows.take(pa.array(indices, pa.int64()))
+    selected = rows.take(pa.array(indices, pa.int64()))
     if kind is None:
-        return taken
-    kinds = pa.repeat(pa.scalar(int(kind), pa.int8()), taken.num_rows)
-    index = taken.column_names.index(VALUE_KIND.name)
-    return taken.set_column(index, taken.schema.field(index), kinds)
+        return selected
+    kinds = pa.repeat(pa.scalar(int(kind), pa.int8()), selected.num_rows)
+    index = selected.column_names.index(VALUE_KIND.name)
+    return selected.set_column(index, selected.schema.field(index), kinds)
 
 
 def _find_differences(old: pa.ChunkedArray, new: pa.ChunkedArray) -> Mask:
     if pa.types.is_nested(old.type):  # Arrow does not compare nested values
         return np.array([a != b for a, b in zip(old.to_pylist(), new.to_pylist(), strict=True)])
     both_null = pc.and_(pc.is_null(old), pc.is_null(new))
-    same = pc.or_(pc.fill_null(pc.equal(old, new), False), both_null)
-    different: Mask = ~same.to_numpy()
-    return different
+    is_equal = pc.or_(pc.fill_null(pc.equal(old, new), False), both_null)
+    differs: Mask = ~is_equal.to_numpy()
+    return differs

@@ -1,7 +1,7 @@
-"""Split the compaction of one bucket into parts that run in parallel: sections, and key ranges.
+"""Splits the compaction of one bucket into parts that run in parallel: sections and key ranges.
 
-A part with a key range merges that range of files that other parts can read too. The outputs of all
-parts have disjoint key ranges, so together they form one sorted run.
+A part with a key range merges the rows in that range; other parts can read the same files. The
+outputs of all parts have disjoint key ranges, so together they form one sorted run.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,8 +29,8 @@ def split_task(
 
     Small sections share a task. ``starts`` returns the values of the first key column at which a
     file can be split. A task that merges files and rewrites standalone files is not split, because
-    it needs the deletion vectors of all. A task that only rewrites standalone files is split by
-    file.
+    it needs the deletion vectors of all files. A task that only rewrites standalone files is split
+    by file.
     """
     if not task.files:
         return _split_by_file(task, part_bytes)
@@ -85,14 +85,17 @@ def _split_section(
     if len(section) == 1 or count < 2:
         return [KeyRange(None, None)]
     largest = max(section, key=_total_size)
-    first, *rest = [field.type for field in key_fields]
+    first_type, *other_types = [field.type for field in key_fields]
     values = [value for file in largest for value in starts(file) if value is not None]
-    keys = [serialize_row([value, *(None for _ in rest)], [first, *rest]) for value in values]
+    keys = [
+        serialize_row([value, *(None for _ in other_types)], [first_type, *other_types])
+        for value in values
+    ]
     split_keys = sorted(set(keys), key=lambda key: decode_key(key, key_fields))
     indices = sorted(
         {round(part * len(split_keys) / count) for part in range(1, count)} - {0, len(split_keys)}
     )
-    bounds = [None, *(split_keys[cut] for cut in indices), None]
+    bounds = [None, *(split_keys[index] for index in indices), None]
     return [KeyRange(low, high) for low, high in pairwise(bounds)]
 
 

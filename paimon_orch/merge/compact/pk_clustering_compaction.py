@@ -89,9 +89,10 @@ def plan_clustered_compaction(
     *,
     full: bool,
 ) -> tuple[list[FileGroup], CompactReason] | None:
-    """Return the files above level 0 to merge in a bucket, and the reason; None if there are none.
+    """Return the files above level 0 to merge in a bucket, and the reason; None if nothing is due.
 
-    Level 0 always moves up. A full compaction merges all files unless its result would equal them.
+    Level 0 is always compacted. A full compaction merges all files unless its result would equal
+    them.
     """
     options = reader.schema.typed_options
     clustered = [file for file in files if file.level > 0]
@@ -145,7 +146,7 @@ class ClusteredCompaction:
     """
 
     def __init__(self, reader: FileReader, task: CompactionTask) -> None:
-        # includes the schema of the files written here
+        # includes the schema of the files that this compaction writes
         schemas = {**reader.schemas, reader.schema.id: reader.schema}
         self._reader, self._task = replace(reader, schemas=schemas), task
         self._schema = reader.schema
@@ -193,10 +194,10 @@ class ClusteredCompaction:
             writer.abort()
         return merged_files
 
-    def _at(self, file: DataFileMeta) -> BucketFile:
+    def _bucket_file(self, file: DataFileMeta) -> BucketFile:
         return BucketFile(self._task.partition, self._task.bucket, file)
 
-    def _writer(self) -> RollingFileWriter:
+    def _create_writer(self) -> RollingFileWriter:
         partition, bucket = self._task.partition, self._task.bucket
         writer = self._factory.writer(
             partition, bucket, level=CLUSTERED_LEVEL, source=FileSource.COMPACT
@@ -230,7 +231,9 @@ class ClusteredCompaction:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         order = KeyOrderChecker(self._keys)
         for file in files:
-            for rows in self._reader.read(self._at(file), self._fields, batch_rows=batch_rows):
+            for rows in self._reader.read(
+                self._bucket_file(file), self._fields, batch_rows=batch_rows
+            ):
                 order.check(file.file_name, rows)
                 yield file.level, rows
 
@@ -241,26 +244,29 @@ class ClusteredCompaction:
             if self._engine.is_first_row:
                 rows = rows.filter(pa.array(~exists_above))
             else:
-                rows = drop_retracts(rows)  # the deletion vectors have the rows that they delete
+                # deletion vectors already mark the rows that retracts delete
+                rows = drop_retracts(rows)
         if not rows.num_rows:
             return []
-        writer = self._writer()
-        order, _ = KeyColumns.of(rows, self._columns).ordered()
+        writer = self._create_writer()
+        order, _ = KeyColumns.of(rows, self._columns).compute_order()
         writer.write(rows.take(pa.array(order)))
         return writer.close()
 
     def _mark_older_rows(self, keys: KeyColumns) -> Mask:
-        """Return which of the sorted keys have an older row, deleted except in first-row tables."""
+        """Return which keys have an older row; delete those rows except in first-row tables."""
         exists = np.zeros(len(keys), bool)
         for file in (*self._task.higher_level_files, *self._task.standalone_files):
             vector = self._vectors.vectors.get(file.file_name)
             fields = self._schema.key_fields
-            batches = list(self._reader.read(self._at(file), fields, vector, positions=True))
+            batches = list(
+                self._reader.read(self._bucket_file(file), fields, vector, positions=True)
+            )
             if not batches:
                 continue
             rows = pa.Table.from_batches(batches)
             file_keys = KeyColumns.of(rows, self._keys)
-            order, _ = file_keys.ordered()
+            order, _ = file_keys.compute_order()
             key_indices, row_indices = keys.find(file_keys.take(order))
             exists[key_indices] = True
             if len(key_indices) and not self._engine.is_first_row:
@@ -270,20 +276,20 @@ class ClusteredCompaction:
 
     def _merge(self, files: Sequence[DataFileMeta]) -> list[DataFileMeta]:
         """Merge the live rows of files by the clustering columns."""
-        runs = self._runs(files)
+        runs = self._build_runs(files)
         run_rows = [sum(file.row_count for file in run) for run in runs]
         loads = self._reader.batch_sizes.plan_merge(run_rows)
         merging = [
             MergeRun(self._read_clustered(run, load)) for run, load in zip(runs, loads, strict=True)
         ]
-        writer = self._writer()
+        writer = self._create_writer()
         for step in merge_runs(merging, self._columns):
             rows = drop_retracts(step.rows.take(pa.array(step.order)))
             if rows.num_rows:
                 writer.write(rows)
         return writer.close()
 
-    def _runs(self, files: Sequence[DataFileMeta]) -> list[list[DataFileMeta]]:
+    def _build_runs(self, files: Sequence[DataFileMeta]) -> list[list[DataFileMeta]]:
         """Return files as few sorted runs; a file with other clustering columns is its own run."""
         ranges, runs = list[RangedFile](), list[list[DataFileMeta]]()
         for file in files:
@@ -299,7 +305,9 @@ class ClusteredCompaction:
         order = KeyOrderChecker(self._columns, ", ".join(self._columns))
         for file in files:
             vector = self._vectors.vectors.get(file.file_name)
-            batches = self._reader.read(self._at(file), self._fields, vector, batch_rows=batch_rows)
+            batches = self._reader.read(
+                self._bucket_file(file), self._fields, vector, batch_rows=batch_rows
+            )
             if not has_current_clustering(file, self._schema, self._reader.schemas):
                 batches = self._sort_rows(batches)
             for rows in batches:
@@ -309,5 +317,5 @@ class ClusteredCompaction:
     def _sort_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = pa.Table.from_batches(batches)
         if rows.num_rows:
-            order, _ = KeyColumns.of(rows, self._columns).ordered()
+            order, _ = KeyColumns.of(rows, self._columns).compute_order()
             yield from rows.take(pa.array(order)).combine_chunks().to_batches()

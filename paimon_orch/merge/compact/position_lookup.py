@@ -1,8 +1,8 @@
-"""Look up the older rows of keys on higher levels, as a merge join over sorted files.
+"""Looks up the older rows of keys on higher levels, as a merge join over sorted files.
 
 Keys arrive in ascending windows. Files outside the window are not opened. In an open file only the
-row groups whose bounds contain a key are read: first their key columns, and the value columns only
-if a key was found.
+row groups whose bounds contain a key are read: first their key columns, and their value columns
+only if they have one of the keys.
 
 See docs/format/lookup-compaction.md.
 """
@@ -43,7 +43,7 @@ class _Cursor:
     order: KeyOrderChecker
     groups: Iterator[RowGroup] | None = None
     group: RowGroup | None = None
-    """The current row group; it is not read while ``batches`` is None."""
+    """The current row group; it has not been read while ``batches`` is None."""
     batches: Iterator[pa.RecordBatch] | None = None
     batch: pa.RecordBatch | None = None
     keys: KeyColumns | None = None
@@ -95,7 +95,7 @@ class PositionLookup:
     def mark_replaced_rows(self, keys: KeyColumns) -> list[LevelRows]:
         """Look up sorted keys, greater than all earlier ones; add their rows to :meth:`vectors`.
 
-        The search of a key ends at the lowest level that has it. Returns batches of the rows with
+        The search for a key ends at the lowest level that has it. Returns batches of the rows with
         their level if the lookup has value columns.
         """
         self._rows = []
@@ -103,9 +103,9 @@ class PositionLookup:
             for cursor in level:
                 if not len(keys):
                     break
-                missing = self._mark_in_file(cursor, keys)
-                if missing is not None:
-                    keys = keys.take(missing)
+                remaining = self._mark_in_file(cursor, keys)
+                if remaining is not None:
+                    keys = keys.take(remaining)
         return self._rows
 
     def vectors(self) -> dict[str, DeletionVector]:
@@ -132,9 +132,9 @@ class PositionLookup:
         matched = np.concatenate(hits) if hits else _NO_INDICES
         if not len(matched):
             return None
-        missing = np.ones(len(keys), bool)
-        missing[matched] = False
-        return np.flatnonzero(missing)
+        is_unmatched = np.ones(len(keys), bool)
+        is_unmatched[matched] = False
+        return np.flatnonzero(is_unmatched)
 
     def _advance(self, cursor: _Cursor, keys: KeyColumns, start: int, end: int) -> int:
         """Move to the next batch that can contain ``keys[start:end]``; return the key's index.
@@ -179,7 +179,7 @@ class PositionLookup:
     def _comparable_bound(self, value: object) -> Key | None:
         """Return a comparable bound of the first key column; None if unknown or floating-point.
 
-        Statistics order -0.0 and NaN differently than keys.
+        Statistics and keys order -0.0 and NaN differently.
         """
         kind = self._key_fields[0].type
         if value is None or (
@@ -189,7 +189,7 @@ class PositionLookup:
         return (to_comparable_value(value, kind),)
 
     def _mark_hits(self, cursor: _Cursor, keys: KeyColumns) -> Indices:
-        """Search the loaded batch; return the indices of the keys that it has."""
+        """Search the loaded batch for keys; return the indices of the keys in it."""
         loaded = cursor.keys
         if loaded is None or not len(keys):
             return _NO_INDICES

@@ -58,7 +58,7 @@ class MergeEngine:
 
     @property
     def is_deduplicate(self) -> bool:
-        """Return whether the merged row of a key is one of its rows, unchanged."""
+        """Return whether the merged row of a key is its newest row."""
         return self._name == "deduplicate"
 
     @property
@@ -68,7 +68,7 @@ class MergeEngine:
 
     @property
     def sequence(self) -> SequenceOrder:
-        """Return ``sequence.field``, which orders rows of one key before their sequence number."""
+        """Return ``sequence.field``, which orders rows of one key; ties use the sequence number."""
         options = self.schema.typed_options
         descending = options.get(SEQUENCE_FIELD_SORT_ORDER) == "descending"
         return SequenceOrder(tuple(options.get(SEQUENCE_FIELD)), descending)
@@ -78,7 +78,7 @@ class MergeEngine:
         return drop_ignored_rows(rows, self.schema)
 
     def required_columns(self, names: Sequence[str]) -> list[str]:
-        """Return the columns to read so that ``names`` can be merged, in the order of the table."""
+        """Return the columns that a merge of ``names`` needs, in the order of the table."""
         schema = self.schema
         required = {*names, *schema.trimmed_primary_keys, *self.sequence.names}
         if self._name == "partial-update":
@@ -102,31 +102,33 @@ class MergeEngine:
             step = keep_newest_level(step)
         return drop_batch_retracts(step) if should_drop_retracts(self.schema) else step
 
-    def merge(self, step: MergeBatch, *, settles: bool = False, deletes: bool = True) -> pa.Table:
+    def merge(
+        self, step: MergeBatch, *, merges_single_rows: bool = False, deletes: bool = True
+    ) -> pa.Table:
         """Return one row for each key of a prepared batch, in key order.
 
-        :param settles: merge keys with one row too, as a lookup compaction does: a single retract
-            of an aggregation table becomes an insert, and a row without a sequence loses the
-            columns of its group. Otherwise the only row of a key is returned unchanged.
-        :param deletes: return a -D row for a deleted key instead of no row
+        :param merges_single_rows: also merge keys with one row, as in lookup compactions: a single
+            retract of an aggregation table becomes an insert, and a row without a sequence loses
+            the columns of its group. By default the only row of a key is returned unchanged.
+        :param deletes: whether to return a -D row for a deleted key
         """
         if not len(step.order):
             return step.rows.slice(0, 0)
         if self._name == "deduplicate" and not step.is_single_run:
             rows = step.newest_row_per_key
-            if not deletes:  # before the columns are copied
+            if not deletes:  # filter before columns are copied
                 rows = rows[~is_retract(step.rows.column(VALUE_KIND.name))[rows]]
             return step.rows.take(pa.array(rows))
-        merged = self._merged(step, settles=settles)
+        merged = self._merge_batch(step, merges_single_rows=merges_single_rows)
         return merged if deletes else drop_retracts(merged)
 
-    def _merged(self, step: MergeBatch, *, settles: bool) -> pa.Table:
+    def _merge_batch(self, step: MergeBatch, *, merges_single_rows: bool) -> pa.Table:
         if self._name == "deduplicate":
             return step.rows  # a single run
         if self._name == "first-row":
             return _take_first_rows(step)
         is_merged = step.sizes > 1
-        counts = np.ones(len(is_merged), bool) if settles else step.reduced_groups
+        counts = np.ones(len(is_merged), bool) if merges_single_rows else step.reduced_groups
         if counts is not None:
             changes = self._can_change_single_rows
             is_merged |= counts if changes else counts & find_retracts(step)[step.starts]
@@ -201,7 +203,7 @@ def _take_first_rows(step: MergeBatch) -> pa.Table:
     retracts = find_retracts(step)
     if retracts.any():
         raise InputError(
-            "'merge-engine' = 'first-row' takes no -U and -D rows; set 'ignore-delete' = 'true' "
-            "to drop them"
+            "'merge-engine' = 'first-row' does not accept -U and -D rows; set 'ignore-delete' = "
+            "'true' to drop them"
         )
     return step.rows.take(pa.array(step.order[step.starts]))

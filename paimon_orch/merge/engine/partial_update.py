@@ -118,7 +118,7 @@ class _GroupState:
 
 @dataclass(slots=True, kw_only=True)
 class PartialUpdateMergeFunction(MergeFunction):
-    """Replaces older values by non-null ones, in sequence groups by those of newer sequences."""
+    """Replaces values by later non-null ones; in sequence groups, by those of newer sequences."""
 
     group_states: Sequence[_GroupState] = ()
     remove_on_delete: bool = False
@@ -130,7 +130,7 @@ class PartialUpdateMergeFunction(MergeFunction):
     def __post_init__(self) -> None:
         super(PartialUpdateMergeFunction, self).__post_init__()
         self.added, self.initialized = np.zeros(self.groups, bool), np.zeros(self.groups, bool)
-        self.deleted = np.ones(self.groups, bool)  # until a row is added
+        self.deleted = np.ones(self.groups, bool)  # all keys are deleted until a row is added
 
     def take(self, groups: Indices, rows: Indices) -> None:
         """Add or retract the rows."""
@@ -183,7 +183,7 @@ class PartialUpdateMergeFunction(MergeFunction):
             self.apply_delete(groups[deletes], rows[deletes])
         else:
             raise InputError(
-                "'merge-engine' = 'partial-update' takes no -U and -D rows without "
+                "'merge-engine' = 'partial-update' does not accept -U and -D rows without "
                 "'ignore-delete', 'partial-update.remove-record-on-delete' or a sequence group"
             )
 
@@ -219,10 +219,10 @@ def create_partial_update(schema: TableSchema, rows: pa.Table, groups: int) -> M
     aggregators: dict[str, FieldAggregator] = {}
     for name in value_column_names(schema, rows):
         function = None if name in sequences else find_aggregate_function(schema, name)
-        plain = "last_value" if name in sequences | grouped else "last_non_null_value"
+        default_function = "last_value" if name in sequences | grouped else "last_non_null_value"
         aggregators[name] = create_aggregator(
             schema,
-            function or plain,
+            function or default_function,
             name=name,
             column=contiguous_column(rows, name),
             groups=groups,

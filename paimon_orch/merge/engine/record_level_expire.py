@@ -1,7 +1,7 @@
-"""Record-level expiration: compaction drops rows that are too old by a time column.
+"""Record-level expiration: compaction drops rows whose time column is too old.
 
 As in Java Paimon, rows of every kind are dropped when they are read, before they are merged. An
-older row of the same key that is not too old by its own time becomes visible again.
+older row of the same key with a later time that has not expired becomes visible again.
 
 See docs/format/record-level-expiration.md.
 """
@@ -82,7 +82,7 @@ class RecordLevelExpire:
 
 
 def check_time_type(column: Field) -> None:
-    """Refuse a time column whose type is not a time."""
+    """Refuse a time column whose type cannot hold a time."""
     if not (isinstance(column.type, AtomicType) and column.type.name in _TIME_TYPES):
         raise InputError(
             f"{RECORD_LEVEL_TIME_FIELD.key!r} names {column.name!r}, which must be INT, BIGINT or "

@@ -1,8 +1,8 @@
-"""Updates of single rows: compute the rows that merge with the old ones to the new ones.
+"""Updates of single rows: computes rows that produce the new rows when merged with the old rows.
 
 All engines except plain deduplicate merge a written row with the old one: a sum adds it, a null
-does not overwrite. The row to write is therefore computed and merged with the old row as readers
-and compactions do. An update whose merge would not return the requested row is refused.
+does not overwrite. The row to write is therefore computed, and then merged with the old row like
+in reads and compactions. An update is refused if this merge does not return the requested row.
 
 See docs/format/merge-engines.md and docs/format/aggregate-functions.md.
 """
@@ -23,7 +23,7 @@ from paimon_orch.merge.engine.partial_update import parse_sequence_groups
 from paimon_orch.merge.sort.key_order import to_comparable_column
 from paimon_orch.merge.sort.sort_merge_reader import MergeBatch, build_sorted_batch
 
-_WHOLE_VALUE_FUNCTIONS = (None, "last_value", "first_value")  # these treat null as a value
+_WHOLE_VALUE_FUNCTIONS = (None, "last_value", "first_value")  # functions that treat null as a value
 _FLOAT_TOLERANCE = 1e-12  # the rounding of a float sum depends on the order of its rows
 
 
@@ -36,8 +36,8 @@ def should_merge_updates(schema: TableSchema) -> bool:
 def compute_update_rows(schema: TableSchema, old: pa.Table, new: pa.Table) -> pa.Table:
     """Return the rows to write so that each row of ``old`` becomes the row of ``new``.
 
-    Both have the table's columns and the same number of rows with distinct keys; ``new`` has
-    ``_VALUE_KIND`` too, and a -D row deletes. Raises :class:`InputError` naming a row that the
+    Both have the table's columns and the same number of rows with distinct keys; ``new`` also has
+    ``_VALUE_KIND``; a -D row deletes the old row. Raises :class:`InputError` naming a row that the
     merge engine would not produce, with the column and the rule.
     """
     deleted: Mask = is_retract(new.column(VALUE_KIND.name))
@@ -111,8 +111,8 @@ def _find_differences(old: pa.Array, new: pa.Array) -> Mask:
         pairs = zip(old.to_pylist(), new.to_pylist(), strict=True)
         return np.array([before != after for before, after in pairs], bool)
     old, new = to_comparable_column(old), to_comparable_column(new)
-    different = pc.fill_null(pc.not_equal(old, new), False)
-    result = pc.or_(different, pc.xor(old.is_null(), new.is_null()))
+    differs = pc.fill_null(pc.not_equal(old, new), False)
+    result = pc.or_(differs, pc.xor(old.is_null(), new.is_null()))
     mask: Mask = result.to_numpy(zero_copy_only=False)
     return mask
 
@@ -133,7 +133,7 @@ def _compute_sum_delta(name: str, before: pa.Array, after: pa.Array, updated: Ma
 def _check_merge_result(
     schema: TableSchema, old: pa.Table, new: pa.Table, rows_to_write: pa.Table
 ) -> None:
-    """Merge the rows to write with the old rows; refuse them unless the result is the new rows."""
+    """Merge the rows to write with the old rows; refuse them if the result is not ``new``."""
     engine, count = create_merge_engine(schema), old.num_rows
     kinds = pa.repeat(pa.scalar(0, pa.int8()), count)
     old_rows = pa.table(
@@ -143,7 +143,8 @@ def _check_merge_result(
     rows = pa.concat_tables([old_rows, rows_to_write]).add_column(0, SEQUENCE_NUMBER.name, numbers)
     step = engine.prepare(build_sorted_batch(rows, schema.primary_keys, engine.sequence))
     merged = engine.merge(step)
-    row_indices = step.order[step.starts] % count  # of the result, which is sorted by key
+    # rows of ``old`` in the order of the result, which is sorted by key
+    row_indices = step.order[step.starts] % count
     expected = new.take(pa.array(row_indices))
     deleted = is_retract(expected.column(VALUE_KIND.name))
     differs = is_retract(merged.column(VALUE_KIND.name)) != deleted
@@ -158,13 +159,13 @@ def _check_merge_result(
         )
     for name in schema.names:
         actual, requested = contiguous_column(merged, name), contiguous_column(expected, name)
-        wrong = _find_differences(actual, requested) & ~deleted
+        is_unexpected = _find_differences(actual, requested) & ~deleted
         if find_aggregate_function(schema, name) == "sum" and pa.types.is_floating(actual.type):
-            wrong &= ~np.isclose(
+            is_unexpected &= ~np.isclose(
                 actual.fill_null(np.nan), requested.fill_null(np.nan), _FLOAT_TOLERANCE, 0
             )
-        if wrong.any():
-            row = int(np.flatnonzero(wrong)[0])
+        if is_unexpected.any():
+            row = int(np.flatnonzero(is_unexpected)[0])
             reason = (
                 f"column {name!r} would be {actual[row].as_py()!r}, not "
                 f"{requested[row].as_py()!r}: {_explain_rule(schema, name)}"
@@ -194,9 +195,9 @@ def _refusal_error(
     if engine.sequence.names and _is_old_row_newest(step)[row]:
         order = "lower" if not engine.sequence.descending else "higher"
         reason = (
-            "the old row would win, as the new one's 'sequence.field' "
-            f"({', '.join(engine.sequence.names)}) is {order} or null; set it to no "
-            f"{'less' if order == 'lower' else 'more'} than it was"
+            "the old row would win, because 'sequence.field' "
+            f"({', '.join(engine.sequence.names)}) of the new row is {order} or null; "
+            f"set it to the old value or a {'higher' if order == 'lower' else 'lower'} one"
         )
     return InputError(
         f"the row {key} of a table with 'merge-engine' = {options.merge_engine!r} cannot be "

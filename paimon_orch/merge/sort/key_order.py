@@ -1,4 +1,4 @@
-"""Order of keys: comparable values, sort order and group ends.
+"""Order of keys: comparable values, sort order and duplicate detection.
 
 Dates, times, timestamps, booleans and floats become integers that sort in the same order, so that
 Python, numpy and Arrow agree on the order: nulls first, ``-0.0`` before ``0.0``, NaN last, text and
@@ -36,7 +36,9 @@ def to_comparable_column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """Return one contiguous array whose natural order is the key order of the format."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):  # no chunk, or too much for one
+        if isinstance(
+            column, pa.ChunkedArray
+        ):  # the column has no chunk, or does not fit one array
             column = (
                 pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
             )
@@ -55,7 +57,7 @@ def to_comparable_column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def encode_sortable_floats(values: npt.NDArray[np.floating]) -> Int64Array:
-    """Return integers in Java's total order of floating point numbers."""
+    """Return integers in Java's total order of floating-point numbers."""
     bits = 8 * values.dtype.itemsize
     signed = np.int32 if bits == 32 else np.int64
     raw: Indices = np.ascontiguousarray(values).view(signed)
@@ -81,8 +83,8 @@ def decode_key(data: bytes, fields: Sequence[Field]) -> Key:
 def decode_key_bounds(file: DataFileMeta, fields: Sequence[Field]) -> tuple[Key, Key]:
     """Return the smallest and the largest key of a file by its metadata, as comparable tuples.
 
-    ``fields`` are the columns that the file is sorted by. Raises :class:`CorruptFileError` for
-    bounds of other columns, as far as their bytes show it.
+    ``fields`` are the columns that the file is sorted by. Raises :class:`CorruptFileError` if
+    the bytes show that the bounds are those of other columns.
     """
     with wrap_decode_errors(f"{file.file_name}, the bounds of its keys in the manifest"):
         return decode_key(file.min_key, fields), decode_key(file.max_key, fields)
@@ -131,7 +133,7 @@ class KeyColumns:
 
     @staticmethod
     def concat(parts: Sequence["KeyColumns"]) -> "KeyColumns":
-        """Return the rows of all parts, in order."""
+        """Return the concatenated rows of all parts."""
         if len(parts) == 1:
             return parts[0]
         columns = zip(*(part.arrays for part in parts), strict=True)
@@ -155,23 +157,23 @@ class KeyColumns:
                 break
         return True
 
-    def ordered(self) -> tuple[Indices, Mask]:
+    def compute_order(self) -> tuple[Indices, Mask]:
         """Return the stable order by key, and which rows have the same key as the next row.
 
-        Sorted input is cheap.
+        Sorted input is fast.
         """
         words = pack_keys(self.arrays)
         if words is None:
             order = self._sort_with_arrow()
             return order, _equals_next(self.take(order).arrays)
         order = np.argsort(words[0], kind="stable") if len(words) == 1 else np.lexsort(words[::-1])
-        same = np.ones(len(order) - 1, bool)
+        equals_next = np.ones(len(order) - 1, bool)
         for word in words:
             in_order = word[order]
-            same &= in_order[1:] == in_order[:-1]
-        return order, same
+            equals_next &= in_order[1:] == in_order[:-1]
+        return order, equals_next
 
-    def newest(self, counts: Sequence[int]) -> Indices:
+    def find_newest_rows(self, counts: Sequence[int]) -> Indices:
         """Return the index of the newest row of each key, in key order.
 
         ``counts`` are the numbers of rows of each run, oldest first; keys within a run are
@@ -180,8 +182,8 @@ class KeyColumns:
         words = pack_keys(self.arrays)
         span = None if words is None or len(words) > 1 else int(words[0].max()) + 1
         if words is None or span is None or span > _MAX_DENSE_SPAN * len(self):
-            order, same = self.ordered()
-            ends: Indices = order[np.append(~same, True)]
+            order, equals_next = self.compute_order()
+            ends: Indices = order[np.append(~equals_next, True)]
             return ends
         slots, rows = words[0].view(np.int64), np.arange(len(self), dtype=np.int32)
         last = np.full(span, -1, np.int32)
@@ -193,8 +195,10 @@ class KeyColumns:
     def _sort_with_arrow(self) -> Indices:
         columns = {}
         for index, array in enumerate(self.arrays):
-            if array.null_count:  # a column, because pyarrow 25 moved the option for null placement
-                columns[f"{index} is there"] = array.is_valid()
+            if (
+                array.null_count
+            ):  # a validity column, because pyarrow 25 moved the option for null placement
+                columns[f"{index} is valid"] = array.is_valid()
             columns[str(index)] = array
         keys = [(name, "ascending") for name in columns]
         order = pc.sort_indices(pa.table(columns), sort_keys=keys)
@@ -202,17 +206,17 @@ class KeyColumns:
         return result
 
     def find(self, other: "KeyColumns") -> tuple[Indices, Indices]:
-        """Return the rows of the common keys of two sorted sets: own rows, rows of ``other``."""
-        both = KeyColumns.concat([self, other])
-        words = pack_keys(both.arrays)
+        """Return the rows of the common keys of two sorted sets: own rows, and rows of ``other``."""
+        combined = KeyColumns.concat([self, other])
+        words = pack_keys(combined.arrays)
         if len(self) and words is not None and len(words) == 1:
             own_words, other_words = words[0][: len(self)], words[0][len(self) :]
             positions = np.searchsorted(own_words, other_words)
             candidates = own_words[np.minimum(positions, len(own_words) - 1)]
             hits = np.flatnonzero(candidates == other_words)
             return positions[hits], hits
-        order, same = both.ordered()
-        pairs = np.flatnonzero(same)  # the sort is stable: the own row is first
+        order, equals_next = combined.compute_order()
+        pairs = np.flatnonzero(equals_next)  # the sort is stable: the own row is first
         return order[pairs], order[pairs + 1] - len(self)
 
 
@@ -259,12 +263,12 @@ def _to_mask(values: pa.Array) -> Mask:
 
 def _equals_next(columns: Sequence[pa.Array]) -> Mask:
     size = max(0, len(columns[0]) - 1)
-    same = np.ones(size, bool)
+    equals_next = np.ones(size, bool)
     for column in columns:
         left, right = _pair_with_next(column)
         equal = pc.equal(left, right)
         if column.null_count:
             both_null = pc.and_(pc.is_null(left), pc.is_null(right))
             equal = pc.or_(pc.fill_null(equal, False), both_null)
-        same &= _to_mask(equal)
-    return same
+        equals_next &= _to_mask(equal)
+    return equals_next

@@ -29,19 +29,19 @@ def pack_keys(columns: Sequence[pa.Array]) -> list[UInt64Array] | None:
     words: list[UInt64Array] = []
     free = 0
     for column in columns:
-        pieces = _split_into_words(column)
-        if pieces is None:
+        column_words = _split_into_words(column)
+        if column_words is None:
             return None
-        for piece in pieces:
-            low, high = piece.min(), piece.max()
+        for word in column_words:
+            low, high = word.min(), word.max()
             bits = int(high - low).bit_length()
             if not bits:
                 continue
             if bits <= free:
-                words[-1] = (words[-1] << np.uint64(bits)) | (piece - low)
+                words[-1] = (words[-1] << np.uint64(bits)) | (word - low)
                 free -= bits
             else:
-                words.append(piece - low)
+                words.append(word - low)
                 free = _WORD_BITS - bits
     if len(words) > _MAX_WORDS:
         return None

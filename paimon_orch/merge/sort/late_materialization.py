@@ -15,10 +15,8 @@ from paimon_orch.format.schema import KEY_PREFIX
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.sort.key_order import unsorted_file_error
 
-_ROW_LOCATION = f"{KEY_PREFIX}PLACE"  # the format reserves names with this prefix
-_FILE_SHIFT = (
-    40  # a row location is a file number above these bits, and a position in the file below
-)
+_ROW_LOCATION = f"{KEY_PREFIX}PLACE"  # names with this prefix are reserved
+_FILE_SHIFT = 40  # low bits of a row location, with the position in the file
 BatchRows = tuple[pa.RecordBatch, Positions]
 """A batch, and ascending indices of some of its rows."""
 
@@ -33,7 +31,7 @@ class RowGroupValues:
     positions: Positions = field(default_factory=lambda: np.empty(0, np.int64))
 
     def find(self, requested: Positions) -> Iterator[BatchRows]:
-        """Yield the rows at positions, which are greater than those of earlier calls."""
+        """Yield the rows at positions, which must be greater than those of earlier calls."""
         check_ascending(
             requested, -1 if self.batch is None else self.positions[0] - 1, self.file_name
         )
@@ -92,8 +90,8 @@ class _FileValues:
 def check_ascending(positions: Positions, after: int, file_name: str) -> None:
     """Raise :class:`CorruptFileError` unless positions ascend and are greater than ``after``.
 
-    Keys are merged in order, so the positions in a sorted file ascend. In an unsorted file values
-    would be read from wrong rows.
+    Keys are merged in key order, so the positions in a sorted file ascend. In an unsorted file,
+    values would be read from the wrong rows.
     """
     if len(positions) and (positions[0] <= after or (np.diff(positions) <= 0).any()):
         raise unsorted_file_error(file_name)
@@ -102,8 +100,8 @@ def check_ascending(positions: Positions, after: int, file_name: str) -> None:
 def should_materialize_late(runs: Sequence[Sequence[DataFileMeta]]) -> bool:
     """Return whether late materialization can skip whole row groups.
 
-    That is likely if the smaller runs together have as many rows as the largest run. Otherwise most
-    row groups are read anyway, and decoding keys and values separately costs more.
+    This is likely if the smaller runs together have at least as many rows as the largest run.
+    Otherwise most row groups are read anyway, and decoding keys and values separately costs more.
     """
     rows = [sum(file.row_count for file in files) for files in runs]
     parquet = all(

@@ -17,7 +17,7 @@ class SequenceOrder:
     names: tuple[str, ...] = ()
     descending: bool = False
 
-    def ranks(self, rows: pa.Table) -> list[Indices]:
+    def compute_ranks(self, rows: pa.Table) -> list[Indices]:
         """Return the ranks of every row by field; null is smallest in both directions."""
         return [self._compute_rank(to_comparable_column(rows.column(name))) for name in self.names]
 

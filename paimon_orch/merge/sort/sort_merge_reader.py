@@ -1,7 +1,8 @@
 """Streaming sort-merge of sorted runs in bounded memory: one batch of each run at a time.
 
-Rows up to the smallest last loaded key of all runs are complete: they are sorted and yielded as one
-:class:`MergeBatch`, and later rows are buffered. Keys within one run are unique.
+Each run has loaded its rows up to some last key. Up to the smallest of these last keys, the rows of
+all runs are complete: they are sorted and yielded as one :class:`MergeBatch`, and later rows are
+buffered. Keys within one run are unique.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,11 +36,11 @@ class MergeBatch:
     starts: Indices
     """Group ``i`` is ``order[starts[i]:starts[i + 1]]``."""
     levels: Int32Array
-    """The level of each of ``rows``."""
+    """The level of each row in ``rows``."""
     is_single_run: bool = False
-    """Whether the rows are those of one run: sorted, and one per key."""
+    """Whether the rows are from one run: sorted, and one per key."""
     reduced_groups: Mask | None = None
-    """The groups that had more rows, which were dropped."""
+    """The groups from which rows were dropped."""
 
     @property
     def sizes(self) -> Indices:
@@ -71,7 +72,7 @@ def filter_batch(step: MergeBatch, keep: Mask) -> MergeBatch:
 
 
 class _RunBuffer:
-    """The loaded rows of one run that are not yielded yet."""
+    """The loaded rows of one run that have not been yielded."""
 
     def __init__(self, run: MergeRun, key_names: Sequence[str]) -> None:
         self._batches = iter(run.batches)
@@ -93,13 +94,13 @@ class _RunBuffer:
         count = len(self.keys) if self.last <= bound else self.keys.count_up_to(bound)
         if count == 0:
             return None
-        taken = self.rows.slice(0, count), self.keys.slice(0, count)
+        complete_rows = self.rows.slice(0, count), self.keys.slice(0, count)
         if count == len(self.keys):
             self.load()
         else:
             self.rows = self.rows.slice(count)
             self.keys = self.keys.slice(count, len(self.keys) - count)
-        return taken
+        return complete_rows
 
 
 def merge_runs(
@@ -111,14 +112,14 @@ def merge_runs(
 ) -> Iterator[MergeBatch]:
     """Yield the rows of all runs in key order, in batches of complete keys.
 
-    ``runs`` are oldest first, which decides between rows with equal or without sequence numbers.
+    ``runs`` are oldest first; this order decides between rows with equal or no sequence numbers.
     ``newest`` yields only the newest row of each key, for rows without ``_SEQUENCE_NUMBER``.
     """
     buffers = [_RunBuffer(run, key_names) for run in runs]
     while buffers := [buffer for buffer in buffers if buffer.rows is not None]:
         bound = min(buffer.last for buffer in buffers)
-        taken = [(buffer.level, buffer.take(bound)) for buffer in buffers]
-        parts = [(level, *rows) for level, rows in taken if rows is not None]
+        complete_rows = [(buffer.level, buffer.take(bound)) for buffer in buffers]
+        parts = [(level, *rows) for level, rows in complete_rows if rows is not None]
         yield _build_batch(parts, sequence, newest=newest)
 
 
@@ -134,11 +135,11 @@ def _build_batch(
         np.array([level for level, _, _ in parts], np.int32),
         [batch.num_rows for _, batch, _ in parts],
     )
-    if len(parts) == 1:  # its keys are unique and sorted
+    if len(parts) == 1:  # the keys of one run are unique and sorted
         return _build_unique_batch(rows, keys, levels)
     if SEQUENCE_NUMBER.name not in rows.column_names:
         if newest:
-            indices = keys.newest([batch.num_rows for _, batch, _ in parts])
+            indices = keys.find_newest_rows([batch.num_rows for _, batch, _ in parts])
             return _build_unique_batch(
                 rows.take(pa.array(indices)), keys.take(indices), levels[indices]
             )
@@ -160,7 +161,7 @@ def insert_rows(
     key_names: Sequence[str],
     sequence: SequenceOrder,
 ) -> MergeBatch:
-    """Return a batch with the rows of other levels inserted in order."""
+    """Return a batch that also has the rows of other levels, in merge order."""
     if not older_rows:
         return step
     names = step.rows.column_names
@@ -183,30 +184,30 @@ def build_sorted_batch(
 def _build_ordered_batch(
     rows: pa.Table, keys: KeyColumns, levels: Int32Array, sequence: SequenceOrder
 ) -> MergeBatch:
-    order, starts, same = _group_by_key(keys)
-    order = _sort_by_sequence(order, starts, same=same, rows=rows, sequence=sequence)
+    order, starts, equals_next = _group_by_key(keys)
+    order = _sort_by_sequence(order, starts, equals_next=equals_next, rows=rows, sequence=sequence)
     return MergeBatch(rows=rows, keys=keys, order=order, starts=starts, levels=levels)
 
 
 def _group_by_key(keys: KeyColumns) -> tuple[Indices, Indices, Mask]:
-    """Return the order by key, the start of each key, and which rows precede the same key."""
-    order, same = keys.ordered()
-    return order, np.flatnonzero(np.concatenate(([True], ~same))), same
+    """Return the order by key, the start of each key, and which rows precede an equal key."""
+    order, equals_next = keys.compute_order()
+    return order, np.flatnonzero(np.concatenate(([True], ~equals_next))), equals_next
 
 
 def _sort_by_sequence(
     order: Indices,
     starts: Indices,
-    same: Mask,
+    equals_next: Mask,
     rows: pa.Table,
     sequence: SequenceOrder,
 ) -> Indices:
     """Order the rows of each key: by sequences, then -U and -D before +I and +U."""
     numbers = rows.column(SEQUENCE_NUMBER.name).to_numpy()
     ordered = numbers[order]
-    if not same.any():
+    if not equals_next.any():
         return order
-    if not sequence.names and not (same & (ordered[:-1] >= ordered[1:])).any():
+    if not sequence.names and not (equals_next & (ordered[:-1] >= ordered[1:])).any():
         return order  # usually the rows of a key are already in order
     group = np.zeros(len(order), np.int64)
     group[starts[1:]] = 1
@@ -214,7 +215,7 @@ def _sort_by_sequence(
         is_add = ~is_retract(rows.column(VALUE_KIND.name))
     else:
         is_add = np.zeros(len(order), bool)
-    criteria = [is_add, numbers, *reversed(sequence.ranks(rows))]
+    criteria = [is_add, numbers, *reversed(sequence.compute_ranks(rows))]
     sorted_order: Indices = order[
         np.lexsort([*(values[order] for values in criteria), np.cumsum(group)])
     ]

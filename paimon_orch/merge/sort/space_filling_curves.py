@@ -20,8 +20,8 @@ _SIGN_BIT = np.uint64(1 << 63)
 def encode_order_bytes(column: pa.Array, name: str, width: int = _WORD_BYTES) -> UInt8Array:
     """Return fixed-width bytes for each value with the same order; nulls are zeros and sort first.
 
-    Text and binary values are cut to ``width`` bytes, other values have 8 bytes. Decimals are
-    compared as 64-bit floating point numbers. Raises :class:`InputError` for nested columns.
+    Text and binary values are truncated to ``width`` bytes; other values have 8 bytes. Decimals are
+    compared as 64-bit floating-point numbers. Raises :class:`InputError` for nested columns.
     """
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
@@ -38,9 +38,9 @@ def _encode_prefixes(column: pa.Array, width: int) -> UInt8Array:
     ends = np.frombuffer(offsets, np.int64)[data.offset : data.offset + len(data) + 1]
     stored_bytes = np.frombuffer(values or b"", np.uint8)
     positions = ends[:-1, None] + np.arange(width)
-    inside = positions < ends[1:, None]
+    is_inside = positions < ends[1:, None]
     result = np.zeros((len(data), width), np.uint8)
-    result[inside] = stored_bytes[positions[inside]]
+    result[is_inside] = stored_bytes[positions[is_inside]]
     return result
 
 
@@ -61,14 +61,14 @@ def _encode_words(column: pa.Array, name: str) -> UInt64Array:
 
 
 def _encode_floats(values: npt.NDArray[np.float64]) -> UInt64Array:
-    """Return integers in the order of floating point numbers: NaN last, -0.0 equal to 0.0."""
+    """Return integers in the order of floating-point numbers: NaN last, -0.0 equal to 0.0."""
     values = np.where(np.isnan(values), np.float64("nan"), values + 0.0)
     bits = values.view(np.uint64)
     return np.where(bits & _SIGN_BIT, ~bits, bits | _SIGN_BIT)
 
 
 def encode_z_order(columns: Sequence[UInt8Array]) -> UInt8Array:
-    """Interleave the bits of several columns, the highest first; a narrow column ends earlier."""
+    """Interleave the bits of several columns, highest bits first; narrow columns end earlier."""
     unpacked = [np.unpackbits(column, axis=1) for column in columns]
     longest = max(bits.shape[1] for bits in unpacked)
     turns = [
@@ -104,10 +104,10 @@ def _transpose_coordinates(axes: list[UInt64Array], bits: int) -> list[UInt64Arr
         high, below = np.uint64(1 << bit), np.uint64((1 << bit) - 1)
         for index, axis in enumerate(axes):
             is_set = (axis & high) != zero
-            swapped = np.where(is_set, zero, (axes[0] ^ axis) & below)
-            axes[0] = axes[0] ^ np.where(is_set, below, swapped)
+            exchanged = np.where(is_set, zero, (axes[0] ^ axis) & below)
+            axes[0] = axes[0] ^ np.where(is_set, below, exchanged)
             if index:
-                axes[index] = axis ^ swapped
+                axes[index] = axis ^ exchanged
     for index in range(1, len(axes)):
         axes[index] = axes[index] ^ axes[index - 1]
     turn = np.zeros_like(axes[0])

@@ -25,7 +25,7 @@ _FULL_MIN_FILES = 3
 
 @dataclass(frozen=True, slots=True)
 class DeletionVectorRef:
-    """Where the deletion vector of a data file is stored, and its cardinality if known."""
+    """The index file with the deletion vector of a data file, and its cardinality if known."""
 
     index_file: str
     cardinality: int | None
@@ -34,7 +34,7 @@ class DeletionVectorRef:
 def collect_deletion_vector_refs(
     entries: Iterable[IndexManifestEntry],
 ) -> dict[str, DeletionVectorRef]:
-    """Return where the deletion vectors of data files are stored, by data file."""
+    """Return the locations of deletion vectors by data file."""
     return {
         item.data_file: DeletionVectorRef(entry.file_name, item.cardinality)
         for entry in entries
@@ -56,7 +56,7 @@ class AppendCompactStrategy:
 
     @classmethod
     def of(cls, options: Options) -> "AppendCompactStrategy":
-        """Take the options of a table without primary key."""
+        """Return the strategy for the options of a table without primary key."""
         target = options.target_file_size(primary_key=False)
         return cls(
             target_size=target,
@@ -90,13 +90,15 @@ class AppendCompactStrategy:
             if file.file_name in vector_refs:
                 by_index_file.setdefault(vector_refs[file.file_name].index_file, []).append(file)
         index_groups = sorted(by_index_file.values(), key=_total_size)
-        plain = sorted((f for f in selected if f.file_name not in vector_refs), key=_size_key)
-        packed, rest = self._pack_bins([[file] for file in plain])
-        fewest = 1 if full and self.force_rewrite_all else 2 if full else self.min_files
-        if len(rest) >= fewest:
-            packed.append(rest)
-        with_deleted_rows, rest = self._pack_bins(index_groups)
-        return [tuple(group) for group in (*with_deleted_rows, rest, *packed) if group]
+        without_vectors = sorted(
+            (f for f in selected if f.file_name not in vector_refs), key=_size_key
+        )
+        packed, remaining = self._pack_bins([[file] for file in without_vectors])
+        min_files = 1 if full and self.force_rewrite_all else 2 if full else self.min_files
+        if len(remaining) >= min_files:
+            packed.append(remaining)
+        with_deleted_rows, remaining = self._pack_bins(index_groups)
+        return [tuple(group) for group in (*with_deleted_rows, remaining, *packed) if group]
 
     def _should_rewrite(
         self, file: DataFileMeta, vector_ref: DeletionVectorRef | None, *, full: bool
@@ -127,17 +129,17 @@ class AppendCompactStrategy:
                 current, weight = [], 0
         return packed, current
 
-    def bucketed(
+    def select_bucketed(
         self,
         files: Iterable[DataFileMeta],
         vector_refs: Mapping[str, DeletionVectorRef],
         *,
         full: bool = False,
     ) -> list[FileGroup]:
-        """Return contiguous groups of files to rewrite in a bucket, which keep the row order.
+        """Return contiguous groups of files to rewrite in a bucket, to preserve the row order.
 
-        Unlike in Java Paimon, a full compaction does not rewrite a single last file without deleted
-        rows each time.
+        Unlike in Java Paimon, a full compaction does not always rewrite a single last file that has
+        no deleted rows.
         """
         ordered = sorted(files, key=lambda file: file.min_sequence_number)
         return (
@@ -165,16 +167,16 @@ class AppendCompactStrategy:
         start = next(
             (index for index, file in enumerate(ordered) if not is_compacted(file)), len(ordered)
         )
-        rest = tuple(ordered[start:])
-        has_deleted_rows = any(file.file_name in vector_refs for file in rest)
-        small = sum(file.file_size < self.small_file_size for file in rest)
-        is_selected = len(rest) >= _FULL_MIN_FILES and small > len(rest) - small
+        trailing = tuple(ordered[start:])
+        has_deleted_rows = any(file.file_name in vector_refs for file in trailing)
+        small = sum(file.file_size < self.small_file_size for file in trailing)
+        is_selected = len(trailing) >= _FULL_MIN_FILES and small > len(trailing) - small
         is_selected |= (
             has_deleted_rows
-            or (self.vectors and len(rest) > 1)
-            or (self.force_rewrite_all and bool(rest))
+            or (self.vectors and len(trailing) > 1)
+            or (self.force_rewrite_all and bool(trailing))
         )
-        return [rest] if is_selected else []
+        return [trailing] if is_selected else []
 
 
 def _total_size(files: Iterable[DataFileMeta]) -> int:

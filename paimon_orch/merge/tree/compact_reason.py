@@ -1,4 +1,4 @@
-"""Why files are compacted."""
+"""The reasons of compactions."""
 
 from enum import StrEnum
 

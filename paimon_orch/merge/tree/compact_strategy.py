@@ -1,4 +1,4 @@
-"""Plans the compaction of a bucket: runs to merge, and files to rewrite one by one."""
+"""Plans the compaction of a bucket: runs to merge, and files to rewrite individually."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -24,7 +24,7 @@ CompactionSelection = tuple[RunSelection, tuple[DataFileMeta, ...]]
 DeletionVectorEntries = Sequence[IndexManifestEntry]
 
 _DELETE_RATIO = 0.5
-"""The default for primary-key tables; the option's default is the one of append tables."""
+"""The default for primary-key tables; the option's default applies to append tables."""
 
 
 def plan_full_compaction(
@@ -66,8 +66,10 @@ def plan_minor_compaction(
     """Select runs by the table's options, and files on higher levels with many deleted rows."""
     selection = select_minor_compaction(options, now.replace(tzinfo=None), num_levels, runs)
     selection = selection or RunSelection(0, num_levels - 1, CompactReason.DELETED_ROWS)
-    rest = [file for run in runs[selection.count :] for file in run.files if file.level > 0]
-    return selection, find_files_above_delete_ratio(rest, vectors, options)
+    unselected_files = [
+        file for run in runs[selection.count :] for file in run.files if file.level > 0
+    ]
+    return selection, find_files_above_delete_ratio(unselected_files, vectors, options)
 
 
 def find_files_above_delete_ratio(
@@ -75,8 +77,8 @@ def find_files_above_delete_ratio(
 ) -> tuple[DataFileMeta, ...]:
     """Return the files whose ratio of deleted rows exceeds ``compaction.delete-ratio-threshold``.
 
-    A deletion vector without a cardinality counts as exceeding it. The default is higher than that
-    of append tables, because a later merge drops the rows as well.
+    A deletion vector without a cardinality counts as exceeding it. The default is higher than for
+    append tables, because a later merge also drops the deleted rows.
     """
     ratio = options.get(COMPACTION_DELETE_RATIO_THRESHOLD, _DELETE_RATIO)
     deleted_rows = _deleted_row_counts(vectors)

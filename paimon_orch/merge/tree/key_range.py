@@ -1,4 +1,4 @@
-"""Key ranges: the part of a bucket that one task merges, and predicates on its first key column."""
+"""Key ranges: the keys of a bucket that one task merges, and predicates on the first key column."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -143,9 +143,9 @@ def sort_oldest_first(section: Iterable[Sequence[DataFileMeta]]) -> list[Sequenc
     """Sort the runs of a section; the order decides between rows with equal sequence numbers.
 
     Writers that started from the same snapshot assign equal sequence numbers, and the format does
-    not define which row wins. A compaction must not change it: a file on level 0 is newer than
-    files of higher levels, and on level 0 the file that was written later is newer. The order in
-    manifests is not used.
+    not define which row wins. Compactions must not change the winner, so a file on level 0 is newer
+    than files on higher levels, and on level 0 the file that was written later is newer. The order
+    in manifests is not used.
     """
     return sorted(section, key=lambda run: merge_order_key(run[0]))
 

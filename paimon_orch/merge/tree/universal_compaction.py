@@ -1,4 +1,4 @@
-"""Which runs to compact: universal compaction and its variants.
+"""Selects the runs to compact: universal compaction and its variants.
 
 See docs/format/universal-compaction.md.
 """
@@ -116,7 +116,10 @@ class UniversalCompaction:
         force: bool,
         reason: CompactReason,
     ) -> RunSelection | None:
-        """Extend a prefix of ``count`` runs by the size ratio; None if nothing was triggered."""
+        """Extend a prefix of ``count`` runs by the size ratio.
+
+        Returns None for a single run that was neither extended nor forced.
+        """
         size, triggered = sum(run.size for run in runs[:count]), force or count > 1
         for run in runs[count:]:
             if size * (100.0 + self.size_ratio) / 100.0 < run.size and not (
@@ -146,7 +149,7 @@ def _select_prefix(
 def force_up_level0(
     universal: UniversalCompaction, num_levels: int, runs: Sequence[SortedRun]
 ) -> RunSelection | None:
-    """Select as universal compaction does, or else at least all of level 0."""
+    """Return the selection of universal compaction; without one, select at least level 0."""
     selection = universal.select_runs(num_levels, runs)
     level0 = sum(run.level == 0 for run in runs)
     if selection is not None or not level0:
@@ -157,10 +160,10 @@ def force_up_level0(
 def move_up_level0_only(
     universal: UniversalCompaction, num_levels: int, runs: Sequence[SortedRun]
 ) -> RunSelection | None:
-    """Select as universal compaction does, or else only level 0.
+    """Return the selection of universal compaction; without one, select only level 0.
 
-    For tables with deletion vectors: they replace older rows at a fraction of the cost of a
-    rewrite. The rules of universal compaction still bound the number of runs.
+    Tables with deletion vectors use this, because deletion vectors replace older rows at a fraction
+    of the cost of a rewrite. The rules of universal compaction still bound the number of runs.
     """
     selection = universal.select_runs(num_levels, runs)
     level0 = sum(run.level == 0 for run in runs)
@@ -175,8 +178,8 @@ def select_minor_compaction(
     """Select runs by the table's options; ``now`` is local time.
 
     A table with lookup moves level 0 up each time or, if ``lookup-compact`` is ``gentle``, when
-    level 0 has ``lookup-compact.max-interval`` files. Java Paimon counts its calls instead, one per
-    flushed file.
+    level 0 has ``lookup-compact.max-interval`` files. Java Paimon counts calls instead; it calls
+    once per flushed file.
     """
     universal = UniversalCompaction.of(options, now)
     forced = options.needs_lookup or options.get(COMPACTION_FORCE_UP_LEVEL_0)

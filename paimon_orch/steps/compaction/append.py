@@ -185,7 +185,7 @@ class _BucketPlanner:
     def plan(
         self, strategy: AppendCompactStrategy, schema: TableSchema
     ) -> list[AppendCompactionUnit]:
-        select = strategy.select_bucket_unaware if self.is_unaware else strategy.bucketed
+        select = strategy.select_bucket_unaware if self.is_unaware else strategy.select_bucketed
         groups = select(self.split.files, self.refs, full=self.is_full)
         if not groups:
             return []

@@ -100,7 +100,7 @@ class FileChecker:
 
     def _check_keys(self, file: DataFileMeta, rows: pa.Table, schema: TableSchema) -> None:
         keys = KeyColumns.of(rows, schema.trimmed_primary_keys)
-        if keys.ordered()[1].any():
+        if keys.compute_order()[1].any():
             self.findings.add("keys", "", f"{file.file_name} has duplicate keys")
         order = schema.order_fields(file.level)
         keys = KeyColumns.of(rows, [field.name for field in order])
@@ -238,7 +238,7 @@ class FileChecker:
         if not batches:
             return
         keys = KeyColumns.of(pa.Table.from_batches(batches), schema.trimmed_primary_keys)
-        duplicates = int(keys.ordered()[1].sum())
+        duplicates = int(keys.compute_order()[1].sum())
         if duplicates:
             names = ", ".join(sorted(entry.file.file_name for entry in entries))
             text = f"{duplicates} keys have more than one live row in {names}"

@@ -328,7 +328,7 @@ def test_unknown_fields_of_parquet_manifests_are_refused_only_on_write() -> None
     pq.write_table(pa.Table.from_pylist(changed), sink)
     entries = decode_manifest(sink.getvalue(), "x")
     assert entries == KINDS["manifest"].records
-    with pytest.raises(UnsupportedError, match=r"'_FILE\._X'.*not of an Avro file"):
+    with pytest.raises(UnsupportedError, match=r"'_FILE\._X'.*not from an Avro file"):
         encode_manifest(entries)
 
 

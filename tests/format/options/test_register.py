@@ -1,4 +1,4 @@
-"""The register has every option of every Paimon release, with its type and default."""
+"""The registry has every option of every Paimon release, with its type and default."""
 
 import ast
 import json

@@ -47,7 +47,7 @@ def schema_of(options: dict[str, str]) -> TableSchema:
 
 
 def merged(
-    options: dict[str, str], rows: list[KindAndValues], *, settles: bool = False
+    options: dict[str, str], rows: list[KindAndValues], *, merges_single_rows: bool = False
 ) -> KindAndValues | None:
     """Merge rows of one key in the given order; values are those of s, a and b."""
     schema = schema_of(options)
@@ -61,7 +61,7 @@ def merged(
         columns[name] = pa.array([values[position] for _, values in rows], kind)
     engine = create_merge_engine(schema)
     step = engine.prepare(build_sorted_batch(pa.table(columns), ["k"], engine.sequence))
-    result = engine.merge(step, settles=settles).to_pylist()
+    result = engine.merge(step, merges_single_rows=merges_single_rows).to_pylist()
     if not result:
         return None
     (row,) = result
@@ -287,7 +287,7 @@ def test_a_single_retract_is_kept_unless_a_lookup_merges_it(
     rows: list[KindAndValues] = [(kind, (1, 2, 3))]
 
     assert merged(options, rows) == (kind, (1, 2, 3))
-    result = merged(options, rows, settles=True)
+    result = merged(options, rows, merges_single_rows=True)
     assert result is not None
     assert result[0] == looked_up
 
@@ -296,7 +296,7 @@ def test_a_lookup_merge_of_a_single_row_without_sequence_clears_its_sequence_gro
     rows: list[KindAndValues] = [("+I", (None, 2, 3))]
 
     assert merged(GROUP, rows) == ("+I", (None, 2, 3))
-    assert merged(GROUP, rows, settles=True) == ("+I", (None, None, 3))
+    assert merged(GROUP, rows, merges_single_rows=True) == ("+I", (None, None, 3))
 
 
 def test_only_the_newest_row_is_aggregated_if_older_rows_are_removed() -> None:

@@ -234,8 +234,16 @@ def test_an_unchanged_value_is_not_aggregated_again(function: str) -> None:
 @pytest.mark.parametrize(
     ("order", "lower", "message"),
     [
-        ("ascending", 4, "is lower or null; set it to no less"),
-        ("descending", 6, "is higher or null"),
+        (
+            "ascending",
+            4,
+            "of the new row is lower or null; set it to the old value or a higher one",
+        ),
+        (
+            "descending",
+            6,
+            "of the new row is higher or null; set it to the old value or a lower one",
+        ),
     ],
 )
 def test_an_update_that_loses_by_its_sequence_field_is_refused_with_advice(

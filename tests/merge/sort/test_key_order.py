@@ -60,7 +60,9 @@ def test_columns_are_sorted_in_the_order_of_the_format(name: str) -> None:
     for _ in range(20):
         random.shuffle(order)
         shuffled = KeyColumns.of(column_of(name, [expected[position] for position in order]), ["k"])
-        assert [order[position] for position in shuffled.ordered()[0]] == list(range(len(expected)))
+        assert [order[position] for position in shuffled.compute_order()[0]] == list(
+            range(len(expected))
+        )
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -88,7 +90,7 @@ def test_different_keys_are_not_equal(name: str) -> None:
     values = ORDERED[name]
     doubled = KeyColumns.of(column_of(name, [v for v in values for _ in range(2)]), ["k"])
 
-    assert doubled.ordered()[1].tolist() == [True, False] * (len(values) - 1) + [True]
+    assert doubled.compute_order()[1].tolist() == [True, False] * (len(values) - 1) + [True]
 
 
 @pytest.mark.parametrize(
@@ -103,14 +105,14 @@ def test_every_nan_is_the_same_key(kind: type[np.floating], raw: list[int]) -> N
     values = np.frombuffer(b"".join(struct.pack(form, bits) for bits in raw), kind)
     columns = KeyColumns.of(pa.table({"k": values}), ["k"])
 
-    assert columns.ordered()[1].tolist() == [True, True]
+    assert columns.compute_order()[1].tolist() == [True, True]
 
 
 @given(st.lists(st.text(max_size=4)))
 def test_text_is_ordered_by_its_bytes(texts: list[str]) -> None:
     texts = [text for text in texts if not any(0xD800 <= ord(char) < 0xE000 for char in text)]
     columns = KeyColumns.of(column_of("STRING", texts), ["k"])
-    ordered = [texts[position] for position in columns.ordered()[0]]
+    ordered = [texts[position] for position in columns.compute_order()[0]]
 
     assert ordered == sorted(texts, key=str.encode)
 
@@ -126,7 +128,7 @@ def test_composite_keys_are_ordered_column_by_column(
         }
     )
     columns = KeyColumns.of(table, ["a", "b"])
-    order, same = columns.ordered()
+    order, same = columns.compute_order()
     expected = sorted(rows, key=lambda row: [(value is not None, value) for value in row])
 
     assert [rows[position] for position in order] == expected
@@ -137,7 +139,7 @@ def test_chunked_and_sliced_columns_are_sorted() -> None:
     chunked = pa.chunked_array([[3, 1], [], [2]], pa.int64())
     columns = KeyColumns.of(pa.table({"k": chunked}), ["k"])
 
-    assert columns.ordered()[0].tolist() == [1, 2, 0]
+    assert columns.compute_order()[0].tolist() == [1, 2, 0]
     assert columns.slice(1, 2).at(1) == ((True, 2),)
     assert len(KeyColumns.of(pa.table({"k": chunked}).slice(0, 0), ["k"])) == 0
 
@@ -165,7 +167,9 @@ def test_packed_and_plain_keys_have_the_same_order(
         tuple(row[0].encode() if position == 0 else row[position] for position in positions)
         for row in rows
     ]
-    sorted_positions, same = KeyColumns(tuple(arrays[position] for position in positions)).ordered()
+    sorted_positions, same = KeyColumns(
+        tuple(arrays[position] for position in positions)
+    ).compute_order()
 
     assert sorted_positions.tolist() == sorted(
         range(len(keys)), key=lambda position: keys[position]

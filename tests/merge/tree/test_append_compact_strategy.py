@@ -107,7 +107,7 @@ def test_remaining_files_with_deletion_vectors_are_rewritten_individually() -> N
 def test_a_bucket_is_compacted_in_groups_of_adjacent_files(
     sizes: list[int], groups: list[str]
 ) -> None:
-    assert names(picker().bucketed(reversed(files(*sizes)), {})) == groups
+    assert names(picker().select_bucketed(reversed(files(*sizes)), {})) == groups
 
 
 @pytest.mark.parametrize(
@@ -125,22 +125,24 @@ def test_a_bucket_is_compacted_in_groups_of_adjacent_files(
 def test_a_full_compaction_of_a_bucket_keeps_leading_large_files(
     sizes: list[int], groups: list[str]
 ) -> None:
-    assert names(picker().bucketed(files(*sizes), {}, full=True)) == groups
+    assert names(picker().select_bucketed(files(*sizes), {}, full=True)) == groups
 
 
 def test_a_full_compaction_rewrites_from_the_first_small_file_or_deletion_vector() -> None:
     file_picker = picker(deletion_vectors__enabled="true")
 
-    assert names(file_picker.bucketed(files(100, 100, 100), marks(f1=1), full=True)) == ["f1 f2"]
-    assert names(file_picker.bucketed(files(100, 1, 100), {}, full=True)) == ["f1 f2"]
-    assert names(file_picker.bucketed(files(100, 100, 1), {}, full=True)) == []
+    assert names(file_picker.select_bucketed(files(100, 100, 100), marks(f1=1), full=True)) == [
+        "f1 f2"
+    ]
+    assert names(file_picker.select_bucketed(files(100, 1, 100), {}, full=True)) == ["f1 f2"]
+    assert names(file_picker.select_bucketed(files(100, 100, 1), {}, full=True)) == []
 
 
 def test_a_forced_full_compaction_rewrites_everything() -> None:
     forced = picker(compaction__force_rewrite_all_files="true")
 
     assert names(forced.select_bucket_unaware(files(500), {}, full=True)) == ["f0"]
-    assert names(forced.bucketed(files(500, 1), {}, full=True)) == ["f0 f1"]
+    assert names(forced.select_bucketed(files(500, 1), {}, full=True)) == ["f0 f1"]
 
 
 def test_a_ratio_that_is_not_a_number_is_refused_with_its_key() -> None:
