@@ -1,4 +1,4 @@
-"""The command ``analyze``: column statistics."""
+"""The command ``analyze``: counts rows and computes column statistics."""
 
 import json
 from typing import Annotated

@@ -115,7 +115,7 @@ def parse_optional_duration(option: str, text: str | None) -> timedelta | None:
 
 
 def parse_optional_cutoff(option: str, text: str | None) -> int | None:
-    """Return the epoch milliseconds of a time, or of an age such as ``3 d``; None without a text."""
+    """Return the epoch milliseconds of a time or an age such as ``3 d``; None without a text."""
     return None if text is None else parse_cutoff(option, text)
 
 

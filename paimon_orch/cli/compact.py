@@ -52,14 +52,14 @@ _EXAMPLES = [
 
 
 class CompactStrategy(StrEnum):
-    """How much to compact."""
+    """The strategies of a compaction."""
 
     MINOR = "minor"
     FULL = "full"
 
 
 class OrderStrategy(StrEnum):
-    """How the rows of append tables are sorted."""
+    """The orders in which to sort append tables."""
 
     ORDER = "order"
     ZORDER = "zorder"

@@ -161,7 +161,7 @@ def _replace_invalid_text(column: pa.Array) -> pa.Array:
 
 
 def _to_python_value(scalar: "pa.Scalar[Any]", *, times_as_text: bool = True) -> Any:
-    """Convert a value; U+FFFD replaces invalid UTF-8, and text replaces times Python cannot hold."""
+    """Convert a value; invalid UTF-8 becomes U+FFFD, times out of Python's range become text."""
     convert = partial(_to_python_value, times_as_text=times_as_text)
     match scalar:
         case _ if not scalar.is_valid:

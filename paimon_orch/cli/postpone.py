@@ -1,4 +1,4 @@
-"""The command ``move-postponed``: rows of postpone buckets."""
+"""The command ``move-postponed``: moves rows from postpone buckets to real buckets."""
 
 import typer
 from rich.progress import Progress

@@ -141,7 +141,7 @@ def _perform(
     table: Table,
     spark: SparkSessionResource,
 ) -> Metadata:
-    """Plan a maintenance op, log the plan, and execute it unless this is a dry run.
+    """Plan a maintenance op, log the plan, and, unless this is a dry run, execute it.
 
     Returns the metadata of the observation.
     """

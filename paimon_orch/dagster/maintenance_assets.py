@@ -309,7 +309,7 @@ def _compact_partitions(
 def _compact(
     run: _AssetRun[CompactionConfig], name: str, request: CompactRequest
 ) -> CompactionResult:
-    """Plan, log the plan, and execute it; rows in postpone buckets are moved first."""
+    """Plan a compaction, log the plan, and execute it; moves postponed rows first."""
     table, executor = run.table, run.executor
     progress = build_progress_logger(run.context, f"compact {name}")
     plan = COMPACT.plan(table, request)

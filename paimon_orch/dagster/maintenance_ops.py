@@ -1,6 +1,6 @@
-"""Maintenance ops: a step with its run config, and the result that it reports.
+"""Maintenance ops: each runs one step with a run config, and reports its result.
 
-An op plans, shows the plan, and executes that plan; a dry run ends after the plan.
+An op makes a plan, reports the plan, and executes this plan; a dry run ends after the report.
 """
 
 import time
@@ -152,11 +152,11 @@ class MaintenanceOp(Generic[C, P]):
     config: type[C]
     """The class of the op's config; its defaults are the policy of the job."""
     plan: Callable[[Table, C, Executor, Progress], P]
-    """Plans the step; changes nothing."""
+    """Plans the step without changing the table."""
     describe: Callable[[Table, P], MaintenanceResult]
-    """Returns what a run of the plan would do: the result of a dry run."""
+    """Describes a plan: returns the result of a dry run."""
     run: Callable[[Table, P, Executor, Progress], MaintenanceResult]
-    """Executes a plan and returns what it did."""
+    """Executes a plan and returns its result."""
 
     def with_policy(self, policy: Mapping[str, Any]) -> "MaintenanceOp[C, P]":
         """Return the op with the values of ``policy`` as config defaults.
@@ -303,7 +303,7 @@ def _describe_manifest_compaction(_table: Table, plan: ManifestCompactionPlan) -
 
 def _compact_manifests(table: Table, plan: ManifestCompactionPlan, *_: object) -> MaintenanceResult:
     run_step(manifest_step.COMPACT_MANIFESTS, table, plan)
-    after = manifest_step.plan(table, EmptyRequest())  # counts what is there now
+    after = manifest_step.plan(table, EmptyRequest())  # counts the remaining manifests
     return MaintenanceResult(
         {
             "manifests_before": plan.manifests,

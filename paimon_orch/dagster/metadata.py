@@ -308,7 +308,7 @@ def build_index_metadata(
 
 
 def build_column_metadata(schema: TableSchema, source: dg.AssetKey) -> Metadata:
-    """Return the columns of an asset whose rows are those of the table's asset, and their lineage."""
+    """Return the columns of an asset with the rows of the table's asset, and their lineage."""
     deps = {name: [dg.TableColumnDep(source, name)] for name in schema.names}
     return {
         "dagster/column_schema": build_column_schema(schema),

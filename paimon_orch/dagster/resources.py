@@ -98,7 +98,7 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
         return _LazySparkExecutor(self)
 
     def links(self) -> dict[str, str]:
-        """Return the UI links of the active session; see :mod:`paimon_orch.spark.session.ui_links`."""
+        """Return the UI links and the ids of the active session."""
         if "pyspark" not in sys.modules:
             return {}
         from paimon_orch.spark import active_session

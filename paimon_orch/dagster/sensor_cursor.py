@@ -25,7 +25,7 @@ _DATA_COMMIT_KINDS = (CommitKind.APPEND, CommitKind.OVERWRITE)
 
 @dataclass(frozen=True, slots=True)
 class SnapshotIdentity:
-    """The id and commit time of a snapshot; an id alone may be reused after a rollback."""
+    """The id and commit time of a snapshot; ids may be reused after a rollback."""
 
     snapshot_id: int
     time_millis: int

@@ -36,7 +36,8 @@ def read_files(
     formats = {_detect_format(path) for path in paths}
     if len(formats) != 1:
         raise InputError(
-            f"all files must have the same format: {', '.join(paths)} are {', '.join(sorted(formats))}"
+            f"all files must have the same format: {', '.join(paths)} are "
+            f"{', '.join(sorted(formats))}"
         )
     (form,) = formats
     characters = None if encoding is None else _decode_upper_bytes(encoding, form)

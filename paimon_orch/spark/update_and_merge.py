@@ -140,9 +140,9 @@ def merge_into(
     source's columns of the same names: to all columns that can be updated, or, in an insert, to all
     columns. If several new rows have the same primary key, any of them is written.
 
-    Conflicts are handled as by :func:`paimon_orch.steps.row_level.row_level_write.delete`; the source is
-    computed again for each attempt. A table with the merge engine ``first-row`` allows inserts
-    only.
+    Conflicts are handled as in :func:`paimon_orch.steps.row_level.row_level_write.delete`; the
+    source is computed again for each attempt. A table with the merge engine ``first-row`` allows
+    only inserts.
 
     :raises InputError: if several source rows match the same row of the table, or if the merge
         would not produce the new row (see :func:`update`)

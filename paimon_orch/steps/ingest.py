@@ -30,7 +30,7 @@ WriteMode = Literal["append", "overwrite"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestRequest:
-    """The rows to load, and what happens to the existing rows."""
+    """The columns of the rows to load, and how to write the rows."""
 
     columns: Sequence[str]
     """The columns of the rows to load."""
@@ -38,14 +38,14 @@ class IngestRequest:
     row_kind: str | None = None
     """A text column of ``+I``, ``-U``, ``+U``, ``-D`` among the columns."""
     partitions: PartitionSpec | None = None
-    """What an overwrite replaces, as in :meth:`Table.overwrite`."""
+    """The partitions that an overwrite replaces, as in :meth:`Table.overwrite`."""
     commit_id: CommitId | None = None
-    """With a commit id the ingest can be repeated safely."""
+    """With a commit id, the ingest can be repeated safely."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestResult(StepOutcome):
-    """What an ingest did; ``snapshot_id`` is None if there were no rows.
+    """The result of an ingest; ``snapshot_id`` is None if there were no rows.
 
     ``rows_not_visible`` is the number of rows that batch readers see only after a compaction.
     """
@@ -59,7 +59,7 @@ class IngestResult(StepOutcome):
 
 
 def plan(table: Table, request: IngestRequest) -> WritePlan:
-    """Check the columns of the rows to load, and plan to write them."""
+    """Check the columns of the rows to load, and plan the write."""
     partitions = request.partitions
     if partitions is not None and request.mode != "overwrite":
         raise InputError("partitions can only be set for an overwrite")

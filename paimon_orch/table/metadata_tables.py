@@ -1,4 +1,4 @@
-"""Metadata tables: the system tables about files, snapshots and options, with the columns of Paimon.
+"""Metadata tables: system tables about files, snapshots and options, with the columns of Paimon.
 
 As in Java Paimon, times without a time zone are local wall clock times.
 """

@@ -56,7 +56,7 @@ class Table:
     allowances: Allowances = NO_ALLOWANCES
     _: KW_ONLY
     batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
-    """How many rows are read, merged and written at a time."""
+    """The number of rows that are read, merged and written together."""
 
     @property
     def stores(self) -> TableStores:
@@ -202,8 +202,8 @@ class Table:
         Arrow stream. ``row_kind`` names a text column with the values ``+I``, ``-U``, ``+U``,
         ``-D``. With a ``commit_id``, the call can be repeated safely: each id is committed once.
 
-        Returns the new snapshot; None if there are no rows. Logs a warning if batch readers see the rows
-        only after a compaction (deletion vectors, ``first-row``, postpone buckets).
+        Returns the new snapshot; None if there are no rows. Logs a warning if batch readers see the
+        rows only after a compaction (deletion vectors, ``first-row``, postpone buckets).
         """
         if not self.schema.primary_keys:
             raise InputError(f"{self.identifier} has no primary key: use append, not upsert")
@@ -248,7 +248,8 @@ class Table:
         of a table without partition columns. Records that are not compacted yet are replaced too:
         if the rows come from a scan of this table, scan with ``merge_level_0=True``.
 
-        With the option ``overwrite-upgrade``, rows of files with disjoint keys are visible immediately.
+        With the option ``overwrite-upgrade``, rows of files with disjoint keys are visible
+        immediately.
         """
         builder = WriteBuilder(
             self.stores, is_overwrite=True, partitions=partitions, commit_id=commit_id

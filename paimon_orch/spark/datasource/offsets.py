@@ -178,7 +178,8 @@ class StreamFollower:
         name = self.table.identifier
         if self._read_creation_time() != position.table:
             raise PaimonError(
-                f"{name} was dropped and created again since the stream read it; {_NEW_CHECKPOINT_ADVICE}"
+                f"{name} was dropped and created again since the stream read it; "
+                f"{_NEW_CHECKPOINT_ADVICE}"
             )
         latest = self.newest()
         before = self._read_commit_time(position.snapshot - 1)

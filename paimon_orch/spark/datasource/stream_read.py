@@ -59,7 +59,8 @@ def build_stream_reader(
     table = opened.table if isinstance(opened, SystemTable) else opened
     if isinstance(opened, SystemTable) and opened.name != _AUDIT_LOG:
         raise InputError(
-            f"{table.identifier}${opened.name} cannot be read as a stream; a table and its {_AUDIT_LOG} can"
+            f"{table.identifier}${opened.name} cannot be read as a stream; only a table and its "
+            f"{_AUDIT_LOG} can"
         )
     if should_merge_postponed(table.schema):
         raise UnsupportedError(

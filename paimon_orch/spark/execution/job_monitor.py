@@ -71,7 +71,7 @@ class ClassicJobMonitor:
 
 
 class ConnectJobMonitor:
-    """Monitors jobs with a tag in the caller's session; old clients cannot create another session."""
+    """Monitors jobs with a tag in the caller's session; old clients cannot create a new session."""
 
     def __init__(self, session: SparkSession, label: str) -> None:
         self.session = session

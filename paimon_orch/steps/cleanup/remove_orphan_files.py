@@ -59,7 +59,7 @@ class RemoveOrphanFilesRequest:
     """Selects the orphan files to remove."""
 
     older_than: int | None = None
-    """Epoch milliseconds; only files modified before this time are removed. None means a day ago."""
+    """Epoch milliseconds; only files modified before are removed. None means one day ago."""
     partitions: PartitionSpecs | None = None
     """The partitions in which to search data files; None searches all files of the table."""
     directories_per_unit: int = 64
@@ -67,7 +67,7 @@ class RemoveOrphanFilesRequest:
     manifests_per_unit: int = 16
     """The number of manifests that one work unit reads."""
     quarantine: bool = False
-    """Whether files are moved to a dated folder of the table, to be restored from there."""
+    """Whether to move files to a dated folder of the table, from which they can be restored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +248,7 @@ def _collect_work(table: Table, plan: OrphanFilesPlan) -> WorkUnits[DeletionScop
 def commit(
     table: Table, plan: OrphanFilesPlan, results: Sequence[Sequence[str]]
 ) -> OrphanFilesResult:
-    """Delete empty directories, or move the files to quarantine; the units have deleted files.
+    """Delete empty directories after the units deleted files, or move the files to quarantine.
 
     :param results: the paths that were refused
     """
@@ -306,7 +306,7 @@ def remove_orphan_files(
     quarantine: bool = False,
     progress: Progress | None = None,
 ) -> OrphanFilesResult:
-    """Plan and run an orphan cleanup; see :class:`RemoveOrphanFilesRequest` for the arguments.
+    """Plan and run a removal of orphan files; see :class:`RemoveOrphanFilesRequest`.
 
     Files outside the table's directories or behind links are never deleted. Can be repeated after a
     failure.

@@ -51,7 +51,7 @@ def run(scope: DeletionScope, paths: Sequence[str]) -> bytes:
 
 
 def delete_in_threads(remover: SafeDeleter, paths: Sequence[str]) -> None:
-    """Delete files; uses several threads for many files, because deletes mostly wait for storage."""
+    """Delete files; uses threads for many files, because deletes mostly wait for storage."""
     if len(paths) < _MAX_CONCURRENT_REQUESTS:
         for path in paths:
             remover.delete(path)

@@ -101,9 +101,9 @@ def move_postponed_and_replan(
     *,
     progress: Progress | None = None,
 ) -> CompactionPlan:
-    """Move the postponed rows of a plan into buckets, and return the plan to compact then.
+    """Move the postponed rows of a plan to buckets; return a new plan for the compaction.
 
-    The rows add files to the buckets, so the compaction must be planned again.
+    The compaction must be planned again, because the move adds files to the buckets.
     """
     assert plan.postponed is not None
     run_step(MOVE_POSTPONED, table, plan.postponed, executor, progress=progress)

@@ -1,6 +1,6 @@
-"""Delete a tag and the files that only it references.
+"""Deletes a tag and the files that only it references.
 
-The tag is deleted first, then its files: a run that was killed leaves only orphan files.
+The tag is deleted before its files, so a run that is killed leaves only orphan files.
 
 See docs/format/tags-branches-consumers.md#tags.
 """
@@ -38,7 +38,7 @@ class TagDeletionPlan:
 
     request: DeleteTagRequest
     files_to_delete: UnreferencedFiles = field(default_factory=UnreferencedFiles)
-    """No files if the snapshot of the tag has not expired or has another tag."""
+    """Empty if the snapshot of the tag has not expired or has another tag."""
     versions: Mapping[str, RetainedSnapshot] = field(repr=False, compare=False)
     """All snapshots, tags and changelogs at the time of the plan, by path."""
 
@@ -98,13 +98,13 @@ def _collect_files_to_delete(
 def _delete_tag_and_recheck(table: Table, plan: TagDeletionPlan) -> TagDeletionPlan:
     """Delete the tag, then check whether newer versions may need its files.
 
-    Raises :class:`CommitConflictError` if the tag was moved to another snapshot since the plan.
+    Raises :class:`CommitConflictError` if the tag was moved to another snapshot after the plan.
     """
     name = plan.request.name
     path, tagged = table.tags.path(name), table.tags.get(name)
     if path not in plan.versions or plan.versions[path].snapshot != tagged:
         raise CommitConflictError(
-            f"{table.identifier}: tag {name!r} was changed while it was being deleted; it was kept"
+            f"{table.identifier}: tag {name!r} was changed during its deletion; it was not deleted"
         )
     table.io.delete(path)
     if _has_new_versions(plan.versions, RetainedSnapshotStore(table.io, table.paths.root).all()):
@@ -131,7 +131,7 @@ def _collect_work(table: Table, plan: TagDeletionPlan) -> WorkUnits[DeletionScop
 def commit(
     _table: Table, plan: TagDeletionPlan, results: Sequence[Sequence[str]]
 ) -> TagDeletionResult:
-    """Return which files were deleted; ``results`` are the paths that were refused."""
+    """Return the deleted files; ``results`` are the paths that were refused."""
     refused_paths = {path for paths in results for path in paths}
     deleted = plan.files_to_delete.filter(lambda path: path not in refused_paths)
     return TagDeletionResult(plan=replace(plan, files_to_delete=deleted))

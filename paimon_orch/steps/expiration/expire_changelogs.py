@@ -63,10 +63,10 @@ class ChangelogExpirationPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangelogExpirationResult(StepOutcome):
-    """What an expiration did."""
+    """The result of an expiration."""
 
     plan: ChangelogExpirationPlan
-    """The executed plan, without the files that were not deleted because they are outside the
+    """The executed plan, without files that were not deleted because they are outside of the
     table.
     """
 
@@ -152,7 +152,7 @@ def _collect_work(
 def commit(
     table: Table, plan: ChangelogExpirationPlan, results: Sequence[Sequence[str]]
 ) -> ChangelogExpirationResult:
-    """Delete metadata and changelogs; the units have deleted the data files.
+    """Delete metadata and changelogs, after the units deleted the data files.
 
     :param results: the paths that were refused
     """

@@ -1,4 +1,4 @@
-"""Delete expired tags and the files that only they reference.
+"""Deletes expired tags and the files that only they reference.
 
 See docs/format/tags-branches-consumers.md#tags.
 """
@@ -18,17 +18,17 @@ from paimon_orch.table.table import Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireTagsRequest:
-    """Which tags are deleted."""
+    """Selects the tags to delete."""
 
     older_than: datetime | None = None
-    """Local time; tags that were created before it are deleted too."""
+    """Local time; tags that were created before it are also deleted."""
     now: datetime | None = None
-    """The local time that tags expire at; None is the current time."""
+    """The local time at which the age of tags is measured; None means the current time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiredTag:
-    """A tag to delete, and the time in epoch seconds when its file was written."""
+    """A tag to delete, and the modification time of its file in epoch seconds."""
 
     name: str
     modified: float
@@ -99,7 +99,7 @@ def plan(table: Table, request: ExpireTagsRequest) -> TagExpirationPlan:
     expired = []
     for name in table.tags.names():
         if name not in modified:
-            continue  # another process created it just now
+            continue  # another process has just created it
         times = read_tag_times(table, name)
         created = times.created or datetime.fromtimestamp(modified[name])  # noqa: DTZ006 - local
         has_times = times.created is not None and times.retained is not None
@@ -110,19 +110,19 @@ def plan(table: Table, request: ExpireTagsRequest) -> TagExpirationPlan:
 
 
 def _read_modification_times(table: Table) -> dict[str, float]:
-    """Return the modification times of the files of all tags, by the names of the tags."""
+    """Return the modification time of the file of each tag, by tag name."""
     infos = table.io.list_dir(table.paths.tag_dir)
     return {info.name.removeprefix("tag-"): info.modified for info in infos}
 
 
 def _check_unchanged(table: Table, plan: TagExpirationPlan) -> TagExpirationPlan:
-    """Raise :class:`CommitConflictError` if a tag was changed or deleted since the plan."""
+    """Raise :class:`CommitConflictError` if a tag was changed or deleted after the plan."""
     modified = _read_modification_times(table)
     changed = [tag.name for tag in plan.tags if modified.get(tag.name) != tag.modified]
     if changed:
         raise CommitConflictError(
-            f"{table.identifier}: the tags {', '.join(changed)} were changed while tags were "
-            "expired; no tag was deleted"
+            f"{table.identifier}: the tags {', '.join(changed)} were changed during the expiration "
+            "of tags; no tag was deleted"
         )
     return plan
 
@@ -130,7 +130,7 @@ def _check_unchanged(table: Table, plan: TagExpirationPlan) -> TagExpirationPlan
 def commit(
     table: Table, plan: TagExpirationPlan, _results: Sequence[bytes] = ()
 ) -> TagExpirationResult:
-    """Delete the tags one after another, each with the files that only it references."""
+    """Delete each tag, and the files that only it references."""
     for name in plan.names:
         delete_tag(table, name)
     return TagExpirationResult(plan=plan)

@@ -85,15 +85,15 @@ class TagPeriods:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagCreationPlan:
-    """The tags that are due; false if there is nothing to do."""
+    """The tags to create and to delete; false if there are none."""
 
     request: EmptyRequest = field(default_factory=EmptyRequest)
     due: Mapping[str, int] = field(default_factory=dict)
-    """The snapshots of the tags to create, by name."""
+    """The snapshots of the tags to create, by tag name."""
     time_retained: timedelta | None = None
-    """The retention time of the new tags; None retains them forever."""
+    """The retention time of the new tags; None means no limit."""
     excess: tuple[str, ...] = ()
-    """The oldest automatic tags above ``tag.num-retained-max``; they are deleted afterwards."""
+    """The oldest automatic tags above the limit ``tag.num-retained-max``, which are deleted."""
 
     def __bool__(self) -> bool:
         """Return whether any tag is created or deleted."""
@@ -113,9 +113,9 @@ class TagCreationResult(StepOutcome):
 
 
 def plan(table: Table, request: EmptyRequest) -> TagCreationPlan:
-    """Find the tags to create by ``tag.automatic-creation``, and the tags to delete.
+    """Find the tags that ``tag.automatic-creation`` requires, and the tags to delete.
 
-    Without automatic creation there are none.
+    Without automatic creation, there are none.
     """
     table.stores.check_step(StepKind.TAG)
     options = table.options
@@ -194,7 +194,7 @@ def _parse_time_zone(options: Options, mode: str) -> tzinfo | None:
 
 
 def _find_excess_tags(table: Table, periods: TagPeriods, due: Iterable[str]) -> list[str]:
-    """Return the oldest automatic tags above the limit, as if the tags that are due existed."""
+    """Return the oldest automatic tags above the limit, counting the tags to create."""
     max_tags = table.options.get(TAG_NUM_RETAINED_MAX, 0)
     if max_tags < 1:
         return []
@@ -203,14 +203,14 @@ def _find_excess_tags(table: Table, periods: TagPeriods, due: Iterable[str]) -> 
 
 
 def _check_still_due(table: Table, plan: TagCreationPlan) -> TagCreationPlan:
-    """Raise :class:`CommitConflictError` if tags or snapshots changed since the plan."""
+    """Raise :class:`CommitConflictError` if tags or snapshots changed after the plan."""
     existing, snapshots = set(table.tags.names()), set(table.stores.snapshots.ids())
     is_created = not existing.isdisjoint(plan.due)
     is_deleted = not existing.issuperset(set(plan.excess) - plan.due.keys())
     if is_created or is_deleted or not snapshots.issuperset(plan.due.values()):
         raise CommitConflictError(
-            f"{table.identifier}: tags or snapshots changed while tags were created; no tag was "
-            "created"
+            f"{table.identifier}: tags or snapshots changed during the creation of tags; no tag "
+            "was created"
         )
     return plan
 
@@ -218,7 +218,7 @@ def _check_still_due(table: Table, plan: TagCreationPlan) -> TagCreationPlan:
 def commit(
     table: Table, plan: TagCreationPlan, _results: Sequence[bytes] = ()
 ) -> TagCreationResult:
-    """Create the tags that are due, then delete the oldest ones above the limit."""
+    """Create the planned tags, then delete the oldest tags above the limit."""
     for name, snapshot_id in plan.due.items():
         table.tags.create(name, snapshot_id, time_retained=plan.time_retained)
     for name in plan.excess:

@@ -103,7 +103,7 @@ class RewriteFileIndexRequest(PartitionRequest):
     """Selects the partitions whose file indexes are rewritten."""
 
     files_per_commit: int = MAX_FILES_PER_COMMIT
-    """The number of files whose indexes one snapshot replaces at most."""
+    """The maximum number of files whose indexes one snapshot replaces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class FileIndexRewritePlan:
         return bool(self.units)
 
     def groups(self) -> Iterator[tuple[FileIndexRewriteUnit, ...]]:
-        """Yield units that are committed together: one unit, or more up to a number of files."""
+        """Yield groups of units to commit together, with ``files_per_commit`` files or one unit."""
         group: list[FileIndexRewriteUnit] = []
         for unit in self.units:
             file_count = sum(len(other.files) for other in group) + len(unit.files)
@@ -165,7 +165,7 @@ class FileIndexRewriteResult(StepOutcome):
     embedded_bytes: int = 0
     """The size of the indexes in the manifest."""
     units: tuple[FileIndexRewriteUnit, ...] = field(default=(), repr=False)
-    """The units that were executed: other ones than those of the caller's plan after a conflict."""
+    """The executed units; after a conflict, they differ from the units of the caller's plan."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the metrics as JSON values."""

@@ -39,12 +39,12 @@ _BLOB_PACK_SUFFIX = ".managed.blob"  # not in manifests: side files of data file
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanSearch:
-    """What all units of an orphan search share."""
+    """The data that all units of an orphan search share."""
 
     io: FileIO
     reader: ManifestReader
     before: float
-    """Only files last written before this time are listed, in epoch seconds."""
+    """Epoch seconds; only files whose last write was before this time are listed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ def _check_level_0_order(
     Writers that start from the same snapshot assign the same sequence numbers. Before the
     compaction, the row of the compacted file wins among rows with equal numbers. Afterwards, the
     row of the remaining file would win: the compaction would change the value of a key. Files in
-    postpone buckets are exempt: each of them is numbered from 0, and they are moved in order.
+    postpone buckets are exempt: each of them is numbered from 0, and their order is kept otherwise.
     """
     compacted: dict[PartitionBucket, list[DataFileMeta]] = {}
     for entry in delta:

@@ -56,7 +56,7 @@ def _needs_row_ids(entry: ManifestEntry) -> bool:
 def assign_snapshot_sequence(
     schema: TableSchema, entries: Sequence[ManifestEntry], snapshot_id: int
 ) -> list[ManifestEntry]:
-    """Set sequence numbers of appended files to the snapshot id (``sequence.snapshot-ordering``)."""
+    """Set the sequence numbers of appended files to the id, for ``sequence.snapshot-ordering``."""
     if not schema.typed_options.has_snapshot_ordering:
         return list(entries)
     moved = {entry.file.file_name for entry in entries if entry.kind is FileKind.DELETE}

@@ -98,7 +98,7 @@ class SnapshotBuilder:
         return writer.manifest_list(writer.manifests(self.changes.changelog))
 
     def _build_properties(self, entries: Sequence[ManifestEntry]) -> dict[str, str]:
-        """Return the properties; as in Java Paimon, only merges of manifests inherit the old ones."""
+        """Return the properties; as in Java Paimon, only merges of manifests inherit old ones."""
         latest = self.latest
         inherited = latest.properties if latest is not None and self.changes.merge_manifests else {}
         sequence = build_sequence_properties(

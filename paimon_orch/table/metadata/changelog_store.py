@@ -1,4 +1,4 @@
-"""Finds, reads and writes changelogs: snapshot files that are kept after their snapshots expired.
+"""Finds, reads and writes changelogs: snapshot files that are retained after an expiration.
 
 See docs/format/snapshot-expiration.md#changelogs.
 """
@@ -54,7 +54,7 @@ class ChangelogStore:
         for snapshot_id in reversed(later):
             self.io.delete(self.path(snapshot_id))
         if later:
-            for name in (LATEST, EARLIEST):  # without hints readers list the directory
+            for name in (LATEST, EARLIEST):  # without hints, readers list the directory
                 self.io.delete(self._hint_path(name))
 
     def write_hint(self, name: str, snapshot_id: int) -> None:

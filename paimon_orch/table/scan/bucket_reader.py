@@ -106,7 +106,7 @@ class BucketReader:
             yield from rows.select(names).combine_chunks().to_batches()
 
     def read_audit_log(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows and the last change of each deleted key; the first column is ``rowkind``."""
+        """Yield rows and the last changes of deleted keys; the first column is ``rowkind``."""
         if self._reader.schema.primary_keys:
             names = [VALUE_KIND.name, *(field.name for field in self._fields)]
             for rows in self._merge(deletes=True):

@@ -34,7 +34,10 @@ MAX_BUCKETS = 32767
 
 
 def has_dynamic_buckets(schema: TableSchema) -> bool:
-    """Return whether buckets are dynamic; raises :class:`UnsupportedError` for cross-partition keys."""
+    """Return whether buckets are dynamic.
+
+    Raises :class:`UnsupportedError` if the primary key lacks a partition column.
+    """
     if not schema.primary_keys or schema.typed_options.bucket != -1:
         return False
     if schema.cross_partition:
@@ -102,7 +105,7 @@ class BucketAssigner:
         return buckets[inverse]
 
     def _assign_new_hashes(self, hashes: Int32Array) -> Int16Array:
-        """Return buckets for new hashes: first existing buckets with free capacity, then new ones."""
+        """Return buckets for new hashes: existing buckets with free capacity, then new buckets."""
         result = np.empty(len(hashes), np.int16)
         start = 0
         for bucket in self._list_free_buckets():

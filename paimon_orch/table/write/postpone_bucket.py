@@ -101,7 +101,7 @@ def build_postpone_writer_factory(factory: FileWriterFactory) -> FileWriterFacto
     """Return a factory of writers for postponed files.
 
     These files have no statistics, and are Avro files if Avro supports the columns. The files of a
-    writer share a unique prefix and are numbered in order.
+    writer share a unique prefix and have consecutive numbers.
     """
     schema = factory.schema
     options = {

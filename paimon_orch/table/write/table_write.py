@@ -135,7 +135,7 @@ class TableWriter:
         return self._append_writers[partition_bucket]
 
     def _flush(self) -> None:
-        """Sort and merge the buffered rows, and write them to level-0 files, usually one per bucket."""
+        """Sort and merge the buffered rows, and write them to level-0 files."""
         engine = create_merge_engine(self._schema)
         has_changelog = self._schema.typed_options.changelog_producer == "input"
         for partition_bucket, tables in self._buffers.items():
@@ -165,7 +165,7 @@ class TableWriter:
         self._changelog += self._close_writer(partition_bucket, writer)
 
     def _merge_flushes(self) -> None:
-        """Add the files of each bucket, for snapshot ordering; merge buckets with several flushes."""
+        """Add the files of each bucket, for snapshot ordering; merge flushes of the same bucket."""
         for partition_bucket, flushes in self._flushes.items():
             writer = flushes[0]
             if len(flushes) > 1:
