@@ -4,9 +4,7 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from functools import partial
 
-from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.step import StepOutcome
 from paimon_orch.storage import FileIO
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter
@@ -58,24 +56,6 @@ def delete_in_threads(remover: SafeDeleter, paths: Sequence[str]) -> None:
         return
     with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS) as pool:
         list(pool.map(remover.delete, paths))
-
-
-def delete_files(
-    executor: Executor,
-    io: FileIO,
-    roots: tuple[str, ...],
-    paths: Sequence[str],
-    *,
-    label: str,
-    progress: Progress | None = None,
-) -> list[str]:
-    """Delete files and return the refused paths, which are outside of the roots."""
-    units = split_paths(paths)
-    if not units:
-        return []
-    delete = partial(run, DeletionScope(io, roots))
-    results = executor.map(delete, units, label=label, progress=progress)
-    return [path for result in results for path in json.loads(result)]
 
 
 def split_paths(paths: Sequence[str]) -> list[tuple[str, ...]]:

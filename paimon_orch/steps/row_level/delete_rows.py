@@ -5,7 +5,7 @@ docs/format/append-table-compaction.md#row-level-operations-without-deletion-vec
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.files.data_file_writer import RollingFileWriter
@@ -18,6 +18,7 @@ from paimon_orch.format.manifest.manifest_entry import (
     FileSource,
     ManifestEntry,
 )
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.compact.append_deletion_vectors import DeletionVectorRewrite
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.steps.common.copy_rows import copy_rows
@@ -31,15 +32,14 @@ DeletedRowsByFile = Mapping[str, DeletionVector]
 class DeleteRowsUnit:
     """The rows to delete from some files of a bucket."""
 
-    reader: FileReader
     split: BucketSplit
-    """All files of the bucket."""
+    """The files of the bucket; only the file to rewrite if the bucket has no deletion vectors."""
     deleted_by_file: DeletedRowsByFile
     """The rows to delete, by file name."""
 
 
 def plan_delete_units(
-    reader: FileReader,
+    schema: TableSchema,
     splits: Iterable[BucketSplit],
     deleted_rows: Mapping[PartitionBucket, DeletedRowsByFile],
 ) -> list[DeleteRowsUnit]:
@@ -49,17 +49,20 @@ def plan_delete_units(
         in_bucket = deleted_rows.get(split.partition_bucket)
         if not in_bucket:
             continue
-        if reader.schema.typed_options.has_deletion_vectors or split.vectors:
-            units.append(DeleteRowsUnit(reader, split, in_bucket))
+        if schema.typed_options.has_deletion_vectors or split.vectors:
+            units.append(DeleteRowsUnit(split, in_bucket))
         else:
-            parts = ({name: vector} for name, vector in in_bucket.items())
-            units += [DeleteRowsUnit(reader, split, part) for part in parts]
+            files = {file.file_name: file for file in split.files}
+            units += [
+                DeleteRowsUnit(replace(split, files=(files[name],)), {name: vector})
+                for name, vector in in_bucket.items()
+            ]
     return units
 
 
-def run_delete_unit(unit: DeleteRowsUnit) -> bytes:
+def run_delete_unit(reader: FileReader, unit: DeleteRowsUnit) -> bytes:
     """Delete the rows and return an encoded :class:`CommitMessage`; may run repeatedly."""
-    reader, split = unit.reader, unit.split
+    split = unit.split
     live = {file.file_name for file in split.files}
     index = DeletionVectorRewrite(
         reader=reader,
@@ -74,7 +77,7 @@ def run_delete_unit(unit: DeleteRowsUnit) -> bytes:
             return CommitMessage(
                 entries=(), index=tuple(index.run(add=unit.deleted_by_file))
             ).encode()
-        entries = tuple(_rewrite_files(unit, writers))
+        entries = tuple(_rewrite_files(reader, unit, writers))
         return CommitMessage(
             entries=entries, index=tuple(index.run(drop=set(unit.deleted_by_file)))
         ).encode()
@@ -86,10 +89,10 @@ def run_delete_unit(unit: DeleteRowsUnit) -> bytes:
 
 
 def _rewrite_files(
-    unit: DeleteRowsUnit, writers: list[RollingFileWriter]
+    reader: FileReader, unit: DeleteRowsUnit, writers: list[RollingFileWriter]
 ) -> Iterator[ManifestEntry]:
     """Rewrite each file with deleted rows; new files keep the position in the row order."""
-    reader, split = unit.reader, unit.split
+    split = unit.split
     vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, split.vectors)
     # with row tracking, rewritten rows keep their ids
     source = FileSource.COMPACT if row_tracking_fields(reader.schema) else FileSource.APPEND

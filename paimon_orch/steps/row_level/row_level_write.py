@@ -440,13 +440,14 @@ def _delete_rows_of_files(
     snapshot, reader = table.stores.snapshots.get(planned.snapshot_id), planned.source.reader
     splits = ScanPlanner(table.stores.manifests, planned.schema).splits(snapshot)
     schemas = open_reader(table, planned.schema, splits).schemas
-    units = plan_delete_units(replace(reader, schemas=schemas), splits, deleted_rows)
+    run_unit = partial(run_delete_unit, replace(reader, schemas=schemas))
+    units = plan_delete_units(reader.schema, splits, deleted_rows)
 
     def undo(results: list[bytes]) -> None:
         discard_written_files(reader, map(CommitMessage.decode, results))
 
     label = f"delete rows from files of {table.identifier}"
-    results = executor.map(run_delete_unit, units, label=label, undo=undo)
+    results = executor.map(run_unit, units, label=label, undo=undo)
     return [CommitMessage.decode(result) for result in results]
 
 
