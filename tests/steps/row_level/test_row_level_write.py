@@ -411,16 +411,16 @@ def test_a_crash_leaves_the_table_and_its_files_as_they_were(
 
 
 def test_units_that_rewrite_files_contain_one_file_and_no_reader(tmp_path: Path) -> None:
-    table, units = append_table(tmp_path), list[Any]()
+    table, recorded = append_table(tmp_path), list[Any]()
 
     class RecordedUnits(InProcessExecutor):
-        def map(self, run: Any, new_units: Any, **options: Any) -> list[bytes]:
-            units.extend(new_units)
-            return super().map(run, new_units, **options)
+        def map(self, run: Any, units: Any, **options: Any) -> list[bytes]:
+            recorded.extend(units)
+            return super().map(run, units, **options)
 
     delete(table, RecordedUnits(), "k in (3, 13)")
 
-    rewrites = [unit for unit in units if isinstance(unit, hide_rows.DeleteRowsUnit)]
+    rewrites = [unit for unit in recorded if isinstance(unit, hide_rows.DeleteRowsUnit)]
     assert [len(unit.split.files) for unit in rewrites] == [1, 1]
     assert not any(type(table.io).__name__.encode() in pickle.dumps(unit) for unit in rewrites)
 
