@@ -1,4 +1,4 @@
-"""How many rows of data files are read, merged and written at a time."""
+"""Batch sizes for reading, merging and writing rows of data files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ class BatchSizes:
     """The maximum number of rows of a row group."""
 
     min_row_group_rows: int = 1_000
-    """Row groups of large rows have this number; Java Paimon checks the file size as often."""
+    """The minimum for row groups of large rows; Java Paimon checks the file size as often."""
 
     batch_rows: int = 65_536
     """The maximum number of rows of a batch that is read."""
 
     min_merge_batch_rows: int = 16_384
-    """The minimum for small runs; the end of every loaded batch is the end of a merge batch."""
+    """The minimum for small runs, because every loaded batch ends a merge batch."""
 
     def plan_merge(self, run_rows: Sequence[int]) -> list[int]:
         """Return the batch size of each run of a merge, in proportion to the rows of the run.

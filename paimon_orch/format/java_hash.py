@@ -66,11 +66,11 @@ def _hash_float(value: float) -> int:
 def _hash_decimal(value: Decimal) -> int:
     with localcontext(prec=80):
         scale = -int(value.as_tuple().exponent)
-        whole = int(value.scaleb(scale))
-    size, code = abs(whole), 0
+        unscaled = int(value.scaleb(scale))
+    size, code = abs(unscaled), 0
     for shift in reversed(range(0, max(1, size.bit_length()), 32)):
         code = 31 * code + (size >> shift & _MASK) & _MASK
-    return 31 * (-code if whole < 0 else code) + scale
+    return 31 * (-code if unscaled < 0 else code) + scale
 
 
 def _hash_date(value: date) -> int:

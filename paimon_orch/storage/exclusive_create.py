@@ -1,4 +1,4 @@
-"""Exclusive creation of objects: of two committers that create one name, only one succeeds.
+"""Exclusive creation of objects: if two committers create the same name, only one succeeds.
 
 See docs/format/table-layout.md#atomic-writes.
 """
@@ -28,8 +28,8 @@ def check_trusted(fs: Any, path: str, options: StorageOptions) -> None:
     package = module.partition(".")[0]
     if module == _MEMORY_MODULE or options.lock_path is not None:
         return
-    needed = _MIN_TRUSTED_VERSIONS.get(package)
-    if needed is None:
+    min_version = _MIN_TRUSTED_VERSIONS.get(package)
+    if min_version is None:
         packages = ", ".join(sorted(_MIN_TRUSTED_VERSIONS))
         raise UnsupportedError(
             f"{path}: is not written. Only {packages} can write tables; {type(fs).__name__} of "
@@ -40,10 +40,10 @@ def check_trusted(fs: Any, path: str, options: StorageOptions) -> None:
     from importlib.metadata import version
 
     installed = version(package)
-    if _parse_release(installed) < needed:
+    if _parse_release(installed) < min_version:
         raise UnsupportedError(
             f"{path}: is not written: {package} {installed} may overwrite a file of another "
-            f"committer; install {package}>={needed[0]}.{needed[1]}"
+            f"committer; install {package}>={min_version[0]}.{min_version[1]}"
         )
 
 
@@ -62,7 +62,7 @@ class ExclusiveCreator:
     lock_seconds: float
 
     def create(self, path: str, data: bytes) -> bool:
-        """Put an object on the condition that it does not exist; see :meth:`FileIO.create`."""
+        """Create an object by a conditional put, unless it exists; see :meth:`FileIO.create`."""
         if self.options.lock_path is not None:
             return self._create_under_lock(self.options.lock_path, path, data)
         self._verify_store(path)

@@ -61,9 +61,9 @@ class ReadCosts:
     max_read_share: float = 0.75
     """The share of a row group, in rows and bytes, above which reading pages saves too little."""
 
-    def is_small_enough(self, part: int, whole: int) -> bool:
+    def is_small_enough(self, part: int, total: int) -> bool:
         """Return whether reading only a part saves enough."""
-        return part <= self.max_read_share * whole
+        return part <= self.max_read_share * total
 
 
 LOCAL_COSTS = ReadCosts(request_cost=4 << 10, lookup_cost=128 << 10)

@@ -46,7 +46,7 @@ _CODECS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageLimits:
-    """The sizes of pages in a file with a page index, for reads of few rows."""
+    """The page sizes of a file with a page index, for reads of a few rows."""
 
     bytes: int
     rows: int
@@ -64,12 +64,13 @@ class PageLimits:
         }
 
 
-# Half these bytes make a full read 50 % slower; twice these bytes read 50 % more for adjacent rows.
+# With half these bytes, a full read is 50 % slower; with twice these bytes, adjacent rows need 50 %
+# more bytes.
 SMALL_PAGES = PageLimits(bytes=32 << 10, rows=2_048, values_per_check=128)
 
 
 class ParquetFileReader:
-    """One open Parquet file; the default costs are those of local or ``remote`` files."""
+    """One open Parquet file; the default costs depend on whether it is ``remote``."""
 
     def __init__(
         self, source: IO[bytes], *, remote: bool = False, costs: ReadCosts | None = None
@@ -158,8 +159,8 @@ class ParquetFileReader:
 class ParquetFileWriter:
     """Writes one Parquet file, with a row group for each table.
 
-    ``pages`` limits the pages and writes a page index, for reads of few rows. Columns whose first
-    rows have distinct values below ``max_distinct_ratio`` get a dictionary.
+    ``pages`` limits the pages and adds a page index, for reads of a few rows. Columns get a
+    dictionary if the ratio of distinct values in the first rows is below ``max_distinct_ratio``.
     """
 
     def __init__(
@@ -236,7 +237,7 @@ def _convert_atom(array: pa.Array, _type: AtomicType, _target: pa.DataType) -> p
 
 
 def _find_statistics_columns(schema: pa.Schema) -> list[str]:
-    """Return the paths of columns with bounds: INT96 has no order."""
+    """Return the paths of columns with bounds; INT96 has none, because it has no order."""
     return [
         path
         for field in schema

@@ -99,10 +99,10 @@ def check_avro_schema(schema: Any) -> None:
         check_avro_schema(part)
 
 
-def find_unknown_fields(known: KnownFields, written: Any) -> dict[str, FieldDefinition]:
+def find_unknown_fields(known_fields: KnownFields, written: Any) -> dict[str, FieldDefinition]:
     """Return the unknown fields of a file's schema by dotted path, with references resolved."""
     fields: dict[str, FieldDefinition] = {}
-    _collect_unknown_fields(known, written, "", fields)
+    _collect_unknown_fields(known_fields, written, "", fields)
     if fields:
         names: dict[str, Any] = {}
         _collect_named_types(written, names)
@@ -116,14 +116,14 @@ def find_unknown_fields(known: KnownFields, written: Any) -> dict[str, FieldDefi
 
 
 def _collect_unknown_fields(
-    known: KnownFields, written: Any, prefix: str, unknown: dict[str, FieldDefinition]
+    known_fields: KnownFields, written: Any, prefix: str, unknown: dict[str, FieldDefinition]
 ) -> None:
     record = _find_nested_record_type(written)
     for field in () if record is None else record["fields"]:
         name = field["name"]
-        if name not in known:
+        if name not in known_fields:
             unknown[prefix + name] = field
-        elif (nested := known[name]) is not None:
+        elif (nested := known_fields[name]) is not None:
             _collect_unknown_fields(nested, field["type"], f"{prefix}{name}.", unknown)
 
 

@@ -85,14 +85,14 @@ class DecodedRecords:
     unknown: Mapping[str, FieldDefinition]
 
 
-def decode_avro_file(data: bytes, path: str, known: KnownFields) -> DecodedRecords:
+def decode_avro_file(data: bytes, path: str, known_fields: KnownFields) -> DecodedRecords:
     """Return all records of a container; errors name ``path``."""
     with wrap_decode_errors(path):
         if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:
             raise ValueError("not an Avro file")
         reader = open_block_reader(io.BytesIO(data))
         _refuse_zero_length_types(reader.writer_schema)
-        unknown = find_unknown_fields(known, reader.writer_schema)
+        unknown = find_unknown_fields(known_fields, reader.writer_schema)
         if unknown:
             reader = _open_verbatim_reader(data, unknown)
         records: list[dict[str, Any]] = []

@@ -15,7 +15,7 @@ from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 
 
 def merge_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
-    """Cancel ADD and DELETE entries of the same file, in order; keep unmatched DELETE entries."""
+    """Cancel ADD and DELETE entries of the same file sequentially; keep unmatched DELETEs."""
     live: dict[tuple[object, ...], ManifestEntry] = {}
     for entry in entries:
         identity = entry.identity
@@ -33,7 +33,7 @@ def merge_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
 
 
 def filter_live_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
-    """Return the ADD entries without a DELETE entry, independent of their order.
+    """Return the ADD entries without a DELETE entry, in any order.
 
     :func:`read_live_entries` returns the same for manifests without building all their entries.
     """

@@ -30,11 +30,10 @@ def check_manifest_format(options: Options) -> None:
         )
 
 
-def decode_records(data: bytes, path: str, known: KnownFields) -> avro.DecodedRecords:
+def decode_records(data: bytes, path: str, known_fields: KnownFields) -> avro.DecodedRecords:
     """Return all records of a manifest, manifest list or index manifest; errors name ``path``.
 
-    Records include fields that are not ``known``; the definitions of these fields are returned
-    separately.
+    Records also include unknown fields, whose definitions are returned separately.
     """
     with wrap_decode_errors(path):
         if data.startswith(_PARQUET_MAGIC):
@@ -42,9 +41,9 @@ def decode_records(data: bytes, path: str, known: KnownFields) -> avro.DecodedRe
         elif data.startswith(_ORC_MAGIC):
             table = orc.ORCFile(io.BytesIO(data)).read()
         else:
-            return avro.decode_avro_file(data, path, known)
+            return avro.decode_avro_file(data, path, known_fields)
         return avro.DecodedRecords(
-            table.to_pylist(), find_unknown_fields(known, _to_avro_structure(table.schema))
+            table.to_pylist(), find_unknown_fields(known_fields, _to_avro_structure(table.schema))
         )
 
 

@@ -1,4 +1,4 @@
-"""The aggregate function ``listagg``: texts of a key in one text.
+"""The aggregate function ``listagg``, which concatenates the texts of a key.
 
 See docs/format/aggregate-functions.md.
 """

@@ -89,7 +89,7 @@ def plan_clustered_compaction(
     *,
     full: bool,
 ) -> tuple[list[FileGroup], CompactReason] | None:
-    """Return the files above level 0 to merge in a bucket, and the reason; None if nothing is due.
+    """Return the files above level 0 to merge in a bucket, and the reason; None if there are none.
 
     Level 0 is always compacted. A full compaction merges all files unless its result would equal
     them.

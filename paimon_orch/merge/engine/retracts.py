@@ -1,4 +1,4 @@
-"""Retracts: which -U and -D rows a merge engine ignores or drops.
+"""Ignores or drops retracts (-U and -D rows) as the merge engine requires.
 
 See docs/format/sequence-and-row-kinds.md.
 """

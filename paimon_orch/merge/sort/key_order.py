@@ -206,7 +206,7 @@ class KeyColumns:
         return result
 
     def find(self, other: "KeyColumns") -> tuple[Indices, Indices]:
-        """Return the rows of the common keys of two sorted sets: own rows, and rows of ``other``."""
+        """Return the rows of the common keys of two sorted sets: own rows, rows of ``other``."""
         combined = KeyColumns.concat([self, other])
         words = pack_keys(combined.arrays)
         if len(self) and words is not None and len(words) == 1:
