@@ -3,16 +3,17 @@
 Each step module defines a frozen request and three functions of the same shape, and one
 :class:`Step` that names them:
 
-``plan(table, request) -> Plan`` Reads metadata and decides what to do. Writes nothing, so a plan is
-also the dry run. A plan keeps its request, and is false if there is nothing to do. ``run(shared,
-unit) -> bytes`` Does one independent work unit, in any process, perhaps more than once. A unit
-names files; data for all units (file system, schemas) is in ``shared``, which is sent once per job.
-``commit(table, plan, results) -> Outcome`` Commits the results of all units, in the order of the
-units. Does nothing for a plan that is false.
+- ``plan(table, request) -> Plan`` reads metadata, decides what to do, and writes nothing, so a plan
+  is also the dry run. A plan keeps its request, and is false if there is nothing to do.
+- ``run(shared, unit) -> bytes`` does one independent unit of work, in any process, perhaps more than
+  once. A unit names its files; data for all units (file system, schemas) is in ``shared``, which is
+  sent once per job.
+- ``commit(table, plan, results) -> Outcome`` commits the results of all units, in the order of the
+  units. It does nothing for a plan that is false.
 
-:func:`run_step` executes the plan that the caller holds, which is the plan that was shown to the
-    user. It makes a new plan, from the plan's request, only if another commit was faster:
-    ``attempts`` of the outcome counts how many plans were executed.
+:func:`run_step` executes the plan of the caller, which is the plan that was shown to the user. It
+makes a new plan, from the plan's request, only if another commit was faster: ``attempts`` of the
+outcome is the number of executed plans.
 """
 
 import logging
