@@ -214,7 +214,7 @@ class Compaction:
     def _paths(self, *, higher_levels: bool) -> list[str]:
         table = self._table
         return [
-            table.paths.data_file(table.schema, unit.task.partition, unit.bucket, file)
+            table.paths.data_file(table.schema, *unit.partition_bucket, file)
             for unit in self._units
             for file in (unit.task.higher_level_files if higher_levels else unit.task.files)
         ]

@@ -45,20 +45,33 @@ class RetryPolicy:
         ``before_retry`` gets the number of the failed attempt, from 1, and its error. Raises the
         error of the last attempt.
         """
+        return self.retrying(retry_on=retry_on, before_retry=before_retry)(function)
+
+    def retrying(
+        self,
+        *,
+        retry_on: Callable[[BaseException], bool],
+        before_retry: Callable[[int, BaseException], None] | None = None,
+    ) -> Retrying:
+        """Return the attempts of :meth:`call`, for work that is no function.
+
+        >>> for attempt in policy.retrying(retry_on=is_transient):
+        ...     with attempt:
+        ...         return work()
+        """
 
         def notify(state: RetryCallState) -> None:
             error = None if state.outcome is None else state.outcome.exception()
             if before_retry is not None and error is not None:
                 before_retry(state.attempt_number, error)
 
-        retrying = Retrying(
+        return Retrying(
             retry=retry_if_exception(retry_on),
             stop=self._stop,
             wait=self._wait,
             before_sleep=notify,
             reraise=True,
         )
-        return retrying(function)
 
     def call_until_result(self, function: Callable[[], T | None]) -> T | None:
         """Return the first result of ``function`` that is not None; None if no attempt has one.

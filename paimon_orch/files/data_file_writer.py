@@ -6,7 +6,7 @@ See docs/format/data-files.md.
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import IO
 
@@ -34,6 +34,8 @@ from paimon_orch.files.stats.collector import (
     build_value_stats,
     to_internal_value,
 )
+from paimon_orch.files.uncommitted_files import UncommittedFiles
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.external_paths import DataFilePathFactory, NewFilePath
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.index_keys import BLOOM_FILTER
@@ -81,7 +83,7 @@ class FileWriterFactory:
 
     @classmethod
     def for_rewrite(
-        cls, reader: FileReader, partition: bytes, bucket: int, files: Iterable[DataFileMeta]
+        cls, reader: FileReader, partition_bucket: PartitionBucket, files: Iterable[DataFileMeta]
     ) -> "FileWriterFactory":
         """Return a factory for files that replace others.
 
@@ -89,15 +91,14 @@ class FileWriterFactory:
         """
 
         def path_of(file: DataFileMeta) -> str:
-            return reader.path(BucketFile(partition, bucket, file))
+            return reader.path(BucketFile(*partition_bucket, file))
 
         version = find_bitmap_version(reader.io, path_of, files, reader.schema)
         return cls(reader.io, reader.paths, reader.schema, version, batch_sizes=reader.batch_sizes)
 
     def writer(
         self,
-        partition: bytes,
-        bucket: int,
+        partition_bucket: PartitionBucket,
         *,
         level: int = 0,
         source: FileSource = FileSource.APPEND,
@@ -114,24 +115,19 @@ class FileWriterFactory:
         check_manifest_format(self.schema.typed_options)
         schema = _with_changelog_options(self.schema, level) if changelog else self.schema
         options = schema.typed_options
-        prefix = options.get(DATA_FILE_PREFIX)
-        if changelog:
-            prefix = options.get(CHANGELOG_FILE_PREFIX)
-        placement = self.paths.create_data_file_path_factory(self.schema, partition, bucket)
-        writer = RollingFileWriter(
-            self.io,
-            placement,
-            prefix=prefix,
+        is_limited = source is FileSource.APPEND and not changelog
+        return RollingFileWriter(
+            io=self.io,
+            placement=self.paths.create_data_file_path_factory(self.schema, *partition_bucket),
+            prefix=options.get(CHANGELOG_FILE_PREFIX if changelog else DATA_FILE_PREFIX),
             schema=schema,
             level=level,
             source=source,
-            first_sequence=first_sequence,
+            next_sequence=first_sequence,
+            max_rows=options.target_file_rows if is_limited else sys.maxsize,
+            bitmap_version=None if changelog else self.bitmap_version,
+            batch_sizes=self.batch_sizes,
         )
-        writer.has_indexes, writer.bitmap_version = not changelog, self.bitmap_version
-        writer.batch_sizes = self.batch_sizes
-        if source is FileSource.APPEND and not changelog:
-            writer.max_rows = options.target_file_rows
-        return writer
 
 
 def _with_changelog_options(schema: TableSchema, level: int) -> TableSchema:
@@ -144,50 +140,48 @@ def _with_changelog_options(schema: TableSchema, level: int) -> TableSchema:
     return replace(schema, options={**schema.options, **changelog_options})
 
 
-class RollingFileWriter:
-    """Writes rows into files of the target size.
+@dataclass(slots=True, kw_only=True)
+class RollingFileWriter(UncommittedFiles):
+    """Writes rows into files of the target size; in a ``with`` block an error deletes the files.
 
     Rows of tables with a primary key are sorted and also have the columns ``_SEQUENCE_NUMBER`` and
     ``_VALUE_KIND``; the writer adds the key columns. A new file is started when the current one
     reaches the target size.
     """
 
-    has_indexes = True
-    """Whether files have the indexes that the table's options name."""
-
-    max_rows = sys.maxsize
+    io: FileIO
+    placement: DataFilePathFactory
+    prefix: str
+    schema: TableSchema
+    level: int
+    source: FileSource
+    next_sequence: int
+    """The sequence number of the next row, if rows have no column of sequence numbers."""
+    max_rows: int
     """The maximum number of rows of a file."""
+    bitmap_version: int | None
+    """The version of bitmap indexes; None for files without indexes."""
+    batch_sizes: BatchSizes
+    _names: FileNameGenerator = field(default_factory=FileNameGenerator)
+    _pending: list[pa.Table] = field(default_factory=list)
+    _pending_rows: int = 0
+    _pending_bytes: int = 0
+    _open_file: "_OpenFile | None" = None
+    _finished_files: list[DataFileMeta] = field(default_factory=list)
+    _paths: list[str] = field(default_factory=list)
+    _target_size: int = field(init=False)
+    _layout: list[Field] = field(init=False)
+    _needs_small_pages: bool = field(init=False)
 
-    bitmap_version = LATEST_BITMAP_VERSION
-
-    batch_sizes = DEFAULT_BATCH_SIZES
-
-    def __init__(
-        self,
-        io: FileIO,
-        placement: DataFilePathFactory,
-        prefix: str,
-        schema: TableSchema,
-        level: int,
-        source: FileSource,
-        first_sequence: int,
-    ) -> None:
-        options = schema.typed_options
-        self._io, self._placement, self._prefix, self._schema = io, placement, prefix, schema
-        self._level, self._source, self._sequence = level, source, first_sequence
-        self._names = FileNameGenerator()
-        self._target_size = options.target_file_size(primary_key=bool(schema.primary_keys))
-        self._layout = data_file_fields(schema)
-        if source is FileSource.COMPACT:
-            self._layout += row_tracking_fields(schema)
-        self._has_row_level_index = any(
-            spec.index != BLOOM_FILTER for spec in parse_index_specs(schema.options)
-        )
-        self._pending: list[pa.Table] = []
-        self._pending_rows = self._pending_bytes = 0
-        self._open_file: _OpenFile | None = None
-        self._finished_files: list[DataFileMeta] = []
-        self._paths: list[str] = []
+    def __post_init__(self) -> None:
+        options = self.schema.typed_options
+        self._target_size = options.target_file_size(primary_key=bool(self.schema.primary_keys))
+        self._layout = data_file_fields(self.schema)
+        if self.source is FileSource.COMPACT:
+            self._layout += row_tracking_fields(self.schema)
+        specs = parse_index_specs(self.schema.options)
+        has_row_level_index = any(spec.index != BLOOM_FILTER for spec in specs)
+        self._needs_small_pages = self.bitmap_version is not None and has_row_level_index
 
     def write(self, table: pa.Table) -> None:
         """Append rows."""
@@ -195,7 +189,7 @@ class RollingFileWriter:
         self._pending_rows += table.num_rows
         self._pending_bytes += table.nbytes
         if self._pending_rows >= self._rows_per_group():
-            self._flush(keep_rest=True)
+            self._write_groups(keep_rest=True)
 
     def _rows_per_group(self) -> int:
         width = max(1, self._pending_bytes // max(1, self._pending_rows))
@@ -203,42 +197,39 @@ class RollingFileWriter:
         sizes = self.batch_sizes
         return max(sizes.min_row_group_rows, min(sizes.row_group_rows, rows))
 
-    def _flush(self, *, keep_rest: bool) -> None:
-        rows = pa.concat_tables(self._pending)
-        step, start = self._rows_per_group(), 0
-        while rows.num_rows - start >= (step if keep_rest else 1):
-            self._write_group(rows.slice(start, step))
-            start += step
+    def _write_groups(self, *, keep_rest: bool) -> None:
+        """Write the pending rows in row groups; ``keep_rest`` leaves the last, incomplete group."""
+        rows, group_rows = pa.concat_tables(self._pending), self._rows_per_group()
+        start = 0
+        while rows.num_rows - start >= (group_rows if keep_rest else 1):
+            end = min(start + group_rows, rows.num_rows)
+            while start < end:
+                file = self._open_file or self._start_file()
+                part = rows.slice(start, min(end - start, self.max_rows - file.rows))
+                file.write(part)
+                start += part.num_rows
+                if file.size >= self._target_size or file.rows >= self.max_rows:
+                    self._finish_file()
         remainder = rows.slice(start)
         self._pending = [remainder] if remainder.num_rows else []
         self._pending_rows, self._pending_bytes = remainder.num_rows, remainder.nbytes
 
-    def _write_group(self, rows: pa.Table) -> None:
-        while rows.num_rows:
-            if self._open_file is None:
-                self._open_file = self._start_file()
-            part = rows.slice(0, self.max_rows - self._open_file.rows)
-            self._open_file.write(part)
-            if self._open_file.size >= self._target_size or self._open_file.rows >= self.max_rows:
-                self._finish_file()
-            rows = rows.slice(part.num_rows)
-
     def _start_file(self) -> "_OpenFile":
-        options = self._schema.typed_options
-        kind = options.file_format(self._level)
-        name = self._names.next(self._prefix, options.file_extension(kind))
-        location = self._placement.place(name)
+        options = self.schema.typed_options
+        kind = options.file_format(self.level)
+        name = self._names.next(self.prefix, options.file_extension(kind))
+        location = self.placement.place(name)
         self._paths.append(location.path)
-        sink = self._io.open_output(location.path)
+        sink = self.io.open_output(location.path)
         try:
             writer = open_writer(
                 sink,
                 kind,
                 fields=self._layout,
                 options=options,
-                level=self._level,
+                level=self.level,
                 target=self._target_size,
-                small_pages=self.has_indexes and self._has_row_level_index,
+                small_pages=self._needs_small_pages,
             )
         except BaseException:
             sink.close()
@@ -248,18 +239,19 @@ class RollingFileWriter:
             location,
             sink,
             writer,
-            schema=self._schema,
+            schema=self.schema,
             layout=self._layout,
-            level=self._level,
+            level=self.level,
         )
-        if self.has_indexes:
-            open_file.index = create_index_builder(self._schema, self.bitmap_version)
+        if self.bitmap_version is not None:
+            open_file.index = create_index_builder(self.schema, self.bitmap_version)
+        self._open_file = open_file
         return open_file
 
     def _finish_file(self) -> None:
         if self._open_file is not None:
-            meta = self._open_file.close(self._level, self._source, self._sequence)
-            self._sequence += meta.row_count
+            meta = self._open_file.close(self.level, self.source, self.next_sequence)
+            self.next_sequence += meta.row_count
             self._finished_files.append(self._store_index(meta, self._open_file))
             self._open_file = None
 
@@ -268,30 +260,30 @@ class RollingFileWriter:
         if open_file.index is None:
             return meta
         container = open_file.index.finish()
-        if should_embed_index(container, self._schema):
+        if should_embed_index(container, self.schema):
             return replace(meta, embedded_index=container)
         name = meta.file_name + INDEX_SUFFIX
         path = sibling_path(open_file.location.path, name)
         self._paths.append(path)
-        with self._io.open_output(path) as sink:
+        with self.io.open_output(path) as sink:
             sink.write(container)
         return replace(meta, extra_files=(*meta.extra_files, name))
 
     def close(self) -> list[DataFileMeta]:
         """Write the pending rows and return the metadata of all files, none without rows."""
         if self._pending:
-            self._flush(keep_rest=False)
+            self._write_groups(keep_rest=False)
         self._finish_file()
         return self._finished_files
 
-    def abort(self) -> None:
+    def delete_files(self) -> None:
         """Delete all files that were written."""
         if self._open_file is not None:
             with suppress(OSError, StorageError):
                 self._open_file.sink.close()
         for path in self._paths:
             with suppress(OSError, StorageError):
-                self._io.delete(path)
+                self.io.delete(path)
 
 
 def data_file_fields(schema: TableSchema) -> list[Field]:

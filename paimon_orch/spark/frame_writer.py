@@ -40,6 +40,7 @@ from paimon_orch.table.write.bucket_routing import BUCKET_COLUMN
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.dynamic_bucket import has_dynamic_buckets
 from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
+from paimon_orch.table.write.table_write import write_rows
 from paimon_orch.table.write.write_builder import WriteBuilder
 from paimon_orch.table.write.write_plan import WritePlan
 
@@ -94,7 +95,7 @@ def _write_rows(
 ) -> list[CommitMessage]:
     clustered = cluster_by_bucket(frame, plan.schema, plan.prepare)
     results = clustered.collect(
-        lambda rows: plan.write(rows).encode(),
+        lambda rows: write_rows(plan, rows).encode(),
         SparkExecutor(frame.sparkSession),
         label=f"ingest into {table.identifier}",
         progress=progress,
@@ -151,7 +152,7 @@ class ClusteredFrame:
                 return
             every = chain([first], batches)
             rows = unpack_rows(every) if prepare is None else prepare(every, first_row_number())
-            yield build_result_batch(current_task_number(), lambda: run(rows), attempts)
+            yield build_result_batch(current_task_number(), partial(run, rows), attempts)
 
         return map_in_arrow(self.frame, task, RESULT_COLUMNS)
 

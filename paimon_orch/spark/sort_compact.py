@@ -35,6 +35,7 @@ from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest
 from paimon_orch.steps.row_level.row_level_write import RowSource
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
+from paimon_orch.table.write.table_write import write_rows
 
 _CURVE_COLUMN = "__paimon_curve"
 
@@ -97,7 +98,9 @@ def _write_sorted(
     rows = _read_rows(session, plan, order).repartitionByRange(ranges, *keys)
     tracking = [field.name for field in row_tracking_fields(schema)]
     rows = rows.sortWithinPartitions(*keys).select(*map(quote_column, [*schema.names, *tracking]))
-    writer = partial(write_tracked_rows, writing.factory) if tracking else writing.write
+    writer = (
+        partial(write_tracked_rows, writing.factory) if tracking else partial(write_rows, writing)
+    )
     results = ClusteredFrame(rows, ranges, writing.prepare).collect(
         lambda rows: writer(rows).encode(),
         SparkExecutor(session),

@@ -28,9 +28,10 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
-from paimon_orch.table.write.conform_rows import conform_rows
+from paimon_orch.table.write.conform_rows import convert_rows
 from paimon_orch.table.write.table_write import TableWriter
 from paimon_orch.table.write.write_builder import WriteBuilder
+from paimon_orch.table.write.write_plan import WritePlan
 
 EXECUTOR = InProcessExecutor()
 Rows = list[tuple[int, str]]
@@ -58,13 +59,15 @@ def test_issue_8778_a_full_compaction_deletes_the_deletion_vectors_of_rewritten_
 def writer_of(table: Table) -> TableWriter:
     """Return a writer with the sequence numbers of the current snapshot."""
     return TableWriter(
-        factory=table.stores.build_writer_factory(),
-        first_sequence=WriteBuilder(table.stores).read_next_sequences(),
+        WritePlan(
+            factory=table.stores.build_writer_factory(),
+            first_sequence=WriteBuilder(table.stores).read_next_sequences(),
+        )
     )
 
 
 def finish(table: Table, writer: TableWriter, rows: Rows) -> None:
-    writer.write(conform_rows(table_of("k v", rows), table.schema))
+    writer.write(convert_rows(table_of("k v", rows), table.schema))
     WriteBuilder(table.stores).commit(writer.close())
 
 
@@ -131,7 +134,7 @@ def test_issue_5872_a_row_written_first_but_committed_late_loses_to_equal_rows(
     first, second, late = (writer_of(table) for _ in range(3))
     finish(table, first, [(1, "first")])
     finish(table, second, [(1, "second")])
-    late.write(conform_rows(table_of("k v", [(1, "late")]), table.schema))
+    late.write(convert_rows(table_of("k v", [(1, "late")]), table.schema))
     (written,) = late.close().entries
     before = replace(written, file=replace(written.file, creation_time=1))
     rows_read: list[Row] = []

@@ -34,6 +34,7 @@ from paimon_orch.steps.compaction.sort_compact import (
 )
 from paimon_orch.steps.row_level.row_level_write import RowSource, delete
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.table_write import write_rows
 
 EXECUTOR = InProcessExecutor()
 VECTORS = {"deletion_vectors__enabled": "true"}
@@ -94,7 +95,7 @@ def test_peers_read_the_same_rows_of_sorted_tables(peer: Peer, tmp_path: Path) -
         for batch in rows.select(table.schema.names).combine_chunks().to_batches()
     )
 
-    commit(table, planned, [writing.write(writing.prepare(batches))])
+    commit(table, planned, [write_rows(writing, writing.prepare(batches))])
 
     assert_agrees(peer, tmp_path, table)
 

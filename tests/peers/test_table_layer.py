@@ -78,7 +78,7 @@ def rewrite(table: Table) -> None:
         [*table.schema.fields, *row_tracking_fields(table.schema)],
     )
     writer = table.stores.build_writer_factory().writer(
-        split.partition, 0, source=FileSource.COMPACT
+        split.partition_bucket, source=FileSource.COMPACT
     )
     for file in split.files:
         batches = reader.read(BucketFile(split.partition, 0, file), fields)

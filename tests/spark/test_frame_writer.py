@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,10 +21,10 @@ from paimon_orch.errors import InputError, PaimonError, StorageError
 from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.spark import frame_writer
-from paimon_orch.steps import ingest
 from paimon_orch.table.schema_change.schema_changes import UpdateDefault
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
+from paimon_orch.table.write.table_write import write_rows
 from paimon_orch.table.write.write_plan import WritePlan
 
 if TYPE_CHECKING:
@@ -199,19 +198,16 @@ def test_a_retried_task_adds_no_row_twice(spark: SparkSession, tmp_path: Path) -
     """The first attempt writes its file and then exits, as after a crash of its machine."""
     table = new_table(tmp_path)
     mark = tmp_path / "tried"
-    planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
 
-    class Dying(WritePlan):
-        def write(self, parts: Iterable[pa.Table]) -> CommitMessage:
-            message = super().write(parts)
-            if not mark.exists():
-                mark.touch()
-                raise StorageError("the machine went away")
-            return message
+    def exit_after_the_first_write(plan: WritePlan, parts: Iterable[pa.Table]) -> CommitMessage:
+        message = write_rows(plan, parts)
+        if not mark.exists():
+            mark.touch()
+            raise StorageError("the machine went away")
+        return message
 
-    dying = Dying(**{field.name: getattr(planned, field.name) for field in fields(planned)})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ingest, "plan", lambda *_, **__: dying)
+        patch.setattr(frame_writer, "write_rows", exit_after_the_first_write)
         frame_writer.write(frame_of(spark, [(1, "a"), (2, "b")], KEYED), table)
 
     assert mark.exists()

@@ -35,6 +35,7 @@ from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
 from paimon_orch.steps.row_level.row_level_write import RowSource, delete
 from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.table_write import write_rows
 
 pytestmark = MARKS
 
@@ -95,7 +96,7 @@ def sort(table: Table) -> object:
     )
     ordered = rows.select(table.schema.names).sort_by("k").combine_chunks()
     writing = ingest.plan(table, ingest.IngestRequest(columns=table.schema.names))
-    message = writing.write(writing.prepare(ordered.to_batches()))
+    message = write_rows(writing, writing.prepare(ordered.to_batches()))
     return sort_compact.commit(table, planned, [message])
 
 

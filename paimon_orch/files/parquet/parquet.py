@@ -190,34 +190,34 @@ class ParquetFileWriter:
 
     def write(self, table: pa.Table) -> None:
         """Write the rows of a table as one row group."""
-        converted = self._convert_table(table)
-        if self._writer is None:
-            self._writer = pq.ParquetWriter(
-                self._sink,
-                self._schema,
-                compression=self._codec,
-                compression_level=self._compression_level,
-                use_dictionary=_find_dictionary_columns(converted, self._max_distinct_ratio),
-                write_statistics=_find_statistics_columns(self._schema),
-                store_decimal_as_integer=True,
-                store_schema=False,
-                write_time_adjusted_to_utc=True,
-                **self._page_options,
-            )
-        self._writer.write_table(converted, row_group_size=max(1, table.num_rows))
-
-    def _convert_table(self, table: pa.Table) -> pa.Table:
         columns = [
-            pa.chunked_array(
-                [map_atoms(c, kind, target, _convert_atom) for c in column.chunks], target
+            column
+            if column.type == target
+            else pa.chunked_array(
+                [map_atoms(chunk, kind, target, _convert_atom) for chunk in column.chunks], target
             )
-            if column.type != target
-            else column
             for column, kind, target in zip(
                 table.columns, self._types, self._schema.types, strict=True
             )
         ]
-        return pa.table(columns, schema=self._schema)
+        stored = pa.table(columns, schema=self._schema)
+        if self._writer is None:
+            self._writer = self._open(_find_dictionary_columns(stored, self._max_distinct_ratio))
+        self._writer.write_table(stored, row_group_size=max(1, table.num_rows))
+
+    def _open(self, dictionary_columns: list[str]) -> pq.ParquetWriter:
+        return pq.ParquetWriter(
+            self._sink,
+            self._schema,
+            compression=self._codec,
+            compression_level=self._compression_level,
+            use_dictionary=dictionary_columns,
+            write_statistics=_find_statistics_columns(self._schema),
+            store_decimal_as_integer=True,
+            store_schema=False,
+            write_time_adjusted_to_utc=True,
+            **self._page_options,
+        )
 
     def close(self) -> None:
         """Write the footer."""

@@ -116,6 +116,22 @@ class ManifestEntry:
         return replace(self, kind=FileKind.DELETE)
 
 
+def build_entries(
+    kind: FileKind,
+    partition_bucket: PartitionBucket,
+    total_buckets: int,
+    files: Iterable[DataFileMeta],
+) -> tuple[ManifestEntry, ...]:
+    """Return an entry for each file of a bucket."""
+    partition, bucket = partition_bucket
+    return tuple(
+        ManifestEntry(
+            kind=kind, partition=partition, bucket=bucket, total_buckets=total_buckets, file=file
+        )
+        for file in files
+    )
+
+
 _STRING_ARRAY_SCHEMA = {"type": "array", "items": "string"}
 _FILE_SCHEMA = avro.build_record_schema(
     "record__FILE",

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from paimon_orch.files.data_file_reader import FileReader
+from paimon_orch.files.uncommitted_files import UncommittedFiles
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.options.core_options import DELETION_VECTOR_INDEX_FILE_TARGET_SIZE
@@ -18,7 +19,7 @@ from paimon_orch.merge.compact.bucket_deletion_vectors import (
 
 
 @dataclass(slots=True, kw_only=True)
-class DeletionVectorRewrite:
+class DeletionVectorRewrite(UncommittedFiles):
     """Rewrites the index files of one bucket whose deletion vectors change."""
 
     reader: FileReader
@@ -29,7 +30,7 @@ class DeletionVectorRewrite:
     live: Collection[str]
     """The live data files; deletion vectors of other files are dropped."""
     written: list[IndexManifestEntry] = field(default_factory=list)
-    """The index files written so far; the caller deletes them on failure."""
+    """The index files written so far."""
 
     def run(
         self, *, drop: Collection[str] = (), add: Mapping[str, DeletionVector] | None = None
@@ -89,7 +90,7 @@ class DeletionVectorRewrite:
         self.written.append(entry)
         return entry
 
-    def abort(self) -> None:
+    def delete_files(self) -> None:
         """Delete every written index file."""
         delete_index_files(self.reader, self.written)
 

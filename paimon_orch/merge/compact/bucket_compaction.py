@@ -4,6 +4,7 @@ See docs/format/compaction-rewrites.md and docs/format/lookup-compaction.md.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader, RowGroup
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
@@ -45,8 +47,7 @@ from paimon_orch.merge.tree.levels import sort_oldest_first, split_into_sections
 class CompactionTask:
     """The compaction of one bucket, or of a part of it."""
 
-    partition: bytes
-    bucket: int
+    partition_bucket: PartitionBucket
     files: tuple[DataFileMeta, ...]
     """The files to merge."""
     higher_level_files: tuple[DataFileMeta, ...]
@@ -104,14 +105,14 @@ class BucketCompaction:
         self._outcome = BucketCompactionResult()
         self._engine = create_merge_engine(reader.schema)
         self._expiry = RecordLevelExpire.of(reader.schema, task.now)
-        self._writers: list[RollingFileWriter] = []
+        self._open_writers = ExitStack()
         self._writer_factory: FileWriterFactory | None = None
         self._is_lookup_merge = False
 
     def run(self) -> BucketCompactionResult:
         """Compact the bucket; on failure the written files are deleted."""
         reader, task = self._reader, self._task
-        try:
+        with self._open_writers:
             self._compact()
             for file in task.standalone_files:
                 self._merge_sections([[[file]]], level=file.level)
@@ -119,12 +120,8 @@ class BucketCompaction:
                 self._outcome.new_deletion_vectors = self._vectors.new_deletion_vectors
             elif self._options.has_deletion_vectors:
                 self._outcome.index = self._vectors.write(
-                    reader.io, reader.paths, self._schema, task.partition, task.bucket
+                    reader.io, reader.paths, self._schema, *task.partition_bucket
                 )
-        except BaseException:
-            for writer in self._writers:
-                writer.abort()
-            raise
         return self._outcome
 
     def _compact(self) -> None:
@@ -208,7 +205,7 @@ class BucketCompaction:
         )
 
     def _bucket_file(self, file: DataFileMeta) -> BucketFile:
-        return BucketFile(self._task.partition, self._task.bucket, file)
+        return BucketFile(*self._task.partition_bucket, file)
 
     def _build_runs(self, section: Sequence[Sequence[DataFileMeta]]) -> list[MergeRun]:
         """Return the runs of a section without deleted rows, oldest first."""
@@ -282,22 +279,19 @@ class BucketCompaction:
 
     def _create_writer(self, *, changelog: bool, level: int | None = None) -> RollingFileWriter:
         task = self._task
-        factory = self._factory()
-        writer = factory.writer(
-            task.partition,
-            task.bucket,
+        writer = self._factory().writer(
+            task.partition_bucket,
             level=task.output_level if level is None else level,
             source=FileSource.APPEND if changelog else FileSource.COMPACT,
             changelog=changelog,
         )
-        self._writers.append(writer)
-        return writer
+        return self._open_writers.enter_context(writer)
 
     def _factory(self) -> FileWriterFactory:
         task = self._task
         if self._writer_factory is None:
             self._writer_factory = FileWriterFactory.for_rewrite(
-                self._reader, task.partition, task.bucket, (*task.inputs, *task.higher_level_files)
+                self._reader, task.partition_bucket, (*task.inputs, *task.higher_level_files)
             )
         return self._writer_factory
 

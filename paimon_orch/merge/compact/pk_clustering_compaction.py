@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from paimon_orch.files.data_file_reader import ROW_POSITION, SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
+from paimon_orch.files.uncommitted_files import UncommittedFiles
 from paimon_orch.format.arrays import Mask
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
@@ -138,7 +139,7 @@ def _split_by_range(
         yield section
 
 
-class ClusteredCompaction:
+class ClusteredCompaction(UncommittedFiles):
     """Runs one task; written files have new names, so a task can be retried.
 
     ``task.files`` are on level 0. Each of ``task.groups`` is merged separately.
@@ -158,18 +159,19 @@ class ClusteredCompaction:
             read_deletion_vectors(reader.io, reader.paths, reader.schema, task.vectors)
         )
         self._factory = FileWriterFactory.for_rewrite(
-            reader, task.partition, task.bucket, (*task.inputs, *task.higher_level_files)
+            reader, task.partition_bucket, (*task.inputs, *task.higher_level_files)
         )
-        self._writers: list[RollingFileWriter] = []
+        self._writers = list[RollingFileWriter]()
 
     def run(self) -> BucketCompactionResult:
         """Compact the bucket; on failure the written files are deleted."""
-        try:
+        with self:
             return self._compact()
-        except BaseException:
-            for writer in self._writers:
-                writer.abort()
-            raise
+
+    def delete_files(self) -> None:
+        """Delete all files that were written."""
+        for writer in self._writers:
+            writer.delete_files()
 
     def _compact(self) -> BucketCompactionResult:
         task, reader = self._task, self._reader
@@ -179,7 +181,7 @@ class ClusteredCompaction:
             self._vectors.drop(file.file_name)
         if self._schema.typed_options.has_deletion_vectors:
             outcome.index = self._vectors.write(
-                reader.io, reader.paths, self._schema, task.partition, task.bucket
+                reader.io, reader.paths, self._schema, *task.partition_bucket
             )
         return outcome
 
@@ -191,16 +193,15 @@ class ClusteredCompaction:
         temporary_writers = list(self._writers)
         merged_files = self._merge((*groups[0], *new_files))
         for writer in temporary_writers:
-            writer.abort()
+            writer.delete_files()
         return merged_files
 
     def _bucket_file(self, file: DataFileMeta) -> BucketFile:
-        return BucketFile(self._task.partition, self._task.bucket, file)
+        return BucketFile(*self._task.partition_bucket, file)
 
     def _create_writer(self) -> RollingFileWriter:
-        partition, bucket = self._task.partition, self._task.bucket
         writer = self._factory.writer(
-            partition, bucket, level=CLUSTERED_LEVEL, source=FileSource.COMPACT
+            self._task.partition_bucket, level=CLUSTERED_LEVEL, source=FileSource.COMPACT
         )
         self._writers.append(writer)
         return writer

@@ -23,6 +23,7 @@ from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
 from paimon_orch.table.write.dynamic_bucket import has_dynamic_buckets
 from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
+from paimon_orch.table.write.table_write import write_rows
 from paimon_orch.table.write.write_plan import WritePlan
 
 logger = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ def write_task(batches: Iterator[pa.RecordBatch], planned: WritePlan, task_shift
     """
     zone = get_task_property(_TIME_ZONE_PROPERTY)
     rows = (cast_timestamps_as_spark(batch, planned.schema.fields, zone) for batch in batches)
-    return planned.write(planned.prepare(rows, first_row_number(task_shift))).encode()
+    return write_rows(planned, planned.prepare(rows, first_row_number(task_shift))).encode()
 
 
 def get_task_property(name: str) -> str | None:

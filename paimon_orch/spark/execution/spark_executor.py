@@ -33,7 +33,7 @@ from paimon_orch.errors import (
 from paimon_orch.retry_policy import SPARK_JOB
 from paimon_orch.spark.execution.job_failures import STAGE_LOST, translate_failure
 from paimon_orch.spark.execution.job_monitor import JobMonitor, build_job_monitor
-from paimon_orch.spark.execution.tasks import ArrowTask, lighten_worker_after, map_units_in_spark
+from paimon_orch.spark.execution.tasks import ArrowTask, build_worker_task, map_units_in_spark
 from paimon_orch.spark.session.session import TASK_ATTEMPTS
 from paimon_orch.steps.common.executor import Join, Progress, Undo
 
@@ -100,7 +100,7 @@ class SparkExecutor:
             return []
         attempts, count = read_task_attempts(self._session), len(units)
         split_task = _build_split_task(split, [cloudpickle.dumps(unit) for unit in units], attempts)
-        join_task = lighten_worker_after(_build_join_task(join, attempts))
+        join_task = build_worker_task(_build_join_task(join, attempts), _RESULT_SCHEMA.names)
 
         def frame(session: SparkSession) -> DataFrame:
             pieces = map_units_in_spark(session, count, split_task, RESULT_COLUMNS)
@@ -130,11 +130,9 @@ class SparkExecutor:
                 "%s: executors with rows of an earlier stage were lost; running again", label
             )
 
-        rows = SPARK_JOB.call(
-            partial(self._collect, frame_of, tasks, label, progress),
-            retry_on=_is_stage_lost,
-            before_retry=warn,
-        )
+        for attempt in SPARK_JOB.retrying(retry_on=_is_stage_lost, before_retry=warn):
+            with attempt:
+                rows = self._collect(frame_of, tasks, label, progress)
         if progress is not None:
             progress(tasks, tasks)
         return _unpack_results(rows, label, undo)
@@ -224,7 +222,7 @@ def _build_unit_task(run: Callable[[U], bytes], units: list[bytes], attempts: in
     """Return a task that maps the number of a unit to (number, result or error)."""
 
     def task(index: int) -> Iterator[pa.RecordBatch]:
-        yield _run_unit(run, index, units[index], attempts)
+        yield build_result_batch(index, lambda: run(cloudpickle.loads(units[index])), attempts)
 
     return task
 
@@ -261,10 +259,6 @@ def _build_join_task(join: Join, attempts: int) -> ArrowTask:
                 yield build_result_batch(part, partial(join, pieces), attempts)
 
     return task
-
-
-def _run_unit(run: Callable[[U], bytes], index: int, unit: bytes, attempts: int) -> pa.RecordBatch:
-    return build_result_batch(index, lambda: run(cloudpickle.loads(unit)), attempts)
 
 
 def build_result_batch(index: int, work: Callable[[], bytes], attempts: int) -> pa.RecordBatch:

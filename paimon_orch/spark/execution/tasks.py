@@ -7,7 +7,7 @@ this package were imported, this takes 80 ms of CPU time, as much as a small tas
 
 import gc
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from zipimport import zipimporter
 
@@ -30,28 +30,24 @@ def map_units_in_spark(
                 yield from run(number)
 
     numbers = session.range(0, count, 1, max(1, count))
-    return numbers.mapInArrow(lighten_worker_after(task), schema)
+    return numbers.mapInArrow(build_worker_task(task, ["id"]), schema)
 
 
 def map_in_arrow(frame: DataFrame, task: ArrowTask, schema: StructType | str) -> DataFrame:
     """Return ``frame.mapInArrow(task, schema)``; also supports column names with dots."""
     names = frame.columns
-
-    def named(batches: Iterator[pa.RecordBatch]) -> Batches:
-        return task(batch.rename_columns(names) for batch in batches)
-
     numbered = frame.toDF(*map(str, range(len(names))))
-    return numbered.mapInArrow(lighten_worker_after(named), schema)
+    return numbered.mapInArrow(build_worker_task(task, names), schema)
 
 
-def lighten_worker_after(
-    task: ArrowTask,
+def build_worker_task(
+    task: ArrowTask, names: Sequence[str]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a task that calls :func:`lighten_worker` when it ends."""
+    """Return a task that names the columns, and calls :func:`lighten_worker` when it ends."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
-            yield from task(batches)
+            yield from task(batch.rename_columns(names) for batch in batches)
         finally:
             lighten_worker()
 

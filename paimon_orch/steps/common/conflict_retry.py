@@ -1,11 +1,11 @@
 """Handles conflicts with other commits: deletes the new files and retries."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import count
-from typing import TypeVar
+
+from tenacity import Retrying
 
 from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
 from paimon_orch.retry_policy import STEP_ON_CONFLICT
@@ -14,27 +14,21 @@ from paimon_orch.table.write.commit_message import CommitMessage, discard_writte
 
 logger = logging.getLogger(__name__)
 
-R = TypeVar("R")
 MAX_ATTEMPTS = STEP_ON_CONFLICT.attempts
 
 
-def retry_on_conflict(
-    label: str, attempt: Callable[[int], R], *, max_attempts: int = MAX_ATTEMPTS
-) -> R:
-    """Return the result of ``attempt``; call it again after a :class:`CommitConflictError`.
+def retry_on_conflict(label: str, *, max_attempts: int = MAX_ATTEMPTS) -> Retrying:
+    """Return attempts, each of them for a ``with`` block, as :meth:`RetryPolicy.retrying`.
 
-    ``attempt`` is called at most ``max_attempts`` times, with the number of the attempt, from 1.
-    The error of the last attempt is raised.
+    After a :class:`CommitConflictError` there is another attempt, at most ``max_attempts`` in all;
+    the last error is raised.
     """
 
     def warn(number: int, error: BaseException) -> None:
         logger.warning("%s: attempt %d conflicted: %s", label, number, error)
 
-    numbers = count(1)
-    return replace(STEP_ON_CONFLICT, attempts=max_attempts).call(
-        lambda: attempt(next(numbers)),
-        retry_on=lambda error: isinstance(error, CommitConflictError),
-        before_retry=warn,
+    return replace(STEP_ON_CONFLICT, attempts=max_attempts).retrying(
+        retry_on=lambda error: isinstance(error, CommitConflictError), before_retry=warn
     )
 
 

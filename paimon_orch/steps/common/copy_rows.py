@@ -1,11 +1,12 @@
 """Copies the rows of data files to new files, without deleted rows."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 
 import pyarrow as pa
 
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
-from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
+from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
@@ -19,19 +20,20 @@ def copy_rows(
     *,
     deletions: Mapping[str, DeletionVector],
     source: FileSource,
-    writers: list[RollingFileWriter],
+    written: ExitStack,
 ) -> list[DataFileMeta]:
     """Copy the rows that are not deleted to new files, in the same order; return the new files.
 
     The new files have the same position in the row order of the bucket.
 
     :param deletions: deletion vectors by file name
-    :param writers: receives the writer; the caller must abort it after an error
+    :param written: receives the writer, which deletes the files if the caller fails
     """
-    factory = FileWriterFactory.for_rewrite(reader, *bucket_id, files)
+    factory = FileWriterFactory.for_rewrite(reader, bucket_id, files)
     first_sequence = files[0].min_sequence_number
-    writer = factory.writer(*bucket_id, source=source, first_sequence=first_sequence)
-    writers.append(writer)
+    writer = written.enter_context(
+        factory.writer(bucket_id, source=source, first_sequence=first_sequence)
+    )
     tracking = row_tracking_fields(reader.schema) if source is FileSource.COMPACT else ()
     fields = [*reader.schema.fields, *tracking]
     for file in files:

@@ -11,15 +11,24 @@ import pyarrow.compute as pc
 
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.files.row_tracking import ROW_ID, ROW_SEQUENCE_NUMBER
+from paimon_orch.files.uncommitted_files import UncommittedFiles
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
-from paimon_orch.format.manifest.manifest_entry import FileKind, FileSource, ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import (
+    FileKind,
+    FileSource,
+    ManifestEntry,
+    build_entries,
+)
 from paimon_orch.table.write.bucket_routing import split_by_bucket
 from paimon_orch.table.write.commit_message import CommitMessage
 
 
 @dataclass(slots=True)
-class RowTrackingWriter:
-    """Writes rows with an id to files with a row id column, and other rows to plain files."""
+class RowTrackingWriter(UncommittedFiles):
+    """Writes rows with an id to files with a row id column, and other rows to plain files.
+
+    An error in the ``with`` block deletes the files.
+    """
 
     factory: FileWriterFactory
     _writers: dict[tuple[PartitionBucket, FileSource], RollingFileWriter] = field(
@@ -44,37 +53,27 @@ class RowTrackingWriter:
     def _writer(self, bucket_id: PartitionBucket, source: FileSource) -> RollingFileWriter:
         key = (bucket_id, source)
         if key not in self._writers:
-            self._writers[key] = self.factory.writer(*bucket_id, source=source)
+            self._writers[key] = self.factory.writer(bucket_id, source=source)
         return self._writers[key]
 
     def close(self) -> list[ManifestEntry]:
         """Finish the files and return an ADD entry for each file."""
         total = self.factory.schema.typed_options.bucket
         return [
-            ManifestEntry(
-                kind=FileKind.ADD,
-                partition=partition,
-                bucket=bucket,
-                total_buckets=total,
-                file=file,
-            )
-            for ((partition, bucket), _), writer in self._writers.items()
-            for file in writer.close()
+            entry
+            for (bucket_id, _), writer in self._writers.items()
+            for entry in build_entries(FileKind.ADD, bucket_id, total, writer.close())
         ]
 
-    def abort(self) -> None:
+    def delete_files(self) -> None:
         """Delete all files that were written."""
         for writer in self._writers.values():
-            writer.abort()
+            writer.delete_files()
 
 
 def write_tracked_rows(factory: FileWriterFactory, parts: Iterable[pa.Table]) -> CommitMessage:
     """Write converted rows; after an error, delete the new files."""
-    writer = RowTrackingWriter(factory)
-    try:
+    with RowTrackingWriter(factory) as writer:
         for rows in parts:
             writer.write(rows)
         return CommitMessage(entries=tuple(writer.close()))
-    except BaseException:
-        writer.abort()
-        raise

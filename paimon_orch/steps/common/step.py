@@ -178,16 +178,15 @@ def run_plan(
 ) -> OutcomeT:
     """Execute a plan, and after a conflict a new plan; return the outcome with its duration."""
     start, current = time.monotonic(), plan
-
-    def execute(number: int) -> OutcomeT:
-        nonlocal current
-        if number > 1:
-            current = replan(current)
-        if not current:
-            logger.info("%s: nothing to do", label)
-        return replace(attempt(current), duration_seconds=time.monotonic() - start, attempts=number)
-
-    return retry_on_conflict(label, execute, max_attempts=max_attempts)
+    for number, trial in enumerate(retry_on_conflict(label, max_attempts=max_attempts), 1):
+        with trial:
+            if number > 1:
+                current = replan(current)
+            if not current:
+                logger.info("%s: nothing to do", label)
+            outcome = attempt(current)
+            return replace(outcome, duration_seconds=time.monotonic() - start, attempts=number)
+    raise AssertionError("the last attempt returned or raised")
 
 
 def _run_once(

@@ -3,19 +3,17 @@
 See docs/format/append-table-compaction.md.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.data_file_reader import FileReader
-from paimon_orch.files.data_file_writer import RollingFileWriter
-from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
     FileKind,
     FileSource,
-    ManifestEntry,
 )
 from paimon_orch.format.options.core_options import CLUSTERING_INCREMENTAL, DATA_EVOLUTION_ENABLED
 from paimon_orch.format.options.table_option import StepKind
@@ -76,7 +74,6 @@ class AppendCompactionUnit(CompactionUnit):
 
     def run(self, reader: FileReader) -> bytes:
         """Rewrite the groups and return an encoded :class:`CommitMessage`; may run repeatedly."""
-        writers = list[RollingFileWriter]()
         index = DeletionVectorRewrite(
             reader=reader,
             partition=self.partition,
@@ -84,45 +81,26 @@ class AppendCompactionUnit(CompactionUnit):
             index_files=self.vectors,
             live=self.live_names,
         )
-        try:
-            added = self._copy_groups(reader, writers)
+        with index, ExitStack() as written:
+            added = self._copy_groups(reader, written)
             index_entries = index.run(drop={file.file_name for file in self.inputs})
-        except BaseException:
-            for writer in writers:
-                writer.abort()
-            index.abort()
-            raise
-        deletes = self._build_entries(FileKind.DELETE, self.inputs)
-        entries = (*deletes, *self._build_entries(FileKind.ADD, added))
-        return CommitMessage(entries=entries, index=tuple(index_entries)).encode()
+        deletes = self.build_entries(FileKind.DELETE, self.inputs)
+        adds = self.build_entries(FileKind.ADD, added)
+        return CommitMessage(entries=deletes + adds, index=tuple(index_entries)).encode()
 
-    def _copy_groups(
-        self, reader: FileReader, writers: list[RollingFileWriter]
-    ) -> list[DataFileMeta]:
+    def _copy_groups(self, reader: FileReader, written: ExitStack) -> list[DataFileMeta]:
         vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, self.vectors)
         return [
             file
             for group in self.groups
             for file in copy_rows(
                 reader,
-                PartitionBucket(self.partition, self.bucket),
+                self.partition_bucket,
                 group,
                 deletions=vectors,
                 source=FileSource.COMPACT,
-                writers=writers,
+                written=written,
             )
-        ]
-
-    def _build_entries(self, kind: FileKind, files: Iterable[DataFileMeta]) -> list[ManifestEntry]:
-        return [
-            ManifestEntry(
-                kind=kind,
-                partition=self.partition,
-                bucket=self.bucket,
-                total_buckets=self.total_buckets,
-                file=file,
-            )
-            for file in files
         ]
 
 
@@ -234,7 +212,7 @@ class _BucketPlanner:
 
 
 def _build_guard(unit: AppendCompactionUnit) -> BucketGuard:
-    return BucketGuard.of(PartitionBucket(unit.partition, unit.bucket), (), unit.vectors)
+    return BucketGuard.of(unit.partition_bucket, (), unit.vectors)
 
 
 def select_append_units(plan: CompactionPlan) -> tuple[AppendCompactionUnit, ...]:

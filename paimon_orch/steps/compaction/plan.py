@@ -1,13 +1,19 @@
 """The request, work units, plan and result of all compactions."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Literal, TypeVar
 
 from paimon_orch.files.data_file_reader import FileReader
-from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.manifest.manifest_entry import (
+    DataFileMeta,
+    FileKind,
+    ManifestEntry,
+    build_entries,
+)
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.common.partition_selection import PartitionRequest
 from paimon_orch.steps.common.step import StepOutcome, WorkUnits
@@ -40,6 +46,17 @@ class CompactionUnit(ABC):
     reason: CompactReason
     reason_details: str = ""
     """A text to show instead of the reason."""
+
+    @property
+    def partition_bucket(self) -> PartitionBucket:
+        """Return the bucket to compact."""
+        return PartitionBucket(self.partition, self.bucket)
+
+    def build_entries(
+        self, kind: FileKind, files: Iterable[DataFileMeta]
+    ) -> tuple[ManifestEntry, ...]:
+        """Return a manifest entry for each file of the bucket."""
+        return build_entries(kind, self.partition_bucket, self.total_buckets, files)
 
     @property
     @abstractmethod

@@ -12,7 +12,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
-from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, build_entries
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import VALUE_KIND
@@ -37,6 +37,7 @@ from paimon_orch.table.write.postpone_bucket import (
 )
 from paimon_orch.table.write.table_write import TableWriter
 from paimon_orch.table.write.write_builder import WriteBuilder
+from paimon_orch.table.write.write_plan import WritePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,29 +161,18 @@ def run(shared: PostponeIo | None, unit: PostponeUnit) -> bytes:
     """Write the rows of a partition to its buckets; return an encoded :class:`CommitMessage`."""
     assert shared is not None
     counts = PostponeBuckets({unit.partition: unit.buckets}, unit.buckets)
-    writer = TableWriter(
+    writing = WritePlan(
         factory=shared.factory, first_sequence=unit.first_sequence, postponed=counts
     )
-    fields = [VALUE_KIND, *shared.factory.schema.fields]
-    try:
+    fields = [VALUE_KIND, *writing.schema.fields]
+    with TableWriter(writing) as writer:
         for file in unit.files:
             source = BucketFile(unit.partition, POSTPONE_BUCKET, file)
             for batch in shared.reader.read(source, fields):
                 writer.write(pa.Table.from_batches([batch]))
         added = writer.close().entries
-    except BaseException:
-        writer.abort()
-        raise
-    removed = (
-        ManifestEntry(
-            kind=FileKind.DELETE,
-            partition=unit.partition,
-            bucket=POSTPONE_BUCKET,
-            total_buckets=POSTPONE_BUCKET,
-            file=file,
-        )
-        for file in unit.files
-    )
+    postponed = PartitionBucket(unit.partition, POSTPONE_BUCKET)
+    removed = build_entries(FileKind.DELETE, postponed, POSTPONE_BUCKET, unit.files)
     return CommitMessage(entries=(*removed, *added)).encode()
 
 

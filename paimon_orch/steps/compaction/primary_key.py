@@ -9,7 +9,7 @@ from datetime import datetime
 
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
-from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.compact.bucket_compaction import BucketCompaction, CompactionTask
@@ -71,27 +71,13 @@ class PrimaryKeyCompactionUnit(CompactionUnit):
         outcome = compaction(reader, self.task).run()
         return CommitMessage(
             entries=(
-                *self._build_entries(FileKind.DELETE, outcome.before),
-                *self._build_entries(FileKind.ADD, outcome.after),
+                *self.build_entries(FileKind.DELETE, outcome.before),
+                *self.build_entries(FileKind.ADD, outcome.after),
             ),
             index=() if outcome.index is None else (outcome.index,),
-            changelog=self._build_entries(FileKind.ADD, outcome.changelog),
+            changelog=self.build_entries(FileKind.ADD, outcome.changelog),
             new_deletion_vectors=outcome.new_deletion_vectors,
         ).encode()
-
-    def _build_entries(
-        self, kind: FileKind, files: Sequence[DataFileMeta]
-    ) -> tuple[ManifestEntry, ...]:
-        return tuple(
-            ManifestEntry(
-                kind=kind,
-                partition=self.partition,
-                bucket=self.bucket,
-                total_buckets=self.total_buckets,
-                file=file,
-            )
-            for file in files
-        )
 
 
 def plan(table: Table, request: CompactRequest) -> CompactionPlan:
@@ -153,8 +139,7 @@ def plan_bucket_unit(
     if not files and not rewritten:
         return None
     task = CompactionTask(
-        partition=split.partition,
-        bucket=split.bucket,
+        partition_bucket=split.partition_bucket,
         files=files,
         higher_level_files=higher_level_files,
         output_level=selection.output_level,
@@ -179,8 +164,7 @@ def _plan_clustered_unit(
     groups, reason = selection
     merged = tuple(file for group in groups for file in group)
     task = CompactionTask(
-        partition=split.partition,
-        bucket=split.bucket,
+        partition_bucket=split.partition_bucket,
         files=tuple(file for file in split.files if file.level == 0),
         higher_level_files=tuple(
             file for file in split.files if file.level > 0 and file not in merged
@@ -219,7 +203,7 @@ def _split_unit(
     part_bytes = max(1, options.target_file_size(primary_key=True) // 2)
 
     def read_lower_bounds(file: DataFileMeta) -> Sequence[object]:
-        source = BucketFile(unit.partition, unit.bucket, file)
+        source = BucketFile(*unit.partition_bucket, file)
         return [group.bounds.min for group in reader.row_groups(source, keys[0])]
 
     parts = split_task(unit.task, keys, part_bytes, read_lower_bounds)
@@ -260,9 +244,7 @@ def _merge_messages_by_bucket(
     """Return one message per bucket; write the index files of buckets with several units."""
     by_bucket: dict[PartitionBucket, list[_UnitResult]] = {}
     for unit, message in zip(select_primary_key_units(plan), messages, strict=True):
-        by_bucket.setdefault(PartitionBucket(unit.partition, unit.bucket), []).append(
-            (unit, message)
-        )
+        by_bucket.setdefault(unit.partition_bucket, []).append((unit, message))
     return {
         bucket_id: parts[0][1] if len(parts) == 1 else _merge_messages(plan, parts)
         for bucket_id, parts in by_bucket.items()
@@ -286,7 +268,7 @@ def _merge_messages(plan: CompactionPlan, parts: Sequence[_UnitResult]) -> Commi
         vectors.add(message.new_deletion_vectors)
     for name in merged.replaced_file_names:
         vectors.drop(name)
-    index = vectors.write(reader.io, reader.paths, reader.schema, task.partition, task.bucket)
+    index = vectors.write(reader.io, reader.paths, reader.schema, *task.partition_bucket)
     return replace(merged, index=() if index is None else (index,))
 
 
@@ -316,7 +298,7 @@ def _count_deleted_rows(
     plan: CompactionPlan, messages: Mapping[PartitionBucket, CommitMessage]
 ) -> int:
     units = select_primary_key_units(plan)
-    unchanged = {PartitionBucket(unit.partition, unit.bucket): unit.task.vectors for unit in units}
+    unchanged = {unit.partition_bucket: unit.task.vectors for unit in units}
     return sum(
         item.cardinality or 0
         for bucket_id, message in messages.items()

@@ -10,7 +10,7 @@ from typing import Literal
 import pyarrow as pa
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import FileKind
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
@@ -154,20 +154,12 @@ def commit(
     if not plan:
         return CompactionResult(plan=plan)
     units = select_append_units(plan)
-    removed = [_build_delete_entry(unit, file) for unit in units for file in unit.inputs]
+    removed = [
+        entry for unit in units for entry in unit.build_entries(FileKind.DELETE, unit.inputs)
+    ]
     added = [entry for message in messages for entry in message.added]
     index = tuple(entry.deleted() for unit in units for entry in unit.vectors)
     changes = CommitChanges(kind=CommitKind.OVERWRITE, entries=(*removed, *added), index=index)
     with discard_files_on_conflict(table, messages):
         snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
     return build_append_result(plan, messages, snapshot)
-
-
-def _build_delete_entry(unit: AppendCompactionUnit, file: DataFileMeta) -> ManifestEntry:
-    return ManifestEntry(
-        kind=FileKind.DELETE,
-        partition=unit.partition,
-        bucket=unit.bucket,
-        total_buckets=unit.total_buckets,
-        file=file,
-    )

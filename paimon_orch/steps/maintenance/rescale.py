@@ -4,6 +4,7 @@ See docs/format/procedures.md#rescale.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from math import gcd
 
@@ -14,7 +15,7 @@ from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.format.bucket.bucket_function import build_bucket_key_signature
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
-from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, build_entries
 from paimon_orch.format.options.core_options import ROW_TRACKING_ENABLED
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
@@ -212,19 +213,17 @@ def run(shared: RescaleIo | None, unit: RescaleUnit) -> bytes:
     schema = shared.factory.schema
     # write to the highest level: each key has only one row, so readers do not merge
     level = schema.typed_options.num_levels - 1 if schema.primary_keys else 0
-    writers = {
-        bucket: shared.factory.writer(unit.partition, bucket, level=level)
-        for bucket in unit.target_buckets
-    }
-    try:
+    with ExitStack() as written:
+        writers = {
+            bucket: written.enter_context(
+                shared.factory.writer(PartitionBucket(unit.partition, bucket), level=level)
+            )
+            for bucket in unit.target_buckets
+        }
         read = _read_merged if schema.primary_keys else _read_appended
         for rows in read(shared.reader, unit):
             _route_rows(shared, unit, rows, writers)
         entries = tuple(_close_writers(unit, writers, schema.typed_options.bucket))
-    except BaseException:
-        for writer in writers.values():
-            writer.abort()
-        raise
     return CommitMessage(entries=entries).encode()
 
 
@@ -232,14 +231,8 @@ def _close_writers(
     unit: RescaleUnit, writers: Mapping[int, RollingFileWriter], total_buckets: int
 ) -> Iterator[ManifestEntry]:
     for bucket, writer in writers.items():
-        for file in writer.close():
-            yield ManifestEntry(
-                kind=FileKind.ADD,
-                partition=unit.partition,
-                bucket=bucket,
-                total_buckets=total_buckets,
-                file=file,
-            )
+        partition_bucket = PartitionBucket(unit.partition, bucket)
+        yield from build_entries(FileKind.ADD, partition_bucket, total_buckets, writer.close())
 
 
 def _read_merged(reader: FileReader, unit: RescaleUnit) -> Iterator[pa.Table]:

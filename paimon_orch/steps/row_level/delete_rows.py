@@ -5,18 +5,18 @@ docs/format/append-table-compaction.md#row-level-operations-without-deletion-vec
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from paimon_orch.files.data_file_reader import FileReader
-from paimon_orch.files.data_file_writer import RollingFileWriter
 from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import EMPTY_DELETION_VECTOR, DeletionVector
 from paimon_orch.format.manifest.manifest_entry import (
-    DataFileMeta,
     FileKind,
     FileSource,
     ManifestEntry,
+    build_entries,
 )
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.compact.append_deletion_vectors import DeletionVectorRewrite
@@ -71,51 +71,31 @@ def run_delete_unit(reader: FileReader, unit: DeleteRowsUnit) -> bytes:
         index_files=split.vectors,
         live=live,
     )
-    writers = list[RollingFileWriter]()
-    try:
+    with index, ExitStack() as written:
         if reader.schema.typed_options.has_deletion_vectors:
-            return CommitMessage(
-                entries=(), index=tuple(index.run(add=unit.deleted_by_file))
-            ).encode()
-        entries = tuple(_rewrite_files(reader, unit, writers))
-        return CommitMessage(
-            entries=entries, index=tuple(index.run(drop=set(unit.deleted_by_file)))
-        ).encode()
-    except BaseException:
-        for writer in writers:
-            writer.abort()
-        index.abort()
-        raise
+            return CommitMessage(index=tuple(index.run(add=unit.deleted_by_file))).encode()
+        entries = tuple(_rewrite_files(reader, unit, written))
+        index_entries = tuple(index.run(drop=set(unit.deleted_by_file)))
+        return CommitMessage(entries=entries, index=index_entries).encode()
 
 
 def _rewrite_files(
-    reader: FileReader, unit: DeleteRowsUnit, writers: list[RollingFileWriter]
+    reader: FileReader, unit: DeleteRowsUnit, written: ExitStack
 ) -> Iterator[ManifestEntry]:
     """Rewrite each file with deleted rows; new files keep the position in the row order."""
     split = unit.split
     vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, split.vectors)
     # with row tracking, rewritten rows keep their ids
     source = FileSource.COMPACT if row_tracking_fields(reader.schema) else FileSource.APPEND
-
-    def entry(kind: FileKind, file: DataFileMeta) -> ManifestEntry:
-        return ManifestEntry(
-            kind=kind,
-            partition=split.partition,
-            bucket=split.bucket,
-            total_buckets=split.total_buckets,
-            file=file,
-        )
-
+    bucket_id, total_buckets = split.partition_bucket, split.total_buckets
     for file in split.files:
         name = file.file_name
         if name in unit.deleted_by_file:
             deletions = {
                 name: unit.deleted_by_file[name] | vectors.get(name, EMPTY_DELETION_VECTOR)
             }
-            bucket_id = split.partition_bucket
-            written = copy_rows(
-                reader, bucket_id, (file,), deletions=deletions, source=source, writers=writers
+            new_files = copy_rows(
+                reader, bucket_id, (file,), deletions=deletions, source=source, written=written
             )
-            yield entry(FileKind.DELETE, file)
-            for new in written:
-                yield entry(FileKind.ADD, new)
+            yield from build_entries(FileKind.DELETE, bucket_id, total_buckets, [file])
+            yield from build_entries(FileKind.ADD, bucket_id, total_buckets, new_files)

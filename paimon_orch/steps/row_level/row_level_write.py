@@ -58,7 +58,7 @@ from paimon_orch.table.table import Table
 from paimon_orch.table.write.bucket_routing import BUCKET_COLUMN
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
 from paimon_orch.table.write.dynamic_bucket import HashIndex
-from paimon_orch.table.write.table_write import TableWriter
+from paimon_orch.table.write.table_write import TableWriter, write_rows
 from paimon_orch.table.write.write_builder import WriteBuilder
 from paimon_orch.table.write.write_plan import WritePlan
 
@@ -288,20 +288,14 @@ def _write_delete_records(shared: DeleteSource, unit: TargetUnit) -> RowLevelTas
     source = shared.source
     schema = source.reader.schema
     bucket_id = unit.split.partition_bucket
-    writer = TableWriter(
-        factory=FileWriterFactory.for_rewrite(source.reader, *bucket_id, unit.split.files),
-        first_sequence=shared.sequences,
-    )
-    try:
+    factory = FileWriterFactory.for_rewrite(source.reader, bucket_id, unit.split.files)
+    with TableWriter(WritePlan(factory=factory, first_sequence=shared.sequences)) as writer:
         addresses = []
         for rows in unit.read(source, schema.fields):
             addresses.append(rows.column(ADDRESS_COLUMN).to_numpy())
             deletes = build_delete_rows(schema, rows.drop_columns(ADDRESS_COLUMN))
             writer.write_bucket(bucket_id, deletes)
         message = writer.close()
-    except BaseException:
-        writer.abort()
-        raise
     return RowLevelTaskResult(message, counts=_count_deleted(addresses))
 
 
@@ -347,7 +341,7 @@ def write_changes(planned: WritePlan, parts: Iterable[pa.Table]) -> bytes:
     if row_tracking_fields(schema):
         message = write_tracked_rows(planned.factory, build_rows())
     else:
-        message = planned.write(build_rows())
+        message = write_rows(planned, build_rows())
     return RowLevelTaskResult(message, deleted_rows, counts).encode()
 
 

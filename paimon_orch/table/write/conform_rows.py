@@ -12,30 +12,12 @@ from paimon_orch.files.data_file_reader import build_constant_column
 from paimon_orch.files.default_values import fill_default
 from paimon_orch.files.nested_arrays import find_nested_null
 from paimon_orch.files.schema_evolution.evolve import convert_to_arrow_type
-from paimon_orch.format.options.core_options import ROWKIND_FIELD, SEQUENCE_FIELD
+from paimon_orch.format.options.core_options import SEQUENCE_FIELD
 from paimon_orch.format.row.row_kind import RowKind, is_retract, parse_row_kinds
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.table.write.bucket_routing import add_bucket_column
-
-
-def conform_rows(
-    rows: pa.Table,
-    schema: TableSchema,
-    *,
-    row_kind: str | None = None,
-    kind: RowKind = RowKind.INSERT,
-) -> pa.Table:
-    """Check the columns of rows, and convert the rows with :func:`convert_rows`.
-
-    Without ``row_kind``, the column of the option ``rowkind.field`` sets the row kinds of inserts.
-    Raises :class:`InputError` for missing, unknown or repeated columns.
-    """
-    if kind is RowKind.INSERT:
-        row_kind = row_kind or schema.typed_options.get(ROWKIND_FIELD)
-    check_columns(rows.column_names, schema, row_kind=row_kind)
-    return convert_rows(rows, schema, row_kind=row_kind, kind=kind)
 
 
 def convert_rows(

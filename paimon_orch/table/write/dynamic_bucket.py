@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
+from paimon_orch.files.uncommitted_files import UncommittedFiles
 from paimon_orch.format.arrays import Int16Array, Int32Array
 from paimon_orch.format.bucket.bucket_function import hash_rows
 from paimon_orch.format.bucket.hash_index import decode_hash_index, encode_hash_index
@@ -198,7 +199,7 @@ class HashIndex:
 
 
 @dataclass(slots=True)
-class HashIndexWriter:
+class HashIndexWriter(UncommittedFiles):
     """Assigns the rows of one job or task, which must be the only writer of its partitions."""
 
     index: HashIndex
@@ -233,7 +234,7 @@ class HashIndexWriter:
                     file.write(data)
         return self._written
 
-    def abort(self) -> None:
+    def delete_files(self) -> None:
         """Delete all written files."""
         for entry in self._written:
             self.index.reader.io.delete(self.index.path(entry))

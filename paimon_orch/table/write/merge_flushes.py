@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.merge.engine.merge_engine import create_merge_engine
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
@@ -14,8 +15,7 @@ from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
 
 def merge_flushes(
     factory: FileWriterFactory,
-    partition: bytes,
-    bucket: int,
+    partition_bucket: PartitionBucket,
     flushes: Sequence[Sequence[DataFileMeta]],
     writer: RollingFileWriter,
 ) -> None:
@@ -35,7 +35,7 @@ def merge_flushes(
         MergeRun(
             (0, batch)
             for file in files
-            for batch in reader.read(BucketFile(partition, bucket, file), fields, batch_rows=load)
+            for batch in reader.read(BucketFile(*partition_bucket, file), fields, batch_rows=load)
         )
         for files, load in zip(flushes, loads, strict=True)
     ]

@@ -11,7 +11,7 @@ from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import HASH_INDEX
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
-from paimon_orch.format.options.core_options import COMMIT_FORCE_CREATE_SNAPSHOT
+from paimon_orch.format.options.core_options import COMMIT_FORCE_CREATE_SNAPSHOT, ROWKIND_FIELD
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.row_kind import RowKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -23,11 +23,12 @@ from paimon_orch.table.table_stores import TableStores
 from paimon_orch.table.write.arrow_input import ArrowStreamExportable, to_arrow_table
 from paimon_orch.table.write.bucket_routing import check_writable
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
-from paimon_orch.table.write.conform_rows import conform_rows
+from paimon_orch.table.write.conform_rows import check_columns, convert_rows
 from paimon_orch.table.write.dynamic_bucket import HashIndex, has_dynamic_buckets
 from paimon_orch.table.write.overwrite_upgrade import upgrade_after_overwrite
 from paimon_orch.table.write.partition_overwrite import build_overwrite_filter
 from paimon_orch.table.write.postpone_bucket import PostponeBuckets, has_postpone_buckets
+from paimon_orch.table.write.table_write import write_rows
 from paimon_orch.table.write.write_plan import WritePlan
 
 logger = logging.getLogger(__name__)
@@ -135,9 +136,11 @@ class WriteBuilder:
         if committed is not None:
             return committed
         table_rows = to_arrow_table(rows)
-        written = planned.write(
-            [conform_rows(table_rows, planned.schema, row_kind=row_kind, kind=kind)]
-        )
+        if kind is RowKind.INSERT:
+            row_kind = row_kind or planned.schema.typed_options.get(ROWKIND_FIELD)
+        check_columns(table_rows.column_names, planned.schema, row_kind=row_kind)
+        converted = convert_rows(table_rows, planned.schema, row_kind=row_kind, kind=kind)
+        written = write_rows(planned, [converted])
         try:
             snapshot = self.commit(written, planned.hashes)
         except (CommitConflictError, InputError, UnsupportedError):

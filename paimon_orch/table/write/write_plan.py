@@ -11,11 +11,9 @@ from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import PartitionSpec
-from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.conform_rows import convert_rows
-from paimon_orch.table.write.dynamic_bucket import HashIndex, HashIndexWriter
+from paimon_orch.table.write.dynamic_bucket import HashIndex
 from paimon_orch.table.write.postpone_bucket import PostponeBuckets
-from paimon_orch.table.write.table_write import TableWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,23 +58,3 @@ class WritePlan:
                 rows = rows.append_column(SEQUENCE_NUMBER.name, numbers)
                 row_number += rows.num_rows
             yield rows
-
-    def write(self, parts: Iterable[pa.Table]) -> CommitMessage:
-        """Write converted rows; after an error, delete the new files.
-
-        In a table with dynamic or postpone buckets, one call must receive all rows of a partition.
-        """
-        writer = TableWriter(
-            factory=self.factory,
-            first_sequence=self.first_sequence,
-            index=None if self.hashes is None else HashIndexWriter(self.hashes),
-            is_overwrite=self.is_overwrite,
-            postponed=self.postponed,
-        )
-        try:
-            for rows in parts:
-                writer.write(rows)
-            return writer.close()
-        except BaseException:
-            writer.abort()
-            raise

@@ -8,6 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import read_field, serialize_row
 from paimon_orch.format.types.data_types import Field, parse_type
@@ -53,8 +54,7 @@ def task_of(new: list[tuple[int, int, int]], cuts: list[int]) -> CompactionTask:
         for i, (low, high) in enumerate(zip(cuts, [*cuts[1:], 100], strict=False))
     ]
     return CompactionTask(
-        partition=b"",
-        bucket=0,
+        partition_bucket=PartitionBucket(b"", 0),
         files=(*files, *level),
         higher_level_files=(),
         output_level=5,

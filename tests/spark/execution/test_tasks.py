@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_orch.spark.execution import tasks
-from paimon_orch.spark.execution.tasks import lighten_worker_after, map_units_in_spark
+from paimon_orch.spark.execution.tasks import build_worker_task, map_units_in_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +51,7 @@ def test_archives_are_not_read_again_before_the_next_task_but_can_be_imported(
             names = [importlib.import_module("archived_one").NAME]
             yield batch.append_column("name", pa.array(names))
 
-    running = lighten_worker_after(task)(iter([pa.record_batch({"id": [1]})]))
+    running = build_worker_task(task, ["id"])(iter([pa.record_batch({"0": [1]})]))
     result = next(running)
     assert archive in archives()
     assert list(running) == []
@@ -68,7 +68,7 @@ def test_archives_are_not_read_again_after_a_failed_task(archive: str) -> None:
         raise RuntimeError("no more rows")
 
     with pytest.raises(RuntimeError, match="no more rows"):
-        list(lighten_worker_after(task)(iter(())))
+        list(build_worker_task(task, [])(iter(())))
     assert archive not in archives()
 
 

@@ -29,8 +29,9 @@ from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.compact.bucket_compaction import BucketCompaction
 from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.commit.commit_changes import CommitChanges
-from paimon_orch.table.write.conform_rows import conform_rows
+from paimon_orch.table.write.conform_rows import convert_rows
 from paimon_orch.table.write.table_write import TableWriter
+from paimon_orch.table.write.write_plan import WritePlan
 
 
 def test_minor_compaction_deletes_replaced_rows_by_deletion_vectors(tmp_path: Path) -> None:
@@ -214,8 +215,8 @@ def test_the_winner_of_equal_sequence_numbers_does_not_change(
     )
     written = []
     for value in ("first", "second"):
-        writer = TableWriter(factory=table.stores.build_writer_factory(), first_sequence={})
-        writer.write(conform_rows(table_of("k v", [(1, value)]), table.schema))
+        writer = TableWriter(WritePlan(factory=table.stores.build_writer_factory()))
+        writer.write(convert_rows(table_of("k v", [(1, value)]), table.schema))
         written.append(writer.close().entries)
     for entries in reversed(written):
         table.stores.new_commit(StepKind.WRITE_ROWS).commit(

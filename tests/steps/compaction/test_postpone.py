@@ -21,6 +21,7 @@ from paimon_orch.steps.compaction import compact, postpone
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.postpone_bucket import sort_postponed_files
+from paimon_orch.table.write.table_write import write_rows
 
 Made = tuple[int, int]
 
@@ -152,8 +153,8 @@ def test_batch_writes_use_real_buckets_by_default(tmp_path: Path) -> None:
     )
     table.upsert(table_of("p k v", [(1, k, "a") for k in range(9)]))
     planned = ingest.plan(table, ingest.IngestRequest(columns=["p", "k", "v"]))
-    messages = planned.write(
-        planned.prepare(table_of("p k v", [(1, 3, "b"), (2, 3, "b")]).to_batches())
+    messages = write_rows(
+        planned, planned.prepare(table_of("p k v", [(1, 3, "b"), (2, 3, "b")]).to_batches())
     )
     ingest.commit(table, planned, [messages])
 
@@ -254,7 +255,7 @@ def test_options_that_conflict_with_postpone_buckets_are_refused_by_name(tmp_pat
     planned = ingest.plan(table, ingest.IngestRequest(columns=["p", "k", "v"]))
     shuffled = table_of("p k v _SEQUENCE_NUMBER", [(1, 1, "a", 5)])
     with pytest.raises(UnsupportedError, match=r"postpone\.batch-write-fixed-bucket"):
-        planned.write(planned.prepare(shuffled.to_batches()))
+        write_rows(planned, planned.prepare(shuffled.to_batches()))
     with pytest.raises(InputError, match="has no postpone buckets"):
         postpone.plan(new_table(tmp_path / "other"), postpone.MovePostponedRequest())
 

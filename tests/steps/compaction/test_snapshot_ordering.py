@@ -37,8 +37,9 @@ from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.conform_rows import conform_rows
+from paimon_orch.table.write.conform_rows import convert_rows
 from paimon_orch.table.write.table_write import TableWriter
+from paimon_orch.table.write.write_plan import WritePlan
 
 STRATEGIES: tuple[CompactionStrategy, ...] = ("minor", "full")
 
@@ -51,10 +52,12 @@ def ordered_table(root: Path, columns: str = "k BIGINT, v STRING", **options: st
 def prepare(table: Table, rows: pa.Table, first: int, kinds: str | None = None) -> CommitChanges:
     """Write rows with numbers from `first` on, and return the uncommitted changes."""
     writer = TableWriter(
-        factory=table.stores.build_writer_factory(),
-        first_sequence={PartitionBucket(EMPTY_ROW, 0): first},
+        WritePlan(
+            factory=table.stores.build_writer_factory(),
+            first_sequence={PartitionBucket(EMPTY_ROW, 0): first},
+        )
     )
-    writer.write(conform_rows(rows, table.schema, row_kind=kinds))
+    writer.write(convert_rows(rows, table.schema, row_kind=kinds))
     return CommitChanges(kind=CommitKind.APPEND, entries=writer.close().entries)
 
 
@@ -157,10 +160,10 @@ def test_a_file_that_moves_to_another_level_keeps_its_snapshot(tmp_path: Path) -
 
 def test_several_flushes_of_a_writer_become_one_sorted_run(tmp_path: Path) -> None:
     table = ordered_table(tmp_path, write_buffer_size="1 b")
-    writer = TableWriter(factory=table.stores.build_writer_factory(), first_sequence={})
+    writer = TableWriter(WritePlan(factory=table.stores.build_writer_factory()))
     for number in range(5):
         rows = table_of("k v", [(key, f"{number}") for key in range(number, 8)])
-        writer.write(conform_rows(rows, table.schema))
+        writer.write(convert_rows(rows, table.schema))
     entries = writer.close().entries
     commit(table, CommitChanges(kind=CommitKind.APPEND, entries=entries))
 

@@ -30,6 +30,7 @@ from paimon_orch.steps.compaction.sort_compact import (
 from paimon_orch.steps.row_level.row_level_write import RowSource, delete
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
+from paimon_orch.table.write.table_write import write_rows
 
 EXECUTOR = InProcessExecutor()
 BY_K = SortOrder(("k",))
@@ -54,7 +55,7 @@ def sorted_rows(table: Table, planned: CompactionPlan) -> list[CommitMessage]:
     )
     ordered = rows.select(table.schema.names).sort_by("k").combine_chunks()
     writing = ingest.plan(table, ingest.IngestRequest(columns=table.schema.names))
-    return [writing.write(writing.prepare(ordered.to_batches()))]
+    return [write_rows(writing, writing.prepare(ordered.to_batches()))]
 
 
 def test_a_partition_is_sorted_by_one_overwrite_of_the_files_that_were_read(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.commit.commit import create_commit_user
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.table_write import write_rows
 
 PROCESSES, COMMITS = 4, 5
 Create = Callable[[LocalFileIO, str, bytes], bool]
@@ -301,7 +302,7 @@ def test_an_ingest_with_a_commit_id_is_committed_once(tmp_path: Path) -> None:
     table, once = new_table(tmp_path), CommitId("load", 1)
     for _ in range(2):
         planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"], commit_id=once))
-        written = planned.write(planned.prepare(table_of("k v", [(1, "a")]).to_batches()))
+        written = write_rows(planned, planned.prepare(table_of("k v", [(1, "a")]).to_batches()))
         assert ingest.commit(table, planned, [written]).snapshot_id == 1
 
     assert table.stores.snapshots.ids() == [1]
@@ -446,7 +447,7 @@ def test_an_ingest_with_an_unknown_outcome_keeps_its_data_files(
 ) -> None:
     table = new_table(tmp_path)
     planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
-    written = planned.write(planned.prepare(table_of("k v", [(1, "a")]).to_batches()))
+    written = write_rows(planned, planned.prepare(table_of("k v", [(1, "a")]).to_batches()))
     failing_create(monkeypatch)
 
     with pytest.raises(CommitOutcomeUnknownError, match="not known"):

@@ -59,7 +59,7 @@ def rewrite(table: Table, *, changed: bool = False) -> CommitChanges:
     schema, reader = table.schema, table.stores.reader()
     fields = [*schema.fields, *row_tracking_fields(schema)]
     rewriter = table.stores.build_writer_factory().writer(
-        split.partition, 0, source=FileSource.COMPACT
+        split.partition_bucket, source=FileSource.COMPACT
     )
     for file in split.files:
         for batch in reader.read(BucketFile(split.partition, 0, file), fields):

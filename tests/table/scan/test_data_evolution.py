@@ -15,6 +15,7 @@ from support.tables import new_table, rows_of, table_of
 from paimon_orch.errors import CorruptFileError, UnsupportedError
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.files.data_file_writer import FileWriterFactory
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
@@ -49,7 +50,7 @@ def add(
     fields = tuple(field for field in schema.fields if field.name in rows.column_names)
     schema_of_file = replace(schema, fields=fields)
     factory = FileWriterFactory(table.io, table.paths, schema_of_file, batch_sizes=sizes)
-    writer = factory.writer(EMPTY_ROW, 0)
+    writer = factory.writer(PartitionBucket(EMPTY_ROW, 0))
     writer.write(rows)
     [file] = writer.close()
     if first_row_id is not None:

@@ -26,6 +26,7 @@ from paimon_orch.table.write.dynamic_bucket import (
     HashIndexWriter,
     compute_key_hashes,
 )
+from paimon_orch.table.write.table_write import write_rows
 from paimon_orch.table.write.write_builder import WriteBuilder
 
 
@@ -226,7 +227,7 @@ def test_the_second_writer_of_new_keys_to_a_bucket_is_refused(
     table: Table, second: tuple[int, int]
 ) -> None:
     planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
-    result = planned.write(planned.prepare(numbered(*second, "late").to_batches()))
+    result = write_rows(planned, planned.prepare(numbered(*second, "late").to_batches()))
     table.upsert(numbered(0, 30, "early"))
     files = stored_files(table)
 
@@ -242,7 +243,7 @@ def test_a_writer_of_known_keys_does_not_conflict_with_new_keys_in_other_buckets
     table: Table,
 ) -> None:
     planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
-    result = planned.write(planned.prepare(numbered(0, 3, "late").to_batches()))
+    result = write_rows(planned, planned.prepare(numbered(0, 3, "late").to_batches()))
     table.upsert(numbered(25, 30, "early"))
 
     ingest.commit(table, planned, [result])
@@ -253,7 +254,7 @@ def test_a_writer_of_known_keys_does_not_conflict_with_new_keys_in_other_buckets
 
 def test_a_writer_whose_bucket_was_overwritten_meanwhile_is_refused(table: Table) -> None:
     planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
-    result = planned.write(planned.prepare(numbered(0, 3, "late").to_batches()))
+    result = write_rows(planned, planned.prepare(numbered(0, 3, "late").to_batches()))
     table.overwrite(numbered(0, 3, "new"))
 
     with pytest.raises(CommitConflictError, match="dynamic bucket"):
@@ -266,7 +267,7 @@ def test_a_writer_is_refused_if_a_concurrent_overwrite_added_its_keys(table: Tab
     """The keys were assigned to a bucket that neither the old nor the new rows use."""
     table.upsert(numbered(25, 30))
     planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
-    result = planned.write(planned.prepare(numbered(30, 33, "late").to_batches()))
+    result = write_rows(planned, planned.prepare(numbered(30, 33, "late").to_batches()))
     table.overwrite(numbered(30, 33, "new"))
 
     with pytest.raises(CommitConflictError, match="dynamic bucket"):
@@ -278,7 +279,7 @@ def test_a_writer_is_refused_if_a_concurrent_overwrite_added_its_keys(table: Tab
 def test_two_concurrent_first_writers_do_not_both_commit(tmp_path: Path) -> None:
     table = new_table(tmp_path, bucket="-1")
     planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
-    result = planned.write(planned.prepare(numbered(0, 5).to_batches()))
+    result = write_rows(planned, planned.prepare(numbered(0, 5).to_batches()))
     table.upsert(numbered(3, 8, "first"))
 
     with pytest.raises(CommitConflictError):
@@ -291,7 +292,7 @@ def test_two_tasks_that_assigned_one_partition_are_refused(table: Table) -> None
     files = stored_files(table)
     planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
     results = [
-        planned.write(planned.prepare(numbered(*keys).to_batches()))
+        write_rows(planned, planned.prepare(numbered(*keys).to_batches()))
         for keys in ((30, 32), (32, 34))
     ]
 

@@ -11,6 +11,7 @@ from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.table_write import write_rows
 
 NEW = [(1, "new"), (2, "new")]
 
@@ -59,7 +60,9 @@ def test_deletes_in_an_overwrite_write_no_rows(tmp_path: Path) -> None:
         table, ingest.IngestRequest(columns=rows.column_names, mode="overwrite", row_kind="kind")
     )
 
-    outcome = ingest.commit(table, planned, [planned.write(planned.prepare(rows.to_batches()))])
+    outcome = ingest.commit(
+        table, planned, [write_rows(planned, planned.prepare(rows.to_batches()))]
+    )
 
     assert outcome.rows_not_visible == 0
     assert rows_of(table) == [(1, "new")]
@@ -81,7 +84,7 @@ def test_files_with_overlapping_keys_remain_on_level_0(tmp_path: Path) -> None:
         [("overlapping", 2, "b"), ("apart", 2, "b")],
     ]
     results = [
-        planned.write(planned.prepare(table_of("p k v", rows).to_batches())) for rows in tasks
+        write_rows(planned, planned.prepare(table_of("p k v", rows).to_batches())) for rows in tasks
     ]
 
     outcome = ingest.commit(table, planned, results)

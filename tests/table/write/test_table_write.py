@@ -28,9 +28,10 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.bucket_routing import split_by_bucket
-from paimon_orch.table.write.conform_rows import conform_rows
+from paimon_orch.table.write.conform_rows import convert_rows
 from paimon_orch.table.write.table_write import TableWriter
 from paimon_orch.table.write.write_builder import WriteBuilder
+from paimon_orch.table.write.write_plan import WritePlan
 
 
 def assert_refused(table: Table, rows: pa.Table, message: str, row_kind: str | None = None) -> None:
@@ -293,7 +294,7 @@ def test_every_type_is_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [1, 3, 7])
 def test_rows_are_written_to_the_bucket_of_the_format(tmp_path: Path, count: int) -> None:
     table = new_table(tmp_path, bucket=str(count))
-    rows = conform_rows(table_of("k v", [(k, "x") for k in range(200)]), table.schema)
+    rows = convert_rows(table_of("k v", [(k, "x") for k in range(200)]), table.schema)
 
     buckets = {}
     for (_, bucket), group in split_by_bucket(rows, table.schema):
@@ -318,10 +319,10 @@ def test_sequence_numbers_continue_in_a_fixed_bucket(tmp_path: Path) -> None:
 
 def test_a_full_buffer_is_flushed_as_further_files(tmp_path: Path) -> None:
     table = new_table(tmp_path, write_buffer_size="1 b")
-    writer = TableWriter(factory=table.stores.build_writer_factory(), first_sequence={})
+    writer = TableWriter(WritePlan(factory=table.stores.build_writer_factory()))
     for number in range(3):
         writer.write(
-            conform_rows(table_of("k v", [(1, f"{number}"), (number + 5, "x")]), table.schema)
+            convert_rows(table_of("k v", [(1, f"{number}"), (number + 5, "x")]), table.schema)
         )
     WriteBuilder(table.stores).commit(writer.close())
 
@@ -330,14 +331,18 @@ def test_a_full_buffer_is_flushed_as_further_files(tmp_path: Path) -> None:
     assert_healthy(table)
 
 
-def test_an_aborted_writer_deletes_its_files(tmp_path: Path) -> None:
+def test_a_writer_deletes_its_files_after_an_error(tmp_path: Path) -> None:
     table = new_table(tmp_path, write_buffer_size="1 b")
     before = stored_files(table)
-    writer = TableWriter(factory=table.stores.build_writer_factory(), first_sequence={})
-    writer.write(conform_rows(table_of("k v", [(1, "a")]), table.schema))
-    assert stored_files(table) != before
 
-    writer.abort()
+    def fail_after_a_flush() -> None:
+        with TableWriter(WritePlan(factory=table.stores.build_writer_factory())) as writer:
+            writer.write(convert_rows(table_of("k v", [(1, "a")]), table.schema))
+            assert stored_files(table) != before
+            raise RuntimeError("after a flush")
+
+    with pytest.raises(RuntimeError, match="after a flush"):
+        fail_after_a_flush()
 
     assert stored_files(table) == before
 
