@@ -214,7 +214,7 @@ class _Merge:
             fn.col(f"{TARGET_ALIAS}.{name}").alias(name) for name in list_row_id_columns(schema)
         ]
         return rows.filter(kind.isNotNull()).select(
-            _target_address().alias(ADDRESS_COLUMN),
+            _build_target_address().alias(ADDRESS_COLUMN),
             KIND_COLUMN,
             *cast_columns(schema, values),
             *build_old_value_columns(schema, old),
@@ -229,13 +229,13 @@ class _Merge:
 
     def _build_row_kind(self) -> Column:
         """Return the kind of each joined row; null if it does not change."""
-        kind = fn.when(_target_address().isNull(), fn.lit("+I"))
+        kind = fn.when(_build_target_address().isNull(), fn.lit("+I"))
         if self.delete is not None:
             kind = kind.when(to_column(self.delete), fn.lit("-D"))
         return kind if self.updates is None else kind.otherwise(fn.lit("+U"))
 
 
-def _target_address() -> Column:
+def _build_target_address() -> Column:
     return fn.col(f"{TARGET_ALIAS}.`{ADDRESS_COLUMN}`")
 
 

@@ -78,7 +78,7 @@ class Catalog:
     def table(self, identifier: str) -> Table:
         """Return a table or ``database.table$branch_name``; raises :class:`NotFoundError`."""
         name, _, branch = identifier.partition(_BRANCH_SEPARATOR)
-        paths = TablePaths(self._table_root(name), branch or MAIN_BRANCH)
+        paths = TablePaths(self._get_table_root(name), branch or MAIN_BRANCH)
         table = Table(identifier, self.io, paths, self.allowances)
         if not table.stores.schemas.ids():
             raise NotFoundError(self._describe_missing_table(name, branch))
@@ -92,7 +92,7 @@ class Catalog:
         return self.table(name).system(system)
 
     def _describe_missing_table(self, identifier: str, branch: str) -> str:
-        if branch and self.io.exists(self._table_root(identifier)):
+        if branch and self.io.exists(self._get_table_root(identifier)):
             return f"table {identifier} has no branch {branch!r}"
         database = identifier.split(".", maxsplit=1)[0]
         if database not in self.databases():
@@ -104,7 +104,7 @@ class Catalog:
         existing = ", ".join(self.tables(database)) or "none"
         return f"there is no table {identifier} in {self.uri} (tables of {database}: {existing})"
 
-    def _table_root(self, identifier: str) -> str:
+    def _get_table_root(self, identifier: str) -> str:
         parts = identifier.split(".")
         if len(parts) != 2 or not all(_NAME_PATTERN.fullmatch(part) for part in parts):
             raise InputError(f"table name {identifier!r} must be 'database.table'")
@@ -137,7 +137,7 @@ class Catalog:
             comment=comment,
             time_millis=int(time.time() * 1000),
         )
-        paths = TablePaths(self._table_root(identifier))
+        paths = TablePaths(self._get_table_root(identifier))
         table = Table(identifier, self.io, paths, self.allowances)
         store = SchemaStore(self.io, table.paths)
         created = not store.ids() and store.create(schema)
@@ -153,7 +153,7 @@ class Catalog:
         Raises :class:`InputError` if it exists (unless ``if_not_exists``), and
         :class:`UnsupportedError` in object stores, which have no empty directories.
         """
-        if not self.io.make_dir(self._database_root(database)) and not if_not_exists:
+        if not self.io.make_dir(self._get_database_root(database)) and not if_not_exists:
             raise InputError(f"database {database!r} already exists in {self.uri}")
 
     def drop_database(
@@ -161,13 +161,13 @@ class Catalog:
     ) -> None:
         """Drop a database; raises :class:`InputError` if it has tables, unless ``cascade``."""
         self.list_tables_to_drop(database, cascade=cascade, if_exists=if_exists)
-        self.io.delete_dir(self._database_root(database))
+        self.io.delete_dir(self._get_database_root(database))
 
     def list_tables_to_drop(
         self, database: str, *, cascade: bool = False, if_exists: bool = False
     ) -> list[str]:
         """Return the tables that :meth:`drop_database` deletes; raises the same errors."""
-        if not self.io.exists(self._database_root(database)):
+        if not self.io.exists(self._get_database_root(database)):
             if if_exists:
                 return []
             existing = ", ".join(self.databases()) or "none"
@@ -182,7 +182,7 @@ class Catalog:
             self.can_drop_table(f"{database}.{table}")
         return tables
 
-    def _database_root(self, database: str) -> str:
+    def _get_database_root(self, database: str) -> str:
         if not _NAME_PATTERN.fullmatch(database):
             raise InputError(
                 f"database name {database!r} must not be empty or contain '.', '$' or '/'"
@@ -196,7 +196,7 @@ class Catalog:
         if not self.can_drop_table(identifier, if_exists=if_exists):
             return
         external = list_file_roots(self.io, self.table(identifier).paths)[1:]
-        self.io.delete_dir(self._table_root(identifier))
+        self.io.delete_dir(self._get_table_root(identifier))
         if external:
             logger.warning(
                 "%s was dropped; its files in external paths were not deleted, as other tables may "
@@ -220,7 +220,7 @@ class Catalog:
 
     def count_files(self, identifier: str) -> tuple[int, int]:
         """Return the number of files below a table's directory, and their total size in bytes."""
-        count, size, directories = 0, 0, [self._table_root(identifier)]
+        count, size, directories = 0, 0, [self._get_table_root(identifier)]
         while directories:
             for info in self.io.list_dir(directories.pop()):
                 if info.is_dir:
@@ -239,7 +239,7 @@ class Catalog:
         """
         if _BRANCH_SEPARATOR in identifier or _BRANCH_SEPARATOR in to:
             raise InputError(f"{identifier} cannot become {to}: branches cannot be renamed")
-        source, target = self.table(identifier), self._table_root(to)
+        source, target = self.table(identifier), self._get_table_root(to)
         source.stores.check_step(StepKind.METADATA)
         database = to.split(".", maxsplit=1)[0]
         if database not in self.databases():

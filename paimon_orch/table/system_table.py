@@ -79,7 +79,7 @@ class SystemTable:
                 f"its {_MERGED_TABLES[0]}"
             )
         selector = SnapshotSelector(snapshot_id, tag, timestamp, watermark)
-        rows = self._rows(columns, filter, limit if order_by is None else None, selector)
+        rows = self._build_scan(columns, filter, limit if order_by is None else None, selector)
         if isinstance(rows, Scan) and merge_level_0 is not None:
             rows = replace(rows, merge_level_0=merge_level_0)
         if order_by is None:
@@ -94,7 +94,7 @@ class SystemTable:
         )
         return SortedScan(rows, parse_order(order_by, schema), limit)
 
-    def _rows(
+    def _build_scan(
         self,
         columns: list[str] | None,
         filter: str | Predicate | None,
@@ -102,7 +102,7 @@ class SystemTable:
         selector: SnapshotSelector,
     ) -> BaseScan:
         if self.name in _DATA_TABLES:
-            return self._data(columns, filter, limit, selector)
+            return self._build_data_scan(columns, filter, limit, selector)
         form, make = _METADATA_TABLES[self.name]
         schema = TableSchema(
             id=0,
@@ -124,7 +124,7 @@ class SystemTable:
             limit=limit,
         )
 
-    def _data(
+    def _build_data_scan(
         self,
         columns: list[str] | None,
         condition: str | Predicate | None,

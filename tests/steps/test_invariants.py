@@ -194,7 +194,7 @@ def test_raw_reads_equal_merged_reads_and_each_file_is_in_one_split(
         for split in splits:
             reader = BucketReader(table.stores.reader(), split, table.schema.fields)
             raw = [row for batch in reader.batches() for row in batch.to_pylist()]
-            merged = [row for batch in reader.merged() for row in batch.to_pylist()]
+            merged = [row for batch in reader.read_merged() for row in batch.to_pylist()]
             assert sorted(map(repr, raw)) == sorted(map(repr, merged))
 
 

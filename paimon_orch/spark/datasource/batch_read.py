@@ -149,12 +149,12 @@ class PaimonReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition."""
         assert isinstance(partition, BatchInputPartition)
-        for batch in self._batches(partition):
+        for batch in self._read_batches(partition):
             if batch.num_rows:
                 yield convert_batch(batch, self.target)
         lighten_worker()
 
-    def _batches(self, part: BatchInputPartition) -> Iterator[pa.RecordBatch]:
+    def _read_batches(self, part: BatchInputPartition) -> Iterator[pa.RecordBatch]:
         if part.rows is not None:
             yield from part.rows.to_batches()
         elif isinstance(self._rows, (Scan, IncrementalScan)):

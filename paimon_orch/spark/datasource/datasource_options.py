@@ -136,7 +136,7 @@ class DataSourceOptions:
         """Return a scan of one snapshot, or of the changes between two snapshots."""
         table, condition = self.open(), self.values.get("filter")
         if "incremental-between" in self.values:
-            return self._changes(table, columns)
+            return self._build_incremental_scan(table, columns)
         if "incremental-mode" in self.values:
             raise InputError("paimon: option incremental-mode requires incremental-between")
         return table.scan(
@@ -167,7 +167,9 @@ class DataSourceOptions:
         plain = table.table if isinstance(table, SystemTable) else table
         return merges if plain.options.has_deletion_vectors else None
 
-    def _changes(self, table: Table | SystemTable, columns: list[str] | None) -> IncrementalScan:
+    def _build_incremental_scan(
+        self, table: Table | SystemTable, columns: list[str] | None
+    ) -> IncrementalScan:
         time_travel = sorted({*_TIME_TRAVEL_OPTIONS} & set(self.values))
         if time_travel or isinstance(table, SystemTable):
             excluded = ", ".join(time_travel) or "a system table"

@@ -105,9 +105,9 @@ class StreamFollower:
         """Return the start of a query without a checkpoint, from its consumer or its scan mode."""
         mode, consumer = self.mode, self.options.values.get("consumer-id")
         if consumer is not None:
-            next_snapshot = self._consumers().read_next_snapshot(consumer)
+            next_snapshot = self._build_consumer_store().read_next_snapshot(consumer)
             if next_snapshot is not None:
-                return self._position(next_snapshot)
+                return self._build_position(next_snapshot)
         position = self._find_start(mode)
         self.record(position)
         return position
@@ -115,18 +115,20 @@ class StreamFollower:
     def _find_start(self, mode: str) -> StreamOffset:
         latest = self.newest()
         if mode == LATEST:
-            return self._position(latest + 1)
+            return self._build_position(latest + 1)
         if mode == LATEST_FULL:
-            return replace(self._position(latest or FIRST_SNAPSHOT_ID), whole=True)
+            return replace(self._build_position(latest or FIRST_SNAPSHOT_ID), whole=True)
         if mode == FROM_TIMESTAMP:
-            return self._position(self._find_first_since(self.options.epoch_millis(FROM_TIMESTAMP)))
+            return self._build_position(
+                self._find_first_since(self.options.epoch_millis(FROM_TIMESTAMP))
+            )
         number = self.options.number(FROM_SNAPSHOT)
         if number is None or not FIRST_SNAPSHOT_ID <= number <= latest + 1:
             raise InputError(
                 f"paimon: option {FROM_SNAPSHOT} must be from {FIRST_SNAPSHOT_ID} to {latest + 1} "
                 f"(the next snapshot), not {number}"
             )
-        return replace(self._position(number), whole=mode == FROM_SNAPSHOT_FULL)
+        return replace(self._build_position(number), whole=mode == FROM_SNAPSHOT_FULL)
 
     def _find_first_since(self, millis: int | None) -> int:
         """Return the first snapshot that was committed at or after a time."""
@@ -137,7 +139,7 @@ class StreamFollower:
             first = snapshot.id
         return first
 
-    def _position(self, snapshot_id: int) -> StreamOffset:
+    def _build_position(self, snapshot_id: int) -> StreamOffset:
         return StreamOffset(
             snapshot_id, False, self._read_creation_time(), self._read_commit_time(snapshot_id - 1)
         )
@@ -165,13 +167,13 @@ class StreamFollower:
         """
         last = self.newest() if end_snapshot_id is None else end_snapshot_id
         if start is None:
-            return self._position(last + 1)
+            return self._build_position(last + 1)
         self.check(start)
         if last < start.snapshot:
             return start
         if max_snapshots is not None:
             last = min(last, start.snapshot + max_snapshots - 1)
-        return self._position(last + 1)
+        return self._build_position(last + 1)
 
     def check(self, position: StreamOffset) -> None:
         """Raise an error if the table was recreated, or rolled back to before the position."""
@@ -234,7 +236,7 @@ class StreamFollower:
         """Record the position of the consumer, so that its unread snapshots do not expire."""
         consumer = self.options.values.get("consumer-id")
         if consumer is not None:
-            self._consumers().record(consumer, position.snapshot)
+            self._build_consumer_store().record(consumer, position.snapshot)
 
-    def _consumers(self) -> ConsumerStore:
+    def _build_consumer_store(self) -> ConsumerStore:
         return ConsumerStore(self.table.io, self.table.paths, self.table.options)

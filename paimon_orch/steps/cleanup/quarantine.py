@@ -103,7 +103,7 @@ class Quarantine:
 
     def _restore(self, base: str, root: str) -> int:
         restored, remover = 0, SafeDeleter(io=self.io, roots=(root,))
-        for path in list(self._files(base)):
+        for path in list(self._list_files(base)):
             target = f"{root}/{path.removeprefix(f'{base}/')}"
             if not remover.is_safe_path(target):
                 continue
@@ -120,7 +120,7 @@ class Quarantine:
         for name in self.find_expired_folders(retention):
             for base in (f"{root}/{_QUARANTINE_FOLDER}/{name}" for root in self._roots):
                 remover = SafeDeleter(io=self.io, roots=(base,))
-                for path in list(self._files(base)):
+                for path in list(self._list_files(base)):
                     deleted += remover.delete(path)
                 self._delete_empty_directories(base)
         return deleted
@@ -138,7 +138,7 @@ class Quarantine:
     def count(self, folders: Iterable[str]) -> int:
         """Return the number of files in the given folders."""
         bases = (f"{root}/{_QUARANTINE_FOLDER}/{name}" for name in folders for root in self._roots)
-        return sum(1 for base in bases for _ in self._files(base))
+        return sum(1 for base in bases for _ in self._list_files(base))
 
     def _has_same_content(self, path: str, other: str) -> bool:
         if self.io.size(path) != self.io.size(other):
@@ -149,22 +149,22 @@ class Quarantine:
                     return False
         return True
 
-    def _files(self, directory: str) -> Iterator[str]:
+    def _list_files(self, directory: str) -> Iterator[str]:
         for info in self.io.list_dir(directory):
             if info.is_dir:
-                yield from self._files(info.path)
+                yield from self._list_files(info.path)
             elif not info.is_link:
                 yield info.path
 
-    def _directories(self, directory: str) -> Iterator[str]:
+    def _list_directories(self, directory: str) -> Iterator[str]:
         for info in self.io.list_dir(directory):
             if info.is_dir:
-                yield from self._directories(info.path)
+                yield from self._list_directories(info.path)
                 yield info.path
 
     def _delete_empty_directories(self, base: str) -> None:
         """Remove the empty directories of a folder, innermost first."""
-        for path in [*self._directories(base), base, base.rpartition("/")[0]]:
+        for path in [*self._list_directories(base), base, base.rpartition("/")[0]]:
             self.io.delete_empty_dir(path)
 
 

@@ -64,7 +64,7 @@ def plan(table: Table, request: EmptyRequest) -> MissingFilesPlan:
     schema = table.schema
     listed: dict[str, set[str]] = {}
     paths, entries = [], []
-    for entry in table.stores.manifests.live(snapshot):
+    for entry in table.stores.manifests.read_live_entries(snapshot):
         path = table.paths.data_file(schema, entry.partition, entry.bucket, entry.file)
         directory, _, name = path.rpartition("/")
         if directory not in listed:

@@ -77,7 +77,7 @@ def _plan_partition_splits(
         parse_partition_spec(spec, schema) if isinstance(spec, str) else spec for spec in partitions
     ]
     matches = build_any_partition_matcher(specs, schema)
-    live = table.stores.manifests.live(
+    live = table.stores.manifests.read_live_entries(
         snapshot,
         manifests=build_spec_manifest_selector(specs, schema),
         partitions=lambda candidates: [each for each in candidates if matches(each)],

@@ -46,11 +46,11 @@ class RowTrackingWriter(UncommittedFiles):
                 rows = rows.append_column(column.name, pa.nulls(rows.num_rows, pa.int64()))
         has_id = pc.is_valid(rows.column(ROW_ID.name))
         for bucket_id, rewritten in split_by_bucket(rows.filter(has_id), schema):
-            self._writer(bucket_id, FileSource.COMPACT).write(rewritten)
+            self._get_writer(bucket_id, FileSource.COMPACT).write(rewritten)
         for bucket_id, added in split_by_bucket(rows.filter(pc.invert(has_id)), schema):
-            self._writer(bucket_id, FileSource.APPEND).write(added.select(schema.names))
+            self._get_writer(bucket_id, FileSource.APPEND).write(added.select(schema.names))
 
-    def _writer(self, bucket_id: PartitionBucket, source: FileSource) -> RollingFileWriter:
+    def _get_writer(self, bucket_id: PartitionBucket, source: FileSource) -> RollingFileWriter:
         key = (bucket_id, source)
         if key not in self._writers:
             self._writers[key] = self.factory.writer(bucket_id, source=source)

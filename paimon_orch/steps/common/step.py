@@ -72,7 +72,7 @@ class WorkUnits(Generic[SharedT, UnitT]):
     units: Sequence[UnitT]
 
 
-def _no_units(_table: Table, _plan: StepPlan) -> WorkUnits[None, None]:
+def _build_no_units(_table: Table, _plan: StepPlan) -> WorkUnits[None, None]:
     return WorkUnits(shared=None, units=())
 
 
@@ -88,7 +88,7 @@ def _commit_at_once(plan: PlanT) -> Iterable[PlanT]:
     return (plan,)
 
 
-def _last_outcome(_before: OutcomeT, after: OutcomeT) -> OutcomeT:
+def _keep_last_outcome(_before: OutcomeT, after: OutcomeT) -> OutcomeT:
     return after
 
 
@@ -109,7 +109,7 @@ class Step(Generic[RequestT, PlanT, SharedT, UnitT, ResultT, OutcomeT]):
     """Checks the plan before its units run; raises CommitConflictError if it is outdated."""
     split: Callable[[PlanT], Iterable[PlanT]] = _commit_at_once
     """Splits a plan into parts; each part is run and committed before the next one."""
-    merge: Callable[[OutcomeT, OutcomeT], OutcomeT] = _last_outcome
+    merge: Callable[[OutcomeT, OutcomeT], OutcomeT] = _keep_last_outcome
     """Combines the outcomes of two parts."""
     max_attempts: int = MAX_ATTEMPTS
 
@@ -129,7 +129,7 @@ def build_metadata_step(
     return Step(
         title=title,
         plan=plan,
-        work=_no_units,
+        work=_build_no_units,
         run=_run_no_unit,
         decode=bytes,
         commit=commit,

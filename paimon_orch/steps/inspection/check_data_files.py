@@ -68,7 +68,7 @@ class FileChecker:
         except (PaimonError, OSError) as error:
             self.findings.add("unreadable", "", str(error))
 
-    def _reader(self, schema: TableSchema) -> FileReader:
+    def _build_reader(self, schema: TableSchema) -> FileReader:
         return FileReader(self.io, TablePaths(self.paths.root), schema, {schema.id: schema})
 
     def _check_file(self, entry: ManifestEntry) -> None:
@@ -76,7 +76,7 @@ class FileChecker:
         schema = self.schemas.get(file.schema_id)
         fields = [*(SYSTEM_FIELDS if schema.primary_keys else ()), *schema.fields]
         bucket_file = BucketFile(entry.partition, entry.bucket, file)
-        batches = list(self._reader(schema).read(bucket_file, fields))
+        batches = list(self._build_reader(schema).read(bucket_file, fields))
         if not batches:
             return
         rows = pa.Table.from_batches(batches)

@@ -70,7 +70,7 @@ class VersionChecker:
             self.findings.add("id", version.path, f"contains snapshot {snapshot.id}")
         try:
             schema = schemas.get(snapshot.schema_id)
-            lists = self._lists(version)
+            lists = self._read_base_and_delta(version)
             changelog = self._read_changelog_entries(version)
             index = self.reader.index(version)
         except PaimonError as error:
@@ -115,24 +115,26 @@ class VersionChecker:
                 f"of snapshot {before.id}",
             )
 
-    def _lists(self, version: RetainedSnapshot) -> tuple[list[ManifestEntry], list[ManifestEntry]]:
+    def _read_base_and_delta(
+        self, version: RetainedSnapshot
+    ) -> tuple[list[ManifestEntry], list[ManifestEntry]]:
         """Return the base entries and the delta entries."""
         if not version.state_lists:
             return [], []
         delta = self.reader.delta(version)
         state = self.reader.state(version)
-        return self._entries(state[: len(state) - len(delta)]), self._entries(delta)
+        return self._read_entries(state[: len(state) - len(delta)]), self._read_entries(delta)
 
     def _read_changelog_entries(self, version: RetainedSnapshot) -> list[ManifestEntry]:
         """Return the entries of the changelog; empty if an expiration deleted it."""
         try:
-            return self._entries(self.reader.changelog(version))
+            return self._read_entries(self.reader.changelog(version))
         except MissingFileError:
             if version.keeps_changelog:
                 raise
             return []
 
-    def _entries(self, metas: Iterable[ManifestFileMeta]) -> list[ManifestEntry]:
+    def _read_entries(self, metas: Iterable[ManifestFileMeta]) -> list[ManifestEntry]:
         metas = list(metas)
         for meta in metas:
             if meta.file_name not in self._manifests:

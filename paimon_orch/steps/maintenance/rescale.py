@@ -241,7 +241,7 @@ def _read_merged(reader: FileReader, unit: RescaleUnit) -> Iterator[pa.Table]:
     fields = [*SYSTEM_FIELDS, *schema.fields]
 
     def batches(split: BucketSplit) -> Iterator[tuple[int, pa.RecordBatch]]:
-        for batch in BucketReader(reader, split, fields).merged():
+        for batch in BucketReader(reader, split, fields).read_merged():
             if batch.num_rows:
                 yield 0, batch
 

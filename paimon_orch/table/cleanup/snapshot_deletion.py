@@ -110,8 +110,8 @@ class SnapshotDeletionPlanner:
         referenced = {
             name for version in self.retained for name in list_metadata_names(self.reader, version)
         }
-        metadata = self._exclude_referenced(expiring, self._metadata_paths, referenced)
-        lists = self._exclude_referenced(expiring, self._list_paths, referenced)
+        metadata = self._exclude_referenced(expiring, self._list_metadata_paths, referenced)
+        lists = self._exclude_referenced(expiring, self._list_manifest_list_paths, referenced)
         return UnreferencedFiles(tuple(data), metadata, lists, tuple(sizes))
 
     def _read(self, metas: Iterable[ManifestFileMeta]) -> Iterator[Manifest]:
@@ -133,13 +133,13 @@ class SnapshotDeletionPlanner:
 
     def _record_entries(self, entries: Iterable[ManifestEntry]) -> None:
         for entry in entries:
-            path = self._path(entry)
+            path = self._get_path(entry)
             directory = path.rpartition("/")[0]
             self._entries[path] = entry
             for extra in entry.file.extra_files:
                 self._entries[f"{directory}/{extra}"] = entry
 
-    def _path(self, entry: ManifestEntry) -> str:
+    def _get_path(self, entry: ManifestEntry) -> str:
         if entry.file.external_path is not None:
             return self.paths.data_file(self.schema, entry.partition, entry.bucket, entry.file)
         bucket = entry.partition_bucket
@@ -191,7 +191,7 @@ class SnapshotDeletionPlanner:
         paths = dict.fromkeys(path for version in expiring for path in paths_of(version))
         return tuple(path for path in paths if path.rpartition("/")[2] not in referenced)
 
-    def _metadata_paths(self, version: RetainedSnapshot) -> Iterator[str]:
+    def _list_metadata_paths(self, version: RetainedSnapshot) -> Iterator[str]:
         for meta in (*self.reader.state(version), *self.reader.changelog(version)):
             yield f"{self.paths.manifest_dir}/{meta.file_name}"
         for item in self.reader.index(version):
@@ -199,7 +199,7 @@ class SnapshotDeletionPlanner:
         if version.statistics is not None:
             yield f"{self.paths.root}/statistics/{version.statistics}"
 
-    def _list_paths(self, version: RetainedSnapshot) -> Iterator[str]:
+    def _list_manifest_list_paths(self, version: RetainedSnapshot) -> Iterator[str]:
         if version.index_manifest is not None:
             yield f"{self.paths.manifest_dir}/{version.index_manifest}"
         for name, _ in (*version.changelog_list, *version.state_lists):

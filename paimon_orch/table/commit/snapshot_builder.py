@@ -107,7 +107,7 @@ class SnapshotBuilder:
         return {**inherited, **sequence}
 
     def _read_latest_entries(self) -> list[ManifestEntry]:
-        return [] if self.latest is None else self.manifests.live(self.latest)
+        return [] if self.latest is None else self.manifests.read_live_entries(self.latest)
 
     def _add_overwritten_entries(
         self, index: Sequence[IndexManifestEntry]
@@ -116,7 +116,7 @@ class SnapshotBuilder:
         changes = self.changes
         if changes.overwrite is None:
             return list(changes.entries), list(changes.index)
-        live = [] if self.latest is None else self.manifests.live(self.latest)
+        live = [] if self.latest is None else self.manifests.read_live_entries(self.latest)
         removed = [e.deleted() for e in live if changes.overwrite(e.partition)]
         dropped = [e.deleted() for e in index if changes.overwrite(e.partition)]
         return [*removed, *changes.entries], [*dropped, *changes.index]
@@ -162,7 +162,9 @@ class SnapshotBuilder:
         if self.latest is None:
             return []
         select = build_partition_manifest_selector(partitions, self.schema)
-        return self.manifests.live(self.latest, manifests=select, partitions=lambda _: partitions)
+        return self.manifests.read_live_entries(
+            self.latest, manifests=select, partitions=lambda _: partitions
+        )
 
     def _merge_manifests(self, writer: ManifestWriter) -> list[ManifestFileMeta]:
         """Merge small manifests of the latest snapshot; return its manifests."""

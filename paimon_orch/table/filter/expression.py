@@ -57,7 +57,7 @@ class ColumnExpression:
         """Test whether the value is one of ``values``."""
         if isinstance(values, str | bytes):
             raise InputError(f"is_in of column {self.name!r} takes a list of values, not one value")
-        return Leaf(self.name, Operator.IN, tuple(map(self._value, values)), self.key)
+        return Leaf(self.name, Operator.IN, tuple(map(self._to_scalar, values)), self.key)
 
     def not_in(self, values: Iterable[object]) -> Predicate:
         """Test whether the value is not one of ``values``; false for null, as in SQL."""
@@ -85,9 +85,9 @@ class ColumnExpression:
         return Not(self.is_null())
 
     def _compare(self, op: Operator, value: object) -> Leaf:
-        return Leaf(self.name, op, (self._value(value),), self.key)
+        return Leaf(self.name, op, (self._to_scalar(value),), self.key)
 
-    def _value(self, value: object) -> "pa.Scalar[pa.DataType]":
+    def _to_scalar(self, value: object) -> "pa.Scalar[pa.DataType]":
         if value is None:
             raise InputError(f"no value equals None; use col({self.name!r}).is_null()")
         if isinstance(value, pa.Scalar):

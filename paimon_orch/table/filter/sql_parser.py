@@ -55,7 +55,7 @@ class _FilterTranslator:
     def __init__(self, text: str, schema: TableSchema) -> None:
         self._text, self._schema = text, schema
 
-    def _error(self, reason: str) -> InputError:
+    def _build_error(self, reason: str) -> InputError:
         return InputError(f"filter {self._text!r}: {reason}; filters support {_SUPPORTED_SYNTAX}")
 
     def translate(self, node: exp.Expr) -> Predicate:
@@ -69,73 +69,79 @@ class _FilterTranslator:
             case exp.Not():
                 return Not(self.translate(node.this))
         if any(value for name, value in node.args.items() if name not in _KNOWN_ARGS):
-            raise self._error(f"{node.sql()!r} is not supported")
-        condition = self._condition(node)
+            raise self._build_error(f"{node.sql()!r} is not supported")
+        condition = self._translate_condition(node)
         return Not(condition) if node.args.get("negate") else condition
 
-    def _condition(self, node: exp.Expr) -> Predicate:
+    def _translate_condition(self, node: exp.Expr) -> Predicate:
         match node:
             case exp.Is():
-                return self._is(node)
+                return self._translate_is(node)
             case exp.In():
-                return self._in(node)
+                return self._translate_in(node)
             case exp.Between():
-                low = self._leaf(node.this, Operator.GREATER_OR_EQUAL, node.args["low"])
-                return And((low, self._leaf(node.this, Operator.LESS_OR_EQUAL, node.args["high"])))
+                low = self._build_leaf(node.this, Operator.GREATER_OR_EQUAL, node.args["low"])
+                return And(
+                    (low, self._build_leaf(node.this, Operator.LESS_OR_EQUAL, node.args["high"]))
+                )
             case exp.Like():
-                return self._like(node)
+                return self._translate_like(node)
             case exp.Column() | exp.Bracket():
-                return self._leaf(node, Operator.EQUAL, exp.true())
+                return self._build_leaf(node, Operator.EQUAL, exp.true())
         if type(node) in _COMPARISONS:
             op = _COMPARISONS[type(node)]
             first, second = node.args["this"], node.args["expression"]
             if isinstance(first, exp.Column | exp.Bracket):
-                return self._leaf(first, op, second)
-            return self._leaf(second, _FLIPPED_OPERATORS.get(op, op), first)
-        raise self._error(f"{node.sql()!r} is not supported")
+                return self._build_leaf(first, op, second)
+            return self._build_leaf(second, _FLIPPED_OPERATORS.get(op, op), first)
+        raise self._build_error(f"{node.sql()!r} is not supported")
 
-    def _is(self, node: exp.Is) -> Predicate:
+    def _translate_is(self, node: exp.Is) -> Predicate:
         if isinstance(node.expression, exp.Null):
-            column, key, _ = self._column(node.this)
+            column, key, _ = self._resolve_column(node.this)
             return Leaf(column, Operator.IS_NULL, (), key)
-        raise self._error(f"{node.sql()!r} is not supported")
+        raise self._build_error(f"{node.sql()!r} is not supported")
 
-    def _like(self, node: exp.Like) -> Predicate:
-        column, key, field = self._column(node.this)
+    def _translate_like(self, node: exp.Like) -> Predicate:
+        column, key, field = self._resolve_column(node.this)
         if not pa.types.is_string(to_arrow_type(field.type)):
-            raise self._error(f"LIKE needs text, but column {field.name!r} has another type")
-        return Leaf(column, Operator.LIKE, (pa.scalar(self._literal_text(node.expression)),), key)
+            raise self._build_error(f"LIKE needs text, but column {field.name!r} has another type")
+        return Leaf(
+            column, Operator.LIKE, (pa.scalar(self._parse_literal_text(node.expression)),), key
+        )
 
-    def _in(self, node: exp.In) -> Predicate:
-        (column, key, field), items = self._column(node.this), node.expressions
+    def _translate_in(self, node: exp.In) -> Predicate:
+        (column, key, field), items = self._resolve_column(node.this), node.expressions
         if not items:
-            raise self._error("IN needs a list of values")
+            raise self._build_error("IN needs a list of values")
         with_null = any(isinstance(item, exp.Null) for item in items)
         if with_null:
-            raise self._error("IN must not list NULL, which equals no value; use IS NULL")
-        return Leaf(column, Operator.IN, tuple(self._literal(item, field) for item in items), key)
+            raise self._build_error("IN must not list NULL, which equals no value; use IS NULL")
+        return Leaf(
+            column, Operator.IN, tuple(self._parse_literal(item, field) for item in items), key
+        )
 
-    def _leaf(self, tested: exp.Expr, op: Operator, value: exp.Expr) -> Predicate:
-        column, key, field = self._column(tested)
+    def _build_leaf(self, tested: exp.Expr, op: Operator, value: exp.Expr) -> Predicate:
+        column, key, field = self._resolve_column(tested)
         if isinstance(value, exp.Null):
-            raise self._error("no value equals NULL; use IS NULL")
-        return Leaf(column, op, (self._literal(value, field),), key)
+            raise self._build_error("no value equals NULL; use IS NULL")
+        return Leaf(column, op, (self._parse_literal(value, field),), key)
 
-    def _column(self, node: exp.Expr) -> tuple[str, str | None, Field]:
+    def _resolve_column(self, node: exp.Expr) -> tuple[str, str | None, Field]:
         """Return the column, the map key or None, and the field with the type of the value."""
         key, column = None, node
         if isinstance(node, exp.Bracket) and len(node.expressions) == 1:
             [index], column = node.expressions, node.this
             if not isinstance(index, exp.Literal) or not index.is_string:
-                raise self._error(
+                raise self._build_error(
                     f"{node.sql()!r} is not supported: the key of a map must be a text literal"
                 )
             key = index.name
         if not isinstance(column, exp.Column) or column.args.get("table"):
-            raise self._error(f"{node.sql()!r} is not a column")
+            raise self._build_error(f"{node.sql()!r} is not a column")
         return column.name, key, resolve_filter_field(self._schema, column.name, key)
 
-    def _literal_text(self, node: exp.Expr) -> str:
+    def _parse_literal_text(self, node: exp.Expr) -> str:
         if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
             return f"-{node.this.name}"
         if isinstance(node, exp.Literal):
@@ -143,14 +149,14 @@ class _FilterTranslator:
         if isinstance(node, exp.Boolean):
             return "true" if node.this else "false"
         if isinstance(node, exp.Cast):  # DATE '2026-01-01', TIMESTAMP '...'
-            return self._literal_text(node.this)
-        raise self._error(f"{node.sql()!r} is not a constant")
+            return self._parse_literal_text(node.this)
+        raise self._build_error(f"{node.sql()!r} is not a constant")
 
-    def _literal(self, node: exp.Expr, field: Field) -> "pa.Scalar[pa.DataType]":
-        text, target = self._literal_text(node), to_arrow_type(field.type)
+    def _parse_literal(self, node: exp.Expr, field: Field) -> "pa.Scalar[pa.DataType]":
+        text, target = self._parse_literal_text(node), to_arrow_type(field.type)
         try:
             return parse_literal(text, target)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
-            raise self._error(
+            raise self._build_error(
                 f"{text!r} is not a value of column {field.name!r} ({target})"
             ) from error

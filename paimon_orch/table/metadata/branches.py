@@ -45,14 +45,14 @@ class Branches:
         Symbolic links are included: readers follow them, and their targets refer to files of the
         table.
         """
-        directories = (info.name for info in self._entries() if info.is_dir or info.is_link)
+        directories = (info.name for info in self._list_entries() if info.is_dir or info.is_link)
         return sorted(
             name.removeprefix(_BRANCH_PREFIX)
             for name in directories
             if name.startswith(_BRANCH_PREFIX)
         )
 
-    def _entries(self) -> Iterator[FileInfo]:
+    def _list_entries(self) -> Iterator[FileInfo]:
         return self.io.list_dir(f"{self.root}/branch")
 
     def create(self, name: str, tag: str | None = None) -> None:
@@ -62,7 +62,7 @@ class Branches:
         is taken or not allowed, :class:`NotFoundError` if the tag does not exist.
         """
         self.check()
-        paths = self._paths(name)
+        paths = self._get_paths(name)
         files = self._read_initial_files(paths, tag)
         if name in self.names() and not self._is_partially_created(paths, files):
             raise InputError(f"{self.root} already has a branch {name!r}")
@@ -122,7 +122,7 @@ class Branches:
                     f"branch {name!r} is the value of the table option {key!r}, so readers use it; "
                     "reset this option first"
                 )
-        if any(info.path == paths.branch_root and info.is_link for info in self._entries()):
+        if any(info.path == paths.branch_root and info.is_link for info in self._list_entries()):
             raise InputError(
                 f"{paths.branch_root} is a symbolic link; links are not followed to delete files. "
                 "Remove the link and its target yourself"
@@ -180,13 +180,13 @@ class Branches:
             self.io.write(target, data)
 
     def _find_existing(self, name: str) -> TablePaths:
-        paths = self._paths(name)
+        paths = self._get_paths(name)
         if name not in self.names():
             existing = ", ".join(self.names()) or "none"
             raise NotFoundError(f"{self.root} has no branch {name!r}; it has {existing}")
         return paths
 
-    def _paths(self, name: str) -> TablePaths:
+    def _get_paths(self, name: str) -> TablePaths:
         if not _BRANCH_NAME.fullmatch(name) or name == MAIN_BRANCH or name.isdigit():
             raise InputError(
                 f"branch name {name!r} must not be blank, {MAIN_BRANCH!r} or a number, and must "

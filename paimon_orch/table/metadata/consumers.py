@@ -35,7 +35,7 @@ class ConsumerStore:
         """
         expired = set(self.find_expired())
         next_snapshots = {}
-        for path in self._files():
+        for path in self._list_files():
             if path not in expired:
                 try:
                     data = self.io.read_bytes(path)
@@ -47,7 +47,7 @@ class ConsumerStore:
 
     def read_next_snapshot(self, name: str) -> int | None:
         """Return the next snapshot that a consumer reads; None if the consumer does not exist."""
-        path = self._path(name)
+        path = self._get_path(name)
         try:
             data = self.io.read_bytes(path)
         except FileNotFoundError:
@@ -57,9 +57,9 @@ class ConsumerStore:
 
     def record(self, name: str, next_snapshot: int) -> None:
         """Record the next snapshot of a consumer; expiration keeps it and all later ones."""
-        self.io.write(self._path(name), json.dumps({"nextSnapshot": next_snapshot}).encode())
+        self.io.write(self._get_path(name), json.dumps({"nextSnapshot": next_snapshot}).encode())
 
-    def _path(self, name: str) -> str:
+    def _get_path(self, name: str) -> str:
         if not name or "/" in name or "\\" in name:
             raise InputError(
                 f"consumer {name!r} must be a plain name, because it is part of a file name"
@@ -72,9 +72,9 @@ class ConsumerStore:
         if expiration_time is None:
             return []
         before = self.clock() - expiration_time.total_seconds()
-        return [path for path, modified in self._files().items() if modified < before]
+        return [path for path, modified in self._list_files().items() if modified < before]
 
-    def _files(self) -> dict[str, float]:
+    def _list_files(self) -> dict[str, float]:
         entries = self.io.list_dir(f"{self.paths.branch_root}/consumer")
         return {
             info.path: info.modified

@@ -44,7 +44,7 @@ class ManifestReader:
     io: FileIO
     paths: TablePaths
 
-    def _bytes(self, name: str, size: int | None = None) -> tuple[bytes, str]:
+    def _read_bytes(self, name: str, size: int | None = None) -> tuple[bytes, str]:
         """Return the content and path of a file of the expected size."""
         path = f"{self.paths.manifest_dir}/{name}"
         try:
@@ -59,7 +59,7 @@ class ManifestReader:
 
     def manifest_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
         """Read a manifest list; ``size`` is its size in the snapshot."""
-        return decode_manifest_list(*self._bytes(name, size))
+        return decode_manifest_list(*self._read_bytes(name, size))
 
     def manifests(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """Return the base manifests of a snapshot, then its delta manifests."""
@@ -75,7 +75,7 @@ class ManifestReader:
         self, manifests: Iterable[ManifestFileMeta], keep: ManifestFilter | None = None
     ) -> list[ManifestEntry]:
         """Read the entries of the manifests that ``keep`` selects, in the order of manifests."""
-        with _gc_disabled():
+        with _disable_gc():
             return [
                 entry
                 for meta in manifests
@@ -83,7 +83,7 @@ class ManifestReader:
                 for entry in self.open(meta).entries()
             ]
 
-    def live(
+    def read_live_entries(
         self,
         snapshot: Snapshot,
         *,
@@ -99,7 +99,7 @@ class ManifestReader:
         distinct serialized partitions. ``choose`` selects entries of a manifest by their index.
         Entry objects are created only for selected entries.
         """
-        with _gc_disabled():
+        with _disable_gc():
             metas = self.manifests(snapshot)
             opened = list(map(self.open, metas if manifests is None else manifests(metas)))
             selected = None
@@ -115,7 +115,7 @@ class ManifestReader:
 
     def open(self, meta: ManifestFileMeta) -> Manifest:
         """Read a manifest as columns; raises :class:`CorruptFileError` for wrong counts."""
-        data, path = self._bytes(meta.file_name, meta.file_size)
+        data, path = self._read_bytes(meta.file_name, meta.file_size)
         manifest = open_manifest(data, path)
         deleted = int(manifest.kinds.sum())
         added = len(manifest) - deleted
@@ -135,11 +135,11 @@ class ManifestReader:
 
     def index_manifest(self, name: str) -> list[IndexManifestEntry]:
         """Read an index manifest."""
-        return decode_index_manifest(*self._bytes(name))
+        return decode_index_manifest(*self._read_bytes(name))
 
 
 @contextmanager
-def _gc_disabled() -> Iterator[None]:
+def _disable_gc() -> Iterator[None]:
     """Disable cyclic garbage collection, which would repeatedly traverse all entries."""
     enabled = gc.isenabled()
     gc.disable()

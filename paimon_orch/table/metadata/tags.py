@@ -64,7 +64,7 @@ class Tags:
         """
         self.check()
         path = self.path(name)
-        snapshot, data = self._content(snapshot_id, time_retained)
+        snapshot, data = self._build_content(snapshot_id, time_retained)
         if not self.snapshots.io.create(path, data):
             raise InputError(
                 f"{self.snapshots.paths.root} already has a tag {name!r}; delete or replace it"
@@ -86,7 +86,7 @@ class Tags:
         old = self.get(name)
         io, path = self.snapshots.io, self.path(name)
         previous = io.read_bytes(path)
-        snapshot, data = self._content(snapshot_id, time_retained)
+        snapshot, data = self._build_content(snapshot_id, time_retained)
         if unknown := self._find_unknown_keys(old):
             data = _encode_tag({**unknown, **_parse_json_object(data, path)})
         io.write(path, data)
@@ -135,7 +135,7 @@ class Tags:
         names = (name for name in self.names() if name != but)
         return next((name for name in names if self.snapshots.tag(name).id == snapshot_id), None)
 
-    def _content(
+    def _build_content(
         self, snapshot_id: int | None, time_retained: timedelta | None
     ) -> tuple[Snapshot, bytes]:
         store = self.snapshots

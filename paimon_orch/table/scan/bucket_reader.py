@@ -82,7 +82,7 @@ class BucketReader:
         elif schema.typed_options.is_pk_clustering_override and all(file.level for file in files):
             yield from self._read_unmerged()
         else:
-            yield from self.merged()
+            yield from self.read_merged()
 
     def _read_unmerged(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of files with disjoint keys, without retracts."""
@@ -99,7 +99,7 @@ class BucketReader:
             rows = DataEvolutionReader(self._reader, split.partition, split.bucket, group)
             yield from rows.batches(self._fields, self._vectors)
 
-    def merged(self) -> Iterator[pa.RecordBatch]:
+    def read_merged(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a primary-key table in key order."""
         names = [field.name for field in self._fields]
         for rows in self._merge(deletes=False):
@@ -115,7 +115,7 @@ class BucketReader:
             for batch in self.batches():
                 yield add_constant_row_kind(batch, ROW_KIND_SYMBOLS[0])
 
-    def changes(self) -> Iterator[pa.RecordBatch]:
+    def read_changes(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all files without merging them; the first column is ``rowkind``.
 
         Keeps the order of the manifest: -U may be the last row of a file, and its +U the first row
@@ -142,9 +142,11 @@ class BucketReader:
         first: TopRowsOrLimit | None = None,
     ) -> Iterator[pa.RecordBatch]:
         vector = self._vectors.get(file.file_name)
-        return self._reader.read(self._at(file), fields, vector, predicate=predicate, first=first)
+        return self._reader.read(
+            self._to_bucket_file(file), fields, vector, predicate=predicate, first=first
+        )
 
-    def _at(self, file: DataFileMeta) -> BucketFile:
+    def _to_bucket_file(self, file: DataFileMeta) -> BucketFile:
         return BucketFile(self._split.partition, self._split.bucket, file)
 
     def _merge(self, *, deletes: bool) -> Iterator[pa.Table]:
@@ -164,7 +166,7 @@ class BucketReader:
             in_order = not engine.sequence.names and has_ascending_sequences(ordered)
             numbered = SEQUENCE_NUMBER in self._fields or not in_order
             system = SYSTEM_FIELDS if numbered else [VALUE_KIND]
-            runs = self._runs(ordered, [*system, *fields], late)
+            runs = self._build_runs(ordered, [*system, *fields], late)
             keys, newest = schema.trimmed_primary_keys, engine.newest_row_wins
             for step in merge_runs(runs, keys, engine.sequence, newest=newest):
                 rows = engine.merge(engine.prepare(step), deletes=deletes)
@@ -201,7 +203,7 @@ class BucketReader:
         ordered = sort_oldest_first(
             run.files for run in build_sorted_runs(split.files, schema.key_fields)
         )
-        runs = self._runs(ordered, [*SYSTEM_FIELDS, *needed], None)
+        runs = self._build_runs(ordered, [*SYSTEM_FIELDS, *needed], None)
         rows = read_postponed_rows(self._reader, split, engine, needed)
         if rows.num_rows:
             step = engine.prepare(build_sorted_batch(rows, keys, engine.sequence))
@@ -226,7 +228,9 @@ class BucketReader:
         fields = [field for field in needed if field.name not in merging]
 
         def read(file: DataFileMeta) -> Iterator[RowGroup]:
-            return self._reader.row_groups(self._at(file), self._reader.schema.key_fields[0])
+            return self._reader.row_groups(
+                self._to_bucket_file(file), self._reader.schema.key_fields[0]
+            )
 
         return LateMaterialization(fields, runs, read) if fields else None
 
@@ -236,7 +240,7 @@ class BucketReader:
         keys = {*schema.primary_keys, *schema.partition_keys}
         return None if self._predicate is None else restrict_to_columns(self._predicate, keys)
 
-    def _runs(
+    def _build_runs(
         self,
         runs: Sequence[Sequence[DataFileMeta]],
         fields: Sequence[Field],
@@ -253,7 +257,7 @@ class BucketReader:
             order = KeyOrderChecker(names)
             for file in files:
                 for rows in self._reader.read(
-                    self._at(file),
+                    self._to_bucket_file(file),
                     fields,
                     self._vectors.get(file.file_name),
                     predicate=predicate,

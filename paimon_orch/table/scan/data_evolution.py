@@ -71,9 +71,7 @@ class DataEvolutionReader:
         """Yield the rows that are not deleted; reads each column from the newest file with it."""
         oldest = min(self.files, key=lambda file: (file.max_sequence_number, file.file_name))
         deletions = vectors.get(oldest.file_name)
-        holders = [
-            next((f for f in self.files if self._holds_column(f, x)), oldest) for x in fields
-        ]
+        holders = [next((f for f in self.files if self._has_column(f, x)), oldest) for x in fields]
         sources = []
         for file in self.files:
             held_fields = [x for x, holder in zip(fields, holders, strict=True) if holder is file]
@@ -85,7 +83,7 @@ class DataEvolutionReader:
             columns = {name: part.column(name) for part in parts for name in part.schema.names}
             yield build_record_batch([columns[name] for name in names], names, parts[0].num_rows)
 
-    def _holds_column(self, file: DataFileMeta, field: Field) -> bool:
+    def _has_column(self, file: DataFileMeta, field: Field) -> bool:
         if field in ROW_TRACKING_FIELDS:
             return True  # the newest file has the sequence numbers of the rows
         source = find_source_field(field, self.reader.schemas[file.schema_id].fields)

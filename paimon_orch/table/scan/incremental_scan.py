@@ -136,7 +136,7 @@ class IncrementalScan(BaseScan):
             return 0
         visibility = Visibility(self.schema, self.merge_level_0)
         return visibility.rows_not_visible(
-            self._manifests(), self.snapshot_range.after, self._build_pruner()
+            self._build_manifest_reader(), self.snapshot_range.after, self._build_pruner()
         )
 
     @property
@@ -150,7 +150,7 @@ class IncrementalScan(BaseScan):
             return filter_batches(self._read_diff(), self.predicate, self.arrow_schema)
         return (batch for split in self.plan() for batch in self.read_split(split))
 
-    def _manifests(self) -> ManifestReader:
+    def _build_manifest_reader(self) -> ManifestReader:
         return ManifestReader(self.io, self.paths)
 
     def _build_pruner(self) -> FilePruner | None:
@@ -158,7 +158,7 @@ class IncrementalScan(BaseScan):
             return None
         return FilePruner(self.schema, self.predicate, self.schemas.get)
 
-    def _reader(self, *splits: BucketSplit | None) -> FileReader:
+    def _build_reader(self, *splits: BucketSplit | None) -> FileReader:
         files = [file for split in splits if split is not None for file in split.files]
         schemas = self.schemas.get_all(file.schema_id for file in files)
         return FileReader(self.io, self.paths, self.schema, schemas, batch_sizes=self.batch_sizes)
@@ -167,7 +167,7 @@ class IncrementalScan(BaseScan):
         """Return the files of changes by snapshot and bucket, in row order; empty for a diff."""
         pruner, splits = self._build_pruner(), list[BucketSplit]()
         for snapshot in self.snapshot_range.snapshots:
-            entries = [entry for entry in self._entries(snapshot) if entry.bucket >= 0]
+            entries = [entry for entry in self._read_entries(snapshot) if entry.bucket >= 0]
             if pruner is not None:
                 entries = pruner.select_unmerged(entries)
             splits += build_bucket_splits(entries, ())
@@ -179,12 +179,14 @@ class IncrementalScan(BaseScan):
         if self.predicate is not None:
             names |= collect_columns(self.predicate)
         fields = [field for field in self.schema.fields if field.name in names]
-        changes = BucketReader(self._reader(split), split, fields, self.predicate).changes()
+        changes = BucketReader(
+            self._build_reader(split), split, fields, self.predicate
+        ).read_changes()
         yield from filter_batches(changes, self.predicate, self.arrow_schema)
 
-    def _entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
+    def _read_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """Return the files of changes of a snapshot; an OVERWRITE has none."""
-        manifests, kind = self._manifests(), snapshot.commit_kind
+        manifests, kind = self._build_manifest_reader(), snapshot.commit_kind
         if self.snapshot_range.mode == "delta":
             entries = manifests.read_delta_entries(snapshot) if kind is CommitKind.APPEND else []
             return [entry for entry in entries if entry.kind is FileKind.ADD]
@@ -199,7 +201,7 @@ class IncrementalScan(BaseScan):
         return entries
 
     def _read_diff(self) -> Iterator[pa.RecordBatch]:
-        planner = ScanPlanner(self._manifests(), self.schema)
+        planner = ScanPlanner(self._build_manifest_reader(), self.schema)
         ends = self.snapshot_range.before, self.snapshot_range.after
         levels = Visibility(self.schema, self.merge_level_0).levels_to_read()
         states = (planner.splits(end, levels=levels) for end in ends)
@@ -210,4 +212,4 @@ class IncrementalScan(BaseScan):
             if pruner is None or (
                 split is not None and pruner.select_partitions([split.partition])
             ):
-                yield from diff_bucket(self._reader(old, new), old, new)
+                yield from diff_bucket(self._build_reader(old, new), old, new)

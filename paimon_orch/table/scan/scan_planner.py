@@ -90,7 +90,7 @@ class ScanPlanner:
             return in_levels if pruner is None else pruner.select_manifests(in_levels)
 
         is_unmerged = not self.schema.primary_keys
-        live = self.manifests.live(
+        live = self.manifests.read_live_entries(
             snapshot,
             manifests=select_manifests,
             partitions=None if pruner is None else pruner.select_partitions,

@@ -38,7 +38,7 @@ def find_changed_buckets(
     if schema.primary_keys:
         _check_bucket_counts(old.values(), new.values())
     for bucket in dict.fromkeys([*old, *new]):
-        if _identity_set(old.get(bucket)) != _identity_set(new.get(bucket)):
+        if _collect_identities(old.get(bucket)) != _collect_identities(new.get(bucket)):
             yield old.get(bucket), new.get(bucket)
 
 
@@ -53,7 +53,7 @@ def _check_bucket_counts(old: Iterable[BucketSplit], new: Iterable[BucketSplit])
             )
 
 
-def _identity_set(split: BucketSplit | None) -> set[object]:
+def _collect_identities(split: BucketSplit | None) -> set[object]:
     return set() if split is None else set(_identify_files(split))
 
 
@@ -103,7 +103,7 @@ def _read_side(
     reader: FileReader, split: BucketSplit, side: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the rows of one state in key order; ``side`` is their level and sequence number."""
-    for batch in BucketReader(reader, split, reader.schema.fields).merged():
+    for batch in BucketReader(reader, split, reader.schema.fields).read_merged():
         numbers = pa.array(np.full(batch.num_rows, side, np.int64))
         yield side, batch.append_column(SEQUENCE_NUMBER.name, numbers)
 
@@ -137,7 +137,7 @@ def _diff_by_row(
     If files were only added, all their rows are inserts. Otherwise, as after a compaction, equal
     rows of both states cancel out; holds the rows of removed files in memory.
     """
-    shared = _identity_set(old) & _identity_set(new)
+    shared = _collect_identities(old) & _collect_identities(new)
     old_batches = list(_read_unshared_files(reader, old, shared))
     new_batches = _read_unshared_files(reader, new, shared)
     if not old_batches:

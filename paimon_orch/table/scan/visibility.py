@@ -101,7 +101,7 @@ class Visibility:
                 counts.append(sum(build_file_fields(manifest, rows).get("_ROW_COUNT")))
             return rows[:0]  # do not create entry objects
 
-        manifests.live(
+        manifests.read_live_entries(
             snapshot, manifests=keep, partitions=choose, levels=_ONLY_LEVEL_0, choose=count
         )
         return sum(counts)

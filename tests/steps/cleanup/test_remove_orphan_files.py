@@ -158,7 +158,7 @@ def test_extra_files_and_changelogs_are_kept(tmp_path: Path) -> None:
 
 def test_files_left_by_a_rollback_and_a_deleted_branch_are_orphans(tmp_path: Path) -> None:
     table = make_table(tmp_path, "plain", [*HISTORY, ("upsert", 4)])
-    branch_files = {entry.file.file_name for entry in branch_of(table, "dev").stores.manifests.live(branch_of(table, "dev").stores.snapshots.latest())}  # type: ignore[arg-type]  # fmt: skip
+    branch_files = {entry.file.file_name for entry in branch_of(table, "dev").stores.manifests.read_live_entries(branch_of(table, "dev").stores.snapshots.latest())}  # type: ignore[arg-type]  # fmt: skip
     table.rollback(3)
     table.branches.delete("dev")
     backdate_files(table)

@@ -246,7 +246,7 @@ def test_files_that_were_added_again_are_not_deleted_with_the_snapshot_that_remo
 ) -> None:
     """A rollback as a new snapshot adds deleted files again (apache/paimon#8450)."""
     table = make_snapshots(tmp_path, 1, manifest__merge_min_count="1")
-    first = table.stores.manifests.live(table.stores.snapshots.get(1))
+    first = table.stores.manifests.read_live_entries(table.stores.snapshots.get(1))
     table.truncate()
     table.stores.new_commit(StepKind.WRITE_ROWS).commit(
         CommitChanges(kind=CommitKind.OVERWRITE, entries=tuple(first))

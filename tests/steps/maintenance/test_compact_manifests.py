@@ -21,7 +21,7 @@ def test_manifests_become_one_and_nothing_else_changes(tmp_path: Path, kind: str
     table = make_table(tmp_path, kind, HISTORY)
     before, newest = read_all_branches(table), table.stores.snapshots.latest()
     assert newest is not None
-    live = {entry.identity for entry in table.stores.manifests.live(newest)}
+    live = {entry.identity for entry in table.stores.manifests.read_live_entries(newest)}
 
     planned = plan(table, EmptyRequest())
     snapshot = compact_manifests(table)
@@ -32,7 +32,7 @@ def test_manifests_become_one_and_nothing_else_changes(tmp_path: Path, kind: str
     assert (snapshot.id, snapshot.commit_kind) == (newest.id + 1, CommitKind.COMPACT)
     assert (snapshot.delta_record_count, snapshot.total_record_count) == (0, newest.total_record_count)  # fmt: skip
     assert snapshot.index_manifest == newest.index_manifest
-    assert {entry.identity for entry in table.stores.manifests.live(snapshot)} == live
+    assert {entry.identity for entry in table.stores.manifests.read_live_entries(snapshot)} == live
     assert len(table.stores.manifests.manifests(snapshot)) == 1
     after = read_all_branches(table)
     assert select_retained(after, before) == before
