@@ -111,12 +111,12 @@ def damages(data: bytes, chance: random.Random) -> Iterator[bytes | None]:
         place = chance.randrange(len(data))
         yield data[:place] + bytes([data[place] ^ (1 << chance.randrange(8))]) + data[place + 1 :]
     if data[:1] == b"{":
-        yield from damaged_json(json.loads(data), chance)
+        yield from yield_damaged_json(json.loads(data), chance)
     elif data.isdigit():
         yield from (b"-1", b"9" * 30, b"null", b"1.5", b"99")
 
 
-def damaged_json(value: dict[str, object], chance: random.Random) -> Iterator[bytes]:
+def yield_damaged_json(value: dict[str, object], chance: random.Random) -> Iterator[bytes]:
     yield from (b"null", b"[]", b'"x"', b"[" * 100_000)
     for key in value:
         without = {name: item for name, item in value.items() if name != key}

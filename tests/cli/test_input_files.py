@@ -31,7 +31,7 @@ def root(tmp_path: Path) -> str:
     return str(tmp_path / "w")
 
 
-def stored(tmp_path: Path, name: str, content: bytes | str) -> str:
+def write_file(tmp_path: Path, name: str, content: bytes | str) -> str:
     data = content.encode() if isinstance(content, str) else content
     (tmp_path / name).write_bytes(data)
     return str(tmp_path / name)
@@ -60,7 +60,7 @@ def test_files_that_cannot_be_read_are_refused_before_anything_is_written(
     before, root = stored_files(table), str(tmp_path / "w")
 
     with pytest.raises(InputError, match=message):
-        run_command("ingest", root, "db.t", "--from", stored(tmp_path, name, content), *options)
+        run_command("ingest", root, "db.t", "--from", write_file(tmp_path, name, content), *options)
 
     assert stored_files(table) == before
 
@@ -71,9 +71,9 @@ def test_encodings_are_decoded(
     texts = {"utf-8": "\u20ac\u00e9\U0001f600\ufffd", "latin-1": "caf\u00e9", "cp1252": "\u20ac 5"}
     for number, (encoding, text) in enumerate(texts.items(), 10):
         content = f"p,k,v,n\nc,{number},{text},\n".encode(encoding)
-        path = stored(tmp_path, f"{encoding}.csv", content)
+        path = write_file(tmp_path, f"{encoding}.csv", content)
         run_command("ingest", root, "db.t", "--from", path, "--encoding", encoding)
-    path = stored(tmp_path, "bom.csv", "\ufeffp,k,v,n\nc,13,z,\n")
+    path = write_file(tmp_path, "bom.csv", "\ufeffp,k,v,n\nc,13,z,\n")
     run_command("ingest", root, "db.t", "--from", path)
 
     assert [row[2] for row in rows_of(table) if row[0] == "c"] == [*texts.values(), "z"]
@@ -83,8 +83,8 @@ def test_files_with_different_headers_are_refused(
     spark: SparkSession, table: Table, root: str, tmp_path: Path
 ) -> None:
     paths = [
-        stored(tmp_path, "one.csv", "p,k,v,n\nc,3,x,\n"),
-        stored(tmp_path, "two.csv", "p,v,k,n\nc,x,3,\n"),
+        write_file(tmp_path, "one.csv", "p,k,v,n\nc,3,x,\n"),
+        write_file(tmp_path, "two.csv", "p,v,k,n\nc,x,3,\n"),
     ]
 
     with pytest.raises(InputError, match=r"have different headers.*two\.csv"):
@@ -118,8 +118,8 @@ def test_a_dry_run_of_an_ingest_counts_and_checks_the_rows(
     spark: SparkSession, table: Table, root: str, tmp_path: Path
 ) -> None:
     before = stored_files(table)
-    good = stored(tmp_path, "good.csv", "p,k,v,n\nb,3,z,1\nc,4,z,\n")
-    wrong = stored(tmp_path, "wrong.csv", "p,k,v,n\nb,x,z,1\n")
+    good = write_file(tmp_path, "good.csv", "p,k,v,n\nb,3,z,1\nc,4,z,\n")
+    wrong = write_file(tmp_path, "wrong.csv", "p,k,v,n\nb,x,z,1\n")
     overwrite = ("--mode", "overwrite", "--dry-run")
 
     assert run_command("ingest", root, "db.t", "--from", good, "--dry-run") == (
@@ -144,7 +144,7 @@ def test_a_dry_run_of_a_merge_counts_the_rows(
     spark: SparkSession, table: Table, root: str, tmp_path: Path
 ) -> None:
     before = stored_files(table)
-    path = stored(tmp_path, "m.csv", "p,k,v,n\na,1,new,1\nb,2,,1\nc,3,z,1\n")
+    path = write_file(tmp_path, "m.csv", "p,k,v,n\na,1,new,1\nb,2,,1\nc,3,z,1\n")
     merge = ("merge-into", root, "db.t", "--from", path, "--on", "target.k = source.k", "--dry-run")
     clauses = ("--update", "v = source.v", "--delete", "source.v is null", "--insert", "*")
 
@@ -154,7 +154,7 @@ def test_a_dry_run_of_a_merge_counts_the_rows(
     assert json.loads(run_command(*merge, *clauses, "--json"))["inserted"] == 1
     with pytest.raises(InputError, match=r"^column 'n': the value 'new' is not"):
         run_command(*merge, "--update", "n = source.v")
-    twice = stored(tmp_path, "m.csv", "p,k,v,n\na,1,new,1\na,1,newer,1\n")
+    twice = write_file(tmp_path, "m.csv", "p,k,v,n\na,1,new,1\na,1,newer,1\n")
     with pytest.raises(InputError, match="several rows of the source match"):
         run_command("merge-into", root, "db.t", "--from", twice, "--on", "target.k = source.k", "--dry-run", "--update", "v = source.v")  # fmt: skip
     assert stored_files(table) == before
@@ -165,7 +165,7 @@ def test_a_merge_parses_decimal_text_exactly(
 ) -> None:
     table = new_table(tmp_path / "w", "k BIGINT, n DECIMAL(20, 2)")
     table.upsert(table_of("k n", [(1, None)]))
-    path = stored(tmp_path, "m.csv", "k,n\n1,123456789012345678.91\n2,123456789012345678.93\n")
+    path = write_file(tmp_path, "m.csv", "k,n\n1,123456789012345678.91\n2,123456789012345678.93\n")
 
     run_command("merge-into", root, "db.t", "--from", path, "--on", "target.k = source.k", "--update", "n = source.n", "--insert", "*")  # fmt: skip
 

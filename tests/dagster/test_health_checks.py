@@ -40,7 +40,7 @@ def evaluations(result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetCheckEva
     return {e.check_name: e for e in result.get_asset_check_evaluations()}
 
 
-def materialized(result: dg.ExecuteInProcessResult) -> set[dg.AssetKey | None]:
+def find_materialized_assets(result: dg.ExecuteInProcessResult) -> set[dg.AssetKey | None]:
     return {event.asset_key for event in result.get_asset_materialization_events()}
 
 
@@ -83,9 +83,9 @@ def test_blocking_error_stops_downstream_assets_and_warning_does_not(
     warned = run(paimon, {"level0_backlog": Limit(limit=0, blocking=True)})
     stopped = run(paimon, {"level0_backlog": error}, raise_on_error=False)
 
-    assert materialized(warned) == {KEY, report.key}
+    assert find_materialized_assets(warned) == {KEY, report.key}
     assert not stopped.success
-    assert materialized(stopped) == {KEY}
+    assert find_materialized_assets(stopped) == {KEY}
 
 
 def test_file_references_are_checked_if_limits_contain_the_check(

@@ -68,7 +68,7 @@ def consumer(
     return consume, loaded
 
 
-def stored(table: Table) -> list[tuple[str, int]]:
+def read_stored_rows(table: Table) -> list[tuple[str, int]]:
     return sorted((row["dt"], row["id"]) for row in table.scan().to_arrow().to_pylist())
 
 
@@ -87,7 +87,7 @@ def test_value_of_an_asset_is_written(
 ) -> None:
     run(paimon, producer(convert(rows(1, 2))))
 
-    assert stored(table) == [(DAYS[0], 1), (DAYS[0], 2)]
+    assert read_stored_rows(table) == [(DAYS[0], 1), (DAYS[0], 2)]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_only_the_partition_of_the_run_is_overwritten_and_loaded(
     overwriting = producer(rows(3), partitions_def=PARTITIONS, metadata={"write_mode": "overwrite"})
     run(paimon, overwriting, consume, key=DAYS[0])
 
-    assert stored(table) == [(DAYS[0], 3), (DAYS[1], 7)]
+    assert read_stored_rows(table) == [(DAYS[0], 3), (DAYS[1], 7)]
     assert [row["id"] for row in loaded[0].to_pylist()] == [3]
 
 
@@ -171,7 +171,7 @@ def test_several_partitions_are_written_and_loaded_in_one_run(
         [overwriting, consume], resources={"io_manager": manager}, tags=RANGE, instance=instance
     )
 
-    assert stored(table) == [(DAYS[0], 2), (DAYS[1], 3), ("2026-01-09", 7)]
+    assert read_stored_rows(table) == [(DAYS[0], 2), (DAYS[1], 3), ("2026-01-09", 7)]
     assert sorted(row["id"] for row in loaded[0].to_pylist()) == [2, 3]
 
 
@@ -193,12 +193,15 @@ def test_only_the_partitions_of_the_run_are_replaced(
     asset = producer(rows(7), partitions_def=days, metadata=metadata)
     dg.materialize([asset], resources=resources, tags=RANGE, instance=instance)
 
-    assert stored(table) == [(DAYS[0], 7), ("2026-01-03", 3)]  # the second partition is empty now
+    assert read_stored_rows(table) == [
+        (DAYS[0], 7),
+        ("2026-01-03", 3),
+    ]  # the second partition is empty now
 
     strays = producer(rows(8, day="2026-01-03"), partitions_def=days, metadata=metadata)
     with pytest.raises(InputError, match="not all rows are in the partition"):
         dg.materialize([strays], resources=resources, tags=RANGE, instance=instance)
-    assert stored(table) == [(DAYS[0], 7), ("2026-01-03", 3)]
+    assert read_stored_rows(table) == [(DAYS[0], 7), ("2026-01-03", 3)]
 
 
 def test_input_before_the_first_partition_is_empty(
@@ -344,7 +347,7 @@ def test_unpartitioned_overwrite_replaces_the_table(
 
     run(paimon, producer(rows(3), metadata={"write_mode": "overwrite"}))
 
-    assert stored(table) == [(DAYS[0], 3)]
+    assert read_stored_rows(table) == [(DAYS[0], 3)]
 
 
 def test_run_can_set_the_write_mode_and_reports_written_rows(
@@ -370,19 +373,19 @@ def test_step_retried_after_its_commit_does_not_write_rows_again(
 ) -> None:
     append, calls = Table.append, list[int]()
 
-    def failing_once(self: Table, *arguments: Any, **options: Any) -> Any:
+    def fail_first_append(self: Table, *arguments: Any, **options: Any) -> Any:
         snapshot = append(self, *arguments, **options)
         calls.append(1)
         if len(calls) == 1:
             raise OSError("the answer was lost")
         return snapshot
 
-    monkeypatch.setattr(Table, "append", failing_once)
+    monkeypatch.setattr(Table, "append", fail_first_append)
 
     run(paimon, producer(rows(1), retry_policy=dg.RetryPolicy(max_retries=1)))
 
     assert len(calls) == 2
-    assert stored(table) == [(DAYS[0], 1)]
+    assert read_stored_rows(table) == [(DAYS[0], 1)]
 
 
 def test_two_outputs_of_a_step_can_be_written_to_one_table(
@@ -396,7 +399,7 @@ def test_two_outputs_of_a_step_can_be_written_to_one_table(
 
     run(paimon, sales)
 
-    assert stored(table) == [(DAYS[0], 1), (DAYS[0], 2)]
+    assert read_stored_rows(table) == [(DAYS[0], 1), (DAYS[0], 2)]
 
 
 def test_unknown_write_mode_is_refused(table: Table, paimon: PaimonCatalogResource) -> None:

@@ -72,7 +72,7 @@ def run(
     )
 
 
-def observed(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+def read_observation(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
     """The metadata of the only observation, which is of the table's asset."""
     [observation] = [
         event.asset_observation_data.asset_observation
@@ -86,7 +86,7 @@ def observed(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
 def test_expiration_is_a_dry_run_by_default(
     snapshots: Table, resources: Mapping[str, object]
 ) -> None:
-    metadata = observed(
+    metadata = read_observation(
         run(build_expire_snapshots_job("lake.orders"), resources, retain_min=2, retain_max=2)
     )
 
@@ -102,7 +102,7 @@ def test_expiration_reports_deleted_files(
 ) -> None:
     job = build_expire_snapshots_job("lake.orders")
 
-    metadata = observed(run(job, resources, dry_run=False, retain_min=1, retain_max=1))
+    metadata = read_observation(run(job, resources, dry_run=False, retain_min=1, retain_max=1))
 
     assert snapshots.stores.snapshots.ids() == [12]
     assert metadata["paimon/dry_run"] is False
@@ -127,7 +127,7 @@ def test_the_plan_that_was_logged_is_executed_after_another_commit(
     monkeypatch.setattr(expire_snapshots, "run_expiration", commit_and_run)
     job = build_expire_snapshots_job("lake.orders")
 
-    metadata = observed(run(job, resources, dry_run=False, retain_min=1, retain_max=1))
+    metadata = read_observation(run(job, resources, dry_run=False, retain_min=1, retain_max=1))
 
     assert "expire_snapshots of lake.orders (plan): {'snapshots': 11" in capfd.readouterr().err
     assert metadata["paimon/expire_snapshots_snapshots"] == 11
@@ -145,7 +145,7 @@ def test_snapshots_younger_than_retain_for_are_retained(
 
 
 def test_dry_run_shows_orphan_files(orphan: Path, resources: Mapping[str, object]) -> None:
-    metadata = observed(run(build_remove_orphan_files_job("lake.orders"), resources))
+    metadata = read_observation(run(build_remove_orphan_files_job("lake.orders"), resources))
 
     assert orphan.exists()
     assert metadata["paimon/remove_orphan_files_planned_bytes"] == 4
@@ -158,12 +158,12 @@ def test_orphan_files_are_deleted_or_moved_to_quarantine(
 ) -> None:
     job = build_remove_orphan_files_job("lake.orders")
 
-    quarantined = observed(run(job, resources, dry_run=False, quarantine=True))
+    quarantined = read_observation(run(job, resources, dry_run=False, quarantine=True))
     assert not orphan.exists()
     Quarantine(orders.io, orders.paths.root).restore()
     assert orphan.exists()
     os.utime(orphan, (0, 0))
-    deleted = observed(run(job, resources, dry_run=False))
+    deleted = read_observation(run(job, resources, dry_run=False))
 
     assert not orphan.exists()
     for metadata in (quarantined, deleted):
@@ -200,9 +200,9 @@ def test_expired_partitions_are_dropped(
     upsert(orders, "2000-01-01", "2999-01-01")
     job = build_expire_partitions_job("lake.orders")
 
-    planned = observed(run(job, resources, expiration_time="30 d"))
+    planned = read_observation(run(job, resources, expiration_time="30 d"))
     assert orders.stores.snapshots.latest_id() == 1
-    dropped = observed(run(job, resources, expiration_time="30 d", dry_run=False))
+    dropped = read_observation(run(job, resources, expiration_time="30 d", dry_run=False))
 
     assert planned["paimon/expire_partitions_planned_rows"] == 3
     assert dropped["paimon/expire_partitions_partitions"] == 1
@@ -215,7 +215,7 @@ def test_expired_partitions_are_dropped(
 def test_manifests_are_merged(snapshots: Table, resources: Mapping[str, object]) -> None:
     before = snapshots.scan().to_arrow()
 
-    metadata = observed(run(build_compact_manifests_job("lake.orders"), resources))
+    metadata = read_observation(run(build_compact_manifests_job("lake.orders"), resources))
 
     assert metadata["paimon/compact_manifests_manifests_before"] > 1
     assert metadata["paimon/compact_manifests_manifests_after"] == 1

@@ -20,11 +20,11 @@ def test_warehouse_can_be_read_from_the_environment(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("SOME_WAREHOUSE", "/somewhere")
 
     @dg.asset
-    def where(paimon: PaimonCatalogResource) -> str:
+    def find_root(paimon: PaimonCatalogResource) -> str:
         return paimon.catalog().root
 
     resource = PaimonCatalogResource(warehouse=dg.EnvVar("SOME_WAREHOUSE"))
-    result = dg.materialize([where], resources={"paimon": resource})
+    result = dg.materialize([find_root], resources={"paimon": resource})
 
     assert result.output_for_node("where") == "/somewhere"
 

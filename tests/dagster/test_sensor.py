@@ -29,7 +29,7 @@ def ticks(paimon: PaimonCatalogResource, instance: dg.DagsterInstance) -> Sensor
 
 
 @pytest.fixture
-def settled(
+def ticks_after_compaction(
     ticks: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
 ) -> SensorTicks:
     """Ticks of a table with three compacted partitions, after the first tick."""
@@ -40,63 +40,67 @@ def settled(
 
 
 def test_new_commits_request_only_the_partitions_that_they_changed(
-    settled: SensorTicks, orders: Table, upsert: Upsert
+    ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[2], amount=2)
     upsert(orders, DAYS[0], amount=2)
     upsert(orders, DAYS[0], amount=3)
 
-    assert settled.requested_partitions() == [DAYS[0], DAYS[2]]
-    assert settled.requested_partitions() == []
+    assert ticks_after_compaction.requested_partitions() == [DAYS[0], DAYS[2]]
+    assert ticks_after_compaction.requested_partitions() == []
 
 
 def test_compactions_do_not_cause_requests(
-    settled: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
+    ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
-    settled.requested_partitions()
+    ticks_after_compaction.requested_partitions()
     compact_all(orders)
 
-    assert settled.skip_message() == "lake.orders: nothing to compact up to snapshot 4"
-    assert settled.skip_message() == "lake.orders: snapshot 4 was already handled"
+    assert (
+        ticks_after_compaction.skip_message() == "lake.orders: nothing to compact up to snapshot 4"
+    )
+    assert ticks_after_compaction.skip_message() == "lake.orders: snapshot 4 was already handled"
 
 
 def test_changed_partition_with_nothing_to_compact_is_not_requested(
-    settled: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
+    ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     compact_all(orders)
     compact_all(orders)  # again, for the file whose rows are all deleted now
     upsert(orders, DAYS[1], amount=2)
 
-    assert settled.requested_partitions() == [DAYS[1]]
+    assert ticks_after_compaction.requested_partitions() == [DAYS[1]]
 
 
 def test_each_commit_requests_the_partition_again(
-    settled: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
+    ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
 ) -> None:
     for amount in (2, 3):
         upsert(orders, DAYS[0], amount=amount)
-        assert settled.requested_partitions() == [DAYS[0]]
+        assert ticks_after_compaction.requested_partitions() == [DAYS[0]]
         compact_all(orders)
 
 
 def test_repeated_tick_requests_the_same_run_keys(
-    settled: SensorTicks, orders: Table, upsert: Upsert
+    ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
-    cursor = settled.cursor
-    assert settled.requested_partitions() == [DAYS[0]]
-    settled.cursor = cursor  # as if the daemon stopped before it saved the new cursor
+    cursor = ticks_after_compaction.cursor
+    assert ticks_after_compaction.requested_partitions() == [DAYS[0]]
+    ticks_after_compaction.cursor = (
+        cursor  # as if the daemon stopped before it saved the new cursor
+    )
 
-    assert settled.requested_partitions() == []
+    assert ticks_after_compaction.requested_partitions() == []
 
 
 def test_run_requests_have_tags_for_table_partition_and_snapshot(
-    settled: SensorTicks, orders: Table, upsert: Upsert
+    ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
-    result = settled.result()
+    result = ticks_after_compaction.result()
 
     [request] = result.run_requests or []
     assert request.tags["paimon/table"] == "lake.orders"
@@ -128,12 +132,14 @@ class RecordedCatalogResource(PaimonCatalogResource):
 
 
 def test_tick_without_new_snapshots_reads_only_the_newest_snapshot(
-    settled: SensorTicks,
+    ticks_after_compaction: SensorTicks,
 ) -> None:
-    settled.paimon = RecordedCatalogResource(warehouse=settled.paimon.warehouse)
+    ticks_after_compaction.paimon = RecordedCatalogResource(
+        warehouse=ticks_after_compaction.paimon.warehouse
+    )
     RECORDER.reads.clear()
 
-    assert settled.skip_message() == "lake.orders: snapshot 2 was already handled"
+    assert ticks_after_compaction.skip_message() == "lake.orders: snapshot 2 was already handled"
     assert RECORDER.reads == ["snapshot-2"]
 
 
@@ -158,66 +164,66 @@ def test_table_without_snapshots_is_skipped(ticks: SensorTicks, orders: Table) -
 
 
 def test_all_partitions_are_evaluated_after_unread_snapshots_expired(
-    settled: SensorTicks, orders: Table, upsert: Upsert
+    ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     upsert(orders, DAYS[1], amount=2)
     for expired in (1, 2, 3):
         orders.io.delete(orders.stores.snapshots.path(expired))
 
-    assert settled.requested_partitions() == DAYS[:2]
-    assert settled.requested_partitions() == []
+    assert ticks_after_compaction.requested_partitions() == DAYS[:2]
+    assert ticks_after_compaction.requested_partitions() == []
 
 
 def test_expired_snapshot_of_the_cursor_does_not_prevent_reading_later_snapshots(
-    settled: SensorTicks, orders: Table, upsert: Upsert
+    ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     orders.io.delete(orders.stores.snapshots.path(2))
 
-    result = settled.result()
+    result = ticks_after_compaction.result()
     assert json.loads(str(result.cursor))["handled"]["snapshot_id"] == 3
     assert [r.partition_key for r in result.run_requests or []] == [DAYS[0]]
 
 
 def test_partition_is_requested_again_after_rollback_of_its_compaction(
-    settled: SensorTicks,
+    ticks_after_compaction: SensorTicks,
     orders: Table,
     upsert: Upsert,
     compact_all: CompactAll,
     roll_back: RollBack,
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
-    assert settled.requested_partitions() == [DAYS[0]]
+    assert ticks_after_compaction.requested_partitions() == [DAYS[0]]
     compact_all(orders)
-    settled.requested_partitions()
+    ticks_after_compaction.requested_partitions()
     roll_back(orders, 3)
 
-    assert settled.requested_partitions() == [DAYS[0]]
-    assert settled.requested_partitions() == []
+    assert ticks_after_compaction.requested_partitions() == [DAYS[0]]
+    assert ticks_after_compaction.requested_partitions() == []
 
 
 def test_rollback_followed_by_new_commits_is_detected(
-    settled: SensorTicks, orders: Table, upsert: Upsert, roll_back: RollBack
+    ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert, roll_back: RollBack
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
-    settled.requested_partitions()
+    ticks_after_compaction.requested_partitions()
     roll_back(orders, 2)
     upsert(orders, DAYS[1], amount=2)
     upsert(orders, DAYS[2], amount=2)
 
-    assert settled.requested_partitions() == DAYS[1:3]
+    assert ticks_after_compaction.requested_partitions() == DAYS[1:3]
 
 
 def test_all_partitions_of_a_recreated_table_are_evaluated(
-    settled: SensorTicks, orders: Table, create: Callable[[], Table], upsert: Upsert
+    ticks_after_compaction: SensorTicks, orders: Table, create: Callable[[], Table], upsert: Upsert
 ) -> None:
-    settled.paimon.catalog().drop_table("lake.orders")
+    ticks_after_compaction.paimon.catalog().drop_table("lake.orders")
     recreated = create()
     for day in DAYS[4:7]:
         upsert(recreated, day)
 
-    assert settled.requested_partitions() == DAYS[4:7]
+    assert ticks_after_compaction.requested_partitions() == DAYS[4:7]
 
 
 @pytest.mark.parametrize(
@@ -282,25 +288,25 @@ def test_snapshots_above_the_limit_are_read_by_later_ticks(
 
 
 def test_partition_without_a_key_of_the_asset_is_not_requested(
-    settled: SensorTicks, orders: Table, upsert: Upsert
+    ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, "1999-12-31", DAYS[0], amount=2)
 
-    assert settled.requested_partitions() == [DAYS[0]]
+    assert ticks_after_compaction.requested_partitions() == [DAYS[0]]
 
 
 def test_observations_report_new_data_but_not_compactions(
-    settled: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
+    ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
-    result = settled.result()
+    result = ticks_after_compaction.result()
     [observation] = result.asset_events
     assert isinstance(observation, dg.AssetObservation)
     assert observation.asset_key == dg.AssetKey(["lake", "orders"])
     assert observation.tags == {"dagster/data_version": "3"}
 
     compact_all(orders)
-    result = settled.result()
+    result = ticks_after_compaction.result()
     assert result.asset_events == []
 
 
@@ -350,18 +356,18 @@ def test_sensor_is_stopped_by_default_and_targets_only_the_compaction() -> None:
 
 
 def test_each_tick_reads_at_most_one_hundred_snapshots(
-    settled: SensorTicks, orders: Table, upsert: Upsert
+    ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     for number in range(120):
         upsert(orders, DAYS[number % 2], amount=number)
 
-    assert [settled.requested_partitions() for _ in range(2)] == [DAYS[:2], DAYS[:2]]
-    assert settled.skip_message() == "lake.orders: snapshot 122 was already handled"
+    assert [ticks_after_compaction.requested_partitions() for _ in range(2)] == [DAYS[:2], DAYS[:2]]
+    assert ticks_after_compaction.skip_message() == "lake.orders: snapshot 122 was already handled"
 
 
 @pytest.mark.parametrize("hint", [b"2", b"1", b"rubbish", b"", None])
 def test_wrong_or_missing_hint_is_ignored(
-    settled: SensorTicks, orders: Table, upsert: Upsert, hint: bytes | None
+    ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert, hint: bytes | None
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     path = f"{orders.paths.snapshot_dir}/LATEST"
@@ -369,18 +375,18 @@ def test_wrong_or_missing_hint_is_ignored(
     if hint is not None:
         orders.io.write(path, hint)
 
-    assert settled.requested_partitions() == [DAYS[0]]
-    assert settled.skip_message() == "lake.orders: snapshot 3 was already handled"
+    assert ticks_after_compaction.requested_partitions() == [DAYS[0]]
+    assert ticks_after_compaction.skip_message() == "lake.orders: snapshot 3 was already handled"
 
 
 def test_tick_fails_with_the_name_of_a_missing_newest_snapshot(
-    settled: SensorTicks, orders: Table, upsert: Upsert
+    ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     orders.stores.snapshots.write_hint("LATEST", 99)
 
     with pytest.raises(MissingFileError, match="snapshot-99"):
-        settled.result()
+        ticks_after_compaction.result()
 
 
 def events(ticks: SensorTicks) -> list[dg.AssetObservation | dg.AssetMaterialization]:
@@ -390,13 +396,13 @@ def events(ticks: SensorTicks) -> list[dg.AssetObservation | dg.AssetMaterializa
 
 
 def test_each_snapshot_that_changed_data_is_observed(
-    settled: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
+    ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     compact_all(orders)
     upsert(orders, DAYS[1], amount=2)
 
-    observations = events(settled)
+    observations = events(ticks_after_compaction)
 
     assert [(event.tags or {})["dagster/data_version"] for event in observations] == ["3", "5"]
     assert all(isinstance(event, dg.AssetObservation) for event in observations)
@@ -405,13 +411,13 @@ def test_each_snapshot_that_changed_data_is_observed(
 
 
 def test_data_version_is_reset_by_a_rollback(
-    settled: SensorTicks, orders: Table, upsert: Upsert, roll_back: RollBack
+    ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert, roll_back: RollBack
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
-    settled.result()
+    ticks_after_compaction.result()
     roll_back(orders, 2)  # the compaction of the first snapshot
 
-    [event] = events(settled)
+    [event] = events(ticks_after_compaction)
 
     assert event.tags == {"dagster/data_version": "1"}
 

@@ -21,7 +21,7 @@ from paimon_orch.format.manifest.columnar_manifest import ColumnarManifest
 from paimon_orch.format.manifest.manifest_entry import decode_manifest
 
 
-def damaged(data: bytes) -> Iterator[bytes]:
+def yield_damaged(data: bytes) -> Iterator[bytes]:
     """Yield truncations and bit flips of the bytes, spread evenly."""
     for size in range(0, len(data), max(1, len(data) // 60)):
         yield data[:size]
@@ -29,7 +29,7 @@ def damaged(data: bytes) -> Iterator[bytes]:
         yield data[:position] + bytes([data[position] ^ 1 << number % 8]) + data[position + 1 :]
 
 
-def decoded(decode: Decoder, data: bytes) -> object:
+def decode_or_error(decode: Decoder, data: bytes) -> object:
     """Return the result of a decoder, or its error, which must name the file."""
     try:
         return decode(data)
@@ -43,8 +43,8 @@ def decoded(decode: Decoder, data: bytes) -> object:
 def test_truncated_and_flipped_bytes_raise_expected_errors(name: str) -> None:
     sample, decode = DECODERS[name]
     kind = type(decode(sample))
-    for data in damaged(sample):
-        assert isinstance(decoded(decode, data), (kind, PaimonError))
+    for data in yield_damaged(sample):
+        assert isinstance(decode_or_error(decode, data), (kind, PaimonError))
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -55,7 +55,7 @@ def test_spliced_bytes_raise_expected_errors(name: str, data: st.DataObject) -> 
     position, cut = data.draw(st.integers(0, len(sample))), data.draw(st.integers(0, 20))
     inserted = data.draw(st.binary(max_size=20))
     spliced = sample[:position] + inserted + sample[position + cut :]
-    assert isinstance(decoded(decode, spliced), (type(decode(sample)), PaimonError))
+    assert isinstance(decode_or_error(decode, spliced), (type(decode(sample)), PaimonError))
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
@@ -93,7 +93,7 @@ def test_json_of_another_shape_raises_expected_errors(name: str, data: st.DataOb
     value: dict[str, Any] = json.loads(sample)
     key = data.draw(st.sampled_from(sorted(value)))
     changed = json.dumps(value | {key: data.draw(JSON)}).encode()
-    assert isinstance(decoded(decode, changed), (type(decode(sample)), PaimonError))
+    assert isinstance(decode_or_error(decode, changed), (type(decode(sample)), PaimonError))
 
 
 @pytest.mark.parametrize("bitmap64", [False, True])
@@ -101,12 +101,12 @@ def test_damaged_deletion_vector_files_raise_expected_errors(bitmap64: bool) -> 
     vector = DeletionVector.of([1, 5, 70_000, *range(100_000, 200_000)])
     content, [entry] = encode_deletion_vector_file({"data-0.parquet": vector}, bitmap64=bitmap64)
     assert decode_deletion_vector_file(content, [entry], FILE) == {"data-0.parquet": vector}
-    for data in damaged(content):
-        error = decoded(lambda data: decode_deletion_vector_file(data, [entry], FILE), data)
+    for data in yield_damaged(content):
+        error = decode_or_error(lambda data: decode_deletion_vector_file(data, [entry], FILE), data)
         assert isinstance(error, PaimonError), "the checksum differs"
     payload = vector.encode_payload(bitmap64=bitmap64)
-    for data in damaged(payload):
-        result = decoded(lambda data: decode_deletion_vector_payload(data, FILE), data)
+    for data in yield_damaged(payload):
+        result = decode_or_error(lambda data: decode_deletion_vector_payload(data, FILE), data)
         assert isinstance(result, (DeletionVector, PaimonError))
 
 

@@ -138,7 +138,7 @@ def page(demo: Deployment) -> Iterator[Page]:
 
 
 @pytest.fixture(autouse=True)
-def seen(page: Page, demo: Deployment) -> Iterator[None]:
+def print_page_on_failure(page: Page, demo: Deployment) -> Iterator[None]:
     """Prints the last page and the logs, which pytest shows for failed tests."""
     yield
     sys.stdout.write("\n".join((page.url, page.inner_text("body"), demo.logs())))

@@ -50,7 +50,7 @@ def assert_agrees(peer: Peer, warehouse: Path, table: Table) -> None:
     assert_healthy(table)
 
 
-def filled(root: Path, **options: str) -> Table:
+def create_filled_table(root: Path, **options: str) -> Table:
     table = new_table(root, COLUMNS, key=(), partition_by=["p"], **{"bucket": "-1"} | options)
     for batch in range(6):
         append(table, batch * 20)
@@ -67,7 +67,7 @@ def append(table: Table, start: int) -> None:
 def test_peers_read_the_same_rows_after_deletes_and_compactions(
     peer: Peer, referee: Peer, tmp_path: Path, options: dict[str, str]
 ) -> None:
-    table = filled(tmp_path, **options)
+    table = create_filled_table(tmp_path, **options)
 
     delete(table, EXECUTOR, "k < 30 or v is null")
     assert_agrees(peer, tmp_path, table)
@@ -84,7 +84,7 @@ def test_peers_read_the_same_rows_after_deletes_and_compactions(
 
 @every_peer
 def test_peers_read_the_same_rows_of_sorted_tables(peer: Peer, tmp_path: Path) -> None:
-    table = filled(tmp_path, **VECTORS)
+    table = create_filled_table(tmp_path, **VECTORS)
     delete(table, EXECUTOR, "k < 30")
     planned = plan(table, SortRequest(order=SortOrder(("v", "k"), "zorder")))
     writing = ingest.plan(table, ingest.IngestRequest(columns=table.schema.names))
@@ -104,7 +104,7 @@ def test_peers_read_the_same_rows_of_sorted_tables(peer: Peer, tmp_path: Path) -
 def test_java_and_we_compact_one_table_alternately(
     java: Peer, referee: Peer, tmp_path: Path, options: dict[str, str]
 ) -> None:
-    table, chance = filled(tmp_path, **options), random.Random(3)  # noqa: S311 - data, not a secret
+    table, chance = create_filled_table(tmp_path, **options), random.Random(3)  # noqa: S311 - data, not a secret
     for turn in range(4):
         append(table, 1000 + 20 * turn)
         keys = ", ".join(str(chance.randrange(1080)) for _ in range(200))
@@ -122,7 +122,7 @@ def test_java_and_we_compact_one_table_alternately(
 def test_java_reads_row_ids_after_our_compaction(
     java: Peer, tmp_path: Path, options: dict[str, str]
 ) -> None:
-    table = filled(tmp_path, row_tracking__enabled="true", **options)
+    table = create_filled_table(tmp_path, row_tracking__enabled="true", **options)
     columns = [*table.schema.names, "_ROW_ID", "_SEQUENCE_NUMBER"]
 
     for step in (

@@ -65,7 +65,7 @@ Step = Callable[[Table], object]
 EXECUTOR = InProcessExecutor()
 
 
-def listed(name: str, table: dict[str, str]) -> str | None:
+def find_refusal(name: str, table: dict[str, str]) -> str | None:
     """Return the entry of a table, or of its folder, in a list of refusals."""
     folder = name.partition("/")[0]
     return table.get(name) or table.get(folder)
@@ -105,7 +105,7 @@ CASES = list(cases())
 
 
 @pytest.mark.parametrize(
-    ("name", "folder", "entry"), [c for c in CASES if listed(c.values[0], COMPACTION_REFUSED)]
+    ("name", "folder", "entry"), [c for c in CASES if find_refusal(c.values[0], COMPACTION_REFUSED)]
 )
 def test_a_compaction_is_refused_by_name_and_changes_nothing(
     name: str, folder: Path, entry: dict[str, Any], tmp_path: Path
@@ -119,7 +119,7 @@ def test_a_compaction_is_refused_by_name_and_changes_nothing(
         "expire": (lambda t: expire_snapshots(t, retain_max=1), EXPIRATION_REFUSED),
     }
     for step, refused in steps.values():
-        option = listed(name, refused)
+        option = find_refusal(name, refused)
         if option is not None:
             with pytest.raises(UnsupportedError, match=option.replace(".", r"\.")):
                 step(table)
@@ -128,7 +128,7 @@ def test_a_compaction_is_refused_by_name_and_changes_nothing(
 
 @pytest.mark.parametrize(
     ("name", "folder", "entry"),
-    [c for c in CASES if listed(c.values[0], COMPACTION_REFUSED) == EVOLVED],
+    [c for c in CASES if find_refusal(c.values[0], COMPACTION_REFUSED) == EVOLVED],
 )
 def test_rows_of_data_evolution_tables_survive_snapshot_expiration(
     java20: Peer, name: str, folder: Path, entry: dict[str, Any], tmp_path: Path
@@ -157,7 +157,7 @@ def compacted_by_java(java20: Peer, folder: Path, name: str, scratch: Path) -> l
     return rows_for(java20, warehouse, name)
 
 
-COMPACTED = [c for c in CASES if not listed(c.values[0], COMPACTION_REFUSED)]
+COMPACTED = [c for c in CASES if not find_refusal(c.values[0], COMPACTION_REFUSED)]
 
 
 @pytest.mark.parametrize(("name", "folder", "entry"), COMPACTED)

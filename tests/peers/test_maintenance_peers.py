@@ -45,7 +45,7 @@ def tables_of(warehouse: Path) -> list[Table]:
     return [catalog.table(f"db.{name}") for name in catalog.tables("db")]
 
 
-def maintained(table: Table) -> None:
+def run_maintenance(table: Table) -> None:
     """Expire all snapshots but the newest of each branch, remove orphans, and check the rest."""
     before = read_all_branches(table)
     for name in table.branches.names():
@@ -79,7 +79,7 @@ def test_java_reads_every_retained_version(
 ) -> None:
     warehouse = copy_warehouse(GOLDEN / scenario, tmp_path / "w")
     for table in tables_of(warehouse):
-        maintained(table)
+        run_maintenance(table)
         for branch in (table, *(branch_of(table, name) for name in table.branches.names())):
             assert_agrees(peer, branch)
         assert referee.check(warehouse, table.identifier) == []
@@ -99,7 +99,7 @@ def test_python_and_rust_read_every_retained_version(
     tmp_path: Path, scenario: str, peer: Peer
 ) -> None:
     for table in tables_of(copy_warehouse(GOLDEN / scenario, tmp_path / "w")):
-        maintained(table)
+        run_maintenance(table)
         assert_agrees(peer, table)
 
 

@@ -22,7 +22,7 @@ Written = Callable[[Kind], Path]
 
 
 @pytest.fixture(scope="session")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+def create_once(tmp_path_factory: pytest.TempPathFactory) -> Written:
     """Create a table of a kind, once for all tests."""
     warehouses: dict[str, Path] = {}
 
@@ -61,7 +61,7 @@ def assert_found(kind: Kind, records: list[Record]) -> None:
 
 
 @contextmanager
-def as_listed(who: str, does: PeerAction, kind: Kind) -> Iterator[None]:
+def check_listed_limit(who: str, does: PeerAction, kind: Kind) -> Iterator[None]:
     """Check that a listed limit still applies."""
     limit = LIMITS.get((who, does, kind.name))
     if limit is None:
@@ -80,32 +80,32 @@ def cases(kinds: Iterable[str]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_we_read_our_own_tables(name: str, written: Written) -> None:
+def test_we_read_our_own_tables(name: str, create_once: Written) -> None:
     kind = KINDS[name]
-    with as_listed("us", "writes", kind):
-        assert_as_asked(kind, written(kind))
+    with check_listed_limit("us", "writes", kind):
+        assert_as_asked(kind, create_once(kind))
 
 
 @pytest.mark.parametrize(("peer", "name"), cases(OURS), indirect=["peer"])
-def test_a_peer_reads_our_tables(peer: Peer, name: str, written: Written) -> None:
+def test_a_peer_reads_our_tables(peer: Peer, name: str, create_once: Written) -> None:
     kind = KINDS[name]
-    with as_listed(peer.name, "reads", kind):
-        assert_found(kind, peer.read(written(kind), kind.table, **kind.read))
+    with check_listed_limit(peer.name, "reads", kind):
+        assert_found(kind, peer.read(create_once(kind), kind.table, **kind.read))
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_the_java_checker_finds_no_error_in_our_tables(
-    referee: Peer, name: str, written: Written
+    referee: Peer, name: str, create_once: Written
 ) -> None:
     kind = KINDS[name]
-    with as_listed(referee.name, "checks", kind):
-        assert referee.check(written(kind), kind.table) == []
+    with check_listed_limit(referee.name, "checks", kind):
+        assert referee.check(create_once(kind), kind.table) == []
 
 
 @pytest.mark.parametrize(("peer", "name"), cases(KINDS), indirect=["peer"])
 def test_we_read_tables_of_a_peer(peer: Peer, name: str, tmp_path: Path) -> None:
     kind = KINDS[name]
-    with as_listed(peer.name, "writes", kind):
+    with check_listed_limit(peer.name, "writes", kind):
         peer.run("create", tmp_path / "t", spec=ours.table_spec(tmp_path / "spec", kind))
         for step in kind.steps:
             if step["do"] == "compact" and not peer.name.startswith("java"):

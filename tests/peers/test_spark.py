@@ -99,7 +99,7 @@ def test_we_read_and_compact_tables_of_spark(spark_peer: Peer, name: str, tmp_pa
     assert_both(kind, tmp_path / "t", spark_peer)
 
 
-def held(does: PeerAction, kind: str) -> list[str]:
+def supported_columns(does: PeerAction, kind: str) -> list[str]:
     lacking = {column for *case, column in COLUMN_LIMITS if case == ["java-1.4", does, kind]}
     return sorted(COLUMNS.keys() - LACKS.keys() - lacking)
 
@@ -108,10 +108,13 @@ def held(does: PeerAction, kind: str) -> list[str]:
 def test_spark_reads_every_type(spark_peer: Peer, kind: str, tmp_path: Path) -> None:
     refused = {column for who, _, where, column in COLUMN_LIMITS if (who, where) == ("us", kind)}
     assert_peer_reads(
-        spark_peer, tmp_path, kind, [c for c in held("reads", kind) if c not in refused]
+        spark_peer,
+        tmp_path,
+        kind,
+        [c for c in supported_columns("reads", kind) if c not in refused],
     )
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_we_read_every_type_of_spark(spark_peer: Peer, kind: str, tmp_path: Path) -> None:
-    assert_peer_writes(spark_peer, tmp_path, kind, held("writes", kind))
+    assert_peer_writes(spark_peer, tmp_path, kind, supported_columns("writes", kind))

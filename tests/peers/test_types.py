@@ -33,7 +33,7 @@ GOLDEN_ROWS = [
 MISREAD = {("pypaimon-rust", "avro")}
 
 
-def held(who: str, does: PeerAction, kind: str) -> set[str]:
+def supported_columns(who: str, does: PeerAction, kind: str) -> set[str]:
     limits = COLUMN_LIMITS.keys() | UNSETTLED.keys()
     return {name for name in COLUMNS if (who, does, kind, name) not in limits}
 
@@ -44,23 +44,25 @@ BOTH = [pytest.param(peer, kind, id=f"{peer}-{kind}") for peer in PEERS for kind
 
 @pytest.mark.parametrize(("peer", "kind"), BOTH, indirect=["peer"])
 def test_a_peer_reads_every_type(peer: Peer, kind: str, tmp_path: Path) -> None:
-    names = held("us", "writes", kind) & held(peer.name, "reads", kind)
+    names = supported_columns("us", "writes", kind) & supported_columns(peer.name, "reads", kind)
     assert_peer_reads(peer, tmp_path, kind, sorted(names))
 
 
 @pytest.mark.parametrize(("peer", "kind"), BOTH, indirect=["peer"])
 def test_we_read_every_type(peer: Peer, kind: str, tmp_path: Path) -> None:
-    assert_peer_writes(peer, tmp_path, kind, sorted(held(peer.name, "writes", kind)))
+    assert_peer_writes(peer, tmp_path, kind, sorted(supported_columns(peer.name, "writes", kind)))
 
 
-def listed() -> Iterator[Any]:
+def listed_limits() -> Iterator[Any]:
     for peer, does, kind, column in COLUMN_LIMITS:
         # Peers cannot read kinds that we do not write.
-        if peer != "us" and (does == "writes" or column in held("us", "writes", kind)):
+        if peer != "us" and (does == "writes" or column in supported_columns("us", "writes", kind)):
             yield pytest.param(peer, does, kind, column, id=f"{peer} {does} {kind} {column}")
 
 
-@pytest.mark.parametrize(("peer", "does", "kind", "column"), list(listed()), indirect=["peer"])
+@pytest.mark.parametrize(
+    ("peer", "does", "kind", "column"), list(listed_limits()), indirect=["peer"]
+)
 def test_listed_limits_of_a_peer_still_apply(
     peer: Peer, does: PeerAction, kind: str, column: str, tmp_path: Path
 ) -> None:
@@ -96,7 +98,7 @@ class Golden:
         )
 
 
-def copied(warehouse: Path, kind: str, name: str, *, keyed: bool) -> Golden:
+def copy_golden_rows(warehouse: Path, kind: str, name: str, *, keyed: bool) -> Golden:
     """Write the newest rows of a golden table."""
     [entry] = [entry for key, _, entry in golden_tables() if key == name]
     columns = {field["name"]: str(field["type"]) for field in entry["fields"]}
@@ -118,7 +120,7 @@ def copied(warehouse: Path, kind: str, name: str, *, keyed: bool) -> Golden:
 def test_peers_read_golden_rows_that_we_write(
     peer: Peer, kind: str, name: str, keyed: bool, tmp_path: Path
 ) -> None:
-    golden = copied(tmp_path, kind, name, keyed=keyed)
+    golden = copy_golden_rows(tmp_path, kind, name, keyed=keyed)
     golden.assert_equal(ours.read(tmp_path, golden.table))
     peer_rows = peer.read(tmp_path)
     if (peer.name, kind) in MISREAD:
@@ -132,5 +134,5 @@ def test_peers_read_golden_rows_that_we_write(
 def test_the_java_checker_finds_no_error_after_maintenance(
     referee: Peer, kind: str, name: str, keyed: bool, tmp_path: Path
 ) -> None:
-    copied(tmp_path, kind, name, keyed=keyed)
+    copy_golden_rows(tmp_path, kind, name, keyed=keyed)
     assert referee.check(tmp_path) == []

@@ -42,9 +42,8 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.xdist_group("cluster"),
-    pytest.mark.timeout(
-        300
-    ),  # executors start cold, and again after each kill: slow on a busy machine
+    # executors start cold, and again after each kill: slow on a busy machine
+    pytest.mark.timeout(300),
     pytest.mark.skipif(sys.platform != "linux", reason="needs the addresses 127.0.0.2 and .3"),
 ]
 
@@ -86,7 +85,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
-        "spark.shuffle.io.retryWait": "200ms",  # otherwise Spark tries three times 5 s to fetch rows of a lost executor
+        # by default Spark tries for three times 5 s to fetch rows of a lost executor
+        "spark.shuffle.io.retryWait": "200ms",
         "spark.speculation": "true",
         "spark.speculation.interval": "200ms",
         "spark.speculation.quantile": "0.5",
@@ -117,7 +117,7 @@ def test_every_step_has_the_same_result_on_a_cluster(
     assert_step_done(name, tmp_path, lambda: cluster.run(name, tmp_path))
 
 
-class Held:
+class BlockedTask:
     """Blocks one task of a step, and runs an action once it is blocked."""
 
     def __init__(self, python: Path) -> None:
@@ -138,7 +138,7 @@ class Held:
 
 def run_with_blocked_task(cluster: Cluster, name: str, root: Path, *, kill: bool) -> Table:
     """Run a step with one task blocked forever, optionally with its executor killed."""
-    blocked = Held(cluster.python)
+    blocked = BlockedTask(cluster.python)
 
     def run() -> Any:
         blocked.hold.ask(*STOPPED[name])
@@ -181,7 +181,7 @@ def test_a_slow_task_runs_twice_and_is_counted_once(
     assert_only_orphans_remain(table)
 
 
-def submitted(
+def spark_submit(
     cluster: Cluster, folder: Path, program: str, *arguments: str, **environment: str
 ) -> list[str]:
     """Run a program that compacts a table with ``spark-submit``; return the words of its output."""
@@ -210,7 +210,7 @@ def test_spark_submit_runs_a_program_with_the_package_archive(
     python = f"--conf=spark.pyspark.python={cluster.python}"
     files = ["--py-files", str(package_archive(tmp_path))]
 
-    printed = submitted(
+    printed = spark_submit(
         cluster, tmp_path, PROGRAM, python, *files, PYSPARK_DRIVER_PYTHON=sys.executable
     )
 
@@ -224,7 +224,7 @@ def test_spark_submit_runs_a_program_in_a_packed_environment(
     shutil.unpack_archive(archive, tmp_path / "environment", filter="fully_trusted")
     python = {"PYSPARK_PYTHON": "./environment/bin/python"}
 
-    printed = submitted(
+    printed = spark_submit(
         cluster, tmp_path, PROGRAM + COUNT, "--archives", f"{archive}#environment", **python
     )
 

@@ -49,7 +49,7 @@ KINDS = [
 NATIVE, TASKS = "parquet", "MapInArrow"
 
 
-def same(frame: DataFrame, scan: Scan) -> bool:
+def has_rows_of_scan(frame: DataFrame, scan: Scan) -> bool:
     target = build_visible_schema(scan.arrow_schema)
     rows = pa.Table.from_batches((convert_batch(b, target) for b in scan.to_batches()), target)
     return sorted(map(repr, frame.toArrow().to_pylist())) == sorted(map(repr, rows.to_pylist()))
@@ -62,7 +62,7 @@ def readers(frame: DataFrame, capsys: pytest.CaptureFixture[str]) -> set[str]:
     return {name for name in (NATIVE, TASKS) if name in plan}
 
 
-def full(table: Table) -> None:
+def compact_fully(table: Table) -> None:
     compact.compact(table, InProcessExecutor(), strategy="full")
 
 
@@ -74,7 +74,7 @@ def test_golden_tables_have_the_rows_of_the_scan(spark: SparkSession, name: str)
     files, _ = separate_native_files(table.scan())
 
     assert files
-    assert same(read(spark, table.scan()), table.scan())
+    assert has_rows_of_scan(read(spark, table.scan()), table.scan())
 
 
 def test_types_that_spark_reads_keep_their_values(
@@ -147,7 +147,7 @@ def test_a_frame_has_the_rows_of_the_scan_after_any_history(
         else:
             compact.compact(table, InProcessExecutor(), strategy="full" if number % 2 else "minor")
 
-    assert same(read(spark, table.scan()), table.scan())
+    assert has_rows_of_scan(read(spark, table.scan()), table.scan())
 
 
 def test_files_with_deletion_vectors_overlapping_keys_or_old_columns_are_read_by_tasks(
@@ -155,7 +155,7 @@ def test_files_with_deletion_vectors_overlapping_keys_or_old_columns_are_read_by
 ) -> None:
     table = new_table(tmp_path, bucket="1", deletion_vectors__enabled="true")
     table.upsert(table_of("k v", [(k, "a") for k in range(4)]))
-    full(table)
+    compact_fully(table)
     assert readers(read(spark, table.scan()), capsys) == {NATIVE}
 
     table.upsert(table_of("k v", [(2, "b")]))
@@ -163,7 +163,7 @@ def test_files_with_deletion_vectors_overlapping_keys_or_old_columns_are_read_by
 
     frame = read(spark, table.scan())
     assert readers(frame, capsys) == {NATIVE, TASKS}
-    assert same(frame, table.scan())
+    assert has_rows_of_scan(frame, table.scan())
     Catalog(str(tmp_path)).alter_table("db.t", [RenameColumn("v", "w")])
     renamed = read(spark, Catalog(str(tmp_path)).table("db.t").scan())
     assert readers(renamed, capsys) == {TASKS}
@@ -249,7 +249,7 @@ def test_keys_that_java_did_not_write_to_value_columns_are_read_by_tasks(
 ) -> None:
     table = new_table(tmp_path, merge_engine=engine)
     table.upsert(table_of("k v", [(1, "a")]))
-    full(table)
+    compact_fully(table)
 
     assert len(separate_native_files(table.scan())[0]) == files
 

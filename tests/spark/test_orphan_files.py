@@ -28,7 +28,7 @@ def test_spark_finds_and_removes_the_same_orphans(tmp_path: Path, spark: SparkSe
     table = make_table(tmp_path, "vectors", history)
     table.rollback(3)
     for number in range(3):
-        leave(table, f"p={number + 7}/bucket-0/data-x.parquet", b"x" * number)
+        write_orphan(table, f"p={number + 7}/bucket-0/data-x.parquet", b"x" * number)
     backdate_files(table)
     before = read_all_branches(table)
     executor = SparkExecutor(spark)
@@ -47,9 +47,9 @@ def test_spark_finds_and_removes_the_same_orphans(tmp_path: Path, spark: SparkSe
 
 
 def test_many_directories_give_the_same_plan(tmp_path: Path, spark: SparkSession) -> None:
-    table = partitioned(tmp_path, 60, commits=7)
-    orphans = {leave(table, f"p={p}/bucket-0/data-{p}.parquet") for p in range(0, 90, 3)}
-    orphans.add(leave(table, os.fsdecode(b"p=1/bucket-0/no-text-\xff.parquet")))
+    table = create_partitioned_table(tmp_path, 60, commits=7)
+    orphans = {write_orphan(table, f"p={p}/bucket-0/data-{p}.parquet") for p in range(0, 90, 3)}
+    orphans.add(write_orphan(table, os.fsdecode(b"p=1/bucket-0/no-text-\xff.parquet")))
     (Path(table.paths.root) / "p=99" / "bucket-0").mkdir(parents=True)
     backdate_files(table)
 
@@ -66,7 +66,7 @@ def test_many_directories_give_the_same_plan(tmp_path: Path, spark: SparkSession
     )
 
 
-class Measured(InProcessExecutor):
+class MeasuringExecutor(InProcessExecutor):
     """Counts the bytes that the tasks return."""
 
     returned_bytes = 0
@@ -80,10 +80,10 @@ class Measured(InProcessExecutor):
 def test_returned_bytes_do_not_grow_with_the_files_in_use(tmp_path: Path) -> None:
     sizes = []
     for files in (5, 200):
-        table = partitioned(tmp_path / f"{files:03}", files, commits=1)
-        orphan = leave(table, "p=1/bucket-0/data-0.parquet")
+        table = create_partitioned_table(tmp_path / f"{files:03}", files, commits=1)
+        orphan = write_orphan(table, "p=1/bucket-0/data-0.parquet")
         backdate_files(table)
-        executor = Measured()
+        executor = MeasuringExecutor()
 
         planned = step.plan(table, SMALL_UNITS, executor=executor)
 
@@ -95,7 +95,7 @@ def test_returned_bytes_do_not_grow_with_the_files_in_use(tmp_path: Path) -> Non
     assert many - few < 10, "only the digits of larger numbers"
 
 
-def partitioned(root: Path, files: int, commits: int) -> Table:
+def create_partitioned_table(root: Path, files: int, commits: int) -> Table:
     """Return an append table with one file per partition, written in a number of commits."""
     table = new_table(root, "p BIGINT, k BIGINT", key=(), partition_by=["p"], bucket="-1")
     for first in range(commits):
@@ -103,7 +103,7 @@ def partitioned(root: Path, files: int, commits: int) -> Table:
     return table
 
 
-def leave(table: Table, name: str, content: bytes = b"orphan") -> str:
+def write_orphan(table: Table, name: str, content: bytes = b"orphan") -> str:
     """Write an unreferenced file; return its path."""
     path = Path(table.paths.root) / name
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -39,7 +39,7 @@ def kinds(*names: str) -> pytest.MarkDecorator:
 every_kind = kinds(*KINDS)
 
 
-def filled(root: Path, **kind: Any) -> Table:
+def create_filled_table(root: Path, **kind: Any) -> Table:
     """Keys 0 to 19 in two commits; those below 3 have no value."""
     table = new_table(root, "k BIGINT, v STRING, n INT", **kind)
     for start in (0, 10):
@@ -48,7 +48,7 @@ def filled(root: Path, **kind: Any) -> Table:
     return table
 
 
-def seen(table: Table) -> list[Row]:
+def compact_and_read(table: Table) -> list[Row]:
     """Return the visible rows of a table after level 0 is compacted."""
     compact(table, InProcessExecutor())
     assert_healthy(table)
@@ -74,7 +74,7 @@ def source(spark: SparkSession, *rows: tuple[int, str | None]) -> DataFrame:
 def test_an_update_changes_the_rows_of_the_filter_and_no_others(
     spark: SparkSession, tmp_path: Path, kind: dict[str, Any]
 ) -> None:
-    table = filled(tmp_path, **kind)
+    table = create_filled_table(tmp_path, **kind)
 
     result = update(
         spark, table, {"v": "concat(v, '-', n)", "n": fn.col("n") + 1}, "v = 'old' and k < 12"
@@ -84,7 +84,7 @@ def test_an_update_changes_the_rows_of_the_filter_and_no_others(
     before = [(k, None, k) for k in range(3)]
     after = [(k, "old", k) for k in range(12, 20)]
     assert (result.updated, result.deleted, result.inserted) == (9, 0, 0)
-    assert seen(table) == [*before, *expected, *after]
+    assert compact_and_read(table) == [*before, *expected, *after]
 
 
 def test_column_names_can_contain_dots(spark: SparkSession, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_column_names_can_contain_dots(spark: SparkSession, tmp_path: Path) -> N
 def test_a_merge_updates_deletes_and_inserts(
     spark: SparkSession, tmp_path: Path, kind: dict[str, Any]
 ) -> None:
-    table = filled(tmp_path, **kind)
+    table = create_filled_table(tmp_path, **kind)
     changes = source(spark, (5, "five"), (15, None), (16, "sixteen"), (100, "new"))
 
     result = merge_into(
@@ -123,14 +123,14 @@ def test_a_merge_updates_deletes_and_inserts(
     model |= {5: (5, "five", 10), 16: (16, "sixteen", 32), 100: (100, "NEW", None)}
     del model[15]
     assert (result.updated, result.deleted, result.inserted) == (2, 1, 1)
-    assert seen(table) == [model[k] for k in sorted(model)]
+    assert compact_and_read(table) == [model[k] for k in sorted(model)]
 
 
 @kinds("unaware, vectors", "bucketed", "key")
 def test_a_source_that_matches_a_row_twice_is_refused_and_leaves_nothing(
     spark: SparkSession, tmp_path: Path, kind: dict[str, Any]
 ) -> None:
-    table = filled(tmp_path, **kind)
+    table = create_filled_table(tmp_path, **kind)
     before = stored_files(table)
     twice = source(spark, (5, "a"), (6, "b"), (5, "c"))
 
@@ -141,7 +141,7 @@ def test_a_source_that_matches_a_row_twice_is_refused_and_leaves_nothing(
 
 
 def test_a_second_match_of_an_unchanged_row_is_allowed(spark: SparkSession, tmp_path: Path) -> None:
-    table = filled(tmp_path, key=(), bucket="-1")
+    table = create_filled_table(tmp_path, key=(), bucket="-1")
     twice = source(spark, (5, "delete"), (5, "keep"))
 
     result = merge_into(
@@ -155,7 +155,7 @@ def test_a_second_match_of_an_unchanged_row_is_allowed(spark: SparkSession, tmp_
 def test_rows_with_a_null_in_the_condition_match_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    table = filled(tmp_path, key=(), bucket="-1")
+    table = create_filled_table(tmp_path, key=(), bucket="-1")
     table.append(table_of("k v n", [(None, "nobody", 0)]))
     nulls = spark.createDataFrame([(None, "x")], "k long, v string")
 
@@ -172,7 +172,7 @@ def test_rows_with_a_null_in_the_condition_match_nothing(
 
 
 def test_a_star_selects_the_columns_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
-    table = filled(tmp_path)
+    table = create_filled_table(tmp_path)
     source_rows = spark.createDataFrame(
         [("five", 5, 50), ("new", 100, 0)], "v string, k long, n int"
     )
@@ -200,7 +200,7 @@ def test_a_merge_into_an_empty_table_inserts(spark: SparkSession, tmp_path: Path
 def test_a_merge_with_nothing_to_change_commits_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    table = filled(tmp_path)
+    table = create_filled_table(tmp_path)
     before = stored_files(table)
 
     result = merge_into(
@@ -282,7 +282,7 @@ def test_key_and_partition_columns_cannot_be_updated(
 
 
 def test_invalid_columns_and_expressions_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    table = filled(tmp_path)
+    table = create_filled_table(tmp_path)
 
     with pytest.raises(NotFoundError, match="nope"):
         update(spark, table, {"nope": "1"})
@@ -324,7 +324,7 @@ def test_quoted_column_names_are_supported(spark: SparkSession, tmp_path: Path) 
 
 
 def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    table = filled(tmp_path, key=(), bucket="-1")
+    table = create_filled_table(tmp_path, key=(), bucket="-1")
     (damaged, _) = sorted(path for path in stored_files(table) if "/data-" in path)
     Path(damaged).write_bytes(b"no Parquet")
 
@@ -335,7 +335,7 @@ def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_merge_into_a_table_that_ignores_deletes_cannot_delete(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    table = filled(tmp_path, ignore_delete="true")
+    table = create_filled_table(tmp_path, ignore_delete="true")
     changes, on = source(spark, (5, "five")), "target.k = source.k"
 
     merge_into(changes, table, on, when_matched_update={"v": "source.v"})
@@ -369,7 +369,7 @@ ENGINES = {
 def test_merge_engines_produce_the_requested_rows(
     spark: SparkSession, tmp_path: Path, engine: str, layout: dict[str, str]
 ) -> None:
-    table = filled(tmp_path, **ENGINES[engine], **layout)
+    table = create_filled_table(tmp_path, **ENGINES[engine], **layout)
     changes = source(spark, (5, "five"), (15, None), (100, "new"))
 
     result = update(spark, table, {"n": "n + 100", "v": "concat('v', k)"}, "k between 4 and 6")
@@ -386,7 +386,7 @@ def test_merge_engines_produce_the_requested_rows(
     model |= {4: (4, "v4", 104), 5: (5, "five", 106), 6: (6, "v6", 106), 100: (100, "new", 7)}
     del model[15]
     assert result.updated == 3
-    assert seen(table) == [model[k] for k in sorted(model)]
+    assert compact_and_read(table) == [model[k] for k in sorted(model)]
 
 
 @pytest.mark.parametrize(
@@ -403,7 +403,7 @@ def test_merge_engines_produce_the_requested_rows(
 def test_an_update_that_the_engine_would_ignore_is_refused_and_writes_nothing(
     spark: SparkSession, tmp_path: Path, engine: str, message: str
 ) -> None:
-    table = filled(tmp_path, **ENGINES[engine])
+    table = create_filled_table(tmp_path, **ENGINES[engine])
     before = stored_files(table)
 
     with pytest.raises(PaimonError, match=message):
@@ -413,7 +413,7 @@ def test_an_update_that_the_engine_would_ignore_is_refused_and_writes_nothing(
 
 
 def test_a_merge_into_a_first_row_table_only_inserts(spark: SparkSession, tmp_path: Path) -> None:
-    table = filled(tmp_path, merge_engine="first-row")
+    table = create_filled_table(tmp_path, merge_engine="first-row")
     changes, on = source(spark, (5, "five"), (100, "new")), "target.k = source.k"
 
     with pytest.raises(UnsupportedError, match="it keeps the first row of a key"):
@@ -423,7 +423,10 @@ def test_a_merge_into_a_first_row_table_only_inserts(spark: SparkSession, tmp_pa
     inserted = {"k": "source.k", "v": "source.v"}
     merge_into(changes, table, on, when_not_matched_insert=inserted)
 
-    assert [row for row in seen(table) if row[0] in (5, 100)] == [(5, "old", 5), (100, "new", None)]
+    assert [row for row in compact_and_read(table) if row[0] in (5, 100)] == [
+        (5, "old", 5),
+        (100, "new", None),
+    ]
 
 
 @pytest.mark.parametrize("options", [{}, VECTORS], ids=str)
@@ -463,20 +466,20 @@ def test_updated_rows_keep_their_ids_and_inserted_rows_get_new_ids(
 def test_a_concurrently_changed_row_is_updated_from_its_new_value(
     spark: SparkSession, tmp_path: Path, kind: dict[str, Any]
 ) -> None:
-    table = filled(tmp_path, **kind)
+    table = create_filled_table(tmp_path, **kind)
 
     race = first_call(lambda: update(spark, table, {"n": "n + 100"}, "k = 7"))
     result = update(spark, table, {"n": "n * 2"}, "k in (7, 8)", progress=race)
 
     assert result.attempts == 2
-    assert [row[2] for row in seen(table)][7:9] == [214, 16]
+    assert [row[2] for row in compact_and_read(table)][7:9] == [214, 16]
 
 
 @kinds("unaware", "key")
 def test_a_concurrently_inserted_row_is_not_inserted_again(
     spark: SparkSession, tmp_path: Path, kind: dict[str, Any]
 ) -> None:
-    table = filled(tmp_path, **kind)
+    table = create_filled_table(tmp_path, **kind)
 
     result = merge_into(
         source(spark, (100, "merged")),
@@ -492,7 +495,7 @@ def test_a_concurrently_inserted_row_is_not_inserted_again(
 
 
 def test_a_concurrent_compaction_loses_no_update(spark: SparkSession, tmp_path: Path) -> None:
-    table = filled(tmp_path, key=(), bucket="-1", **VECTORS)
+    table = create_filled_table(tmp_path, key=(), bucket="-1", **VECTORS)
 
     def compacted() -> None:
         compact(table, InProcessExecutor(), strategy="full")

@@ -87,10 +87,12 @@ def test_a_killed_orphan_cleanup_can_be_repeated(tmp_path: Path, quarantine: boo
         assert check(dead, deep=True).findings == ()
         action(dead)
         assert read_all_branches(dead) == before
-        assert unreferenced_files(dead) == unreferenced_files(dead) & set(quarantined(dead))
+        assert unreferenced_files(dead) == unreferenced_files(dead) & set(
+            list_quarantined_files(dead)
+        )
 
 
-def quarantined(table: Table) -> list[str]:
+def list_quarantined_files(table: Table) -> list[str]:
     return [str(p) for p in Path(Quarantine(table.io, table.paths.root).path).rglob("*")]
 
 
@@ -98,7 +100,7 @@ def ingest(table: Table) -> None:
     table.upsert(ROWS)
 
 
-def full(table: Table) -> None:
+def compact_fully(table: Table) -> None:
     compact(table, InProcessExecutor(), strategy="full")
 
 
@@ -108,7 +110,12 @@ def overwrite(table: Table) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "action"),
-    [("dynamic", ingest), ("lookup", full), ("vectors", full), ("lookup", overwrite)],
+    [
+        ("dynamic", ingest),
+        ("lookup", compact_fully),
+        ("vectors", compact_fully),
+        ("lookup", overwrite),
+    ],
 )
 def test_a_killed_commit_is_visible_completely_or_not_at_all(
     tmp_path: Path, kind: str, action: Callable[[Table], None]

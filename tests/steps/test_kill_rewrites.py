@@ -43,17 +43,17 @@ EXECUTOR = InProcessExecutor()
 Action = Callable[[Table], object]
 
 
-def merged(root: Path) -> Table:
+def create_merged_table(root: Path) -> Table:
     """A table of two partitions with deletion vectors and little data on level 0."""
     return make_table(root, "vectors", [("upsert", 1), ("full", 0), ("upsert", 2), ("minor", 0)])
 
 
-def plain(root: Path) -> Table:
+def create_merge_on_read_table(root: Path) -> Table:
     """A table whose readers merge."""
     return make_table(root, "plain", [("upsert", 1)])
 
 
-def appended(root: Path) -> Table:
+def create_append_table(root: Path) -> Table:
     """A table without primary key, partitioned by day."""
     table = new_table(
         root, "p STRING, k BIGINT", key=(), partition_by=["p"], bucket="-1",
@@ -64,7 +64,7 @@ def appended(root: Path) -> Table:
     return table
 
 
-def waiting(root: Path) -> Table:
+def create_postponed_table(root: Path) -> Table:
     """A table with postponed rows."""
     options = {"bucket": "-2", "postpone__batch_write_fixed_bucket": "false"}
     table = new_table(root, **options)
@@ -73,7 +73,7 @@ def waiting(root: Path) -> Table:
     return table
 
 
-def unindexed(root: Path) -> Table:
+def create_unindexed_table(root: Path) -> Table:
     """A table whose files were written before it was configured with an index."""
     table = make_table(root, "plain", [("full", 0)])
     beside = SetOption("file-index.in-manifest-threshold", "0 b")
@@ -101,22 +101,28 @@ def sort(table: Table) -> object:
 
 
 REWRITES: dict[str, tuple[Callable[[Path], Table], Action]] = {
-    "rescale": (merged, lambda table: rescale(table, 3)),
-    "compact_manifests": (merged, compact_manifests),
-    "analyze": (merged, lambda table: analyze(table, EXECUTOR, columns=["v"])),
-    "rewrite_file_index": (unindexed, lambda table: rewrite_file_index(table, EXECUTOR)),
-    "sort compaction": (appended, sort),
-    "compaction of an append table": (appended, lambda t: compact(t, EXECUTOR, strategy="full")),
+    "rescale": (create_merged_table, lambda table: rescale(table, 3)),
+    "compact_manifests": (create_merged_table, compact_manifests),
+    "analyze": (create_merged_table, lambda table: analyze(table, EXECUTOR, columns=["v"])),
+    "rewrite_file_index": (
+        create_unindexed_table,
+        lambda table: rewrite_file_index(table, EXECUTOR),
+    ),
+    "sort compaction": (create_append_table, sort),
+    "compaction of an append table": (
+        create_append_table,
+        lambda t: compact(t, EXECUTOR, strategy="full"),
+    ),
 }
 CHANGES: dict[str, tuple[Callable[[Path], Table], Action]] = {
-    "drop_partitions": (merged, lambda table: table.drop_partitions([{"p": 0}])),
-    "truncate": (merged, lambda table: table.truncate()),
+    "drop_partitions": (create_merged_table, lambda table: table.drop_partitions([{"p": 0}])),
+    "truncate": (create_merged_table, lambda table: table.truncate()),
     "expire_partitions": (
-        appended, lambda table: expire_partitions(table, expiration_time=timedelta(days=30)),
+        create_append_table, lambda table: expire_partitions(table, expiration_time=timedelta(days=30)),
     ),
-    "delete": (plain, lambda table: delete(table, EXECUTOR, "k = 3")),
-    "delete from an append table": (appended, lambda table: delete(table, EXECUTOR, "k = 21")),
-    "move_postponed": (waiting, lambda table: move_postponed(table, EXECUTOR)),
+    "delete": (create_merge_on_read_table, lambda table: delete(table, EXECUTOR, "k = 3")),
+    "delete from an append table": (create_append_table, lambda table: delete(table, EXECUTOR, "k = 21")),
+    "move_postponed": (create_postponed_table, lambda table: move_postponed(table, EXECUTOR)),
 }  # fmt: skip
 
 
@@ -146,7 +152,7 @@ def test_a_killed_step_with_one_commit_can_be_repeated(tmp_path: Path, step: str
 
 
 def test_a_killed_removal_of_missing_files_can_be_repeated(tmp_path: Path) -> None:
-    table = merged(tmp_path / "table")
+    table = create_merged_table(tmp_path / "table")
     rows = rows_of(table)
     missing_file = next(path for path in data_files(table) if "p=0" in str(path))
     missing_file.unlink()

@@ -28,12 +28,12 @@ from paimon_orch.table.table import Table
 pytestmark = MARKS
 
 
-def keyed(root: Path) -> Table:
+def create_table_with_key(root: Path) -> Table:
     """A table whose readers merge: keys 0 to 3 in one snapshot, 1 to 4 in the next."""
     return make_table(root, "plain", [("upsert", 1)])
 
 
-def appended(root: Path, **options: str) -> Table:
+def create_append_table(root: Path, **options: str) -> Table:
     """A table without primary key, whose files are rewritten to delete rows."""
     table = new_table(root, "p BIGINT, k BIGINT, v STRING", key=(), bucket="-1", **options)
     for start in (0, 3):
@@ -41,9 +41,9 @@ def appended(root: Path, **options: str) -> Table:
     return table
 
 
-def vectored(root: Path) -> Table:
+def create_deletion_vector_table(root: Path) -> Table:
     """A table without primary key, with deletion vectors."""
-    return appended(root, deletion_vectors__enabled="true")
+    return create_append_table(root, deletion_vectors__enabled="true")
 
 
 def update(table: Table) -> None:
@@ -111,10 +111,10 @@ def rows_merged(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     ("make", "action", "change"),
     [
-        (keyed, update, rows_updated),
-        (appended, update, rows_updated),
-        (keyed, merge_into, rows_merged),
-        (vectored, merge_into, rows_merged),
+        (create_table_with_key, update, rows_updated),
+        (create_append_table, update, rows_updated),
+        (create_table_with_key, merge_into, rows_merged),
+        (create_deletion_vector_table, merge_into, rows_merged),
     ],
 )
 def test_a_killed_row_level_change_is_visible_completely_or_not_at_all(

@@ -18,7 +18,7 @@ from paimon_orch.storage.streams import READ_AHEAD_BYTES, ObjectInput
 ROWS, GROUPS = 40_000, 4
 
 
-class Counted:
+class CountingObject:
     """An object in memory that counts its requests."""
 
     def __init__(self, content: bytes) -> None:
@@ -41,7 +41,7 @@ class Counted:
 def test_random_reads_equal_reads_of_a_local_file(
     content: bytes, steps: list[tuple[int, int]], read_ahead: int
 ) -> None:
-    source, expected = Counted(content).open(read_ahead=read_ahead), io.BytesIO(content)
+    source, expected = CountingObject(content).open(read_ahead=read_ahead), io.BytesIO(content)
     for position, size in steps:
         assert source.seek(position) == expected.seek(position)
         assert source.read(size) == expected.read(size)
@@ -49,7 +49,7 @@ def test_random_reads_equal_reads_of_a_local_file(
 
 
 def test_sequential_small_reads_send_no_further_requests() -> None:
-    counted = Counted(bytes(3 << 20))
+    counted = CountingObject(bytes(3 << 20))
     with counted.open() as source:
         while source.read(1000):
             pass
@@ -62,7 +62,7 @@ def test_reading_a_remote_parquet_file_sends_few_requests() -> None:
     pq.write_table(
         rows, sink, row_group_size=ROWS // GROUPS, compression="none", use_dictionary=False
     )
-    counted = Counted(sink.getvalue())
+    counted = CountingObject(sink.getvalue())
     names = ["c0", "c2", "c4", "c5"]
 
     with counted.open() as source:
@@ -81,7 +81,7 @@ def test_reading_selected_rows_of_a_remote_parquet_file_sends_few_requests() -> 
     sink = io.BytesIO()
     table = pa.table({"k": random.permutation(rows), "v": text})
     pq.write_table(table, sink, write_page_index=True, max_rows_per_page=1_000)
-    counted = Counted(sink.getvalue())
+    counted = CountingObject(sink.getvalue())
 
     with counted.open() as source:
         opened = ParquetFileReader(cast(IO[bytes], source), remote=True)

@@ -50,7 +50,7 @@ def warehouse(healthy: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(healthy, tmp_path / "warehouse"))
 
 
-def used(warehouse: Path, kind: str) -> list[Path]:
+def list_used_files(warehouse: Path, kind: str) -> list[Path]:
     """Return the files of a kind that a read of the newest snapshot needs."""
     root = warehouse / "db.db" / "t"
     snapshot = json.loads(newest(root).read_bytes())
@@ -102,7 +102,7 @@ def stored_files_below(warehouse: Path) -> dict[Path, int]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("share", [0, 0.1, 0.5, 0.9, 1])
 def test_a_truncated_file_is_named(warehouse: Path, kind: str, share: float) -> None:
-    path = used(warehouse, kind)[0]
+    path = list_used_files(warehouse, kind)[0]
     data = path.read_bytes()
     path.write_bytes(data[: min(int(len(data) * share), len(data) - 1)])
     assert_refused(warehouse, path)
@@ -110,14 +110,14 @@ def test_a_truncated_file_is_named(warehouse: Path, kind: str, share: float) -> 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("snapshot", "schema")])
 def test_a_missing_file_is_named(warehouse: Path, kind: str) -> None:
-    path = used(warehouse, kind)[0]
+    path = list_used_files(warehouse, kind)[0]
     path.unlink()
     assert_refused(warehouse, path)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("snapshot", "schema")])
 def test_a_directory_in_place_of_a_file_is_named(warehouse: Path, kind: str) -> None:
-    path = used(warehouse, kind)[0]
+    path = list_used_files(warehouse, kind)[0]
     path.unlink()
     path.mkdir()
     assert_refused(warehouse, path)
@@ -125,7 +125,7 @@ def test_a_directory_in_place_of_a_file_is_named(warehouse: Path, kind: str) -> 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_flipped_bit_raises_only_documented_errors(warehouse: Path, kind: str) -> None:
-    path = used(warehouse, kind)[0]
+    path = list_used_files(warehouse, kind)[0]
     data = path.read_bytes()
     before = stored_files_below(warehouse)
     step = max(1, len(data) // 40)
@@ -145,7 +145,7 @@ def test_a_flipped_bit_raises_only_documented_errors(warehouse: Path, kind: str)
     "text", ["", "garbage", "[]", "null", "7", '"text"', "{}", "[" * 100_000, "Obj\1"]
 )
 def test_other_content_is_refused(warehouse: Path, kind: str, text: str) -> None:
-    path = used(warehouse, kind)[0]
+    path = list_used_files(warehouse, kind)[0]
     path.write_text(text)
     assert_refused(warehouse, path)
 
@@ -167,7 +167,7 @@ def test_other_content_is_refused(warehouse: Path, kind: str, text: str) -> None
 def test_a_snapshot_with_a_value_of_another_type_is_refused(
     warehouse: Path, key: str, value: object
 ) -> None:
-    path = used(warehouse, "snapshot")[0]
+    path = list_used_files(warehouse, "snapshot")[0]
     snapshot = json.loads(path.read_bytes())
     path.write_text(json.dumps(snapshot | {key: value}))
     with pytest.raises(PaimonError):
@@ -181,7 +181,7 @@ def test_a_snapshot_with_a_value_of_another_type_is_refused(
 def test_a_schema_with_a_value_of_another_type_is_refused_or_read(
     warehouse: Path, key: str, value: object
 ) -> None:
-    path = used(warehouse, "schema")[0]
+    path = list_used_files(warehouse, "schema")[0]
     schema = json.loads(path.read_bytes())
     path.write_text(json.dumps(schema | {key: value}))
     before = stored_files_below(warehouse)
@@ -191,13 +191,13 @@ def test_a_schema_with_a_value_of_another_type_is_refused_or_read(
 
 
 def test_a_snapshot_with_a_missing_schema_is_refused(warehouse: Path) -> None:
-    path = used(warehouse, "snapshot")[0]
+    path = list_used_files(warehouse, "snapshot")[0]
     path.write_text(json.dumps(json.loads(path.read_bytes()) | {"schemaId": 9}))
     assert_refused(warehouse, path.parents[1] / "schema" / "schema-9")
 
 
 def test_a_table_without_a_schema_is_refused(warehouse: Path) -> None:
-    used(warehouse, "schema")[0].unlink()
+    list_used_files(warehouse, "schema")[0].unlink()
     with pytest.raises(NotFoundError, match="db"):
         read(warehouse)
 
@@ -209,7 +209,7 @@ def test_a_table_without_a_schema_is_refused(warehouse: Path) -> None:
 def test_a_snapshot_that_names_a_file_outside_is_refused(
     warehouse: Path, key: str, name: str
 ) -> None:
-    path = used(warehouse, "snapshot")[0]
+    path = list_used_files(warehouse, "snapshot")[0]
     path.write_text(json.dumps(json.loads(path.read_bytes()) | {key: name}))
     assert_refused(warehouse, path)
 
@@ -224,14 +224,14 @@ def test_a_manifest_list_that_names_a_file_outside_is_refused(warehouse: Path, n
 
 def rewrite_list(warehouse: Path, change: Callable[[list[Any]], list[Any]]) -> None:
     """Rewrite the delta list of the newest snapshot, and assert that it is refused."""
-    path = used(warehouse, "manifest list")[1]
+    path = list_used_files(warehouse, "manifest list")[1]
     forget_sizes(warehouse)
     path.write_bytes(encode_manifest_list(change(decode_manifest_list(path.read_bytes(), ""))))
     assert_refused(warehouse, path)
 
 
 def forget_sizes(warehouse: Path) -> None:
-    path = used(warehouse, "snapshot")[0]
+    path = list_used_files(warehouse, "snapshot")[0]
     snapshot = json.loads(path.read_bytes())
     path.write_text(json.dumps({k: v for k, v in snapshot.items() if not k.endswith("Size")}))
 
@@ -266,13 +266,13 @@ def rewrite_manifest(
     warehouse: Path, change: Callable[[Any], Any] = lambda file: file, **entry_changes: Any
 ) -> Path:
     """Rewrite the files that the newest snapshot's manifest adds, with the correct sizes."""
-    path = used(warehouse, "manifest")[0]
+    path = list_used_files(warehouse, "manifest")[0]
     entries = [
         replace(entry, file=change(entry.file), **entry_changes)
         for entry in decode_manifest(path.read_bytes(), "")
     ]
     path.write_bytes(encode_manifest(entries))
-    for listed in used(warehouse, "manifest list"):
+    for listed in list_used_files(warehouse, "manifest list"):
         metas = decode_manifest_list(listed.read_bytes(), "")
         sizes = {path.name: path.stat().st_size}
         fixed = [replace(m, file_size=sizes.get(m.file_name, m.file_size)) for m in metas]
@@ -283,7 +283,7 @@ def rewrite_manifest(
 
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_an_index_manifest_that_names_a_file_outside_is_refused(warehouse: Path, name: str) -> None:
-    path = used(warehouse, "index manifest")[0]
+    path = list_used_files(warehouse, "index manifest")[0]
     entries = decode_index_manifest(path.read_bytes(), "")
     path.write_bytes(encode_index_manifest([replace(entry, file_name=name) for entry in entries]))
     assert_refused(warehouse, path)
@@ -291,7 +291,7 @@ def test_an_index_manifest_that_names_a_file_outside_is_refused(warehouse: Path,
 
 @pytest.mark.parametrize("key", ["baseManifestListSize", "deltaManifestListSize"])
 def test_a_manifest_list_with_another_size_is_refused(warehouse: Path, key: str) -> None:
-    path = used(warehouse, "snapshot")[0]
+    path = list_used_files(warehouse, "snapshot")[0]
     snapshot = json.loads(path.read_bytes())
     path.write_text(json.dumps(snapshot | {key: snapshot[key] + 1}))
     listed = path.parents[1] / "manifest" / snapshot[key.removesuffix("Size")]
@@ -300,7 +300,7 @@ def test_a_manifest_list_with_another_size_is_refused(warehouse: Path, key: str)
 
 @pytest.mark.parametrize("field", ["file_size", "num_added_files", "num_deleted_files"])
 def test_a_manifest_that_contradicts_its_list_is_refused(warehouse: Path, field: str) -> None:
-    path = used(warehouse, "manifest list")[1]
+    path = list_used_files(warehouse, "manifest list")[1]
     metas = decode_manifest_list(path.read_bytes(), "")
     changed = [replace(meta, **{field: getattr(meta, field) + 1}) for meta in metas]
     path.write_bytes(encode_manifest_list(changed))
@@ -320,8 +320,8 @@ def test_a_data_file_that_contradicts_its_manifest_is_refused(warehouse: Path, f
 def test_a_deletion_vector_at_another_position_is_refused(
     warehouse: Path, field: str, value: int
 ) -> None:
-    path = used(warehouse, "index manifest")[0]
-    vectors = used(warehouse, "deletion vectors")[0]
+    path = list_used_files(warehouse, "index manifest")[0]
+    vectors = list_used_files(warehouse, "deletion vectors")[0]
     [entry] = decode_index_manifest(path.read_bytes(), "")
     [vector_range] = entry.ranges or ()
     if getattr(vector_range, field) == value:
@@ -333,7 +333,7 @@ def test_a_deletion_vector_at_another_position_is_refused(
 
 
 def test_a_write_to_a_damaged_table_changes_nothing(warehouse: Path) -> None:
-    path = used(warehouse, "manifest")[0]
+    path = list_used_files(warehouse, "manifest")[0]
     path.write_bytes(path.read_bytes()[:-9])
     table = Catalog(str(warehouse)).table("db.t")
     before = stored_files(table)

@@ -244,7 +244,7 @@ def test_indexes_are_not_used_if_reading_is_disabled(tmp_path: Path) -> None:
     assert [k for k, *_ in rows_of(table, filter="k = 3")] == [3]
 
 
-def damaged(root: Path, data: bytes | None, **options: str) -> Table:
+def create_damaged_table(root: Path, data: bytes | None, **options: str) -> Table:
     table = append_table(
         root,
         file_index__bitmap__columns="status",
@@ -266,7 +266,7 @@ def damaged(root: Path, data: bytes | None, **options: str) -> Table:
 def test_a_damaged_index_is_reported_once_and_ignored(
     tmp_path: Path, data: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    table = damaged(tmp_path, data)
+    table = create_damaged_table(tmp_path, data)
 
     with caplog.at_level(logging.WARNING, LOGGER):
         for _ in range(2):
@@ -278,7 +278,7 @@ def test_a_damaged_index_is_reported_once_and_ignored(
 
 @pytest.mark.parametrize("data", [b"", None], ids=["cut", "gone"])
 def test_a_strict_table_refuses_a_damaged_index(tmp_path: Path, data: bytes | None) -> None:
-    table = damaged(tmp_path, data, file_index__strict="true")
+    table = create_damaged_table(tmp_path, data, file_index__strict="true")
 
     with pytest.raises(CorruptFileError, match=r"\.index"):
         rows_of(table, filter="status = 'PAID'")

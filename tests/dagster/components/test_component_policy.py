@@ -58,7 +58,7 @@ def schedule_config(defs: dg.Definitions, action: str) -> dict[str, Any]:
     return scheduled_op_config(schedule, action)
 
 
-def observed(
+def read_observation(
     job: dg.JobDefinition, resources: Mapping[str, object], run_config: dict[str, Any] | None
 ) -> dict[str, Any]:
     """The metadata that a run reports, with the plan as a list of rows."""
@@ -69,12 +69,12 @@ def observed(
     return metadata
 
 
-def launched(
+def launch_job(
     job: dg.JobDefinition, resources: Mapping[str, object], **config: object
 ) -> dict[str, Any]:
     """The metadata that a run with this config of its op reports."""
     action = job.tags["paimon/action"]
-    return observed(job, resources, {"ops": {action: {"config": config}}})
+    return read_observation(job, resources, {"ops": {action: {"config": config}}})
 
 
 @pytest.fixture
@@ -134,8 +134,8 @@ def test_dry_run_plans_what_the_schedule_would_do(
     run_config = None if config is None else {"ops": {action: {"config": config}}}
     scheduled = schedule_config(defs, action) | {"dry_run": True}
 
-    dry_run = observed(job_of(defs, action), resources, run_config)
-    planned = launched(job_of(defs, action), resources, **scheduled)
+    dry_run = read_observation(job_of(defs, action), resources, run_config)
+    planned = launch_job(job_of(defs, action), resources, **scheduled)
 
     assert dry_run == planned
     assert len(dry_run["paimon/plan"]) >= 1
@@ -154,8 +154,8 @@ def test_run_with_only_dry_run_false_deletes_the_planned_files(
     work: Table, resources: Mapping[str, object], action: str, metric: str
 ) -> None:
     job = job_of(component(), action)
-    planned = launched(job, resources, dry_run=True)
-    executed = launched(job, resources, dry_run=False)
+    planned = launch_job(job, resources, dry_run=True)
+    executed = launch_job(job, resources, dry_run=False)
 
     assert executed[f"paimon/{action}_{metric}"] == planned[f"paimon/{action}_planned_{metric}"]
     assert executed[f"paimon/{action}_{metric}"] >= 1
@@ -174,7 +174,7 @@ def test_run_with_only_dry_run_false_retains_snapshots_by_the_policy(
         path.write_text(json.dumps(snapshot))
     defs = component(snapshot_expiration={"retain_for": "24 h"})
 
-    launched(job_of(defs, "expire_snapshots"), resources, dry_run=False)
+    launch_job(job_of(defs, "expire_snapshots"), resources, dry_run=False)
 
     assert len(orders.stores.snapshots.ids()) == 51
 
@@ -184,7 +184,7 @@ def test_null_in_the_launchpad_selects_the_option_of_the_table(
 ) -> None:
     job = job_of(component(), "expire_snapshots")
 
-    launched(job, resources, dry_run=False, retain_for=None, retain_min=None)
+    launch_job(job, resources, dry_run=False, retain_for=None, retain_min=None)
 
     assert work.stores.snapshots.ids() == [4]
 
@@ -229,7 +229,7 @@ def test_invalid_policy_is_refused_when_the_job_is_built(
 def test_default_age_of_orphan_files_is_three_days(
     resources: Mapping[str, object],
 ) -> None:
-    metadata = launched(build_remove_orphan_files_job("lake.orders"), resources, dry_run=True)
+    metadata = launch_job(build_remove_orphan_files_job("lake.orders"), resources, dry_run=True)
 
     assert len(metadata["paimon/plan"]) == 2
 

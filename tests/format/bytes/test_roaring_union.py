@@ -32,7 +32,7 @@ def _unions() -> list[Union]:
 UNIONS = _unions()
 
 
-def united(bits: int, old: bytes, new: bytes) -> bytes:
+def unite(bits: int, old: bytes, new: bytes) -> bytes:
     return (union_bitmaps_32 if bits == 32 else union_bitmaps_64)(old, new)
 
 
@@ -40,7 +40,7 @@ def united(bits: int, old: bytes, new: bytes) -> bytes:
 def test_a_union_has_the_bytes_of_java(number: int) -> None:
     bits, old, new, union = UNIONS[number]
 
-    assert united(bits, old, new) == union
+    assert unite(bits, old, new) == union
 
 
 @pytest.mark.parametrize("bits", [32, 64])
@@ -59,7 +59,7 @@ def test_damaged_bitmaps_raise_only_value_errors(bits: int) -> None:
             cut = bytes(damaged[: chance.choice([len(old), chance.randint(0, len(old))])])
             for pair in ((cut, new), (new, cut)):
                 try:
-                    united(bits, *pair)
+                    unite(bits, *pair)
                 except (ValueError, struct.error):
                     refused += 1
     assert refused

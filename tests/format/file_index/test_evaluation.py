@@ -52,7 +52,7 @@ def atomic(text: str) -> AtomicType:
     return data_type
 
 
-def supported(data_type: AtomicType) -> list[str]:
+def list_supported_indexes(data_type: AtomicType) -> list[str]:
     """Return the index types that a column supports; BSI cannot hold the smallest number."""
     index_types = []
     for index in INDEX_TYPES:
@@ -95,17 +95,17 @@ def column(rows: list[Any], data_type: AtomicType) -> pa.Array:
 
 
 def leaves(data_type: AtomicType) -> st.SearchStrategy[Predicate]:
-    def compared(op: Operator, literal: Any) -> Predicate:
+    def build_comparison(op: Operator, literal: Any) -> Predicate:
         return Leaf("c", op, (column([literal], data_type)[0],))
 
-    def among(literals: list[Any]) -> Predicate:
+    def build_membership_test(literals: list[Any]) -> Predicate:
         array = column(literals, data_type)
         return Leaf("c", Operator.IN, tuple(array[index] for index in range(len(array))))
 
     value = values(data_type)
     return st.one_of(
         st.builds(
-            compared,
+            build_comparison,
             st.sampled_from(
                 [
                     Operator.EQUAL,
@@ -118,17 +118,17 @@ def leaves(data_type: AtomicType) -> st.SearchStrategy[Predicate]:
             ),
             value,
         ),
-        st.builds(among, st.lists(value, min_size=1, max_size=3)),
+        st.builds(build_membership_test, st.lists(value, min_size=1, max_size=3)),
         st.just(Leaf("c", Operator.IS_NULL)),
     )
 
 
 def predicates(data_type: AtomicType) -> st.SearchStrategy[Predicate]:
-    def combined(children: st.SearchStrategy[Predicate]) -> st.SearchStrategy[Predicate]:
+    def combine(children: st.SearchStrategy[Predicate]) -> st.SearchStrategy[Predicate]:
         several = st.lists(children, min_size=2, max_size=3).map(tuple)
         return st.one_of(st.builds(And, several), st.builds(Or, several), st.builds(Not, children))
 
-    return st.recursive(leaves(data_type), combined, max_leaves=4)
+    return st.recursive(leaves(data_type), combine, max_leaves=4)
 
 
 @pytest.mark.slow
@@ -138,7 +138,9 @@ def predicates(data_type: AtomicType) -> st.SearchStrategy[Predicate]:
 def test_no_matching_row_is_excluded(text: str, data: st.DataObject) -> None:
     data_type = atomic(text)
     rows = column(data.draw(st.lists(st.none() | values(data_type), max_size=30)), data_type)
-    kinds = data.draw(st.lists(st.sampled_from(supported(data_type)), min_size=1, unique=True))
+    kinds = data.draw(
+        st.lists(st.sampled_from(list_supported_indexes(data_type)), min_size=1, unique=True)
+    )
     predicate = data.draw(predicates(data_type))
     options = {f"file-index.{kind}.columns": "c" for kind in kinds}
     options |= {"file-index.bloom-filter.c.items": "10"} if "bloom-filter" in kinds else {}
@@ -291,7 +293,7 @@ SIZES = st.fixed_dictionaries({
 @settings(max_examples=15)
 def test_batch_evaluation_agrees_with_single_files(text: str, data: st.DataObject) -> None:
     data_type = atomic(text)
-    kinds = st.lists(st.sampled_from(supported(data_type)), min_size=1, unique=True)
+    kinds = st.lists(st.sampled_from(list_supported_indexes(data_type)), min_size=1, unique=True)
     rows = st.lists(st.none() | values(data_type), max_size=12)
     files = [
         (column(part, data_type), data.draw(kinds), data.draw(SIZES))

@@ -49,7 +49,7 @@ def name_of(vector: Vector) -> str:
     return str(vector["id"])
 
 
-def written(candidates: list[Vector]) -> list[Vector]:
+def select_written(candidates: list[Vector]) -> list[Vector]:
     return [vector for vector in candidates if "error" not in vector]
 
 
@@ -94,7 +94,7 @@ def contents(data: bytes, data_type: AtomicType) -> dict[Key | None, BitMap]:
     return dict(BitmapIndex(ByteSource.of(data), data_type).items())
 
 
-@pytest.mark.parametrize("vector", written(vectors("index", "bitmap")), ids=name_of)
+@pytest.mark.parametrize("vector", select_written(vectors("index", "bitmap")), ids=name_of)
 def test_a_bitmap_index_of_java_holds_the_rows_of_every_value(vector: Vector) -> None:
     data_type = parse_atomic_type(vector["type"])
     encoded = encode_column([to_column(vector_rows(vector), data_type)], data_type)
@@ -266,12 +266,12 @@ def test_the_container_of_a_data_file_equals_that_of_java(vector: Vector) -> Non
     assert (len(data) <= threshold) == vector["embedded"]
 
 
-@pytest.mark.parametrize("vector", written(vectors("data_file_index")), ids=name_of)
+@pytest.mark.parametrize("vector", select_written(vectors("data_file_index")), ids=name_of)
 def test_predicates_on_indexes_of_a_data_file_select_the_same_rows_as_java(vector: Vector) -> None:
     types = types_of(vector)
     indexes = decode_container(ByteSource.of(java_bytes(vector)))
     for question in vector.get("predicates", []):
-        predicate = parsed(question["predicate"], types)
+        predicate = parse_predicate(question["predicate"], types)
         if predicate is None:
             continue
         result = evaluate_rows(
@@ -292,7 +292,7 @@ def evaluator(vector: Vector, case: dict[str, Any]) -> None:
         return  # Java reads no positions from these vectors; here bitmaps have 32 bits
     question: IndexFilter | TopN | int | None = values.get("limit")
     if values.get("filters"):
-        parts = [parsed(part, types) for part in values["filters"]]
+        parts = [parse_predicate(part, types) for part in values["filters"]]
         if None in parts:
             return
         question = IndexFilter(And(tuple(part for part in parts if part is not None)))
@@ -342,11 +342,11 @@ def stored_of(types: dict[str, AtomicType]) -> Any:
     return lambda name: StoredColumn(name, types[name]) if name in types else None
 
 
-def parsed(tree: dict[str, Any], types: dict[str, AtomicType]) -> Predicate | None:
+def parse_predicate(tree: dict[str, Any], types: dict[str, AtomicType]) -> Predicate | None:
     """Return a predicate of the vectors, None for unsupported tests."""
     for key, combination in (("and", And), ("or", Or)):
         if key in tree:
-            parts = [parsed(part, types) for part in tree[key]]
+            parts = [parse_predicate(part, types) for part in tree[key]]
             return None if None in parts else combination(tuple(p for p in parts if p is not None))
     data_type, op = types.get(tree["col"]), OPERATORS.get(tree["op"])
     literals = tree.get("literals", [])

@@ -189,7 +189,7 @@ def with_fields(data: bytes, fields: dict[str, Any], seed: int) -> bytes:
     return out.getvalue()
 
 
-def stored(data: bytes) -> list[Any]:
+def read_records(data: bytes) -> list[Any]:
     """Return the records of a file without null fields, which equal missing fields."""
     return [_without_nulls(record) for record in fastavro.reader(io.BytesIO(data))]
 
@@ -201,7 +201,7 @@ def _without_nulls(item: Any) -> Any:
 
 
 @st.composite
-def added(draw: st.DrawFn, kind: str) -> dict[str, Any]:
+def draw_fields(draw: st.DrawFn, kind: str) -> dict[str, Any]:
     places = draw(st.lists(st.sampled_from(PLACES[kind]), min_size=1, max_size=3))
     return {f"{place}{PREFIX}_{n}": draw(avro_types()) for n, place in enumerate(places)}
 
@@ -213,10 +213,10 @@ def test_fields_of_any_type_are_written_as_they_were_read(
     data: st.DataObject, name: str, seed: int
 ) -> None:
     kind = KINDS[name]
-    source = with_fields(kind.encode(kind.records), data.draw(added(name)), seed)
+    source = with_fields(kind.encode(kind.records), data.draw(draw_fields(name)), seed)
     decoded = kind.decode(source, "x")
     assert decoded == kind.records
-    assert stored(kind.encode(decoded)) == stored(source)
+    assert read_records(kind.encode(decoded)) == read_records(source)
 
 
 @pytest.mark.slow
@@ -224,13 +224,13 @@ def test_fields_of_any_type_are_written_as_they_were_read(
 @given(st.data(), st.sampled_from(sorted(KINDS)))
 def test_files_with_different_fields_are_merged(data: st.DataObject, name: str) -> None:
     kind = KINDS[name]
-    plain, fields = kind.encode(kind.records), data.draw(added(name))
+    plain, fields = kind.encode(kind.records), data.draw(draw_fields(name))
     some = {path: item for path, item in fields.items() if data.draw(st.booleans(), label=path)}
     sources = [plain, with_fields(plain, fields, 1), with_fields(plain, some, 2)]
     records = [record for source in sources for record in kind.decode(source, "x")]
     merged = kind.encode(records)
-    assert stored(merged) == [record for source in sources for record in stored(source)]
-    assert stored(kind.encode(kind.decode(merged, "x"))) == stored(merged)
+    assert read_records(merged) == [record for source in sources for record in read_records(source)]
+    assert read_records(kind.encode(kind.decode(merged, "x"))) == read_records(merged)
 
 
 @pytest.mark.slow
@@ -245,7 +245,7 @@ def test_columns_hold_the_same_fields_as_records(data: st.DataObject, seed: int)
     source = with_fields(encode_manifest(KINDS["manifest"].records), fields, seed)
     columns = ColumnarManifest.decode(source, "x")
     assert columns is not None
-    assert stored(encode_manifest(columns.entries())) == stored(source)
+    assert read_records(encode_manifest(columns.entries())) == read_records(source)
     assert [entry.file.additional for entry in columns.entries()] == [
         entry.file.additional for entry in decode_manifest(source, "x")
     ]
@@ -275,7 +275,9 @@ def test_fields_of_nested_records_are_merged() -> None:
     ints, texts = ({"type": "record", "fields": [{"name": n, "type": n}]} for n in ("int", "string"))  # fmt: skip
     sources = [with_fields(plain, {"_X": kind}, 0) for kind in (ints, ["null", texts])]
     entries = [entry for source in sources for entry in decode_manifest(source, "x")]
-    assert stored(encode_manifest(entries)) == [r for source in sources for r in stored(source)]
+    assert read_records(encode_manifest(entries)) == [
+        r for source in sources for r in read_records(source)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -318,7 +320,7 @@ def test_a_type_reference_is_preserved() -> None:
     stats = f"{NAMESPACE}.record__FILE__KEY_STATS"
     value = {"_MIN_VALUES": b"1", "_MAX_VALUES": b"2", "_NULL_COUNTS": [1]}
     source = with_root_field(stats, [value, value])
-    assert stored(encode_manifest(decode_manifest(source, "x"))) == stored(source)
+    assert read_records(encode_manifest(decode_manifest(source, "x"))) == read_records(source)
 
 
 def test_unknown_fields_of_parquet_manifests_are_refused_only_on_write() -> None:
@@ -346,7 +348,7 @@ def test_a_recursive_type_is_preserved() -> None:
     fields = [{"name": "n", "type": "int"}, {"name": "next", "type": ["null", "chain"]}]
     chain = {"type": "record", "name": "chain", "fields": fields}
     source = with_root_field(chain, [{"n": 1, "next": {"n": 2, "next": None}}, {"n": 3}])
-    assert stored(encode_manifest(decode_manifest(source, "x"))) == stored(source)
+    assert read_records(encode_manifest(decode_manifest(source, "x"))) == read_records(source)
 
 
 def test_exponentially_expanding_types_are_refused_only_on_write() -> None:
@@ -371,7 +373,9 @@ def test_metadata_of_other_writers_is_written_as_it_was_read(writer: Path) -> No
     for path, source in sources.items():
         if source.startswith(avro.AVRO_MAGIC):
             kind = KINDS[metadata_kind(path)]
-            assert stored(kind.encode(kind.decode(source, str(path)))) == stored(source), path
+            assert read_records(kind.encode(kind.decode(source, str(path)))) == read_records(
+                source
+            ), path
 
 
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda path: path.name)
@@ -386,8 +390,8 @@ def test_keys_of_a_schema_and_of_its_nested_types_are_kept() -> None:
     def with_key(value: Any) -> Any:
         if isinstance(value, list):
             return list(map(with_key, value))
-        added = {} if "bucket" in value else {"later": [len(value)]}
-        return {k: with_key(v) if isinstance(v, dict | list) else v for k, v in value.items()} | added  # fmt: skip
+        added_key = {} if "bucket" in value else {"later": [len(value)]}
+        return {k: with_key(v) if isinstance(v, dict | list) else v for k, v in value.items()} | added_key  # fmt: skip
 
     columns = parse_columns("a INT, b ROW<c ARRAY<ROW<d INT>>, e MAP<INT, ROW<f INT>>>")
     schema = build_table_schema(columns, options={"bucket": "-1"})

@@ -119,7 +119,7 @@ def entries(count: int, **changes: Any) -> list[ManifestEntry]:
     ]
 
 
-def written(schema: Any, values: list[ManifestEntry], interval: int = 100) -> bytes:
+def write_manifest(schema: Any, values: list[ManifestEntry], interval: int = 100) -> bytes:
     buffer = io.BytesIO()
     records = [_entry_to_avro(value) for value in values]
     fastavro.writer(buffer, schema, records, "zstandard", interval)
@@ -149,7 +149,7 @@ def test_avro_manifests_of_other_writers_are_decoded_as_columns(folder: Path) ->
 def test_columnar_decoding_agrees_with_decoding_record_by_record(
     values: list[ManifestEntry], schema: str
 ) -> None:
-    data = written(OTHER_SCHEMAS[schema](MANIFEST_SCHEMA), values)
+    data = write_manifest(OTHER_SCHEMAS[schema](MANIFEST_SCHEMA), values)
     columns = ColumnarManifest.decode(data, "m")
     expected = decode_manifest(data, "m")
     assert columns is not None

@@ -175,7 +175,7 @@ def test_append_tables_have_no_changelog(tmp_path: Path) -> None:
             catalog_of(tmp_path).create_table("db.t", COLUMNS, options=options)
 
 
-def keyed(root: Path, **options: str) -> Table:
+def create_table_with_key(root: Path, **options: str) -> Table:
     named = {
         "bucket": "1",
         **{k.replace("__", ".").replace("_", "-"): v for k, v in options.items()},
@@ -183,14 +183,14 @@ def keyed(root: Path, **options: str) -> Table:
     return catalog_of(root).create_table("db.t", "k INT, v INT", primary_key=["k"], options=named)
 
 
-def switched(table: Table, value: str) -> Table:
+def switch_deletion_vectors(table: Table, value: str) -> Table:
     catalog = catalog_of(Path(table.paths.root).parents[1])
     catalog.alter_table("db.t", [SetOption("deletion-vectors.enabled", value)])
     return catalog.table("db.t")
 
 
 def test_deletion_vectors_are_switched_on_and_off_after_a_full_compaction(tmp_path: Path) -> None:
-    table = keyed(tmp_path, deletion_vectors__modifiable="true")
+    table = create_table_with_key(tmp_path, deletion_vectors__modifiable="true")
     expected: dict[int, int] = {}
     for turn, value in enumerate(["true", "false", "true"]):
         for step in range(2):
@@ -204,21 +204,23 @@ def test_deletion_vectors_are_switched_on_and_off_after_a_full_compaction(tmp_pa
 
         compact(table, EXECUTOR, strategy="full")
         assert rows_of(table) == sorted(expected.items())
-        table = switched(table, value)
+        table = switch_deletion_vectors(table, value)
         assert rows_of(table) == sorted(expected.items())
         assert deletion_vectors_of(table) == {}
 
 
 def test_deletion_vectors_are_not_switched_on_while_rows_wait_to_be_merged(tmp_path: Path) -> None:
-    table = keyed(tmp_path, deletion_vectors__modifiable="true")
+    table = create_table_with_key(tmp_path, deletion_vectors__modifiable="true")
     table.upsert(table_of("k v", [(1, 1)]))
 
     with pytest.raises(InputError, match="after a full compaction"):
-        switched(table, "true")
+        switch_deletion_vectors(table, "true")
 
 
 def test_deletion_vectors_are_not_switched_off_while_they_delete_rows(tmp_path: Path) -> None:
-    table = keyed(tmp_path, deletion_vectors__modifiable="true", deletion_vectors__enabled="true")
+    table = create_table_with_key(
+        tmp_path, deletion_vectors__modifiable="true", deletion_vectors__enabled="true"
+    )
     table.upsert(table_of("k v", [(k, k) for k in range(9)]))
     compact(table, EXECUTOR)
     table.delete(table_of("k", [(1,)]))
@@ -233,16 +235,18 @@ def test_deletion_vectors_are_not_switched_off_while_they_delete_rows(tmp_path: 
 def test_deletion_vectors_of_a_table_with_rows_change_only_if_modifiable(
     tmp_path: Path, value: str
 ) -> None:
-    table = keyed(tmp_path, deletion_vectors__enabled="false" if value == "true" else "true")
+    table = create_table_with_key(
+        tmp_path, deletion_vectors__enabled="false" if value == "true" else "true"
+    )
     table.upsert(table_of("k v", [(1, 1)]))
     compact(table, EXECUTOR, strategy="full")
 
     with pytest.raises(InputError, match=r"deletion-vectors\.modifiable"):
-        switched(table, value)
+        switch_deletion_vectors(table, value)
 
 
 def test_deletion_vectors_of_both_widths_are_read_after_the_option_changes(tmp_path: Path) -> None:
-    table = keyed(tmp_path, deletion_vectors__enabled="true")
+    table = create_table_with_key(tmp_path, deletion_vectors__enabled="true")
     table.upsert(table_of("k v", [(k, k) for k in range(30)]))
     compact(table, EXECUTOR)
     for turn, wide in enumerate(["true", "false", "true"]):

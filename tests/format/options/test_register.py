@@ -47,7 +47,7 @@ _TYPES: dict[str, ValueType[Any]] = {
 _INFINITE = {"Integer": str(2**31 - 1), "MemorySize": str(2**63 - 1)}
 
 
-def _documented() -> list[dict[str, Any]]:
+def _load_documented_options() -> list[dict[str, Any]]:
     options: list[dict[str, Any]] = json.loads(data_file("options.json"))["options"]
     return options
 
@@ -56,7 +56,7 @@ def _documented() -> list[dict[str, Any]]:
 def test_every_option_of_a_release_is_registered_with_its_type_and_default(release: str) -> None:
     number = RELEASES.index(release)
     option_count = 0
-    for documented in _documented():
+    for documented in _load_documented_options():
         first, last = (RELEASES.index(documented[key]) for key in ("first_seen", "last_seen"))
         if not first <= number <= last:
             continue
@@ -72,7 +72,7 @@ def test_every_option_of_a_release_is_registered_with_its_type_and_default(relea
 
 
 def test_all_listed_releases_are_tested() -> None:
-    documented = _documented()
+    documented = _load_documented_options()
     assert {option[key] for option in documented for key in ("first_seen", "last_seen")} <= set(
         RELEASES
     )

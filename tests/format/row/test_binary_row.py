@@ -31,7 +31,7 @@ VECTOR_ROWS: list[dict[str, Any]] = DATA["vectors"]
 TRUNCATED = [pytest.param(vector, id=vector["id"]) for vector in DATA["truncateStats"]]
 
 
-def named(vector: dict[str, Any]) -> str:
+def name_of(vector: dict[str, Any]) -> str:
     return str(vector["id"])
 
 
@@ -55,7 +55,7 @@ def internal(value: Any, data_type: DataType) -> Any:
     return next(iter(value.values()))
 
 
-def decoded(vector: dict[str, Any]) -> tuple[list[DataType], list[Any]]:
+def decode_vector(vector: dict[str, Any]) -> tuple[list[DataType], list[Any]]:
     types = [parse_type(text) for text in vector["types"]]
     return types, [internal(v, t) for v, t in zip(vector["values"], types, strict=True)]
 
@@ -69,9 +69,9 @@ def arrow_column(value: Any, data_type: DataType) -> pa.Array:
     return pa.array([value], arrow)
 
 
-@pytest.mark.parametrize("vector", VECTOR_ROWS, ids=named)
+@pytest.mark.parametrize("vector", VECTOR_ROWS, ids=name_of)
 def test_rows_are_encoded_byte_for_byte(vector: dict[str, Any]) -> None:
-    types, values = decoded(vector)
+    types, values = decode_vector(vector)
 
     assert vector["rowHex"] == encode_row(values, types, vector["rowKind"]).hex()
     if vector["rowKind"] == 0:
@@ -79,10 +79,10 @@ def test_rows_are_encoded_byte_for_byte(vector: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "vector", [row for row in VECTOR_ROWS if "<" not in "".join(row["types"])], ids=named
+    "vector", [row for row in VECTOR_ROWS if "<" not in "".join(row["types"])], ids=name_of
 )
 def test_rows_of_simple_types_are_decoded(vector: dict[str, Any]) -> None:
-    types, values = decoded(vector)
+    types, values = decode_vector(vector)
 
     assert tuple(values) == deserialize_row(bytes.fromhex(vector["serializedHex"]), types)
 
@@ -94,10 +94,10 @@ def test_rows_of_simple_types_are_decoded(vector: dict[str, Any]) -> None:
         for row in VECTOR_ROWS
         if row["types"] and "<" not in "".join(row["types"]) and row["rowKind"] == 0
     ],
-    ids=named,
+    ids=name_of,
 )
 def test_columns_hash_like_rows(vector: dict[str, Any]) -> None:
-    types, values = decoded(vector)
+    types, values = decode_vector(vector)
     # with a longer neighbour, to test rows of different lengths
     columns = [
         pa.concat_arrays([arrow_column(v, t), arrow_column(None, t), arrow_column(v, t)])
@@ -116,10 +116,10 @@ def test_columns_hash_like_rows(vector: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "vector",
     [row for row in VECTOR_ROWS if row.get("bucketHive") is not None and row["types"]],
-    ids=named,
+    ids=name_of,
 )
 def test_columns_have_the_same_bucket_as_in_hive(vector: dict[str, Any]) -> None:
-    types, values = decoded(vector)
+    types, values = decode_vector(vector)
     columns = [
         pa.concat_arrays([arrow_column(None, t), arrow_column(v, t), arrow_column(v, t)]).slice(1)
         for v, t in zip(values, types, strict=True)

@@ -21,7 +21,7 @@ NUMBER_MAP = "MAP<INT, ROW<v INT, t STRING>>"
 TABLE = "ARRAY<ROW<x INT, y STRING, s INT>>"
 
 
-def aggregated(data_type: str, function: str, *values: Any, **options: str) -> Any:
+def aggregate_values(data_type: str, function: str, *values: Any, **options: str) -> Any:
     """Merge values of one key; an item is a value to add or a pair of a row kind and a value."""
     named = {f"fields.v.{key.replace('_', '-')}": value for key, value in options.items()}
     named |= {"merge-engine": "aggregation", "fields.v.aggregate-function": function}
@@ -53,7 +53,7 @@ def _has_kind(value: Any) -> bool:
     return isinstance(value, tuple) and value[0] in ROW_KIND_SYMBOLS
 
 
-def back(value: Any) -> tuple[str, Any]:
+def retract(value: Any) -> tuple[str, Any]:
     return "-U", value
 
 
@@ -61,34 +61,34 @@ SIMPLE: list[tuple[str, str, tuple[Any, ...], Any]] = [
     ("sum", "INT", (1, None, 4), 5),
     ("sum", "INT", (None, None), None),
     ("sum", "BIGINT", (2**62, 2**62 - 1), 2**63 - 1),
-    ("sum", "INT", (5, back(2), back(None)), 3),
-    ("sum", "INT", (None, back(7)), -7),
+    ("sum", "INT", (5, retract(2), retract(None)), 3),
+    ("sum", "INT", (None, retract(7)), -7),
     ("sum", "DECIMAL(3, 1)", (Decimal("99.9"), Decimal("0.1"), Decimal("2.5")), Decimal("2.5")),
     (
         "sum",
         "DECIMAL(30, 2)",
-        (Decimal("1e20"), back(Decimal("0.25"))),
+        (Decimal("1e20"), retract(Decimal("0.25"))),
         Decimal("1e20") - Decimal("0.25"),
     ),
-    ("sum", "DOUBLE", (0.5, 0.25, back(1.0)), -0.25),
+    ("sum", "DOUBLE", (0.5, 0.25, retract(1.0)), -0.25),
     ("product", "INT", (6, 7, None), 42),
-    ("product", "TINYINT", (-7, 3, back(2)), -10),
+    ("product", "TINYINT", (-7, 3, retract(2)), -10),
     ("product", "BIGINT", (2**40, -(2**23)), -(2**63)),
     ("product", "DECIMAL(6, 2)", (Decimal("1.15"), Decimal("1.10"), Decimal(2)), Decimal("2.54")),
-    ("product", "DECIMAL(6, 2)", (Decimal("-2.00"), back(Decimal("3.00"))), Decimal("-0.67")),
+    ("product", "DECIMAL(6, 2)", (Decimal("-2.00"), retract(Decimal("3.00"))), Decimal("-0.67")),
     ("product", "DECIMAL(3, 1)", (Decimal(50), Decimal(2), Decimal("1.5")), Decimal("1.5")),
-    ("product", "DOUBLE", (3.0, back(0.0)), float("inf")),
-    ("product", "INT", (None, back(3)), None),
-    ("product", "INT", (None, back(3), 4), 4),
+    ("product", "DOUBLE", (3.0, retract(0.0)), float("inf")),
+    ("product", "INT", (None, retract(3)), None),
+    ("product", "INT", (None, retract(3), 4), 4),
     ("max", "STRING", ("b", None, "ä", "a"), "ä"),
     ("min", "STRING", ("b", None, "a", "ba"), "a"),
     ("max", "DOUBLE", (-0.0, 0.0, float("-inf")), 0.0),
     ("min", "DATE", (None, None), None),
     ("last_value", "INT", (1, 2, None), None),
-    ("last_value", "INT", (1, 2, back(2)), None),
+    ("last_value", "INT", (1, 2, retract(2)), None),
     ("last_non_null_value", "INT", (1, 2, None), 2),
-    ("last_non_null_value", "INT", (1, back(None)), 1),
-    ("last_non_null_value", "INT", (1, back(9)), None),
+    ("last_non_null_value", "INT", (1, retract(None)), 1),
+    ("last_non_null_value", "INT", (1, retract(9)), None),
     ("first_value", "INT", (None, 1), None),
     ("first_non_null_value", "INT", (None, 1, 2), 1),
     ("first_not_null_value", "INT", (None, 1, 2), 1),
@@ -99,10 +99,10 @@ SIMPLE: list[tuple[str, str, tuple[Any, ...], Any]] = [
     ("listagg", "STRING", ("a", " \t", None, "b", "a"), "a,b,a"),
     ("listagg", "STRING", ("\u2003", "a", "\u00a0"), "a,\u00a0"),
     ("collect", "ARRAY<INT>", ([1, 2], None, [2, None]), [1, 2, 2, None]),
-    ("collect", "ARRAY<INT>", ([1, 2, 2, 3], back([2, 3, 4])), [1, 2]),
-    ("collect", "ARRAY<INT>", (None, back([2])), None),
+    ("collect", "ARRAY<INT>", ([1, 2, 2, 3], retract([2, 3, 4])), [1, 2]),
+    ("collect", "ARRAY<INT>", (None, retract([2])), None),
     ("merge_map", "MAP<INT, INT>", ([(1, 1), (2, 2)], [(2, 3)], None), [(1, 1), (2, 3)]),
-    ("merge_map", "MAP<INT, INT>", ([(1, 1), (2, 2)], back([(2, 9)])), [(1, 1)]),
+    ("merge_map", "MAP<INT, INT>", ([(1, 1), (2, 2)], retract([(2, 9)])), [(1, 1)]),
 ]
 
 
@@ -110,31 +110,31 @@ SIMPLE: list[tuple[str, str, tuple[Any, ...], Any]] = [
 def test_values_are_aggregated_in_order(
     function: str, data_type: str, values: tuple[Any, ...], expected: Any
 ) -> None:
-    assert aggregated(data_type, function, *values) == expected
+    assert aggregate_values(data_type, function, *values) == expected
 
 
 @pytest.mark.parametrize(
     ("function", "data_type", "values"),
     [
-        ("sum", "TINYINT", (100, 100, back(90))),
+        ("sum", "TINYINT", (100, 100, retract(90))),
         ("sum", "BIGINT", (2**63 - 1, 1)),
-        ("sum", "SMALLINT", (None, back(-(2**15)))),
+        ("sum", "SMALLINT", (None, retract(-(2**15)))),
         ("product", "INT", (2**20, 2**20)),
         ("product", "BIGINT", (2**40, 2**40)),
-        ("product", "BIGINT", (-(2**63), back(-1))),
-        ("product", "TINYINT", (-128, back(-1))),
+        ("product", "BIGINT", (-(2**63), retract(-1))),
+        ("product", "TINYINT", (-128, retract(-1))),
     ],
 )
 def test_an_integer_overflow_in_an_intermediate_sum_is_an_error(
     function: str, data_type: str, values: tuple[Any, ...]
 ) -> None:
     with pytest.raises(InputError, match="does not fit"):
-        aggregated(data_type, function, *values)
+        aggregate_values(data_type, function, *values)
 
 
 def test_a_product_cannot_retract_from_null(tmp_path: object) -> None:
     with pytest.raises(InputError, match="factor of 0"):
-        aggregated("INT", "product", 3, back(0))
+        aggregate_values("INT", "product", 3, retract(0))
 
 
 @pytest.mark.parametrize(
@@ -157,23 +157,25 @@ def test_functions_without_retract_raise_unless_retracts_are_ignored(
     function: str, data_type: str, value: Any
 ) -> None:
     with pytest.raises(InputError, match=r"'fields\.v\.ignore-retract' = 'true'"):
-        aggregated(data_type, function, value, back(value))
-    assert aggregated(data_type, function, value, back(value), ignore_retract="true") == value
+        aggregate_values(data_type, function, value, retract(value))
+    assert (
+        aggregate_values(data_type, function, value, retract(value), ignore_retract="true") == value
+    )
 
 
 def test_collect_distinct_keeps_each_value_once() -> None:
-    assert aggregated("ARRAY<INT>", "collect", None, [3, 3, 1], distinct="true") == [1, 3]
-    assert aggregated("ARRAY<INT>", "collect", [2, 1], [1, 3], distinct="true") == [1, 2, 3]
-    assert aggregated("STRING", "listagg", "a,b", "b, ,c,c", distinct="true") == "a,b,c"
-    assert aggregated("STRING", "listagg", "a", "b", list_agg_delimiter="; ") == "a; b"
+    assert aggregate_values("ARRAY<INT>", "collect", None, [3, 3, 1], distinct="true") == [1, 3]
+    assert aggregate_values("ARRAY<INT>", "collect", [2, 1], [1, 3], distinct="true") == [1, 2, 3]
+    assert aggregate_values("STRING", "listagg", "a,b", "b, ,c,c", distinct="true") == "a,b,c"
+    assert aggregate_values("STRING", "listagg", "a", "b", list_agg_delimiter="; ") == "a; b"
     assert (
-        aggregated("STRING", "listagg", "a b", "b c", distinct="true", list_agg_delimiter="")
+        aggregate_values("STRING", "listagg", "a b", "b c", distinct="true", list_agg_delimiter="")
         == "a bc"
     )
 
 
 def test_distinct_numbers_are_compared_by_their_bits() -> None:
-    result = aggregated(
+    result = aggregate_values(
         "ARRAY<DOUBLE>", "collect", [0.0, float("nan")], [-0.0, float("nan")], distinct="true"
     )
 
@@ -184,14 +186,14 @@ def test_distinct_rows_are_compared_with_earlier_rows_only() -> None:
     row_type = "ARRAY<ROW<x INT>>"
     first, second = {"x": 1}, {"x": 2}
 
-    assert aggregated(
+    assert aggregate_values(
         row_type, "collect", [first, first], [second, first, second], distinct="true"
     ) == [
         first,
         second,
     ]
     removing = {"distinct": "true"}
-    assert aggregated(row_type, "collect", None, [second, second], **removing) == [second]
+    assert aggregate_values(row_type, "collect", None, [second, second], **removing) == [second]
 
 
 def test_a_map_with_timestamps_takes_later_values_and_removes_nulls() -> None:
@@ -205,7 +207,7 @@ def test_a_map_with_timestamps_takes_later_values_and_removes_nulls() -> None:
     ]
 
     result = dict(
-        aggregated(NUMBER_MAP, "merge_map_with_keytime", old, new, [(1, {"v": 9, "t": "06"})])
+        aggregate_values(NUMBER_MAP, "merge_map_with_keytime", old, new, [(1, {"v": 9, "t": "06"})])
     )
 
     assert {key: row["v"] for key, row in result.items()} == {1: 9, 3: 30, 5: 50}
@@ -215,16 +217,18 @@ def test_a_map_with_timestamps_reads_the_timestamp_from_the_named_field() -> Non
     kind = "MAP<INT, ROW<t STRING, v STRING>>"
     old, new = [(1, {"t": "2", "v": "a"})], [(1, {"t": "1", "v": "z"})]
 
-    assert dict(aggregated(kind, "merge_map_with_keytime", old, new, ts_field="t")) == dict(old)
-    assert dict(aggregated(kind, "merge_map_with_keytime", old, new)) == dict(new)
+    assert dict(aggregate_values(kind, "merge_map_with_keytime", old, new, ts_field="t")) == dict(
+        old
+    )
+    assert dict(aggregate_values(kind, "merge_map_with_keytime", old, new)) == dict(new)
 
 
 def test_timestamps_of_a_map_are_compared_as_java_compares_strings() -> None:
     old, new = [(1, {"v": 1, "t": "\uffff"})], [(1, {"v": 2, "t": "\U0001f389"})]
 
-    assert dict(aggregated(NUMBER_MAP, "merge_map_with_keytime", old, new)) == dict(old)
+    assert dict(aggregate_values(NUMBER_MAP, "merge_map_with_keytime", old, new)) == dict(old)
     with pytest.raises(InputError, match="as text"):
-        aggregated("MAP<INT, ROW<v INT, t BIGINT>>", "merge_map_with_keytime", None)
+        aggregate_values("MAP<INT, ROW<v INT, t BIGINT>>", "merge_map_with_keytime", None)
 
 
 def row(x: int | None, y: str | None, s: int | None = None) -> dict[str, Any]:
@@ -238,38 +242,44 @@ def xs(rows: list[dict[str, Any]]) -> dict[Any, Any]:
 def test_a_nested_table_without_key_appends_up_to_its_limit_and_removes_equal_rows() -> None:
     first, second, third = row(1, "a"), row(2, "b"), row(3, "c")
 
-    assert aggregated(TABLE, "nested_update", [first], [second, third], count_limit="2") == [
+    assert aggregate_values(TABLE, "nested_update", [first], [second, third], count_limit="2") == [
         first,
         second,
     ]
-    assert aggregated(TABLE, "nested_update", None, [first, second, third], count_limit="2") == [
+    assert aggregate_values(
+        TABLE, "nested_update", None, [first, second, third], count_limit="2"
+    ) == [
         first,
         second,
     ]
-    assert aggregated(TABLE, "nested_update", [first, second, first], back([first])) == [second]
-    assert aggregated(
+    assert aggregate_values(TABLE, "nested_update", [first, second, first], retract([first])) == [
+        second
+    ]
+    assert aggregate_values(
         TABLE, "nested_update", None, [None, first, None, second], count_limit="1"
     ) == [first]
-    assert aggregated(TABLE, "nested_update", [first, None], [second], count_limit="2") == [
+    assert aggregate_values(TABLE, "nested_update", [first, None], [second], count_limit="2") == [
         first,
         second,
     ]
-    assert aggregated(TABLE, "nested_update", [first, second], back([None, first])) == [second]
+    assert aggregate_values(TABLE, "nested_update", [first, second], retract([None, first])) == [
+        second
+    ]
 
 
 def test_a_nested_table_with_key_replaces_and_removes_rows_up_to_its_limit() -> None:
     def table(*values: Any, **options: str) -> dict[Any, Any]:
-        return xs(aggregated(TABLE, "nested_update", *values, nested_key="x", **options))
+        return xs(aggregate_values(TABLE, "nested_update", *values, nested_key="x", **options))
 
     old = [row(1, "a"), row(2, "b")]
     assert table(old, [row(2, "c"), row(3, "d")]) == {1: "a", 2: "c", 3: "d"}
     assert table(old, [row(2, "c"), row(3, "d")], count_limit="2") == {1: "a", 2: "c"}
-    assert table(old, back([row(2, "?"), row(9, "?")])) == {1: "a"}
+    assert table(old, retract([row(2, "?"), row(9, "?")])) == {1: "a"}
 
 
 def test_a_nested_row_with_a_lower_sequence_is_ignored() -> None:
     def after(*new: dict[str, Any]) -> str:
-        result = aggregated(
+        result = aggregate_values(
             TABLE,
             "nested_update",
             [row(1, "old", 5)],
@@ -289,7 +299,7 @@ def test_null_keys_of_a_nested_table_are_kept_ignored_or_refused() -> None:
     old, new = [row(1, "a")], [row(None, "b"), row(None, "c")]
 
     def table(**options: str) -> dict[Any, Any]:
-        return xs(aggregated(TABLE, "nested_update", old, new, nested_key="x", **options))
+        return xs(aggregate_values(TABLE, "nested_update", old, new, nested_key="x", **options))
 
     assert table() == {1: "a", None: "c"}
     assert table(nested_key_null_strategy="ignore") == {1: "a"}
@@ -298,7 +308,7 @@ def test_null_keys_of_a_nested_table_are_kept_ignored_or_refused() -> None:
 
 
 def test_a_nested_partial_update_overwrites_columns_with_values_that_are_not_null() -> None:
-    result = aggregated(
+    result = aggregate_values(
         TABLE,
         "nested_partial_update",
         [row(1, "a", 1), row(2, "b")],
@@ -317,7 +327,10 @@ def test_a_nested_partial_update_overwrites_columns_with_values_that_are_not_nul
 def test_32_bit_bitmaps_are_merged() -> None:
     first, second = BitMap([1]).serialize(), BitMap([1, 70000]).serialize()
 
-    assert list(BitMap.deserialize(aggregated("BYTES", "rbm32", first, None, second))) == [1, 70000]
+    assert list(BitMap.deserialize(aggregate_values("BYTES", "rbm32", first, None, second))) == [
+        1,
+        70000,
+    ]
 
 
 def test_64_bit_bitmaps_are_merged_in_the_java_format() -> None:
@@ -330,7 +343,7 @@ def test_64_bit_bitmaps_are_merged_in_the_java_format() -> None:
     )
 
     assert (
-        aggregated("BYTES", "rbm64", first, None, minus_one).hex()
+        aggregate_values("BYTES", "rbm64", first, None, minus_one).hex()
         == "010200000000000000000200000000ff0004000000000000000000000000000000000004000000ffffffffffff010000000000000001000000fe020000000102010000000100010201000000ffff02000000000000000000000001000000"
     )
 
@@ -388,7 +401,7 @@ SKETCHES = [
 def test_merged_sketches_equal_those_of_java_byte_for_byte(
     function: str, first: str, second: str, union: str
 ) -> None:
-    result = aggregated("BYTES", function, bytes.fromhex(first), None, bytes.fromhex(second))
+    result = aggregate_values("BYTES", function, bytes.fromhex(first), None, bytes.fromhex(second))
 
     assert result.hex() == union
 
@@ -397,4 +410,4 @@ def test_merged_sketches_equal_those_of_java_byte_for_byte(
 @pytest.mark.parametrize("junk", [b"", b"x", b"no sketch and no bitmap"])
 def test_bytes_that_are_not_a_serialized_set_are_refused(function: str, junk: bytes) -> None:
     with pytest.raises(InputError, match="is not a serialized"):
-        aggregated("BYTES", function, junk, junk)
+        aggregate_values("BYTES", function, junk, junk)

@@ -46,7 +46,7 @@ def schema_of(options: dict[str, str]) -> TableSchema:
     )
 
 
-def merged(
+def merge_rows(
     options: dict[str, str], rows: list[KindAndValues], *, merges_single_rows: bool = False
 ) -> KindAndValues | None:
     """Merge rows of one key in the given order; values are those of s, a and b."""
@@ -266,7 +266,7 @@ CASES: dict[str, tuple[dict[str, str], list[KindAndValues], KindAndValues | None
 def test_rows_of_one_key_are_merged(name: str) -> None:
     options, rows, expected = CASES[name]
 
-    assert merged(options, rows) == expected
+    assert merge_rows(options, rows) == expected
 
 
 ALONE = [
@@ -286,8 +286,8 @@ def test_a_single_retract_is_kept_unless_a_lookup_merges_it(
 ) -> None:
     rows: list[KindAndValues] = [(kind, (1, 2, 3))]
 
-    assert merged(options, rows) == (kind, (1, 2, 3))
-    result = merged(options, rows, merges_single_rows=True)
+    assert merge_rows(options, rows) == (kind, (1, 2, 3))
+    result = merge_rows(options, rows, merges_single_rows=True)
     assert result is not None
     assert result[0] == looked_up
 
@@ -295,8 +295,8 @@ def test_a_single_retract_is_kept_unless_a_lookup_merges_it(
 def test_a_lookup_merge_of_a_single_row_without_sequence_clears_its_sequence_group() -> None:
     rows: list[KindAndValues] = [("+I", (None, 2, 3))]
 
-    assert merged(GROUP, rows) == ("+I", (None, 2, 3))
-    assert merged(GROUP, rows, merges_single_rows=True) == ("+I", (None, None, 3))
+    assert merge_rows(GROUP, rows) == ("+I", (None, 2, 3))
+    assert merge_rows(GROUP, rows, merges_single_rows=True) == ("+I", (None, None, 3))
 
 
 def test_only_the_newest_row_is_aggregated_if_older_rows_are_removed() -> None:
@@ -320,7 +320,7 @@ def test_only_the_newest_row_is_aggregated_if_older_rows_are_removed() -> None:
 @pytest.mark.parametrize("options", [PARTIAL, {"merge-engine": "first-row"}])
 def test_engines_without_deletes_name_the_option_to_set(options: dict[str, str]) -> None:
     with pytest.raises(InputError, match="'ignore-delete'"):
-        merged(options, [("+I", (1, 1, 1)), ("-D", (1, 1, 1))])
+        merge_rows(options, [("+I", (1, 1, 1)), ("-D", (1, 1, 1))])
 
 
 @pytest.mark.parametrize(

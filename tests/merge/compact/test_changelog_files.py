@@ -68,7 +68,7 @@ def changelog_files(table: Table) -> list[DataFileMeta]:
     return [entry.file for entry in table.stores.manifests.entries(manifests)]
 
 
-def written(root: Path, producer: str, **options: str) -> tuple[Path, DataFileMeta]:
+def write_changelog(root: Path, producer: str, **options: str) -> tuple[Path, DataFileMeta]:
     """Write a table with one changelog file in its newest snapshot; return it and its metadata."""
     table = new_table(root, changelog_producer=producer, **options)
     table.upsert(table_of("k v", [(1, "a"), (2, "b")]))
@@ -84,7 +84,7 @@ PRODUCERS = ["input", "lookup", "full-compaction"]
 
 @pytest.mark.parametrize("producer", PRODUCERS)
 def test_changelog_files_have_their_own_format_and_prefix(tmp_path: Path, producer: str) -> None:
-    path, _ = written(
+    path, _ = write_changelog(
         tmp_path, producer, changelog_file__format="avro", changelog_file__prefix="cl-"
     )
 
@@ -98,7 +98,7 @@ def test_changelog_files_have_their_own_format_and_prefix(tmp_path: Path, produc
 
 @pytest.mark.parametrize("producer", PRODUCERS)
 def test_changelog_files_have_their_own_codec_and_statistics(tmp_path: Path, producer: str) -> None:
-    path, file = written(
+    path, file = write_changelog(
         tmp_path,
         producer,
         changelog_file__compression="snappy",
@@ -117,14 +117,14 @@ def test_the_codec_in_a_changelog_file_name_is_that_of_data_files(tmp_path: Path
         "changelog_file__compression": "snappy",
         "file__suffix__include__compression": "true",
     }
-    path, _ = written(tmp_path, "lookup", **options)
+    path, _ = write_changelog(tmp_path, "lookup", **options)
 
     assert path.name.endswith(".zst.parquet")
 
 
 def test_an_unsupported_changelog_format_is_refused_with_the_option_key(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=r"changelog-file\.format"):
-        written(tmp_path, "lookup", changelog_file__format="csv")
+        write_changelog(tmp_path, "lookup", changelog_file__format="csv")
 
 
 def test_the_changelog_keeps_the_row_kind_of_the_first_row_of_a_key(

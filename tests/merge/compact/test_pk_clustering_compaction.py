@@ -43,7 +43,7 @@ STRATEGIES: tuple[CompactionStrategy, ...] = ("minor", "full")
 COLUMNS = "k BIGINT, c STRING, v BIGINT"
 
 
-def clustered(root: Path, columns: str = "c", **options: str) -> Table:
+def create_clustered_table(root: Path, columns: str = "c", **options: str) -> Table:
     vectors = {"deletion_vectors__enabled": "true"}
     if options.get("merge_engine") == "first-row":
         vectors = {}
@@ -58,14 +58,14 @@ def clustered(root: Path, columns: str = "c", **options: str) -> Table:
     )
 
 
-def golden(*names: str) -> Iterator[Any]:
+def golden_cases(*names: str) -> Iterator[Any]:
     for name, folder, entry in golden_tables():
         if "/pk_clustering" in name and name.endswith(names):
             yield pytest.param(folder, entry, id=name)
 
 
 @pytest.mark.parametrize(
-    ("folder", "entry"), list(golden("db.t_many", "db.t_first", "db.t_first_dv"))
+    ("folder", "entry"), list(golden_cases("db.t_many", "db.t_first", "db.t_first_dv"))
 )
 def test_compaction_keeps_rows_of_java_paimon(
     folder: Path, entry: dict[str, Any], tmp_path: Path
@@ -78,7 +78,7 @@ def test_compaction_keeps_rows_of_java_paimon(
         assert check(table, deep=True).findings == ()
 
 
-@pytest.mark.parametrize(("folder", "entry"), list(golden("db.t_dv")))
+@pytest.mark.parametrize(("folder", "entry"), list(golden_cases("db.t_dv")))
 def test_level_0_rows_are_merged_equally_on_read_and_by_compaction(
     folder: Path, entry: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -191,7 +191,7 @@ def test_readers_see_the_rows_of_a_dictionary_model(variant: dict[str, str]) -> 
     @given(operations)
     def run(operations: list[Upsert | Delete | Compact]) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            model = Model(small_batches(clustered(Path(folder), **variant), 5))
+            model = Model(small_batches(create_clustered_table(Path(folder), **variant), 5))
             for operation in operations:
                 model.apply(operation)
             finish(model)
@@ -200,7 +200,7 @@ def test_readers_see_the_rows_of_a_dictionary_model(variant: dict[str, str]) -> 
 
 
 def test_rows_are_correct_after_a_change_of_clustering_columns(tmp_path: Path) -> None:
-    model = Model(clustered(tmp_path))
+    model = Model(create_clustered_table(tmp_path))
     model.apply(Upsert([(k, "ab"[k % 2]) for k in range(30)]))
     model.apply(Compact("minor"))
     Catalog(str(tmp_path)).alter_table("db.t", [SetOption("clustering.columns", "v")])
@@ -214,7 +214,7 @@ def test_rows_are_correct_after_a_change_of_clustering_columns(tmp_path: Path) -
 
 
 def test_a_bucket_that_another_compaction_changed_is_planned_again(tmp_path: Path) -> None:
-    table = clustered(tmp_path, merge_engine="first-row")
+    table = create_clustered_table(tmp_path, merge_engine="first-row")
     table.upsert(table_of("k c v", [(1, "a", 1)]))
     planned = step.plan(table, step.CompactRequest())
     table.upsert(table_of("k c v", [(1, "b", 2), (2, "b", 2)]))
@@ -226,7 +226,7 @@ def test_a_bucket_that_another_compaction_changed_is_planned_again(tmp_path: Pat
 
 
 def test_rescale_is_refused_and_names_the_option(tmp_path: Path) -> None:
-    table = clustered(tmp_path)
+    table = create_clustered_table(tmp_path)
     table.upsert(table_of("k c v", [(1, "a", 1)]))
     compact(table, EXECUTOR)
     before = table.snapshot()
@@ -237,7 +237,7 @@ def test_rescale_is_refused_and_names_the_option(tmp_path: Path) -> None:
 
 
 def test_changes_between_two_states_are_found_by_key(tmp_path: Path) -> None:
-    table = clustered(tmp_path)
+    table = create_clustered_table(tmp_path)
     table.upsert(table_of("k c v", [(k, "ab"[k % 2], 0) for k in range(6)]))
     compact(table, EXECUTOR)
     before = table.snapshot()

@@ -37,7 +37,7 @@ KEY = [Field(id=0, name="k", type=BIGINT)]
 VALUE = Field(id=1, name="v", type=parse_type("STRING"))
 
 
-class Stored:
+class RecordingFiles:
     """Files of sorted keys; records the row groups from which keys and values were read."""
 
     def __init__(
@@ -113,7 +113,7 @@ def keys_of(*keys: int) -> KeyColumns:
     return KeyColumns.of(pa.table({"k": pa.array(keys, pa.int64())}), ["k"])
 
 
-def found(lookup: PositionLookup) -> dict[str, list[int]]:
+def found_positions(lookup: PositionLookup) -> dict[str, list[int]]:
     return {name: vector.positions().tolist() for name, vector in lookup.vectors().items()}
 
 
@@ -149,7 +149,7 @@ def test_lookup_finds_the_nearest_older_row_of_every_key(
     random: Any,
 ) -> None:
     files = {level: cut(keys, ends) for level, keys in levels.items()}
-    files_by_level = Stored(files, *sizes, tells_bounds=tells_bounds)
+    files_by_level = RecordingFiles(files, *sizes, tells_bounds=tells_bounds)
     vectors = {
         name: DeletionVector.of(
             np.array(random.sample(range(len(keys)), random.randint(1, len(keys))))
@@ -173,7 +173,7 @@ def test_lookup_finds_the_nearest_older_row_of_every_key(
     for start in range(0, len(searched), window):
         rows += lookup.mark_replaced_rows(keys_of(*searched[start : start + window]))
 
-    assert found(lookup) == expected
+    assert found_positions(lookup) == expected
     values = sorted(row["v"] for _, batch in rows for row in batch.to_pylist())
     assert values == sorted(
         f"{name}: {files_by_level.keys[name][at]}"
@@ -193,29 +193,29 @@ def test_lookup_finds_the_nearest_older_row_of_every_key(
 
 
 def test_files_outside_the_key_range_are_not_opened() -> None:
-    files = Stored({5: [[0, 9], [10, 19], [20, 29]]})
+    files = RecordingFiles({5: [[0, 9], [10, 19], [20, 29]]})
 
     lookup = files.lookup()
     lookup.mark_replaced_rows(keys_of(10, 15))
 
-    assert found(lookup) == {"L5-1": [0]}
+    assert found_positions(lookup) == {"L5-1": [0]}
     assert files.opened == {"L5-1"}
 
 
 def test_a_file_is_read_once_in_order() -> None:
-    files = Stored({5: [list(range(30))]}, group_rows=10)
+    files = RecordingFiles({5: [list(range(30))]}, group_rows=10)
 
     lookup = files.lookup()
     for key in (0, 1, 14, 15, 29):
         lookup.mark_replaced_rows(keys_of(key))
 
-    assert found(lookup) == {"L5-0": [0, 1, 14, 15, 29]}
+    assert found_positions(lookup) == {"L5-0": [0, 1, 14, 15, 29]}
     assert files.keys_read == {"L5-0": [0, 1, 2]}
 
 
 def test_keys_are_read_from_matching_row_groups_and_values_only_for_found_keys() -> None:
     keys = [key for key in range(0, 60, 2) if key not in (22, 24)]
-    files = Stored({5: [keys]}, group_rows=5)  # 0-8, 10-18, 20-32, 34-42, 44-52, 54-58
+    files = RecordingFiles({5: [keys]}, group_rows=5)  # 0-8, 10-18, 20-32, 34-42, 44-52, 54-58
 
     lookup = files.lookup(values=[*KEY, VALUE])
     lookup.mark_replaced_rows(keys_of(4, 9, 24))
@@ -227,19 +227,19 @@ def test_keys_are_read_from_matching_row_groups_and_values_only_for_found_keys()
 
 
 def test_the_search_for_a_key_ends_at_the_first_match() -> None:
-    files = Stored({2: [[1, 2]], 5: [[1, 2, 3]]})
+    files = RecordingFiles({2: [[1, 2]], 5: [[1, 2, 3]]})
 
     lookup = files.lookup()
     lookup.mark_replaced_rows(keys_of(1, 3))
 
-    assert found(lookup) == {"L2-0": [0], "L5-0": [2]}
+    assert found_positions(lookup) == {"L2-0": [0], "L5-0": [2]}
 
 
 def test_without_keys_or_files_nothing_is_found() -> None:
-    assert found(Stored({}).lookup()) == {}
-    lookup = Stored({5: [[1]]}).lookup()
+    assert found_positions(RecordingFiles({}).lookup()) == {}
+    lookup = RecordingFiles({5: [[1]]}).lookup()
     lookup.mark_replaced_rows(keys_of())
-    assert found(lookup) == {}
+    assert found_positions(lookup) == {}
 
 
 @pytest.mark.parametrize("engine", ["deduplicate", "aggregation"])

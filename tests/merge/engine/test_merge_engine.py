@@ -67,28 +67,28 @@ AGGREGATES = {
 }
 
 
-def aggregated(old: Row | None, new: Row) -> Row:
+def aggregate_row(old: Row | None, new: Row) -> Row:
     if old is None:
         return new
 
-    def both(name: str, combine: Any) -> Any:
+    def combine_values(name: str, combine: Any) -> Any:
         if old[name] is None or new[name] is None:
             return new[name] if old[name] is None else old[name]
         return combine(old[name], new[name])
 
     return {
         "k": new["k"],
-        "total": both("total", lambda a, b: a + b),
-        "price": both("price", lambda a, b: a + b),
-        "high": both("high", max),
-        "low": both("low", min),
+        "total": combine_values("total", lambda a, b: a + b),
+        "price": combine_values("price", lambda a, b: a + b),
+        "high": combine_values("high", max),
+        "low": combine_values("low", min),
         "latest": new["latest"],
-        "known": both("known", lambda _, b: b),
+        "known": combine_values("known", lambda _, b: b),
         "first": old["first"],
-        "met": both("met", lambda a, _: a),
-        "all_of": both("all_of", lambda a, b: a and b),
-        "any_of": both("any_of", lambda a, b: a or b),
-        "names": both("names", lambda a, b: f"{a},{b}"),
+        "met": combine_values("met", lambda a, _: a),
+        "all_of": combine_values("all_of", lambda a, b: a and b),
+        "any_of": combine_values("any_of", lambda a, b: a or b),
+        "names": combine_values("names", lambda a, b: f"{a},{b}"),
     }
 
 
@@ -126,7 +126,7 @@ def test_aggregation_equals_merging_row_by_row(
     for batch in batches:
         write(table, batch)
         for row in batch:
-            expected[row["k"]] = aggregated(expected.get(row["k"]), row)
+            expected[row["k"]] = aggregate_row(expected.get(row["k"]), row)
 
     check_after_each_compaction(table, expected)
 

@@ -37,7 +37,7 @@ def table_of(root: Path, time_type: str = "INT", **options: str) -> Table:
     )
 
 
-def at(time: datetime, time_type: str) -> Any:
+def value_of_time(time: datetime, time_type: str) -> Any:
     seconds = int(time.timestamp())
     if time_type == "BIGINT of milliseconds":
         return seconds * 1000
@@ -73,7 +73,7 @@ def keys_of(table: Table) -> list[int]:
 def test_rows_expire_by_time_fields_of_every_allowed_type(tmp_path: Path, time_type: str) -> None:
     table = table_of(tmp_path, time_type.split(maxsplit=1)[0])
     hours = {1: 0.0, 2: -0.5, 3: -1.0, 4: -1.5}
-    times = {k: at(NOON + timedelta(hours=h), time_type) for k, h in hours.items()}
+    times = {k: value_of_time(NOON + timedelta(hours=h), time_type) for k, h in hours.items()}
     write(table, times | {5: None})
     assert keys_of(table) == [1, 2, 3, 4, 5], "a read expires no rows"
 
@@ -87,7 +87,9 @@ def test_a_file_on_the_highest_level_is_rewritten_once_it_has_an_expired_row(
     tmp_path: Path,
 ) -> None:
     table = table_of(tmp_path)
-    write(table, {1: at(NOON, "INT"), 2: at(NOON + timedelta(hours=2), "INT")})
+    write(
+        table, {1: value_of_time(NOON, "INT"), 2: value_of_time(NOON + timedelta(hours=2), "INT")}
+    )
     compact(table, NOON)
     compact(table, NOON + timedelta(minutes=59))
     assert table.stores.snapshots.latest_id() == 2, "no row is expired"
@@ -104,22 +106,24 @@ def test_an_expired_row_does_not_reappear_when_its_key_is_written_again(
     tmp_path: Path, options: dict[str, str]
 ) -> None:
     table = table_of(tmp_path, **options, **{"merge-engine": "partial-update"})
-    write(table, {k: at(NOON, "INT") for k in range(20)})
+    write(table, {k: value_of_time(NOON, "INT") for k in range(20)})
     compact(table, NOON)
     later = NOON + timedelta(hours=5)
-    write(table, {3: at(later, "INT"), 4: None})
+    write(table, {3: value_of_time(later, "INT"), 4: None})
 
     compact(table, later, "minor")
     compact(table, later)
 
-    assert dict(rows_of(table)) == {3: at(later, "INT"), 4: None}
+    assert dict(rows_of(table)) == {3: value_of_time(later, "INT"), 4: None}
     assert_healthy(table)
 
 
 def test_a_whole_section_may_expire(tmp_path: Path) -> None:
     table = small_batches(table_of(tmp_path, **VECTORS), 3)
-    write(table, {k: at(NOON, "INT") for k in range(20)})
-    write(table, {k: at(NOON + timedelta(hours=3 * (k % 2)), "INT") for k in range(5, 30)})
+    write(table, {k: value_of_time(NOON, "INT") for k in range(20)})
+    write(
+        table, {k: value_of_time(NOON + timedelta(hours=3 * (k % 2)), "INT") for k in range(5, 30)}
+    )
 
     compact(table, NOON + timedelta(hours=3))
 
@@ -172,7 +176,7 @@ def test_an_older_row_reappears_when_the_row_or_delete_that_replaced_it_expires(
     tmp_path: Path,
 ) -> None:
     table = table_of(tmp_path)
-    early, late = at(NOON, "INT"), at(NOON + timedelta(hours=9), "INT")
+    early, late = value_of_time(NOON, "INT"), value_of_time(NOON + timedelta(hours=9), "INT")
     write(table, {1: late, 2: late, 3: late})
     deleted = pa.table({"k": [2], "at": [early], "kind": ["-D"]})
     table.upsert(deleted, row_kind="kind")
@@ -190,8 +194,8 @@ def test_a_lookup_ignores_expired_rows_and_readers_see_each_key_once(
 ) -> None:
     named = {"changelog-producer": "lookup", "deletion-vectors.enabled": vectors}
     table = table_of(tmp_path, **named, **{"merge-engine": engine})
-    later = at(NOON + timedelta(hours=5), "INT")
-    base = dict.fromkeys(range(5000), later) | {1: at(NOON, "INT")}
+    later = value_of_time(NOON + timedelta(hours=5), "INT")
+    base = dict.fromkeys(range(5000), later) | {1: value_of_time(NOON, "INT")}
     write(table, base)
     compact(table, NOON)
     write(table, {1: later, 2: later})
@@ -211,7 +215,7 @@ def test_a_lookup_ignores_expired_rows_and_readers_see_each_key_once(
 def test_a_lookup_continues_on_higher_levels_after_an_expired_row(tmp_path: Path) -> None:
     options = {"changelog-producer": "lookup", "num-sorted-run.compaction-trigger": "9"}
     table = table_of(tmp_path, **options)
-    early, later = at(NOON, "INT"), at(NOON + timedelta(hours=5), "INT")
+    early, later = value_of_time(NOON, "INT"), value_of_time(NOON + timedelta(hours=5), "INT")
     write(table, dict.fromkeys(range(90_000), later))
     compact(table, NOON)
     write(table, dict.fromkeys(range(3000), early))
@@ -232,8 +236,8 @@ def test_a_lookup_continues_on_higher_levels_after_an_expired_row(tmp_path: Path
 
 def test_a_first_row_is_kept_until_a_compaction_drops_it(tmp_path: Path) -> None:
     table = table_of(tmp_path, **{"merge-engine": "first-row"})
-    later = at(NOON + timedelta(hours=5), "INT")
-    base = dict.fromkeys(range(5000), later) | {1: at(NOON, "INT")}
+    later = value_of_time(NOON + timedelta(hours=5), "INT")
+    base = dict.fromkeys(range(5000), later) | {1: value_of_time(NOON, "INT")}
     write(table, base)
     compact(table, NOON)
     write(table, {1: later, 9999: later})

@@ -152,7 +152,7 @@ def test_an_update_gives_the_requested_rows_or_is_refused(engine: str) -> None:
         old = [rules.merge(rows, is_lookup_merge=False) or {} for rows in histories]
         last = {"_number": 9}
 
-        def becomes(rows: list[Row], written: Row) -> Row | None:
+        def merge_of(rows: list[Row], written: Row) -> Row | None:
             return rules.merge([*rows, written | last], is_lookup_merge=False)
 
         try:
@@ -162,19 +162,19 @@ def test_an_update_gives_the_requested_rows_or_is_refused(engine: str) -> None:
         except InputError:
             pairs = zip(old, requested, strict=True)
             assert not all(
-                has_requested_values(becomes([old_row], new), new) for old_row, new in pairs
+                has_requested_values(merge_of([old_row], new), new) for old_row, new in pairs
             )
             return
         for rows, old_row, new, written in zip(
             histories, old, requested, read_back(update_rows, requested), strict=True
         ):
-            assert has_requested_values(becomes([old_row], written), new)
-            assert has_requested_values(becomes(rows, written), new)
+            assert has_requested_values(merge_of([old_row], written), new)
+            assert has_requested_values(merge_of(rows, written), new)
 
     check()
 
 
-def changed(
+def value_to_write(
     options: dict[str, str], kind: str, old: object, new: object, row_kind: str = "+U"
 ) -> object:
     """Return the value to write so that column v gets a requested value."""
@@ -184,7 +184,7 @@ def changed(
     return compute_update_rows(schema, before, after).column("v")[0].as_py()
 
 
-def aggregated(function: str) -> dict[str, str]:
+def aggregation_options(function: str) -> dict[str, str]:
     return {"merge-engine": "aggregation", "fields.v.aggregate-function": function}
 
 
@@ -202,7 +202,7 @@ def aggregated(function: str) -> dict[str, str]:
 def test_an_update_of_a_sum_writes_the_difference(
     kind: str, old: object, new: object, written: object
 ) -> None:
-    assert changed(aggregated("sum"), kind, old, new) == written
+    assert value_to_write(aggregation_options("sum"), kind, old, new) == written
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_an_update_that_an_aggregation_cannot_produce_is_refused_with_the_functi
     function: str, kind: str, old: object, new: object, message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        changed(aggregated(function), kind, old, new)
+        value_to_write(aggregation_options(function), kind, old, new)
 
 
 @pytest.mark.parametrize("function", ["product", "listagg", "collect", "sum", "rbm32"])
@@ -228,7 +228,7 @@ def test_an_unchanged_value_is_not_aggregated_again(function: str) -> None:
     kinds = {"listagg": ("STRING", "a"), "collect": ("ARRAY<INT>", [1]), "rbm32": ("BYTES", b"")}
     kind, value = kinds.get(function, ("INT", 5))
 
-    assert changed(aggregated(function), kind, value, value) is None
+    assert value_to_write(aggregation_options(function), kind, value, value) is None
 
 
 @pytest.mark.parametrize(
@@ -252,8 +252,8 @@ def test_an_update_that_loses_by_its_sequence_field_is_refused_with_advice(
     options = {"sequence.field": "v", "sequence.field.sort-order": order}
 
     with pytest.raises(InputError, match=rf"the old row would win.*\(v\) {message}"):
-        changed(options, "INT", 5, lower)
-    assert changed(options, "INT", 5, 5) == 5
+        value_to_write(options, "INT", 5, lower)
+    assert value_to_write(options, "INT", 5, 5) == 5
 
 
 def test_the_error_names_the_sequence_group_that_prevents_an_update() -> None:

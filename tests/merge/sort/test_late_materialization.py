@@ -36,7 +36,7 @@ def value_reads(monkeypatch: pytest.MonkeyPatch) -> list[Read]:
     reads: list[Read] = []
     batches = ParquetFileReader.batches
 
-    def spied(
+    def record_and_read(
         self: ParquetFileReader,
         columns: Sequence[str],
         batch_rows: int,
@@ -48,7 +48,7 @@ def value_reads(monkeypatch: pytest.MonkeyPatch) -> list[Read]:
                 reads.append((batch.column("v")[0].as_py(), tuple(read_groups)))
             yield batch
 
-    monkeypatch.setattr(ParquetFileReader, "batches", spied)
+    monkeypatch.setattr(ParquetFileReader, "batches", record_and_read)
     return reads
 
 

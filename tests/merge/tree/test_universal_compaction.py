@@ -35,7 +35,7 @@ def runs_of(text: str) -> list[SortedRun]:
     ]
 
 
-def picked(pick: RunSelection | None) -> tuple[int, int] | None:
+def select_runs(pick: RunSelection | None) -> tuple[int, int] | None:
     return None if pick is None else (pick.count, pick.output_level)
 
 
@@ -55,7 +55,7 @@ def picked(pick: RunSelection | None) -> tuple[int, int] | None:
 def test_universal_compaction_selects_the_documented_runs(
     runs: str, expected: tuple[int, int] | None
 ) -> None:
-    assert picked(UniversalCompaction().select_runs(LEVELS, runs_of(runs))) == expected
+    assert select_runs(UniversalCompaction().select_runs(LEVELS, runs_of(runs))) == expected
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_force_up_level_0_selects_the_documented_runs(
     runs: str, expected: tuple[int, int] | None
 ) -> None:
     selected = force_up_level0(UniversalCompaction(), LEVELS, runs_of(runs))
-    assert picked(selected) == expected
+    assert select_runs(selected) == expected
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_level_0_compaction_rewrites_few_other_files(
     runs: str, expected: tuple[int, int] | None
 ) -> None:
     selected = move_up_level0_only(UniversalCompaction(), LEVELS, runs_of(runs))
-    assert picked(selected) == expected
+    assert select_runs(selected) == expected
 
 
 def test_level_0_compactions_bound_the_number_of_runs() -> None:
@@ -115,7 +115,7 @@ def test_level_0_compactions_bound_the_number_of_runs() -> None:
 
 
 def test_a_full_compaction_selects_all_runs_for_the_highest_level() -> None:
-    assert picked(select_full_compaction(LEVELS, runs_of("0:1 3:1 5:9"))) == (3, 5)
+    assert select_runs(select_full_compaction(LEVELS, runs_of("0:1 3:1 5:9"))) == (3, 5)
     assert select_full_compaction(LEVELS, []) is None
 
 
@@ -137,7 +137,7 @@ def test_options_move_the_thresholds(
     options: dict[str, str], runs: str, expected: tuple[int, int] | None
 ) -> None:
     universal = UniversalCompaction.of(Options(options), NOON)
-    assert picked(universal.select_runs(LEVELS, runs_of(runs))) == expected
+    assert select_runs(universal.select_runs(LEVELS, runs_of(runs))) == expected
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_the_ratio_grows_off_peak(start: int, end: int, hour: int, expected: int
     assert UniversalCompaction.of(Options(options), NOON.replace(hour=hour)).size_ratio == expected
 
 
-def created(runs: list[SortedRun], level: int, time: datetime | None) -> list[SortedRun]:
+def with_creation_time(runs: list[SortedRun], level: int, time: datetime | None) -> list[SortedRun]:
     """Set the creation time of the files of a level, in milliseconds of the local wall clock."""
     millis = None if time is None else int(time.replace(tzinfo=UTC).timestamp() * 1000)
     return [
@@ -189,8 +189,8 @@ HOURLY = {"compaction.optimization-interval": "1 h"}
 def test_a_full_compaction_is_due_after_the_optimization_interval(
     runs: str, age: timedelta | None, expected: tuple[int, int] | None
 ) -> None:
-    selected = created(runs_of(runs), 5, None if age is None else NOON - age)
-    assert picked(select_minor_compaction(Options(HOURLY), NOON, LEVELS, selected)) == expected
+    selected = with_creation_time(runs_of(runs), 5, None if age is None else NOON - age)
+    assert select_runs(select_minor_compaction(Options(HOURLY), NOON, LEVELS, selected)) == expected
 
 
 LOOKUP = {"changelog-producer": "lookup"}
@@ -224,7 +224,8 @@ def test_minor_compaction_follows_the_options_of_the_table(
     options: dict[str, str], runs: str, expected: tuple[int, int] | None
 ) -> None:
     assert (
-        picked(select_minor_compaction(Options(options), NOON, LEVELS, runs_of(runs))) == expected
+        select_runs(select_minor_compaction(Options(options), NOON, LEVELS, runs_of(runs)))
+        == expected
     )
 
 

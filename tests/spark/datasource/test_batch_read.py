@@ -54,7 +54,7 @@ KINDS = [
 
 
 @pytest.fixture
-def keyed(tmp_path: Path) -> Table:
+def table_with_key(tmp_path: Path) -> Table:
     """Three snapshots: 1 and 2 have overlapping keys, 3 is a delete; tags a (1) and c (3)."""
     table = new_table(tmp_path, bucket="2", write_only="true")
     table.upsert(table_of("k v", [(k, f"a{k}") for k in range(6)]))
@@ -75,7 +75,7 @@ def load(spark: SparkSession, table: Table, /, **options: str) -> DataFrame:
     return spark.read.format("paimon").options(**path_options(table) | named).load()
 
 
-def collected(frame: DataFrame) -> list[Row]:
+def collect_sorted(frame: DataFrame) -> list[Row]:
     rows: list[Row] = [tuple(row) for row in frame.collect()]
     return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
 
@@ -87,7 +87,7 @@ def have_equal_rows(actual: pa.Table, expected: pa.Table) -> bool:
     return sorted(map(repr, actual.to_pylist())) == sorted(map(repr, expected.to_pylist()))
 
 
-def in_process(options: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+def read_in_process(options: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     """Read like Spark, without Spark: every task from its pickled reader and partition."""
     reader = cloudpickle.loads(
         cloudpickle.dumps(source.build_reader(options, source.read_source_schema(options)))
@@ -96,7 +96,7 @@ def in_process(options: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
         yield from reader.read(cloudpickle.loads(cloudpickle.dumps(part)))
 
 
-def expected(table: Table) -> pa.Table:
+def scan_as_spark(table: Table) -> pa.Table:
     scan = table.scan()
     target = build_visible_schema(scan.arrow_schema)
     return pa.Table.from_batches((convert_batch(b, target) for b in scan.to_batches()), target)
@@ -107,9 +107,11 @@ def expected(table: Table) -> pa.Table:
 )
 def test_read_tasks_return_the_rows_of_the_scan(folder: Path, entry: dict[str, Any]) -> None:
     warehouse, name = str(folder / "warehouse"), table_name(entry)
-    rows = expected(Catalog(warehouse).table(name))
+    rows = scan_as_spark(Catalog(warehouse).table(name))
 
-    read = pa.Table.from_batches(in_process({"warehouse": warehouse, "table": name}), rows.schema)
+    read = pa.Table.from_batches(
+        read_in_process({"warehouse": warehouse, "table": name}), rows.schema
+    )
 
     assert have_equal_rows(read, rows)
 
@@ -122,18 +124,20 @@ def test_spark_reads_the_rows_of_the_scan(spark: SparkSession, name: str) -> Non
 
     frame = spark.read.format("paimon").options(warehouse=str(warehouse), table=table).load()
 
-    rows = expected(Catalog(str(warehouse)).table(table))
+    rows = scan_as_spark(Catalog(str(warehouse)).table(table))
     assert have_equal_rows(frame.toArrow(), rows)
 
 
-def test_a_table_is_read_by_path_and_as_a_view(spark: SparkSession, keyed: Table) -> None:
-    location = path_options(keyed)
+def test_a_table_is_read_by_path_and_as_a_view(spark: SparkSession, table_with_key: Table) -> None:
+    location = path_options(table_with_key)
     spark.sql(
         "CREATE OR REPLACE TEMPORARY VIEW source_view USING paimon "
         f"OPTIONS (warehouse '{location['warehouse']}', table 'db.t', columns 'v,k')"
     )
 
-    assert collected(spark.read.format("paimon").load(keyed.paths.root)) == rows_of(keyed)
+    assert collect_sorted(spark.read.format("paimon").load(table_with_key.paths.root)) == rows_of(
+        table_with_key
+    )
     assert spark.table("source_view").columns == ["v", "k"]
     assert spark.sql("SELECT v FROM source_view WHERE k = 9").collect() == [("b9",)]
     spark.catalog.dropTempView("source_view")
@@ -145,16 +149,18 @@ def test_a_table_is_read_by_path_and_as_a_view(spark: SparkSession, keyed: Table
 
 
 def test_a_relative_path_is_resolved_from_the_working_directory(
-    keyed: Table, monkeypatch: pytest.MonkeyPatch
+    table_with_key: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(path_options(keyed)["warehouse"])
+    monkeypatch.chdir(path_options(table_with_key)["warehouse"])
 
-    for path in ("db.db/t", "./db.db/t/", keyed.paths.root):
-        assert pa.Table.from_batches(in_process({"path": path})).num_rows == len(rows_of(keyed))
+    for path in ("db.db/t", "./db.db/t/", table_with_key.paths.root):
+        assert pa.Table.from_batches(read_in_process({"path": path})).num_rows == len(
+            rows_of(table_with_key)
+        )
 
 
 def test_the_format_is_registered_in_a_session_that_looked_up_formats_before(
-    spark: SparkSession, keyed: Table
+    spark: SparkSession, table_with_key: Table
 ) -> None:
     if is_remote():
         pytest.skip("only clients of Spark 4.3 create a separate session")
@@ -162,17 +168,17 @@ def test_the_format_is_registered_in_a_session_that_looked_up_formats_before(
 
     source.register(session)
 
-    frame = session.read.format("paimon").options(**path_options(keyed)).load()
-    assert collected(frame) == rows_of(keyed)
+    frame = session.read.format("paimon").options(**path_options(table_with_key)).load()
+    assert collect_sorted(frame) == rows_of(table_with_key)
 
 
-def test_columns_are_pruned_by_the_schema(spark: SparkSession, keyed: Table) -> None:
-    reader = spark.read.format("paimon").options(**path_options(keyed))
+def test_columns_are_pruned_by_the_schema(spark: SparkSession, table_with_key: Table) -> None:
+    reader = spark.read.format("paimon").options(**path_options(table_with_key))
 
     frame = reader.schema("v string").load()
 
     assert frame.columns == ["v"]
-    assert collected(frame) == sorted((v,) for _, v in rows_of(keyed))
+    assert collect_sorted(frame) == sorted((v,) for _, v in rows_of(table_with_key))
     with pytest.raises(PySparkException, match="'v' is string in the table, but int in the schema"):
         reader.schema("v int").load().collect()
 
@@ -194,33 +200,41 @@ def test_columns_are_pruned_by_the_schema(spark: SparkSession, keyed: Table) -> 
     ],
 )
 def test_options_select_a_snapshot_or_a_range(
-    keyed: Table, options: dict[str, str], rows: list[Row]
+    table_with_key: Table, options: dict[str, str], rows: list[Row]
 ) -> None:
-    read = pa.Table.from_batches(in_process(path_options(keyed) | options))
+    read = pa.Table.from_batches(read_in_process(path_options(table_with_key) | options))
     has_row_kinds = options.get("columns") == "rowkind"
     columns = [read["rowkind"]] if has_row_kinds else read.columns
 
     assert sorted(zip(*(c.to_pylist() for c in columns), strict=True)) == rows
 
 
-def test_a_timestamp_selects_a_snapshot_and_is_utc_without_a_time_zone(keyed: Table) -> None:
-    snapshot = keyed.snapshot(2)
+def test_a_timestamp_selects_a_snapshot_and_is_utc_without_a_time_zone(
+    table_with_key: Table,
+) -> None:
+    snapshot = table_with_key.snapshot(2)
     assert snapshot is not None
     moment = datetime(1970, 1, 1) + timedelta(milliseconds=snapshot.time_millis)
 
     for text in (moment.isoformat(), f"{moment.isoformat()}+00:00", str(snapshot.time_millis)):
-        read = pa.Table.from_batches(in_process(path_options(keyed) | {"timestamp": text}))
-        expected = keyed.scan(timestamp=snapshot.time_millis).to_arrow()
+        read = pa.Table.from_batches(
+            read_in_process(path_options(table_with_key) | {"timestamp": text})
+        )
+        expected = table_with_key.scan(timestamp=snapshot.time_millis).to_arrow()
         assert read.sort_by("k").to_pylist() == expected.sort_by("k").to_pylist()
 
 
-def test_branches_and_system_tables_are_read(spark: SparkSession, keyed: Table) -> None:
-    keyed.branches.create("b", "a")
-    files = load(spark, keyed, table="db.t$files")
+def test_branches_and_system_tables_are_read(spark: SparkSession, table_with_key: Table) -> None:
+    table_with_key.branches.create("b", "a")
+    files = load(spark, table_with_key, table="db.t$files")
 
-    assert collected(load(spark, keyed, branch="b")) == [(k, f"a{k}") for k in range(6)]
-    assert files.count() == keyed.system("files").scan().to_arrow().num_rows > 0
-    changes = pa.Table.from_batches(in_process(path_options(keyed) | {"table": "db.t$audit_log"}))
+    assert collect_sorted(load(spark, table_with_key, branch="b")) == [
+        (k, f"a{k}") for k in range(6)
+    ]
+    assert files.count() == table_with_key.system("files").scan().to_arrow().num_rows > 0
+    changes = pa.Table.from_batches(
+        read_in_process(path_options(table_with_key) | {"table": "db.t$audit_log"})
+    )
     assert sorted(changes["rowkind"].to_pylist()) == ["+I"] * 6 + ["-D"]
 
 
@@ -241,14 +255,16 @@ def test_branches_and_system_tables_are_read(spark: SparkSession, keyed: Table) 
         ({"pushdown": "maybe"}, "pushdown must be true or false"),
     ],
 )
-def test_invalid_options_are_refused(keyed: Table, options: dict[str, str], message: str) -> None:
+def test_invalid_options_are_refused(
+    table_with_key: Table, options: dict[str, str], message: str
+) -> None:
     with pytest.raises(InputError, match=message):
-        list(in_process(path_options(keyed) | options))
+        list(read_in_process(path_options(table_with_key) | options))
 
 
-def test_spark_reports_our_errors(spark: SparkSession, keyed: Table) -> None:
+def test_spark_reports_our_errors(spark: SparkSession, table_with_key: Table) -> None:
     with pytest.raises(PySparkException, match=r"there is no table db\.u .*tables of db: t"):
-        load(spark, keyed, table="db.u")
+        load(spark, table_with_key, table="db.u")
 
 
 def test_secrets_do_not_appear_in_plans_or_representations(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +313,7 @@ def test_times_and_nanoseconds_are_converted_to_types_of_spark(
     frame = load(spark, table)
 
     assert frame.dtypes == [("t", "int"), ("n", "timestamp_ntz")]
-    assert collected(frame) == [(1234, datetime(1969, 12, 31, 23, 59, 59, 999_999))]
+    assert collect_sorted(frame) == [(1234, datetime(1969, 12, 31, 23, 59, 59, 999_999))]
     # the filter compares the truncated value, although the stored value differs
     assert frame.filter("n = timestamp_ntz'1969-12-31 23:59:59.999999'").count() == 1
     nested = new_table(tmp_path / "a", "a ARRAY<TIMESTAMP(9)>", key=(), bucket="-1")
@@ -317,12 +333,17 @@ def session_with_pushdown(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def test_each_use_of_a_frame_is_filtered_separately(
-    session_with_pushdown: SparkSession, keyed: Table
+    session_with_pushdown: SparkSession, table_with_key: Table
 ) -> None:
-    frame = load(session_with_pushdown, keyed)
+    frame = load(session_with_pushdown, table_with_key)
 
-    assert collected(frame.where("k = 1").union(frame.where("k = 2"))) == [(1, "a1"), (2, "a2")]
-    assert collected(frame) == rows_of(keyed)  # a filter of one use does not affect other uses
+    assert collect_sorted(frame.where("k = 1").union(frame.where("k = 2"))) == [
+        (1, "a1"),
+        (2, "a2"),
+    ]
+    assert collect_sorted(frame) == rows_of(
+        table_with_key
+    )  # a filter of one use does not affect other uses
 
 
 def test_filters_skip_files(session_with_pushdown: SparkSession, tmp_path: Path) -> None:
@@ -332,8 +353,8 @@ def test_filters_skip_files(session_with_pushdown: SparkSession, tmp_path: Path)
     (removed_file,) = (path for path in stored_files(table) if "/p=1/" in path)
     Path(removed_file).unlink()
 
-    assert collected(load(spark, table, pushdown="true").filter("p = 2")) == [(2, 2)]
-    assert collected(load(spark, table, filter="p = 2")) == [(2, 2)]
+    assert collect_sorted(load(spark, table, pushdown="true").filter("p = 2")) == [(2, 2)]
+    assert collect_sorted(load(spark, table, filter="p = 2")) == [(2, 2)]
     with pytest.raises(PySparkException):
         load(spark, table).filter("p = 2").collect()
 
@@ -345,17 +366,19 @@ def test_filters_skip_files(session_with_pushdown: SparkSession, tmp_path: Path)
     st.sampled_from(["", "1", "2", "3"]),
 )
 def test_columns_filters_and_snapshots_combine_like_in_a_scan(
-    keyed: Table, columns: list[str], condition: str | None, snapshot: str
+    table_with_key: Table, columns: list[str], condition: str | None, snapshot: str
 ) -> None:
     drawn = {"columns": ",".join(columns), "filter": condition, "snapshot": snapshot}
-    options = path_options(keyed) | {name: value for name, value in drawn.items() if value}
+    options = path_options(table_with_key) | {name: value for name, value in drawn.items() if value}
     number = int(snapshot) if snapshot else None
 
-    target = build_visible_schema(keyed.scan(columns).arrow_schema)
-    read = pa.Table.from_batches(in_process(options), target)
+    target = build_visible_schema(table_with_key.scan(columns).arrow_schema)
+    read = pa.Table.from_batches(read_in_process(options), target)
 
     assert read.column_names == columns
-    assert have_equal_rows(read, keyed.scan(columns, condition, snapshot_id=number).to_arrow())
+    assert have_equal_rows(
+        read, table_with_key.scan(columns, condition, snapshot_id=number).to_arrow()
+    )
 
 
 VALUES = [
@@ -411,12 +434,12 @@ def test_pushed_filters_keep_all_rows_that_spark_keeps(spark: SparkSession) -> N
     cases = list(filters())
     cases += [(datasource.Not(item), f"NOT ({text})") for item, text in cases]
     frame = spark.createDataFrame(VALUES, to_spark_schema(schema)).coalesce(1)
-    meant = frame.select(
+    in_spark = frame.select(
         [fn.expr(text).alias(str(number)) for number, (_, text) in enumerate(cases)]
     )
     pushed, weaker = 0, []
 
-    for (item, text), column in zip(cases, meant.toArrow().columns, strict=True):
+    for (item, text), column in zip(cases, in_spark.toArrow().columns, strict=True):
         predicate = to_predicate([item], schema)
         if predicate is not None:
             keeps = rows.append_column("row", pa.array(range(len(VALUES))))
@@ -447,7 +470,7 @@ def test_pushed_filters_do_not_change_the_result(
     condition = f"{name} {comparison} {constant} AND NOT d = 1.5D"
 
     pushed = load(session_with_pushdown, table, pushdown="true")
-    meant = session_with_pushdown.createDataFrame(VALUES, schema)
+    in_spark = session_with_pushdown.createDataFrame(VALUES, schema)
 
-    results = [collected(frame.filter(condition).drop("d")) for frame in (pushed, meant)]
+    results = [collect_sorted(frame.filter(condition).drop("d")) for frame in (pushed, in_spark)]
     assert results[0] == results[1]

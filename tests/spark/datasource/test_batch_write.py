@@ -127,7 +127,7 @@ def test_an_overwrite_replaces_the_named_partition(spark: SparkSession, tmp_path
 def test_a_retried_task_writes_its_rows_once(spark: SparkSession, tmp_path: Path) -> None:
     table, mark = new_table(tmp_path), tmp_path / "tried"
 
-    def dies_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield batch
             if not mark.exists():
@@ -136,7 +136,7 @@ def test_a_retried_task_writes_its_rows_once(spark: SparkSession, tmp_path: Path
 
     rows = spark.range(0, 40, 1, 2).selectExpr("id AS k", "CAST(id AS STRING) AS v")
 
-    save(rows.mapInArrow(dies_once, rows.schema), table)
+    save(rows.mapInArrow(fail_once, rows.schema), table)
 
     assert mark.exists()
     assert rows_of(table) == [(k, str(k)) for k in range(40)]

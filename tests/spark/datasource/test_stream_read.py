@@ -160,7 +160,7 @@ def test_invalid_options_are_refused(log: Table, options: dict[str, str], messag
         Query(log, **options)
 
 
-def keyed(root: Path, producer: str) -> Table:
+def create_table_with_key(root: Path, producer: str) -> Table:
     table = new_table(root, bucket="2", changelog_producer=producer)
     table.upsert(table_of("k v", [(1, "a"), (2, "a")]))
     return table
@@ -183,7 +183,7 @@ def change(table: Table) -> None:
 def test_changes_have_the_row_kinds_of_the_changelog_producer(
     tmp_path: Path, producer: str, kinds: list[Row]
 ) -> None:
-    table = keyed(tmp_path, producer)
+    table = create_table_with_key(tmp_path, producer)
     audit, plain = Query(table, table="db.t$audit_log"), Query(table)
 
     first = [*audit.rows()]

@@ -32,7 +32,7 @@ def path_options(table: Table, /, **options: str) -> dict[str, str]:
     return {"warehouse": table.paths.root.removesuffix("/db.db/t"), "table": "db.t"} | named
 
 
-def follow(spark: SparkSession, table: Table, /, **options: str) -> DataFrame:
+def stream_table(spark: SparkSession, table: Table, /, **options: str) -> DataFrame:
     return spark.readStream.format("paimon").options(**path_options(table, **options)).load()
 
 
@@ -40,12 +40,12 @@ def append(table: Table, *keys: int) -> None:
     table.append(pa.table({"k": pa.array(keys, pa.int64())}))
 
 
-def each_snapshot(spark: SparkSession, table: Table, /, **options: str) -> DataFrame:
+def stream_each_snapshot(spark: SparkSession, table: Table, /, **options: str) -> DataFrame:
     """Stream a table from its first snapshot, one snapshot per batch."""
-    return follow(spark, table, from_snapshot="1", max_snapshots_per_trigger="1", **options)
+    return stream_table(spark, table, from_snapshot="1", max_snapshots_per_trigger="1", **options)
 
 
-def into(
+def write_stream(
     target: Table,
     frame: DataFrame,
     checkpoint: Path,
@@ -75,7 +75,7 @@ def test_rows_are_written_once_across_restarts(
         batches.append((number, sorted(tuple(row) for row in batch.collect())))
 
     def start() -> Any:
-        stream = follow(spark, log, max_snapshots_per_trigger="2").writeStream
+        stream = stream_table(spark, log, max_snapshots_per_trigger="2").writeStream
         return stream.option("checkpointLocation", str(tmp_path / "at")).foreachBatch(collect)
 
     query = start().start()
@@ -95,7 +95,7 @@ def test_rows_are_written_once_across_restarts(
 def test_expired_snapshots_end_the_query_with_advice(
     spark: SparkSession, log: Table, tmp_path: Path
 ) -> None:
-    stream = follow(spark, log, from_snapshot="1").writeStream.format("noop")
+    stream = stream_table(spark, log, from_snapshot="1").writeStream.format("noop")
     append(log, 2)
     (Path(log.paths.root) / "snapshot/snapshot-1").unlink()
     (Path(log.paths.root) / "snapshot/EARLIEST").write_text("2")
@@ -115,9 +115,9 @@ def test_a_table_is_replicated_with_deletes_and_a_repeated_batch_changes_nothing
     source.upsert(table_of("k v", [(k, "a") for k in range(20)]))
     source.upsert(table_of("k v", [(1, "b"), (30, "b")]))
     source.delete(pa.table({"k": [2]}))
-    changes = each_snapshot(spark, source, table="db.t$audit_log")
+    changes = stream_each_snapshot(spark, source, table="db.t$audit_log")
 
-    into(target, changes, tmp_path / "at", row_kind="rowkind")
+    write_stream(target, changes, tmp_path / "at", row_kind="rowkind")
     assert rows_of(target) == rows_of(source)
     newest = target.snapshot()
     assert newest is not None
@@ -125,7 +125,7 @@ def test_a_table_is_replicated_with_deletes_and_a_repeated_batch_changes_nothing
     number = newest.commit_identifier
     for name in (f"{number}", f".{number}.crc"):  # as if the driver was killed after its commit
         (tmp_path / "at/commits" / name).unlink()
-    into(target, changes, tmp_path / "at", row_kind="rowkind")
+    write_stream(target, changes, tmp_path / "at", row_kind="rowkind")
 
     assert target.snapshot() == newest
     assert sorted(path for path in stored_files(target) if "/data-" in path) == sorted(before)
@@ -140,10 +140,10 @@ def test_complete_results_replace_the_table(
     append(log, 2)
     target = new_table(tmp_path / "to", "even BOOLEAN, n BIGINT", key=(), bucket="-1")
     target.append(pa.table({"even": [None], "n": [9]}))
-    rows = each_snapshot(spark, log)
+    rows = stream_each_snapshot(spark, log)
     counts = rows.groupBy("k").count().selectExpr("k % 2 = 0 AS even", "count AS n")
 
-    into(target, counts, tmp_path / "at", output_mode="complete")
+    write_stream(target, counts, tmp_path / "at", output_mode="complete")
 
     assert rows_of(target) == [(False, 1), (True, 1)]
 
@@ -158,7 +158,7 @@ def test_an_unsupported_stream_write_is_refused_with_an_alternative(
     )
 
     with pytest.raises(PySparkException, match=alternative):
-        into(target, each_snapshot(spark, log), tmp_path / "at")
+        write_stream(target, stream_each_snapshot(spark, log), tmp_path / "at")
 
     assert rows_of(target) == []
 
@@ -186,7 +186,7 @@ def test_batches_of_any_stream_are_clustered_and_committed_once(
 
     append(log, 2, 3)
     append(log, 4)
-    stream = each_snapshot(spark, log).writeStream.foreachBatch(upsert)
+    stream = stream_each_snapshot(spark, log).writeStream.foreachBatch(upsert)
     checkpoint = str(tmp_path / "at")
     stream.option("checkpointLocation", checkpoint).trigger(
         availableNow=True
@@ -198,7 +198,7 @@ def test_batches_of_any_stream_are_clustered_and_committed_once(
     assert rows_of(target) == [(0, 3), (1, 4), (2, 2)]
 
 
-def in_task(monkeypatch: pytest.MonkeyPatch, number: int, query: str = "q") -> None:
+def run_as_task(monkeypatch: pytest.MonkeyPatch, number: int, query: str = "q") -> None:
     """Run the body as a task of a query."""
 
     class Context:
@@ -215,7 +215,7 @@ def test_a_batch_deletes_the_files_of_unused_attempts(
     table = new_table(tmp_path)
 
     def task(number: int, value: str) -> Any:
-        in_task(monkeypatch, number)
+        run_as_task(monkeypatch, number)
         writer = new_writer()
         assert isinstance(writer, PaimonStreamWriter)
         return writer.write(iter(table_of("k v", [(1, value)]).to_batches()))

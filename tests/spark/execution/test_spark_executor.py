@@ -96,7 +96,7 @@ def test_results_other_than_bytes_are_refused(spark: SparkSession) -> None:
         SparkExecutor(spark).map(run, [1], label="compact")
 
 
-def failing(error: Exception, attempts: Path, until: int) -> Callable[[int], bytes]:
+def fail_until(error: Exception, attempts: Path, until: int) -> Callable[[int], bytes]:
     """A unit that records each attempt in a file, and fails before attempt ``until``."""
 
     def run(_: int) -> bytes:
@@ -114,7 +114,7 @@ def failing(error: Exception, attempts: Path, until: int) -> Callable[[int], byt
 def test_a_transient_error_is_retried(
     spark: SparkSession, tmp_path: Path, error: Exception
 ) -> None:
-    run = failing(error, tmp_path / "attempts", until=3)
+    run = fail_until(error, tmp_path / "attempts", until=3)
 
     assert SparkExecutor(spark).map(run, [0], label="compact") == [b"3"]
 
@@ -122,7 +122,7 @@ def test_a_transient_error_is_retried(
 def test_a_persistent_transient_error_is_raised_after_the_last_attempt(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    run = failing(OSError("connection reset"), tmp_path / "attempts", until=99)
+    run = fail_until(OSError("connection reset"), tmp_path / "attempts", until=99)
 
     with pytest.raises(errors.StorageError, match="OSError: connection reset"):
         SparkExecutor(spark).map(run, [0], label="compact")
@@ -133,7 +133,7 @@ def test_a_persistent_transient_error_is_raised_after_the_last_attempt(
 def test_a_commit_conflict_is_not_retried_inside_the_task(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    run = failing(errors.CommitConflictError("snapshot 7"), tmp_path / "attempts", until=99)
+    run = fail_until(errors.CommitConflictError("snapshot 7"), tmp_path / "attempts", until=99)
 
     with pytest.raises(errors.CommitConflictError, match="snapshot 7"):
         SparkExecutor(spark).map(run, [0], label="compact")

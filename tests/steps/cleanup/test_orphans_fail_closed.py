@@ -119,7 +119,7 @@ def test_a_table_that_was_never_written_to_has_nothing_to_clean(tmp_path: Path) 
     assert remove_orphan_files(new_table(tmp_path)).files == 0
 
 
-class Losing(InProcessExecutor):
+class NameLosingExecutor(InProcessExecutor):
     """Loses the names in manifests, except those of the first part."""
 
     def shuffle(self, split: Any, units: Any, join: Any, **given: Any) -> list[bytes]:
@@ -131,14 +131,14 @@ class Losing(InProcessExecutor):
         return super().shuffle(losing, units, join, **given)
 
 
-class Parting(InProcessExecutor):
+class SeparatingExecutor(InProcessExecutor):
     """Joins each piece separately: stored names are not compared with manifests."""
 
     def shuffle(self, split: Any, units: Any, join: Any, **_given: Any) -> list[bytes]:
         return [join([piece]) for unit in units for _, piece in split(unit)]
 
 
-@pytest.mark.parametrize("executor", [Losing(), Parting()])
+@pytest.mark.parametrize("executor", [NameLosingExecutor(), SeparatingExecutor()])
 def test_names_lost_in_the_shuffle_stop_the_cleanup(
     table: Table, executor: InProcessExecutor
 ) -> None:
@@ -152,7 +152,7 @@ def test_names_lost_in_the_shuffle_stop_the_cleanup(
     assert remove_orphan_files(table).files == 9
 
 
-class Meanwhile(LocalFileIO):
+class ConcurrentActionFileIO(LocalFileIO):
     """Runs an action when a path is listed or read for the first time."""
 
     def __init__(self, part: str, action: Any) -> None:
@@ -185,7 +185,7 @@ def test_a_concurrent_expiration_deletes_no_file_of_the_next_snapshot(
         table.upsert(table_of("p k v", [(0, 1, "new")]))
         expire_snapshots(table, retain_max=1)
 
-    io = Meanwhile(part, replaced)
+    io = ConcurrentActionFileIO(part, replaced)
     remove_orphan_files(Table(table.identifier, io, table.paths))
 
     assert io.action is None
@@ -225,7 +225,7 @@ def test_old_files_committed_during_the_listing_are_kept(tmp_path: Path, part: s
         table.upsert(table_of("p k v", [(0, 1, "new")]))
         backdate_files(table)
 
-    io = Meanwhile(part, committed)
+    io = ConcurrentActionFileIO(part, committed)
     remove_orphan_files(Table(table.identifier, io, table.paths))
 
     assert io.action is None
@@ -233,7 +233,7 @@ def test_old_files_committed_during_the_listing_are_kept(tmp_path: Path, part: s
     assert check(table, deep=True).findings == ()
 
 
-class Flickering(LocalFileIO):
+class FlickeringFileIO(LocalFileIO):
     """Lists a folder as empty the first time, as a store may during a transient failure."""
 
     def __init__(self, folder: str) -> None:
@@ -256,7 +256,7 @@ def test_a_transient_listing_failure_deletes_no_file(table: Table, folder: str) 
     """A folder that is listed as empty is not deleted with its files (apache/paimon#7920)."""
     orphans = create_orphan_files(table)
     before, files = read_all_branches(table), stored_files(table) - {str(path) for path in orphans}
-    io = Flickering(folder)
+    io = FlickeringFileIO(folder)
 
     with suppress(NotFoundError):  # a table without schema is none: refused
         remove_orphan_files(Table(table.identifier, io, table.paths))

@@ -24,7 +24,7 @@ def upsert(table: Table, *days: str, rows: int = 4, value: str = "a") -> None:
     table.upsert(table_of("dt k v", rows_of_days).cast(pa.schema([("dt", "string"), ("k", "int64"), ("v", "string")])))  # fmt: skip
 
 
-def partitioned(root: Path, **options: str) -> Table:
+def create_partitioned_table(root: Path, **options: str) -> Table:
     return new_table(root, "dt STRING, k BIGINT, v STRING", key=["dt", "k"], partition_by=["dt"], **options)  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def reasons_of(table: Table, **policy: Any) -> dict[str, CompactionDecision]:
 
 
 def test_by_default_any_file_on_level_0_is_compacted(tmp_path: Path) -> None:
-    table = partitioned(tmp_path, **VECTORS)
+    table = create_partitioned_table(tmp_path, **VECTORS)
     upsert(table, "a", "b")
     settle(table)
     upsert(table, "b", value="b")
@@ -54,7 +54,7 @@ def test_by_default_any_file_on_level_0_is_compacted(tmp_path: Path) -> None:
 
 
 def test_work_below_the_thresholds_waits_for_a_limited_time(tmp_path: Path) -> None:
-    table = partitioned(tmp_path, **VECTORS)
+    table = create_partitioned_table(tmp_path, **VECTORS)
     upsert(table, "a")
 
     [waiting] = decide(table, CompactionPolicy(level0_files=3))
@@ -72,7 +72,7 @@ def test_work_below_the_thresholds_waits_for_a_limited_time(tmp_path: Path) -> N
 
 
 def test_read_amplification_is_a_reason_to_compact(tmp_path: Path) -> None:
-    table = partitioned(tmp_path, num_sorted_run__compaction_trigger="2")
+    table = create_partitioned_table(tmp_path, num_sorted_run__compaction_trigger="2")
     for _ in range(3):
         upsert(table, "a")
 
@@ -84,7 +84,7 @@ def test_read_amplification_is_a_reason_to_compact(tmp_path: Path) -> None:
 
 
 def test_files_that_the_options_exclude_are_not_compacted(tmp_path: Path) -> None:
-    table = partitioned(tmp_path)
+    table = create_partitioned_table(tmp_path)
     upsert(table, "a")
 
     reason = reasons_of(table)["dt=a"]
@@ -94,7 +94,7 @@ def test_files_that_the_options_exclude_are_not_compacted(tmp_path: Path) -> Non
 
 
 def test_a_high_share_of_deleted_rows_requires_a_full_compaction(tmp_path: Path) -> None:
-    table = partitioned(tmp_path, **VECTORS, compaction__delete_ratio_threshold="1.0")
+    table = create_partitioned_table(tmp_path, **VECTORS, compaction__delete_ratio_threshold="1.0")
     for value in "abc":
         upsert(table, "a", value=value)
         settle(table)
@@ -113,7 +113,7 @@ def test_a_high_share_of_deleted_rows_requires_a_full_compaction(tmp_path: Path)
 
 
 def test_compactions_above_the_size_limit_are_not_run(tmp_path: Path) -> None:
-    table = partitioned(tmp_path, **VECTORS)
+    table = create_partitioned_table(tmp_path, **VECTORS)
     upsert(table, "a")
 
     reason = reasons_of(table, max_rewrite="100 b")["dt=a"]
@@ -133,7 +133,7 @@ def test_small_files_of_an_append_table_are_counted(tmp_path: Path) -> None:
 
 
 def test_compactions_by_table_option_ignore_thresholds(tmp_path: Path) -> None:
-    table = partitioned(tmp_path, **VECTORS)
+    table = create_partitioned_table(tmp_path, **VECTORS)
     upsert(table, "a")
     settle(table)
     upsert(table, "a", rows=3, value="b")
@@ -194,7 +194,7 @@ class Reads(LocalFileIO):
 
 
 def test_only_manifests_of_the_selected_partitions_are_read(tmp_path: Path) -> None:
-    table = partitioned(tmp_path, **VECTORS)
+    table = create_partitioned_table(tmp_path, **VECTORS)
     for day in "abcdefgh":
         upsert(table, day)
     reads = Reads()
@@ -215,7 +215,7 @@ def test_only_manifests_of_the_selected_partitions_are_read(tmp_path: Path) -> N
 def test_compacted_partitions_have_work_and_others_have_a_reason(
     tmp_path_factory: pytest.TempPathFactory, life: list[str], vectors: bool, least: int
 ) -> None:
-    table = partitioned(tmp_path_factory.mktemp("t"), **(VECTORS if vectors else {}))
+    table = create_partitioned_table(tmp_path_factory.mktemp("t"), **(VECTORS if vectors else {}))
     for number, event in enumerate(life):
         if event == "upsert":
             upsert(table, "a", value=str(number))

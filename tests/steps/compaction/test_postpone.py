@@ -36,7 +36,7 @@ def waiting_table(root: Path, **options: str) -> Table:
     )
 
 
-def placed(table: Table) -> list[Made]:
+def read_bucket_counts(table: Table) -> list[Made]:
     """Return (bucket, bucket count) of every bucket with files."""
     return sorted((split.bucket, split.total_buckets) for split in table.files())
 
@@ -47,13 +47,13 @@ def test_postponed_rows_are_invisible_until_they_are_moved(tmp_path: Path) -> No
     table.upsert(table_of("p k v", [(1, 2, "new"), (1, 2, "newer"), (1, 3, "d")]))
     table.delete(table_of("p k", [(1, 1)]))
     assert rows_of(table) == []
-    assert placed(table) == [(-2, -2), (-2, -2)]
+    assert read_bucket_counts(table) == [(-2, -2), (-2, -2)]
 
     snapshot = postpone.move_postponed(table, InProcessExecutor())
 
     assert snapshot is not None
     assert snapshot.commit_kind is CommitKind.COMPACT
-    assert placed(table) == [(0, 1), (0, 1)]
+    assert read_bucket_counts(table) == [(0, 1), (0, 1)]
     assert rows_of(table) == [(1, 2, "newer"), (1, 3, "d"), (2, 1, "c")]
     assert_healthy(table)
     assert postpone.move_postponed(table, InProcessExecutor()) is None
@@ -121,7 +121,7 @@ def test_rows_are_routed_by_the_default_function_and_the_count_of_their_partitio
     table = waiting_table(tmp_path, postpone__default_bucket_num="3")
     table.upsert(table_of("p k v", [(1, k, "a") for k in range(50)]))
     postpone.move_postponed(table, InProcessExecutor())
-    assert placed(table) == [(0, 3), (1, 3), (2, 3)]
+    assert read_bucket_counts(table) == [(0, 3), (1, 3), (2, 3)]
 
     schema = table.schema
     for split in table.files():
@@ -158,7 +158,7 @@ def test_batch_writes_use_real_buckets_by_default(tmp_path: Path) -> None:
     )
     ingest.commit(table, planned, [messages])
 
-    assert {count for _, count in placed(table)} == {2}
+    assert {count for _, count in read_bucket_counts(table)} == {2}
     assert [row[2] for row in rows_of(table)].count("b") == 2
     assert not postpone.plan(table, postpone.MovePostponedRequest())
     compact.compact(table, InProcessExecutor(), strategy="full")

@@ -74,13 +74,13 @@ def stored_numbers(table: Table, file: DataFileMeta) -> set[int]:
     return set(pq.read_table(path)["_SEQUENCE_NUMBER"].to_pylist())
 
 
-def golden() -> Iterator[Any]:
+def golden_cases() -> Iterator[Any]:
     for name, folder, entry in golden_tables():
         if "snapshot_ordering" in name:
             yield pytest.param(folder, entry, id=name)
 
 
-@pytest.mark.parametrize(("folder", "entry"), list(golden()))
+@pytest.mark.parametrize(("folder", "entry"), list(golden_cases()))
 def test_rows_of_java_keep_their_order_through_compactions(
     folder: Path, entry: dict[str, Any], tmp_path: Path
 ) -> None:

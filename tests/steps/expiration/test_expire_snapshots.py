@@ -47,7 +47,7 @@ from paimon_orch.table.table import Table
 NOW = 10_000_000_000
 
 
-def going(table: Table, **arguments: Any) -> list[int]:
+def plan_expired_ids(table: Table, **arguments: Any) -> list[int]:
     return list(
         step.plan(table, step.ExpireSnapshotsRequest(now_millis=NOW, **arguments)).snapshots
     )
@@ -56,9 +56,9 @@ def going(table: Table, **arguments: Any) -> list[int]:
 def test_defaults_keep_ten_snapshots_and_those_of_the_last_hour(tmp_path: Path) -> None:
     table = make_snapshots(tmp_path, 15)
 
-    assert going(table) == [1, 2, 3, 4, 5]
+    assert plan_expired_ids(table) == [1, 2, 3, 4, 5]
     edit_snapshot(table, 4, time_millis=NOW - 3_599_000)
-    assert going(table) == [1, 2], "a snapshot expires by age if its successor is older"
+    assert plan_expired_ids(table) == [1, 2], "a snapshot expires by age if its successor is older"
 
 
 def test_options_of_the_table_apply_and_arguments_override_them(tmp_path: Path) -> None:
@@ -67,16 +67,16 @@ def test_options_of_the_table_apply_and_arguments_override_them(tmp_path: Path) 
         tmp_path, 10, **{f"snapshot__{name}": text for name, text in options.items()}
     )
 
-    assert going(table) == [1, 2, 3, 4, 5, 6, 7]
-    assert going(table, older_than=0) == [1, 2, 3, 4], (
+    assert plan_expired_ids(table) == [1, 2, 3, 4, 5, 6, 7]
+    assert plan_expired_ids(table, older_than=0) == [1, 2, 3, 4], (
         "snapshots above the maximum expire at any age"
     )
-    assert going(table, retain_max=2, older_than=0) == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert going(table, retain_min=8) == [1, 2]
-    assert going(table, older_than=4000) == [1, 2, 3, 4]
-    assert going(table, retain_max=9, older_than=4001) == [1, 2, 3]
-    assert going(table, max_deletes=2) == [1, 2]
-    assert going(table, max_deletes=0) == []
+    assert plan_expired_ids(table, retain_max=2, older_than=0) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert plan_expired_ids(table, retain_min=8) == [1, 2]
+    assert plan_expired_ids(table, older_than=4000) == [1, 2, 3, 4]
+    assert plan_expired_ids(table, retain_max=9, older_than=4001) == [1, 2, 3]
+    assert plan_expired_ids(table, max_deletes=2) == [1, 2]
+    assert plan_expired_ids(table, max_deletes=0) == []
 
 
 @pytest.mark.parametrize("arguments", [{"retain_min": 0}, {"retain_min": 3, "retain_max": 2}, {"max_deletes": -1}])  # fmt: skip
@@ -169,10 +169,10 @@ def test_a_consumer_delays_expiration(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.write_text('{"nextSnapshot": 3}')
 
-    assert going(table, retain_max=1) == [1, 2]
+    assert plan_expired_ids(table, retain_max=1) == [1, 2]
     path.write_text("{}")
     with pytest.raises(CorruptFileError, match="consumer-job"):
-        going(table, retain_max=1)
+        plan_expired_ids(table, retain_max=1)
 
 
 def test_an_expired_consumer_is_deleted(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_changelog_only_consumers_do_not_delay_expiration(tmp_path: Path) -> Non
     path.parent.mkdir()
     path.write_text('{"nextSnapshot": 1}')
 
-    assert going(table, retain_max=1) == [1, 2]
+    assert plan_expired_ids(table, retain_max=1) == [1, 2]
 
 
 def test_expiration_works_with_gaps_between_snapshots(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_times_of_other_writers_are_read(tmp_path: Path, created: object, retain
     assert plan(table, ExpireTagsRequest(now=datetime(2026, 1, 1, 1, 0, 1))).names == ["t0"]
 
 
-def committed(root: Path, times: list[datetime], **options: str) -> Table:
+def create_table_with_times(root: Path, times: list[datetime], **options: str) -> Table:
     """A table with a snapshot at each local time."""
     table = new_table(root, **{f"tag__{name}": text for name, text in options.items()})
     for number, time in enumerate(times, 1):
@@ -180,7 +180,7 @@ DAYS = [datetime(2026, 1, 1, 9), datetime(2026, 1, 1, 18), datetime(2026, 1, 2, 
 
 
 def test_daily_tags_are_created_from_the_first_snapshot_after_the_day(tmp_path: Path) -> None:
-    table = committed(tmp_path, DAYS, automatic_creation="process-time")
+    table = create_table_with_times(tmp_path, DAYS, automatic_creation="process-time")
 
     assert create_tags(table) == ["2025-12-31", "2026-01-01", "2026-01-04"]
     assert tags(table) == {"2025-12-31": 1, "2026-01-01": 3, "2026-01-04": 4}
@@ -188,7 +188,7 @@ def test_daily_tags_are_created_from_the_first_snapshot_after_the_day(tmp_path: 
 
 
 def test_delayed_snapshots_wait_and_missing_days_are_completed(tmp_path: Path) -> None:
-    table = committed(tmp_path, DAYS, automatic_creation="process-time", creation_delay="10 min", automatic_completion="true")  # fmt: skip
+    table = create_table_with_times(tmp_path, DAYS, automatic_creation="process-time", creation_delay="10 min", automatic_completion="true")  # fmt: skip
 
     assert create_tags(table) == ["2025-12-31", "2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04"]  # fmt: skip
     assert tags(table)["2026-01-01"] == 4
@@ -210,13 +210,15 @@ def test_delayed_snapshots_wait_and_missing_days_are_completed(tmp_path: Path) -
 def test_periods_have_lengths_and_tag_names(
     tmp_path: Path, options: dict[str, str], name: str
 ) -> None:
-    table = committed(tmp_path, DAYS[:1], automatic_creation="process-time", **options)
+    table = create_table_with_times(
+        tmp_path, DAYS[:1], automatic_creation="process-time", **options
+    )
 
     assert create_tags(table) == [name]
 
 
 def test_tags_can_be_created_by_watermark(tmp_path: Path) -> None:
-    table = committed(tmp_path, [DAYS[0]] * 4, automatic_creation="watermark")
+    table = create_table_with_times(tmp_path, [DAYS[0]] * 4, automatic_creation="watermark")
     assert create_tags(table) == []
     for number, time in enumerate(DAYS, 1):
         millis = (time - datetime(1970, 1, 1)) // timedelta(milliseconds=1)
@@ -242,7 +244,9 @@ def test_tags_are_named_in_the_time_zone_of_the_table(
     mode: str, zone: str, name: str, tmp_path: Path
 ) -> None:
     key = "sink.process-time-zone" if mode == "process-time" else "sink.watermark-time-zone"
-    table = committed(tmp_path, DAYS[:1], automatic_creation=mode, creation_period="hourly")
+    table = create_table_with_times(
+        tmp_path, DAYS[:1], automatic_creation=mode, creation_period="hourly"
+    )
     set_option(table, key, zone)
     millis = int(datetime(2026, 1, 1, 12, 30, tzinfo=UTC).timestamp() * 1000)
     edit_snapshot(table, 1, time_millis=millis, watermark=millis)
@@ -251,7 +255,7 @@ def test_tags_are_named_in_the_time_zone_of_the_table(
 
 
 def test_a_time_zone_that_does_not_exist_is_refused_by_its_option(tmp_path: Path) -> None:
-    table = committed(tmp_path, DAYS[:1], automatic_creation="process-time")
+    table = create_table_with_times(tmp_path, DAYS[:1], automatic_creation="process-time")
     set_option(table, "sink.process-time-zone", "Mars/Olympus")
 
     with pytest.raises(InputError, match=r"sink\.process-time-zone.*Mars/Olympus.*GMT\+08:00"):
@@ -269,7 +273,7 @@ def set_option(table: Table, key: str, value: str) -> None:
 def test_the_number_of_automatic_tags_is_limited_and_they_have_a_retention_time(
     tmp_path: Path,
 ) -> None:
-    table = committed(tmp_path, DAYS, automatic_creation="process-time", num_retained_max="2", default_time_retained="1 d")  # fmt: skip
+    table = create_table_with_times(tmp_path, DAYS, automatic_creation="process-time", num_retained_max="2", default_time_retained="1 d")  # fmt: skip
     table.tags.create("mine", 1)
 
     create_tags(table)
@@ -282,7 +286,9 @@ def test_the_number_of_automatic_tags_is_limited_and_they_have_a_retention_time(
 
 
 def test_the_plan_names_the_tags_to_create_and_those_above_the_limit(tmp_path: Path) -> None:
-    table = committed(tmp_path, DAYS, automatic_creation="process-time", num_retained_max="2")
+    table = create_table_with_times(
+        tmp_path, DAYS, automatic_creation="process-time", num_retained_max="2"
+    )
 
     planned = CREATE_TAGS.plan(table, EmptyRequest())
 
@@ -292,7 +298,7 @@ def test_the_plan_names_the_tags_to_create_and_those_above_the_limit(tmp_path: P
 
 
 def test_only_the_tags_of_the_plan_are_created(tmp_path: Path) -> None:
-    table = committed(tmp_path, DAYS[:3], automatic_creation="process-time")
+    table = create_table_with_times(tmp_path, DAYS[:3], automatic_creation="process-time")
     shown = CREATE_TAGS.plan(table, EmptyRequest())
     table.upsert(table_of("k v", [(4, "x")]))
     edit_snapshot(table, 4, time_millis=int(DAYS[3].timestamp() * 1000))
@@ -305,7 +311,7 @@ def test_only_the_tags_of_the_plan_are_created(tmp_path: Path) -> None:
 
 
 def test_a_due_tag_that_another_process_created_leads_to_a_new_plan(tmp_path: Path) -> None:
-    table = committed(tmp_path, DAYS, automatic_creation="process-time")
+    table = create_table_with_times(tmp_path, DAYS, automatic_creation="process-time")
     shown = CREATE_TAGS.plan(table, EmptyRequest())
     table.tags.create("2025-12-31", 1)
 
@@ -318,9 +324,11 @@ def test_a_due_tag_that_another_process_created_leads_to_a_new_plan(tmp_path: Pa
 def test_tables_without_automatic_creation_get_no_tags_and_invalid_options_are_refused(
     tmp_path: Path,
 ) -> None:
-    assert create_tags(committed(tmp_path / "a", DAYS)) == []
+    assert create_tags(create_table_with_times(tmp_path / "a", DAYS)) == []
     for name, options in (("b", {"creation_period": "weekly"}), ("c", {"creation_delay": "2 d"})):
-        table = committed(tmp_path / name, DAYS, automatic_creation="process-time", **options)
+        table = create_table_with_times(
+            tmp_path / name, DAYS, automatic_creation="process-time", **options
+        )
         with pytest.raises((InputError, UnsupportedError), match=r"tag\.creation-"):
             create_tags(table)
 

@@ -34,7 +34,7 @@ from paimon_orch.table.schema_change.schema_changes import AddColumn
 from paimon_orch.table.table import Table
 
 
-def stored(table: Table) -> dict[str, Any]:
+def read_statistics(table: Table) -> dict[str, Any]:
     snapshot = table.snapshot()
     assert snapshot is not None
     assert snapshot.statistics is not None
@@ -55,7 +55,7 @@ def test_visible_rows_are_counted(tmp_path: Path) -> None:
     assert snapshot is not None
     assert (result.snapshot_id, snapshot.commit_kind) == (4, CommitKind.ANALYZE)
     assert (snapshot.delta_record_count, snapshot.total_record_count) == (0, 21)
-    statistics = stored(table)
+    statistics = read_statistics(table)
     size = sum(file.file_size for split in table.files() for file in split.files)
     assert statistics == {
         "snapshotId": 3,
@@ -112,7 +112,7 @@ def test_columns_have_statistics(tmp_path: Path) -> None:
         pairs = zip(names, values, strict=True)
         return {"colId": column} | {name: value for name, value in pairs if value is not None}
 
-    column_statistics = stored(table)["colStats"]
+    column_statistics = read_statistics(table)["colStats"]
     assert column_statistics == {
         "i": figures(0, 2, "1", "3", 1, 4, 4),
         "s": figures(1, 2, "bern", "zürich", 1, 5, 6),
@@ -160,7 +160,7 @@ def test_a_table_without_rows_has_statistics_and_one_without_snapshot_has_none(
     table.truncate()
     analyze(table, InProcessExecutor(), columns=None)
 
-    statistics = stored(table)
+    statistics = read_statistics(table)
     assert (statistics["mergedRecordCount"], statistics["mergedRecordSize"]) == (0, 0)
     empty = {"distinctCount": 0, "nullCount": 0}
     assert statistics["colStats"] == {

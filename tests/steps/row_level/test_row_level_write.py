@@ -43,7 +43,7 @@ VECTORS = {"deletion_vectors__enabled": "true"}
 BUCKETS = {"bucket": "2", "bucket_key": "k"}
 
 
-class Racing(InProcessExecutor):
+class RacingExecutor(InProcessExecutor):
     """Runs an action once, after the rows were found and before the commit."""
 
     def __init__(self, *races: Callable[[], object]) -> None:
@@ -56,7 +56,7 @@ class Racing(InProcessExecutor):
         return results
 
 
-def keyed(root: Path, **options: str) -> Table:
+def create_table_with_key(root: Path, **options: str) -> Table:
     table = small_batches(new_table(root, **options), 5)
     table.upsert(table_of("k v", [(n, "old") for n in range(20)]))
     table.upsert(table_of("k v", [(n, "new") for n in range(5)]))
@@ -169,7 +169,7 @@ def test_a_plan_includes_only_files_that_may_match(tmp_path: Path) -> None:
     ids=str,
 )
 def test_keys_are_deleted_by_their_newest_version(tmp_path: Path, options: dict[str, str]) -> None:
-    table = keyed(tmp_path, **options)
+    table = create_table_with_key(tmp_path, **options)
 
     result = delete(table, EXECUTOR, "v = 'old' and k < 8")
     compact(table, EXECUTOR)
@@ -194,7 +194,7 @@ def test_with_deletion_vectors_rows_on_level_0_are_changed_too(
 
 
 def test_the_changelog_of_a_deletion_holds_the_whole_rows(tmp_path: Path) -> None:
-    table = keyed(tmp_path, changelog_producer="input")
+    table = create_table_with_key(tmp_path, changelog_producer="input")
 
     result = delete(table, EXECUTOR, "k = 3")
 
@@ -240,7 +240,7 @@ def test_rows_that_a_sequence_group_would_keep_are_not_deleted(tmp_path: Path) -
 
 
 def test_an_engine_that_removes_records_on_delete_deletes(tmp_path: Path) -> None:
-    table = keyed(
+    table = create_table_with_key(
         tmp_path,
         merge_engine="partial-update",
         **{"partial-update.remove-record-on-delete": "true"},
@@ -325,12 +325,12 @@ def test_a_table_with_a_primary_key_equals_a_dictionary_model(options: dict[str,
 def test_a_concurrently_changed_key_is_matched_again(
     tmp_path: Path, options: dict[str, str]
 ) -> None:
-    table = keyed(tmp_path, **options)
+    table = create_table_with_key(tmp_path, **options)
 
     def saved() -> None:
         table.upsert(table_of("k v", [(7, "saved")]))
 
-    result = delete(table, Racing(saved), "v = 'old'")
+    result = delete(table, RacingExecutor(saved), "v = 'old'")
 
     assert result.attempts == 2
     assert rows_of(table) == [*((n, "new") for n in range(5)), (7, "saved")]
@@ -338,9 +338,9 @@ def test_a_concurrently_changed_key_is_matched_again(
 
 
 def test_a_concurrent_compaction_does_not_conflict_with_a_deletion_of_keys(tmp_path: Path) -> None:
-    table = keyed(tmp_path)
+    table = create_table_with_key(tmp_path)
 
-    race = Racing(lambda: compact(table, EXECUTOR, strategy="full"))
+    race = RacingExecutor(lambda: compact(table, EXECUTOR, strategy="full"))
 
     assert delete(table, race, "v = 'old'").attempts == 1
     assert rows_of(table) == [(n, "new") for n in range(5)]
@@ -349,11 +349,11 @@ def test_a_concurrent_compaction_does_not_conflict_with_a_deletion_of_keys(tmp_p
 def test_a_deletion_that_always_conflicts_raises_the_conflict_and_leaves_no_files(
     tmp_path: Path,
 ) -> None:
-    table = keyed(tmp_path)
+    table = create_table_with_key(tmp_path)
     races = [lambda: table.upsert(table_of("k v", [(7, "again")]))] * 3
 
     with pytest.raises(CommitConflictError, match="changed rows that this one was computed from"):
-        delete(table, Racing(*races), "v = 'old'")
+        delete(table, RacingExecutor(*races), "v = 'old'")
 
     assert rows_of(table)[7] == (7, "again")
     snapshots = list(table.stores.snapshots.ids())
@@ -372,7 +372,7 @@ def test_concurrently_appended_rows_are_kept(tmp_path: Path) -> None:
     def appended() -> None:
         table.append(table_of("k v", [(3, "late")]))
 
-    result = delete(table, Racing(appended), "k = 3")
+    result = delete(table, RacingExecutor(appended), "k = 3")
 
     assert result.attempts == 1
     assert (3, "late") in rows_of(table)
@@ -384,7 +384,7 @@ def test_concurrent_deletions_from_other_files_are_kept(
 ) -> None:
     table = append_table(tmp_path, **VECTORS, **layout)
 
-    result = delete(table, Racing(lambda: delete(table, EXECUTOR, "k = 15")), "k = 3")
+    result = delete(table, RacingExecutor(lambda: delete(table, EXECUTOR, "k = 15")), "k = 3")
 
     assert result.deleted == 1
     assert [row[0] for row in rows_of(table)] == [n for n in range(20) if n not in (3, 15)]

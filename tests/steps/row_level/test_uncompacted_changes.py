@@ -78,7 +78,7 @@ def run(table: Table, model: Model, step: str, argument: Any) -> Model:
         case "upsert":
             table.upsert(arrow(argument))
             engine = table.options.merge_engine
-            return model | {k: merged(engine, model.get(k), row) for k, row in argument.items()}
+            return model | {k: merge_rows(engine, model.get(k), row) for k, row in argument.items()}
         case "overwrite":
             table.overwrite(arrow(argument), {})
             return dict(argument)
@@ -107,7 +107,7 @@ def arrow(rows: Model) -> pa.Table:
     return pa.Table.from_pylist([{"k": k, "n": n, "m": m} for k, (n, m) in rows.items()], schema)
 
 
-def merged(
+def merge_rows(
     engine: str, old: tuple[int | None, int | None] | None, new: tuple[int | None, int | None]
 ) -> tuple[int | None, int | None]:
     if engine == "deduplicate" or old is None:

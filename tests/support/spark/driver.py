@@ -83,7 +83,7 @@ def units(folder: str) -> list[object]:
     return [b" ".join(results).decode(), progress_calls[-1], outcome(fail), outcome(wait)]
 
 
-def released() -> list[str]:
+def run_after_release() -> list[str]:
     """Release the session on the server, as in a timeout; return the errors of the next steps."""
     session = resource.session()
     session.client.release_session()
@@ -113,7 +113,7 @@ if __name__ == "__main__":
         "run": run,
         "workers": workers,
         "units": units,
-        "released": released,
+        "released": run_after_release,
     }
     serve({name: with_timeout(command) for name, command in commands.items()})
     resource.teardown_after_execution(None)  # type: ignore[arg-type] # it needs no context

@@ -27,7 +27,9 @@ PARTITIONS: dict[str, Values] = {
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], int]:
+def count_opened_manifests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[Callable[[], object]], int]:
     """Count the manifests that are read."""
     read, count = ManifestReader.open, 0
 
@@ -51,7 +53,7 @@ def upsert(table: Table, partition: object) -> None:
 
 @pytest.mark.parametrize("kind", PARTITIONS)
 def test_a_write_reads_only_manifests_of_its_partitions(
-    tmp_path: Path, kind: str, opened: Callable[[Callable[[], object]], int]
+    tmp_path: Path, kind: str, count_opened_manifests: Callable[[Callable[[], object]], int]
 ) -> None:
     existing, new = PARTITIONS[kind]
     table = new_table(tmp_path, f"p {kind}, k INT", key=("p", "k"), partition_by=["p"], bucket="2")
@@ -60,13 +62,15 @@ def test_a_write_reads_only_manifests_of_its_partitions(
 
     # before it commits, a write reads all manifests to assign sequence numbers
     before, judged = len(existing), kind != "BOOLEAN"
-    assert opened(lambda: upsert(table, new)) == before + (0 if judged else before)
-    assert opened(lambda: upsert(table, existing[0])) == before + 1 + (1 if judged else before + 1)
+    assert count_opened_manifests(lambda: upsert(table, new)) == before + (0 if judged else before)
+    assert count_opened_manifests(lambda: upsert(table, existing[0])) == before + 1 + (
+        1 if judged else before + 1
+    )
     assert len(rows_of(table)) == 3 * (len(existing) + 1)
 
 
 def test_a_compaction_reads_only_manifests_of_its_partitions(
-    tmp_path: Path, opened: Callable[[Callable[[], object]], int]
+    tmp_path: Path, count_opened_manifests: Callable[[Callable[[], object]], int]
 ) -> None:
     rows = [(1, "x", 1), (1, None, 1), (2, "x", 1), (1, "x", 2), (3, None, 1)]
     table = new_table(tmp_path, "p INT, q STRING, k INT", partition_by=["p", "q"])
@@ -77,6 +81,6 @@ def test_a_compaction_reads_only_manifests_of_its_partitions(
         compact(table, InProcessExecutor(), partitions=[partition], strategy="full")
 
     assert (
-        opened(lambda: work("p=1/q=x")) == 2 * 2
+        count_opened_manifests(lambda: work("p=1/q=x")) == 2 * 2
     )  # once for the plan and once for the conflict check
     assert sorted(rows_of(table), key=str) == sorted(rows, key=str)

@@ -53,7 +53,7 @@ rows = st.lists(
 )
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     return "'" + text.replace("'", "\\'") + "'"
 
 
@@ -71,7 +71,7 @@ def leaves(draw: st.DrawFn) -> Condition:
             return f"{number} {name} i", lambda frame: apply(number, frame.i)
         case "text":
             text = draw(texts)
-            return f"s {name} {quoted(text)}", lambda frame: apply(frame.s, text)
+            return f"s {name} {quote(text)}", lambda frame: apply(frame.s, text)
         case "null":
             column, negated = draw(st.sampled_from(["i", "s", "b"])), draw(st.booleans())
             sql = f"{column} IS {'NOT ' if negated else ''}NULL"
@@ -99,7 +99,7 @@ def leaves(draw: st.DrawFn) -> Condition:
     return "b", lambda frame: frame.b
 
 
-def combined(children: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
+def combine(children: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
     both = st.tuples(children, children)
     return st.one_of(
         children.map(lambda c: (f"NOT ({c[0]})", lambda frame: ~c[1](frame))),
@@ -108,7 +108,7 @@ def combined(children: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condit
     )
 
 
-conditions = st.recursive(leaves(), combined, max_leaves=5)
+conditions = st.recursive(leaves(), combine, max_leaves=5)
 
 
 @given(rows, conditions)

@@ -31,7 +31,7 @@ def files(directory: str) -> set[str]:
     return {path.name for path in Path(directory).iterdir()}
 
 
-def stored(table: Table, tag: str) -> dict[str, Any]:
+def read_tag_json(table: Table, tag: str) -> dict[str, Any]:
     value: dict[str, Any] = json.loads(Path(table.tags.path(tag)).read_bytes())
     return value
 
@@ -61,7 +61,10 @@ def test_a_tag_with_a_retention_time_stores_its_creation_time_like_java(
 ) -> None:
     Tags(table.stores.snapshots, lambda: moment).create("t", time_retained=timedelta(hours=1.5))
 
-    assert (stored(table, "t")["tagCreateTime"], stored(table, "t")["tagTimeRetained"]) == (
+    assert (
+        read_tag_json(table, "t")["tagCreateTime"],
+        read_tag_json(table, "t")["tagTimeRetained"],
+    ) == (
         parts,
         5400,
     )
@@ -71,7 +74,7 @@ def test_a_tag_with_a_retention_time_stores_its_creation_time_like_java(
 def test_a_tag_without_a_retention_time_has_no_time_fields(table: Table) -> None:
     table.tags.create("t")
 
-    assert not {"tagCreateTime", "tagTimeRetained"} & stored(table, "t").keys()
+    assert not {"tagCreateTime", "tagTimeRetained"} & read_tag_json(table, "t").keys()
 
 
 def test_a_name_that_is_taken_is_not_overwritten(table: Table) -> None:
@@ -89,7 +92,7 @@ def test_a_name_that_is_taken_is_not_overwritten(table: Table) -> None:
 def test_a_tag_is_replaced_renamed_and_deleted(table: Table) -> None:
     table.tags.create("t", 1, time_retained=timedelta(days=1))
     table.tags.replace("t", 2)
-    assert (table.tags.get("t").id, "tagTimeRetained" in stored(table, "t")) == (2, False)
+    assert (table.tags.get("t").id, "tagTimeRetained" in read_tag_json(table, "t")) == (2, False)
 
     table.tags.rename("t", "u")
     assert table.tags.names() == ["u"]
@@ -137,7 +140,7 @@ def test_an_expired_snapshot_is_tagged_from_another_tag(table: Table) -> None:
 
     table.tags.create("kept", 1)
 
-    assert "tagTimeRetained" not in stored(table, "kept")
+    assert "tagTimeRetained" not in read_tag_json(table, "kept")
     assert rows_of(table, tag="kept") == [(1, "1")]
     table.tags.create("newest")
     table.tags.replace("newest", 1)

@@ -207,7 +207,7 @@ def test_a_filter_returns_the_rows_of_a_filtered_full_scan(
 
 
 @contextmanager
-def _counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
+def _count_opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
     """Count the data files and manifests that are opened."""
     counts = {"files": 0, "manifests": 0}
     read, read_bytes = FileReader._read_physical_rows, LocalFileIO.read_bytes
@@ -229,7 +229,7 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
 
 def _files_opened(table: Table, condition: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
     """Return the number of rows and of opened data files."""
-    with _counted(monkeypatch) as counts:
+    with _count_opened(monkeypatch) as counts:
         rows = table.scan(filter=condition).to_arrow().num_rows
     return rows, counts["files"]
 
@@ -408,10 +408,10 @@ def test_manifests_of_other_partitions_are_not_opened(
     table = new_table(tmp_path, "p STRING, k BIGINT", key=("p", "k"), partition_by=("p",))
     for p in ("a", "b", "c", "d"):
         table.upsert(table_of("p k", [(p, 1)]))
-    with _counted(monkeypatch) as counts:
+    with _count_opened(monkeypatch) as counts:
         assert table.scan(filter="p in ('b', 'c')").to_arrow().num_rows == 2
     assert counts == {"files": 2, "manifests": 2}
-    with _counted(monkeypatch) as counts:
+    with _count_opened(monkeypatch) as counts:
         assert table.scan(filter="p is null").to_arrow().num_rows == 0
     assert counts == {"files": 0, "manifests": 0}
 

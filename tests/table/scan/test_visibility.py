@@ -21,7 +21,7 @@ from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 
-def compacted(root: Path, **options: str) -> Table:
+def create_compacted_table(root: Path, **options: str) -> Table:
     """Return a table with three compacted rows; one is replaced and one is deleted.
 
     A fourth row is not compacted.
@@ -39,7 +39,7 @@ BEFORE = [(1, "a"), (2, "b"), (3, "c")]
 
 
 def test_records_on_level_0_are_counted_if_readers_leave_them_out(tmp_path: Path) -> None:
-    table = compacted(tmp_path)
+    table = create_compacted_table(tmp_path)
 
     assert rows_of(table) == BEFORE
     assert table.scan().rows_not_visible == 3
@@ -59,7 +59,7 @@ def test_rows_of_other_tables_are_visible_immediately(tmp_path: Path) -> None:
 
 
 def test_level_0_is_merged_on_request(tmp_path: Path) -> None:
-    table = compacted(tmp_path)
+    table = create_compacted_table(tmp_path)
 
     scan = table.scan(merge_level_0=True)
 
@@ -70,7 +70,7 @@ def test_level_0_is_merged_on_request(tmp_path: Path) -> None:
 
 
 def test_the_option_of_the_table_merges_level_0_and_a_scan_overrides_it(tmp_path: Path) -> None:
-    table = compacted(tmp_path, deletion_vectors__merge_on_read="true")
+    table = create_compacted_table(tmp_path, deletion_vectors__merge_on_read="true")
 
     assert rows_of(table) == AFTER
     assert table.scan().rows_not_visible == 0
@@ -116,7 +116,7 @@ def test_rows_in_postpone_buckets_are_counted(tmp_path: Path) -> None:
 
 
 def test_time_travel_counts_the_records_that_were_not_compacted(tmp_path: Path) -> None:
-    table = compacted(tmp_path)
+    table = create_compacted_table(tmp_path)
     table.tags.create("before")
     compact(table, InProcessExecutor())
 
@@ -127,7 +127,7 @@ def test_time_travel_counts_the_records_that_were_not_compacted(tmp_path: Path) 
 
 
 def test_the_audit_log_merges_level_0_on_request(tmp_path: Path) -> None:
-    table = compacted(tmp_path)
+    table = create_compacted_table(tmp_path)
     log = table.system("audit_log")
 
     assert log.scan().rows_not_visible == 3
@@ -143,7 +143,7 @@ def test_the_audit_log_merges_level_0_on_request(tmp_path: Path) -> None:
 def test_counting_opens_only_manifests_with_level_0_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = compacted(tmp_path)
+    table = create_compacted_table(tmp_path)
     scan = table.scan()
     opened: list[ManifestFileMeta] = []
     original = ManifestReader.open
@@ -160,7 +160,7 @@ def test_counting_opens_only_manifests_with_level_0_files(
 
 
 def test_a_read_reports_the_number_of_records_it_leaves_out(tmp_path: Path) -> None:
-    compacted(tmp_path)
+    create_compacted_table(tmp_path)
     read = "read", str(tmp_path), "db.t", "--format", "csv"
 
     plain, merged = invoke(*read), invoke(*read, "--merge-level-0")
@@ -175,7 +175,7 @@ def test_a_read_reports_the_number_of_records_it_leaves_out(tmp_path: Path) -> N
 
 
 def test_inspect_shows_the_records_that_are_not_visible(tmp_path: Path) -> None:
-    compacted(tmp_path)
+    create_compacted_table(tmp_path)
 
     report = json.loads(run_command("inspect", str(tmp_path), "db.t", "--json"))
 
@@ -213,7 +213,7 @@ def test_a_visible_write_logs_nothing(tmp_path: Path, caplog: pytest.LogCaptureF
 
 
 def test_a_row_level_delete_reports_the_records_that_are_not_visible(tmp_path: Path) -> None:
-    table = compacted(tmp_path)
+    table = create_compacted_table(tmp_path)
 
     result = row_level.delete(table, InProcessExecutor(), "k in (1, 2)")
 
@@ -241,7 +241,7 @@ def test_only_the_partitions_of_a_commit_are_compacted(tmp_path: Path) -> None:
 
 
 def test_a_diff_compares_scans_of_both_ends(tmp_path: Path) -> None:
-    table = compacted(tmp_path)
+    table = create_compacted_table(tmp_path)
     last = table.stores.snapshots.latest_id()
     assert last == 4
 
@@ -280,7 +280,7 @@ def test_an_overwrite_of_records_that_are_not_visible_is_logged(
 
 
 def test_a_scan_of_a_tag_uses_the_current_option(tmp_path: Path) -> None:
-    table = compacted(tmp_path)
+    table = create_compacted_table(tmp_path)
     table.tags.create("before")
     option = SetOption("deletion-vectors.merge-on-read", "true")
     Catalog(str(tmp_path)).alter_table("db.t", [option])
@@ -292,7 +292,7 @@ def test_a_scan_of_a_tag_uses_the_current_option(tmp_path: Path) -> None:
 
 
 def test_system_tables_without_level_0_refuse_to_merge_it(tmp_path: Path) -> None:
-    table = compacted(tmp_path)
+    table = create_compacted_table(tmp_path)
 
     for name in ("files", "ro"):
         with pytest.raises(InputError, match="has no level 0 to merge"):

@@ -18,7 +18,7 @@ from paimon_orch.table.table import Table
 FULL = {"manifest__full_compaction_threshold_size": "1 b"}
 
 
-def rescaled(root: Path, buckets: str) -> Table:
+def with_bucket_option(root: Path, buckets: str) -> Table:
     """Return the table with another option ``bucket``."""
     catalog = Catalog(str(root))
     catalog.alter_table("db.t", [SetOption("bucket", buckets)])
@@ -42,7 +42,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
 
 @pytest.mark.parametrize("partition", ["a", "c"])
 def test_a_partition_keeps_its_bucket_count(table: Table, tmp_path: Path, partition: str) -> None:
-    before, changed = rows_of(table), rescaled(tmp_path, "4")
+    before, changed = rows_of(table), with_bucket_option(tmp_path, "4")
 
     with pytest.raises(CommitConflictError, match="has 2 buckets, but a file was written for 4"):
         upsert(changed, partition)
@@ -51,11 +51,11 @@ def test_a_partition_keeps_its_bucket_count(table: Table, tmp_path: Path, partit
 
 
 def test_a_new_partition_has_the_bucket_count_of_the_option(table: Table, tmp_path: Path) -> None:
-    upsert(rescaled(tmp_path, "4"), "d")
+    upsert(with_bucket_option(tmp_path, "4"), "d")
 
     with pytest.raises(CommitConflictError, match="has 4 buckets, but a file was written for 2"):
-        upsert(rescaled(tmp_path, "2"), "d")
-    upsert(rescaled(tmp_path, "4"), "d")
+        upsert(with_bucket_option(tmp_path, "2"), "d")
+    upsert(with_bucket_option(tmp_path, "4"), "d")
 
 
 @pytest.mark.parametrize("merges", [False, True])
@@ -66,15 +66,15 @@ def test_a_dropped_partition_can_have_a_new_bucket_count(
     if merges:
         compact_manifests(table)
 
-    upsert(rescaled(tmp_path, "4"), "a")
+    upsert(with_bucket_option(tmp_path, "4"), "a")
 
     assert len(rows_of(table)) == 27
     with pytest.raises(CommitConflictError, match="has 4 buckets, but a file was written for 2"):
-        upsert(rescaled(tmp_path, "2"), "a")
+        upsert(with_bucket_option(tmp_path, "2"), "a")
 
 
 def test_an_overwrite_can_change_the_bucket_count(table: Table, tmp_path: Path) -> None:
-    changed = rescaled(tmp_path, "4")
+    changed = with_bucket_option(tmp_path, "4")
     changed.overwrite(table_of("p k", [("b", 1)]))
     upsert(changed, "b")
 
@@ -94,4 +94,4 @@ def test_the_bucket_count_is_found_although_the_newest_commit_only_deletes(tmp_p
     assert [split.bucket for split in table.files()] == [1]
 
     with pytest.raises(CommitConflictError, match="has 2 buckets, but a file was written for 4"):
-        rescaled(tmp_path, "4").upsert(table_of("k", [(1,)]))
+        with_bucket_option(tmp_path, "4").upsert(table_of("k", [(1,)]))

@@ -95,11 +95,11 @@ def test_buckets_run_out_with_an_error_that_names_the_option() -> None:
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
     table = new_table(tmp_path, bucket="-1", dynamic_bucket__target_row_num="10")
-    table.upsert(numbered(0, 25))
+    table.upsert(numbered_rows(0, 25))
     return table
 
 
-def numbered(start: int, end: int, text: str = "a") -> pa.Table:
+def numbered_rows(start: int, end: int, text: str = "a") -> pa.Table:
     return table_of("k v", [(k, text) for k in range(start, end)])
 
 
@@ -143,7 +143,7 @@ def test_keys_fill_buckets_in_sequence(table: Table) -> None:
 def test_known_keys_are_written_to_their_bucket(table: Table) -> None:
     before = indexes(table)
 
-    snapshot = table.upsert(numbered(0, 25, "b"))
+    snapshot = table.upsert(numbered_rows(0, 25, "b"))
 
     assert snapshot is not None
     assert snapshot.commit_kind == "APPEND"
@@ -155,7 +155,7 @@ def test_known_keys_are_written_to_their_bucket(table: Table) -> None:
 def test_new_keys_change_only_the_index_of_their_bucket(table: Table) -> None:
     before = indexes(table)
 
-    table.upsert(numbered(20, 28, "c"))
+    table.upsert(numbered_rows(20, 28, "c"))
 
     changed = {
         bucket
@@ -195,7 +195,7 @@ def test_partitions_have_separate_buckets(tmp_path: Path) -> None:
 
 
 def test_an_overwrite_resets_the_index(table: Table) -> None:
-    table.overwrite(numbered(100, 103))
+    table.overwrite(numbered_rows(100, 103))
 
     assert {b: e.row_count for (_, b), e in indexes(table).items()} == {0: 3}
     assert_index_is_right(table)
@@ -204,7 +204,7 @@ def test_an_overwrite_resets_the_index(table: Table) -> None:
 def test_truncate_resets_the_index(table: Table) -> None:
     table.truncate()
     assert indexes(table) == {}
-    table.upsert(numbered(20, 22))
+    table.upsert(numbered_rows(20, 22))
     assert_index_is_right(table)
 
 
@@ -214,7 +214,7 @@ def test_a_missing_index_is_rebuilt_from_the_files_of_its_bucket(table: Table) -
     files = {s.partition_bucket: s.files for s in table.files()}
     without = type(planned)(planned.reader, {}, files)
 
-    rows = numbered(0, 25)
+    rows = numbered_rows(0, 25)
 
     assert (
         HashIndexWriter(without).assign(EMPTY_ROW, rows).tolist()
@@ -227,8 +227,8 @@ def test_the_second_writer_of_new_keys_to_a_bucket_is_refused(
     table: Table, second: tuple[int, int]
 ) -> None:
     planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
-    result = write_rows(planned, planned.prepare(numbered(*second, "late").to_batches()))
-    table.upsert(numbered(0, 30, "early"))
+    result = write_rows(planned, planned.prepare(numbered_rows(*second, "late").to_batches()))
+    table.upsert(numbered_rows(0, 30, "early"))
     files = stored_files(table)
 
     with pytest.raises(CommitConflictError, match="dynamic bucket"):
@@ -243,8 +243,8 @@ def test_a_writer_of_known_keys_does_not_conflict_with_new_keys_in_other_buckets
     table: Table,
 ) -> None:
     planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
-    result = write_rows(planned, planned.prepare(numbered(0, 3, "late").to_batches()))
-    table.upsert(numbered(25, 30, "early"))
+    result = write_rows(planned, planned.prepare(numbered_rows(0, 3, "late").to_batches()))
+    table.upsert(numbered_rows(25, 30, "early"))
 
     ingest.commit(table, planned, [result])
 
@@ -254,8 +254,8 @@ def test_a_writer_of_known_keys_does_not_conflict_with_new_keys_in_other_buckets
 
 def test_a_writer_whose_bucket_was_overwritten_meanwhile_is_refused(table: Table) -> None:
     planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
-    result = write_rows(planned, planned.prepare(numbered(0, 3, "late").to_batches()))
-    table.overwrite(numbered(0, 3, "new"))
+    result = write_rows(planned, planned.prepare(numbered_rows(0, 3, "late").to_batches()))
+    table.overwrite(numbered_rows(0, 3, "new"))
 
     with pytest.raises(CommitConflictError, match="dynamic bucket"):
         ingest.commit(table, planned, [result])
@@ -265,10 +265,10 @@ def test_a_writer_whose_bucket_was_overwritten_meanwhile_is_refused(table: Table
 
 def test_a_writer_is_refused_if_a_concurrent_overwrite_added_its_keys(table: Table) -> None:
     """The keys were assigned to a bucket that neither the old nor the new rows use."""
-    table.upsert(numbered(25, 30))
+    table.upsert(numbered_rows(25, 30))
     planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
-    result = write_rows(planned, planned.prepare(numbered(30, 33, "late").to_batches()))
-    table.overwrite(numbered(30, 33, "new"))
+    result = write_rows(planned, planned.prepare(numbered_rows(30, 33, "late").to_batches()))
+    table.overwrite(numbered_rows(30, 33, "new"))
 
     with pytest.raises(CommitConflictError, match="dynamic bucket"):
         ingest.commit(table, planned, [result])
@@ -279,8 +279,8 @@ def test_a_writer_is_refused_if_a_concurrent_overwrite_added_its_keys(table: Tab
 def test_two_concurrent_first_writers_do_not_both_commit(tmp_path: Path) -> None:
     table = new_table(tmp_path, bucket="-1")
     planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
-    result = write_rows(planned, planned.prepare(numbered(0, 5).to_batches()))
-    table.upsert(numbered(3, 8, "first"))
+    result = write_rows(planned, planned.prepare(numbered_rows(0, 5).to_batches()))
+    table.upsert(numbered_rows(3, 8, "first"))
 
     with pytest.raises(CommitConflictError):
         ingest.commit(table, planned, [result])
@@ -292,7 +292,7 @@ def test_two_tasks_that_assigned_one_partition_are_refused(table: Table) -> None
     files = stored_files(table)
     planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
     results = [
-        write_rows(planned, planned.prepare(numbered(*keys).to_batches()))
+        write_rows(planned, planned.prepare(numbered_rows(*keys).to_batches()))
         for keys in ((30, 32), (32, 34))
     ]
 
@@ -305,7 +305,7 @@ def test_two_tasks_that_assigned_one_partition_are_refused(table: Table) -> None
 def test_a_retried_task_assigns_the_same_buckets(table: Table) -> None:
     planned = WriteBuilder(table.stores).load_hash_index()
     assert planned is not None
-    rows = numbered(5, 60)
+    rows = numbered_rows(5, 60)
 
     once, again = (HashIndexWriter(planned).assign(EMPTY_ROW, rows) for _ in range(2))
 
@@ -317,7 +317,7 @@ def test_a_write_that_fails_leaves_no_file(table: Table, monkeypatch: pytest.Mon
     monkeypatch.setattr("paimon_orch.table.write.dynamic_bucket.encode_hash_index", lambda _: 1 / 0)
 
     with pytest.raises(ZeroDivisionError):
-        table.upsert(numbered(0, 99))
+        table.upsert(numbered_rows(0, 99))
 
     assert stored_files(table) == files
 
@@ -328,7 +328,7 @@ def test_a_damaged_index_stops_the_writer(table: Table) -> None:
     files = stored_files(table)
 
     with pytest.raises(CorruptFileError, match=path.name):
-        table.upsert(numbered(0, 3))
+        table.upsert(numbered_rows(0, 3))
 
     assert stored_files(table) == files
 

@@ -19,7 +19,7 @@ from paimon_orch.table.table import Table
 ROWS = [(None, None), (None, "x"), (1, None), (1, "x")]
 
 
-def keyed(root: Path, **options: str) -> Table:
+def create_table_with_key(root: Path, **options: str) -> Table:
     columns = "a BIGINT NOT NULL, b STRING, v STRING"
     return new_table(root, columns, key=("a", "b"), primary_key__nullable="true", **options)
 
@@ -37,7 +37,7 @@ def test_rows_with_null_keys_are_merged_and_compacted(
     tmp_path: Path, bucket: str, engine: str, vectors: str
 ) -> None:
     options = {} if engine == "first-row" else {"deletion_vectors__enabled": vectors}
-    table = keyed(tmp_path, bucket=bucket, merge_engine=engine, **options)
+    table = create_table_with_key(tmp_path, bucket=bucket, merge_engine=engine, **options)
     for value in ("old", "new"):
         table.upsert(values(value))
         compact(table, InProcessExecutor(), strategy="full" if value == "new" else "minor")
@@ -50,7 +50,7 @@ def test_rows_with_null_keys_are_merged_and_compacted(
 
 
 def test_rows_with_null_keys_are_deleted(tmp_path: Path) -> None:
-    table = keyed(tmp_path)
+    table = create_table_with_key(tmp_path)
     table.upsert(values("old"))
     keys = pa.table({"a": pa.array([None], pa.int64()), "b": pa.array([None], pa.string())})
     table.delete(keys)
@@ -59,7 +59,11 @@ def test_rows_with_null_keys_are_deleted(tmp_path: Path) -> None:
 
 
 def test_key_columns_are_nullable_although_defined_not_null(tmp_path: Path) -> None:
-    assert [field.type.nullable for field in keyed(tmp_path).schema.fields] == [True, True, True]
+    assert [field.type.nullable for field in create_table_with_key(tmp_path).schema.fields] == [
+        True,
+        True,
+        True,
+    ]
 
 
 def test_the_option_needs_a_primary_key_and_cannot_change(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def table(tmp_path: Path) -> Table:
     return table
 
 
-def left(table: Table) -> set[tuple[Any, ...]]:
+def remaining_rows(table: Table) -> set[tuple[Any, ...]]:
     return set(rows_of(table))
 
 
@@ -40,7 +40,7 @@ def test_truncate_deletes_all_rows_and_older_snapshots_keep_them(table: Table) -
     assert snapshot is not None
     assert snapshot.commit_kind is CommitKind.OVERWRITE
     assert (snapshot.total_record_count, snapshot.delta_record_count) == (0, -4)
-    assert left(table) == set()
+    assert remaining_rows(table) == set()
     assert len(rows_of(table, snapshot_id=1)) == 4
     assert files <= stored_files(table)
     assert_healthy(table)
@@ -68,7 +68,7 @@ def test_dropped_partitions_lose_their_rows_and_others_keep_them(
 ) -> None:
     table.drop_partitions(partitions)
 
-    assert left(table) == {row for row in ROWS if row[0] not in dropped}
+    assert remaining_rows(table) == {row for row in ROWS if row[0] not in dropped}
     assert_healthy(table)
 
 
@@ -80,7 +80,7 @@ def test_a_partial_spec_drops_every_matching_partition(tmp_path: Path) -> None:
 
     table.drop_partitions(["a=1"])
 
-    assert left(table) == {(2, "x", 3)}
+    assert remaining_rows(table) == {(2, "x", 3)}
 
 
 def test_dropping_missing_partitions_commits_nothing(table: Table) -> None:
@@ -100,7 +100,7 @@ def test_dropping_by_a_column_other_than_partition_columns_is_refused(table: Tab
 def test_only_the_null_partition_is_overwritten(table: Table, spec: dict[str, Any]) -> None:
     table.overwrite(table_of("dt k v", [(None, 9, "new")]), spec)
 
-    assert left(table) == {*ROWS[:3], (None, 9, "new")}
+    assert remaining_rows(table) == {*ROWS[:3], (None, 9, "new")}
 
 
 def test_a_static_overwrite_without_rows_empties_its_partition(table: Table) -> None:
@@ -109,7 +109,7 @@ def test_a_static_overwrite_without_rows_empties_its_partition(table: Table) -> 
     snapshot = table.overwrite(empty, {"dt": "a"})
 
     assert snapshot is not None
-    assert left(table) == {*ROWS[2:]}
+    assert remaining_rows(table) == {*ROWS[2:]}
 
 
 def test_a_static_overwrite_refuses_rows_of_other_partitions(table: Table) -> None:
@@ -118,7 +118,7 @@ def test_a_static_overwrite_refuses_rows_of_other_partitions(table: Table) -> No
     with pytest.raises(InputError, match="partition"):
         table.overwrite(table_of("dt k v", ROWS), {"dt": "a"})
 
-    assert left(table) == set(ROWS)
+    assert remaining_rows(table) == set(ROWS)
     assert stored_files(table) == files
 
 
@@ -132,7 +132,7 @@ def test_a_dropped_table_leaves_no_file_and_its_name_is_free(table: Table, tmp_p
     with pytest.raises(NotFoundError, match=r"db\.t"):
         catalog.drop_table("db.t")
     catalog.drop_table("db.t", if_exists=True)
-    assert left(new_table(tmp_path)) == set()
+    assert remaining_rows(new_table(tmp_path)) == set()
 
 
 def test_a_database_with_tables_is_dropped_only_on_request(table: Table, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_database_with_tables_is_dropped_only_on_request(table: Table, tmp_pat
 
     with pytest.raises(InputError, match="t; drop them first"):
         catalog.drop_database("db")
-    assert left(table) == set(ROWS)
+    assert remaining_rows(table) == set(ROWS)
     catalog.drop_database("db", cascade=True)
 
     assert catalog.databases() == []

@@ -16,7 +16,7 @@ from paimon_orch.table.write.table_write import write_rows
 NEW = [(1, "new"), (2, "new")]
 
 
-def written(root: Path, **options: str) -> Table:
+def create_overwritten_table(root: Path, **options: str) -> Table:
     table = new_table(root, **options)
     table.upsert(table_of("k v", [(k, "old") for k in range(5)]))
     compact(table, InProcessExecutor(), strategy="full")
@@ -30,7 +30,7 @@ def written(root: Path, **options: str) -> Table:
 def test_rows_of_an_overwrite_are_visible_immediately(
     tmp_path: Path, options: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    table = written(tmp_path, **options)
+    table = create_overwritten_table(tmp_path, **options)
     caplog.clear()
 
     table.overwrite(table_of("k v", NEW))
@@ -43,7 +43,7 @@ def test_rows_of_an_overwrite_are_visible_immediately(
 
 
 def test_later_rows_replace_those_of_an_overwrite(tmp_path: Path) -> None:
-    table = written(tmp_path, deletion_vectors__enabled="true")
+    table = create_overwritten_table(tmp_path, deletion_vectors__enabled="true")
     table.overwrite(table_of("k v", NEW))
 
     table.upsert(table_of("k v", [(1, "newer")]))
@@ -54,7 +54,7 @@ def test_later_rows_replace_those_of_an_overwrite(tmp_path: Path) -> None:
 
 
 def test_deletes_in_an_overwrite_write_no_rows(tmp_path: Path) -> None:
-    table = written(tmp_path, deletion_vectors__enabled="true")
+    table = create_overwritten_table(tmp_path, deletion_vectors__enabled="true")
     rows = table_of("k v kind", [(1, "new", "+I"), (2, "new", "-D")])
     planned = ingest.plan(
         table, ingest.IngestRequest(columns=rows.column_names, mode="overwrite", row_kind="kind")

@@ -403,7 +403,7 @@ def test_partitions_of_several_columns_are_separate(
     assert len(table.files()) == len(values)
 
 
-def partitioned(root: Path, **options: str) -> Table:
+def create_partitioned_table(root: Path, **options: str) -> Table:
     table = new_table(
         root, "p STRING, k INT, v STRING", key=("p", "k"), partition_by=["p"], **options
     )
@@ -412,7 +412,7 @@ def partitioned(root: Path, **options: str) -> Table:
 
 
 def test_overwriting_replaces_the_partitions_that_receive_rows(tmp_path: Path) -> None:
-    table = partitioned(tmp_path)
+    table = create_partitioned_table(tmp_path)
 
     table.overwrite(table_of("p k v", [("a", 7, "new")]))
 
@@ -422,7 +422,7 @@ def test_overwriting_replaces_the_partitions_that_receive_rows(tmp_path: Path) -
 
 
 def test_overwriting_a_spec_replaces_the_matching_partitions(tmp_path: Path) -> None:
-    table = partitioned(tmp_path)
+    table = create_partitioned_table(tmp_path)
 
     table.overwrite(table_of("p k v", [("a", 7, "new")]), {"p": "a"})
     table.overwrite(table_of("p k v", []).cast(table.scan().arrow_schema), {"p": "b"})
@@ -435,7 +435,7 @@ def test_overwriting_with_an_empty_spec_replaces_the_whole_table(
     tmp_path: Path, function: str
 ) -> None:
     options = {"dynamic_partition_overwrite": "false"} if function == "option" else {}
-    table = partitioned(tmp_path, **options)
+    table = create_partitioned_table(tmp_path, **options)
 
     table.overwrite(table_of("p k v", [("a", 7, "new")]), {} if function == "spec" else None)
 
@@ -448,7 +448,7 @@ def test_an_overwrite_drops_the_deletion_vectors_of_replaced_files(tmp_path: Pat
     from paimon_orch.steps.common.executor import InProcessExecutor
     from paimon_orch.steps.compaction import compact
 
-    table = partitioned(tmp_path, deletion_vectors__enabled="true")
+    table = create_partitioned_table(tmp_path, deletion_vectors__enabled="true")
     compact.compact(table, InProcessExecutor())
     table.upsert(table_of("p k v", [("a", 0, "newer"), ("b", 0, "newer")]))
     compact.compact(table, InProcessExecutor())
