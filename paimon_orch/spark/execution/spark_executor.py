@@ -79,10 +79,7 @@ class SparkExecutor:
             return []
         count, attempts = len(units), read_task_attempts(self._session)
         task = _build_unit_task(run, [cloudpickle.dumps(unit) for unit in units], attempts)
-
-        def frame(session: SparkSession) -> DataFrame:
-            return map_units_in_spark(session, count, task, RESULT_COLUMNS)
-
+        frame = partial(map_units_in_spark, count=count, run=task, schema=RESULT_COLUMNS)
         return self.collect_results(frame, count, label=label, progress=progress, undo=undo)
 
     def shuffle(
