@@ -53,7 +53,7 @@ class RetryPolicy:
         retry_on: Callable[[BaseException], bool],
         before_retry: Callable[[int, BaseException], None] | None = None,
     ) -> Retrying:
-        """Return the attempts of :meth:`call`, for work that is no function.
+        """Return the attempts of :meth:`call`, as context managers.
 
         >>> for attempt in policy.retrying(retry_on=is_transient):
         ...     with attempt:

@@ -25,6 +25,16 @@ def test_a_call_is_repeated_after_the_named_errors() -> None:
     assert failures == [(1, "attempt 1"), (2, "attempt 2")]
 
 
+def test_a_block_is_repeated_after_the_named_errors() -> None:
+    calls, policy = list[int](), RetryPolicy(attempts=3)
+
+    for attempt in policy.retrying(retry_on=lambda error: isinstance(error, OSError)):
+        with attempt:
+            result = fail_until(2, calls)
+
+    assert (result, calls) == (2, [1, 2])
+
+
 def test_the_error_of_the_last_attempt_is_raised() -> None:
     calls = list[int]()
     with pytest.raises(OSError, match="attempt 2"):

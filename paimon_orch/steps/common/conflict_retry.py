@@ -18,7 +18,7 @@ MAX_ATTEMPTS = STEP_ON_CONFLICT.attempts
 
 
 def retry_on_conflict(label: str, *, max_attempts: int = MAX_ATTEMPTS) -> Retrying:
-    """Return attempts, each of them for a ``with`` block, as :meth:`RetryPolicy.retrying`.
+    """Return the attempts of a step, as context managers.
 
     After a :class:`CommitConflictError` there is another attempt, at most ``max_attempts`` in all;
     the last error is raised.

@@ -107,9 +107,9 @@ class TableWriter(UncommittedFiles):
             self._flush()
 
     def _number_rows(self, partition_bucket: PartitionBucket, rows: pa.Table) -> pa.Table:
-        """Add ``_SEQUENCE_NUMBER``: the bucket's first number plus the given or consecutive numbers.
+        """Add ``_SEQUENCE_NUMBER``: the bucket's first number plus the given order, or consecutive.
 
-        Postponed rows are numbered by their order within this writer.
+        In a postpone bucket, numbers start at 0 in each writer.
         """
         is_postponed = partition_bucket.bucket == POSTPONE_BUCKET
         first = 0 if is_postponed else self.plan.first_sequence.get(partition_bucket, 0)
