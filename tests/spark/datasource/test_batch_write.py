@@ -198,7 +198,7 @@ def test_a_write_of_small_files_logs_a_warning(
     writer.commit([writer.write(batches_of(1)), writer.write(batches_of(2))])
 
     (record,) = caplog.records
-    assert "2 tasks wrote at least 2 files into 1 buckets" in record.message
+    assert "2 tasks wrote at least 2 files to 1 buckets" in record.message
     assert "paimon_orch.spark.write" in record.message
 
 
