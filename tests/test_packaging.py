@@ -67,7 +67,7 @@ def test_make_help_lists_every_target_and_is_the_default(repository: Path) -> No
     assert all(len(line) > 2 for line in lines)
 
 
-def test_make_install_without_a_suitable_python_explains_what_to_install(
+def test_make_install_without_a_suitable_python_names_the_versions_to_install(
     repository: Path, tmp_path: Path
 ) -> None:
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):

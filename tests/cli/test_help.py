@@ -37,7 +37,7 @@ def test_a_command_that_reports_prints_json_on_request(name: str) -> None:
 
 
 @pytest.mark.parametrize("columns", [80, 100])
-def test_the_overview_has_all_commands_in_panels_with_whole_summaries(
+def test_the_overview_has_all_commands_in_panels_with_complete_summaries(
     columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))

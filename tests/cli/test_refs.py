@@ -124,7 +124,7 @@ def test_a_watermark_selects_the_first_snapshot_at_or_after_it(table: Table) -> 
     assert run(table, "rollback", "--watermark", "1000") == "rolled back to snapshot 1"
 
 
-def test_a_dry_run_refuses_what_the_command_refuses(table: Table) -> None:
+def test_a_dry_run_is_refused_like_the_command(table: Table) -> None:
     run(table, "branch create", "empty")
 
     for command, name, reason in (

@@ -53,7 +53,7 @@ def test_spark_ui_is_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-def test_there_are_no_links_without_a_session() -> None:
+def test_links_are_omitted_without_a_session() -> None:
     code = (
         "from paimon_orch.dagster import SparkSessionResource as R; import sys;"
         "print(R().links(), 'pyspark' in sys.modules)"

@@ -40,12 +40,12 @@ def kind_of(container: ContainerLocation) -> str:
     return "bit set" if container.cardinality > 4096 else "array"
 
 
-def expected(hidden: set[int], first: int, count: int) -> list[bool] | None:
-    is_live = [row not in hidden for row in range(first, first + count)]
+def expected(deleted: set[int], first: int, count: int) -> list[bool] | None:
+    is_live = [row not in deleted for row in range(first, first + count)]
     return None if all(is_live) else is_live
 
 
-def kept_of(rows: DeletedRowMask, first: int, count: int) -> list[bool] | None:
+def live_rows_of(rows: DeletedRowMask, first: int, count: int) -> list[bool] | None:
     is_live = rows.build_live_mask(first, count)
     if is_live is None:
         return None
@@ -58,14 +58,14 @@ def kept_of(rows: DeletedRowMask, first: int, count: int) -> list[bool] | None:
 @given(seed=st.integers(0, 2**16))
 @settings(max_examples=5)
 def test_a_container_of_each_kind_is_unpacked(kind: str, seed: int) -> None:
-    hidden = of_kind(kind, seed)
-    data = DeletionVector.of(sorted(hidden)).encode_payload(bitmap64=False)[4:]
+    deleted = of_kind(kind, seed)
+    data = DeletionVector.of(sorted(deleted)).encode_payload(bitmap64=False)[4:]
 
     (container,), end = read_containers(data)
 
     assert (kind_of(container), end) == (kind, len(data))
     bits = np.unpackbits(container.bits(data), bitorder="little")
-    assert set(np.flatnonzero(bits).tolist()) == hidden
+    assert set(np.flatnonzero(bits).tolist()) == deleted
 
 
 @pytest.mark.slow
@@ -84,16 +84,16 @@ def test_masks_select_the_rows_that_are_not_deleted(
     parts: list[tuple[int, str, int]], bitmap64: bool, batches: list[tuple[int, int]]
 ) -> None:
     start = WORD - 2 * BLOCK_SIZE if bitmap64 else 0  # across the end of a word
-    hidden = {
+    deleted = {
         start + block * BLOCK_SIZE + row
         for block, kind, seed in parts
         for row in of_kind(kind, seed)
     }
-    payload = DeletionVector.of(sorted(hidden)).encode_payload(bitmap64=bitmap64)
+    payload = DeletionVector.of(sorted(deleted)).encode_payload(bitmap64=bitmap64)
     rows = DeletedRowMask.of(decode_deletion_vector_payload(payload, "f"))
 
     for first, count in batches:
-        assert kept_of(rows, start + first, count) == expected(hidden, start + first, count)
+        assert live_rows_of(rows, start + first, count) == expected(deleted, start + first, count)
 
 
 def test_a_batch_without_deleted_rows_has_no_mask() -> None:

@@ -96,7 +96,7 @@ def test_union_and_round_trip_preserve_every_position(
     assert len(positions | other_positions) == again.cardinality
 
 
-def test_positions_may_be_unordered_and_repeated() -> None:
+def test_positions_can_be_unordered_and_repeated() -> None:
     vector = DeletionVector.of([7, 1 << 33, 3, 7, 3])
 
     assert vector.positions().tolist() == [3, 7, 1 << 33]

@@ -28,7 +28,7 @@ def test_tables_are_created_found_and_listed(catalog: Catalog) -> None:
     assert catalog.table("a.one").schema.names == ["id"]
 
 
-def test_a_warehouse_may_be_a_uri(tmp_path: Path) -> None:
+def test_a_warehouse_can_be_a_uri(tmp_path: Path) -> None:
     Catalog(f"file://{tmp_path}/with%20space").create_table("db.t", "id INT")
 
     assert Catalog(str(tmp_path / "with space")).tables("db") == ["t"]

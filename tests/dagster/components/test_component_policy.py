@@ -124,7 +124,7 @@ def test_schedule_has_the_default_run_config_of_its_job_without_dry_run(action: 
 
 @pytest.mark.parametrize("config", [None, {"dry_run": True}], ids=str)
 @pytest.mark.parametrize("action", POLICIES)
-def test_dry_run_plans_what_the_schedule_would_do(
+def test_dry_run_has_the_plan_of_the_schedule(
     work: Table,
     resources: Mapping[str, object],
     action: str,

@@ -72,7 +72,7 @@ def test_policies_are_the_config_of_the_schedules() -> None:
     }
 
 
-def test_there_is_no_schedule_without_a_policy() -> None:
+def test_schedules_are_created_only_with_a_policy() -> None:
     defs = load(snapshot_expiration=None, orphan_files=None)
 
     assert not list(defs.schedules or [])

@@ -111,7 +111,7 @@ def test_a_large_section_is_split_at_boundaries_of_its_largest_run() -> None:
     ]
 
 
-def test_small_compactions_and_upgrades_of_whole_files_are_not_split() -> None:
+def test_small_compactions_and_file_upgrades_are_not_split() -> None:
     task = task_of([(0, 59, 100)], [0, 20, 40])
 
     assert split_task(task, KEY, 1000, starts) == [task]

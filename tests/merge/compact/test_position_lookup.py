@@ -72,7 +72,7 @@ class RecordingFiles:
                 )
 
     def row_groups(self, file: DataFileMeta, vector: DeletionVector | None) -> Iterator[RowGroup]:
-        hidden = set() if vector is None else set(vector.positions().tolist())
+        deleted_positions = set() if vector is None else set(vector.positions().tolist())
         name, keys = file.file_name, self.keys[file.file_name]
         self.opened.add(name)
         for first in range(0, len(keys), self.group_rows):
@@ -91,7 +91,7 @@ class RecordingFiles:
                     }
                 )
                 live_rows = rows_of_file.filter(
-                    pa.array([position not in hidden for position, _ in rows])
+                    pa.array([position not in deleted_positions for position, _ in rows])
                 )
                 names = [*(field.name for field in fields), ROW_POSITION]
                 rows_of_batch = self.batch_rows if fields == KEY else self.batch_rows + 1

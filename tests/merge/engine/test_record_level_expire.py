@@ -118,7 +118,7 @@ def test_an_expired_row_does_not_reappear_when_its_key_is_written_again(
     assert_healthy(table)
 
 
-def test_a_whole_section_may_expire(tmp_path: Path) -> None:
+def test_all_rows_of_a_section_can_expire(tmp_path: Path) -> None:
     table = small_batches(table_of(tmp_path, **VECTORS), 3)
     write(table, {k: value_of_time(NOON, "INT") for k in range(20)})
     write(

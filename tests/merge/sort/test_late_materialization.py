@@ -95,7 +95,7 @@ def test_other_formats_are_read_in_one_pass(tmp_path: Path, file_format: str) ->
 
 
 @pytest.mark.parametrize("name", ["_POSITION", "_PLACE"])
-def test_a_column_may_have_any_name_that_the_format_allows(tmp_path: Path, name: str) -> None:
+def test_a_column_can_have_any_name_that_the_format_allows(tmp_path: Path, name: str) -> None:
     table = new_table(tmp_path, f"k BIGINT, {name} STRING", changelog_producer="lookup")
     for turn in "ab":
         table.upsert(table_of(f"k {name}", [(key, turn) for key in range(3)]))

@@ -39,7 +39,7 @@ def names(groups: list[FileGroup]) -> list[str]:
     return [" ".join(file.file_name for file in group) for group in groups]
 
 
-def marks(**cardinalities: int | None) -> dict[str, DeletionVectorRef]:
+def deletion_vectors_from(**cardinalities: int | None) -> dict[str, DeletionVectorRef]:
     """Return deletion vectors of files; each ``f0=5`` has a separate index file."""
     return {
         name: DeletionVectorRef(f"index-{name}", count) for name, count in cardinalities.items()
@@ -68,17 +68,21 @@ def test_small_files_of_a_partition_are_packed_smallest_first(
 
 
 @pytest.mark.parametrize(
-    ("hidden", "is_rewritten"),
+    ("deleted_rows", "is_rewritten"),
     [(20, False), (21, True), (None, True)],
     ids=["20 %", "21 %", "unknown"],
 )
 def test_a_large_file_is_rewritten_if_its_delete_ratio_is_exceeded(
-    hidden: int | None, is_rewritten: bool
+    deleted_rows: int | None, is_rewritten: bool
 ) -> None:
-    assert names(picker().select_bucket_unaware(files(500), marks(f0=hidden))) == (
-        ["f0"] if is_rewritten else []
-    )
-    assert names(picker().select_bucket_unaware(files(500), marks(f0=hidden), full=True)) == ["f0"]
+    assert names(
+        picker().select_bucket_unaware(files(500), deletion_vectors_from(f0=deleted_rows))
+    ) == (["f0"] if is_rewritten else [])
+    assert names(
+        picker().select_bucket_unaware(
+            files(500), deletion_vectors_from(f0=deleted_rows), full=True
+        )
+    ) == ["f0"]
 
 
 def test_files_with_deletion_vectors_in_one_index_file_are_compacted_together() -> None:
@@ -90,7 +94,9 @@ def test_files_with_deletion_vectors_in_one_index_file_are_compacted_together() 
 
 
 def test_remaining_files_with_deletion_vectors_are_rewritten_individually() -> None:
-    assert names(picker().select_bucket_unaware(files(5, 5, 5), marks(f1=1))) == ["f1"]
+    assert names(picker().select_bucket_unaware(files(5, 5, 5), deletion_vectors_from(f1=1))) == [
+        "f1"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -131,9 +137,9 @@ def test_a_full_compaction_of_a_bucket_keeps_leading_large_files(
 def test_a_full_compaction_rewrites_from_the_first_small_file_or_deletion_vector() -> None:
     file_picker = picker(deletion_vectors__enabled="true")
 
-    assert names(file_picker.select_bucketed(files(100, 100, 100), marks(f1=1), full=True)) == [
-        "f1 f2"
-    ]
+    assert names(
+        file_picker.select_bucketed(files(100, 100, 100), deletion_vectors_from(f1=1), full=True)
+    ) == ["f1 f2"]
     assert names(file_picker.select_bucketed(files(100, 1, 100), {}, full=True)) == ["f1 f2"]
     assert names(file_picker.select_bucketed(files(100, 100, 1), {}, full=True)) == []
 

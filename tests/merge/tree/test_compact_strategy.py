@@ -27,7 +27,7 @@ Rows = list[tuple[int, str]]
 
 
 @pytest.mark.parametrize(
-    ("options", "hidden", "expected"),
+    ("options", "deleted_rows", "expected"),
     [
         ({}, 51, True),
         ({}, 50, False),
@@ -38,13 +38,13 @@ Rows = list[tuple[int, str]]
     ],
 )
 def test_a_file_is_rewritten_if_its_delete_ratio_exceeds_the_limit(
-    options: dict[str, str], hidden: int | None, expected: bool
+    options: dict[str, str], deleted_rows: int | None, expected: bool
 ) -> None:
     files = [
         DataFileMeta(file_name="f", file_size=1, row_count=100),
         DataFileMeta(file_name="untouched", file_size=1, row_count=100),
     ]
-    ranges = (DeletionVectorRange(data_file="f", offset=1, length=9, cardinality=hidden),)
+    ranges = (DeletionVectorRange(data_file="f", offset=1, length=9, cardinality=deleted_rows),)
     entry = IndexManifestEntry(
         kind=FileKind.ADD,
         partition=b"",
@@ -84,7 +84,9 @@ def test_a_minor_compaction_rewrites_files_with_many_deleted_rows_on_their_level
     table.delete(table_of("k", [(k,) for k in range(30)]))
     moved = step.compact(table, EXECUTOR)
     assert moved.plan.units[0].level0_files == 1
-    assert [v.cardinality for v in deletion_vectors_of(table).values()] == [70], "hidden only now"
+    assert [v.cardinality for v in deletion_vectors_of(table).values()] == [70], (
+        "newly deleted rows"
+    )
 
     planned = step.plan(table, step.CompactRequest())
     assert [(unit.reason, unit.files, unit.rows) for unit in planned.units] == [

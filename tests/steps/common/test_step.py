@@ -43,7 +43,7 @@ def table(tmp_path: Path) -> Table:
     return make_table(tmp_path / "w", "vectors", HISTORY)
 
 
-def test_units_do_not_contain_what_all_units_share(table: Table) -> None:
+def test_units_do_not_contain_shared_objects(table: Table) -> None:
     plan = COMPACT.plan(table, CompactRequest(strategy="full"))
     work = COMPACT.work(table, plan)
 
@@ -73,7 +73,7 @@ def test_a_plan_with_nothing_to_do_commits_nothing(tmp_path: Path) -> None:
     assert table.snapshot() == snapshot
 
 
-def test_a_step_that_may_run_once_raises_the_conflict(tmp_path: Path) -> None:
+def test_a_step_without_retries_raises_the_conflict(tmp_path: Path) -> None:
     table = new_table(tmp_path, bucket="2")
     table.upsert(table_of("k v", [(1, "a")]))
     shown = RESCALE.plan(table, RescaleRequest(bucket_num=4))

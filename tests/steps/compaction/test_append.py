@@ -239,7 +239,7 @@ def test_an_empty_table_has_nothing_to_compact(tmp_path: Path) -> None:
     assert compact(append_table(tmp_path), EXECUTOR).snapshot_id is None
 
 
-def test_a_plan_changes_nothing_and_shows_what_would_be_done(tmp_path: Path) -> None:
+def test_a_plan_shows_the_work_and_changes_nothing(tmp_path: Path) -> None:
     table = five_files(tmp_path)
     before = stored_files(table)
 

@@ -64,13 +64,15 @@ def test_full_compaction_of_one_level_rewrites_only_files_with_deleted_rows(
     assert len(levels_of(table)) > 2
     table.delete(table_of("k", [(0,)]))
     step.compact(table, EXECUTOR)
-    (hidden,) = deletion_vectors_of(table)
+    (file_with_vector,) = deletion_vectors_of(table)
 
     result = step.compact(table, EXECUTOR, strategy="full")
 
     assert result.files_before == 1
     assert not deletion_vectors_of(table)
-    assert hidden not in {file.file_name for split in table.files() for file in split.files}
+    assert file_with_vector not in {
+        file.file_name for split in table.files() for file in split.files
+    }
     assert_healthy(table)
 
 
@@ -138,7 +140,7 @@ def test_only_the_selected_partitions_are_compacted(tmp_path: Path) -> None:
     assert by_spec.skipped_buckets == 0
 
 
-def test_a_plan_changes_nothing_and_shows_what_would_be_done(tmp_path: Path) -> None:
+def test_a_plan_shows_the_work_and_changes_nothing(tmp_path: Path) -> None:
     table = deletion_vector_table(tmp_path)
     upsert_numbers(table, range(10), "x")
     before = stored_files(table)

@@ -128,7 +128,7 @@ def test_deleted_rows_and_their_deletion_vectors_are_removed(tmp_path: Path) -> 
     assert_healthy(table)
 
 
-def test_a_plan_changes_nothing_and_shows_what_would_be_done(tmp_path: Path) -> None:
+def test_a_plan_shows_the_work_and_changes_nothing(tmp_path: Path) -> None:
     table = three_files(tmp_path)
     before = stored_files(table)
 

@@ -92,7 +92,7 @@ def test_an_empty_table_and_a_single_snapshot_have_nothing_to_expire(tmp_path: P
     assert snapshot_range(table) == ([1], None)
 
 
-def test_the_plan_changes_nothing_and_shows_what_the_run_does(tmp_path: Path) -> None:
+def test_the_plan_shows_the_work_of_the_run_and_changes_nothing(tmp_path: Path) -> None:
     table = make_table(tmp_path, "vectors", [("full", 0), ("upsert", 1), ("full", 0), ("upsert", 2)])  # fmt: skip
     before = stored_files(table)
 

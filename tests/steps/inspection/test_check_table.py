@@ -394,7 +394,7 @@ def test_a_branch_without_a_schema_is_found(table: Table) -> None:
     assert rules(table) == {"unreadable"}
 
 
-def test_a_bound_of_zero_may_have_either_sign(tmp_path: Path) -> None:
+def test_a_bound_of_zero_can_have_either_sign(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT, f FLOAT, d DOUBLE", file__format="avro")
     table.upsert(table_of("k f d", [(1, 0.0, 0.0), (2, 1.0, 1.0)]))
     stats = [ColumnStats(1, 2, 0), ColumnStats(0.0, 1.0, 0), ColumnStats(0.0, 1.0, 0)]

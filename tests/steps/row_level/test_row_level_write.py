@@ -193,7 +193,7 @@ def test_with_deletion_vectors_rows_on_level_0_are_changed_too(
     assert rows_of(table) == [(1, "b")]
 
 
-def test_the_changelog_of_a_deletion_holds_the_whole_rows(tmp_path: Path) -> None:
+def test_the_changelog_of_a_deletion_has_complete_rows(tmp_path: Path) -> None:
     table = create_table_with_key(tmp_path, changelog_producer="input")
 
     result = delete(table, EXECUTOR, "k = 3")

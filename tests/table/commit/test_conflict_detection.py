@@ -91,7 +91,7 @@ def test_files_of_one_level_must_not_overlap(low: int, high: int) -> None:
     )
 
 
-def test_files_may_overlap_elsewhere() -> None:
+def test_files_on_other_levels_or_buckets_can_overlap() -> None:
     base = [entry("a", level=5)]
     assert not conflict(base, [entry("b", level=4)])
     assert not conflict(base, [entry("b", level=0)])

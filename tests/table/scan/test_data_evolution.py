@@ -71,9 +71,11 @@ updates = st.lists(
 
 
 @settings(max_examples=40)
-@given(updates=updates, size=st.integers(1, 40), hidden=st.sets(st.integers(0, 39), max_size=5))
+@given(
+    updates=updates, size=st.integers(1, 40), deleted_rows=st.sets(st.integers(0, 39), max_size=5)
+)
 def test_each_column_is_read_from_its_newest_file(
-    updates: list[tuple[set[str], int]], size: int, hidden: set[int]
+    updates: list[tuple[set[str], int]], size: int, deleted_rows: set[int]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         table = evolving_table(Path(folder))
@@ -101,15 +103,15 @@ def test_each_column_is_read_from_its_newest_file(
             group for group in group_files_by_rows(split.files) if group[0].first_row_id == 3
         ]
         assert len(group_of) == 1 + len(updates)
-        vector = DeletionVector.of(sorted(n for n in hidden if n < size))
+        vector = DeletionVector.of(sorted(n for n in deleted_rows if n < size))
         schemas = table.stores.reader()
         evolved = DataEvolutionReader(schemas, EMPTY_ROW, 0, group_of)
         batches = evolved.batches(table.schema.fields, {group_of[-1].file_name: vector})
         remaining = [row for batch in batches for row in batch.column("a").to_pylist()]
-        assert remaining == [model["a"][n] for n in range(size) if n not in hidden]
+        assert remaining == [model["a"][n] for n in range(size) if n not in deleted_rows]
 
 
-def test_whole_rows_are_appended_and_replaced(tmp_path: Path) -> None:
+def test_complete_rows_are_appended_and_replaced(tmp_path: Path) -> None:
     table = evolving_table(tmp_path)
     table.append(table_of("a b c", [(1, 2, 3)]))
     add(table, table_of("b", [(9,)]), first_row_id=0)

@@ -252,7 +252,7 @@ def test_a_writer_of_known_keys_does_not_conflict_with_new_keys_in_other_buckets
     assert_index_is_right(table)
 
 
-def test_a_writer_whose_bucket_was_overwritten_meanwhile_is_refused(table: Table) -> None:
+def test_a_writer_whose_bucket_was_overwritten_concurrently_is_refused(table: Table) -> None:
     planned = ingest.plan(table, ingest.IngestRequest(columns=["k", "v"]))
     result = write_rows(planned, planned.prepare(numbered_rows(0, 3, "late").to_batches()))
     table.overwrite(numbered_rows(0, 3, "new"))

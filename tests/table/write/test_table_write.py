@@ -246,7 +246,7 @@ def test_maps_are_not_accepted_for_lists(tmp_path: Path) -> None:
     )
 
 
-def test_null_rows_may_contain_nulls(tmp_path: Path) -> None:
+def test_null_rows_can_contain_nulls(tmp_path: Path) -> None:
     """As in Parquet, the fields of a null row are not checked."""
     table = new_table(tmp_path, "k BIGINT, c ARRAY<ROW<x ROW<a INT NOT NULL> NOT NULL, y INT>>")
     lists = [[{"x": {"a": 1}, "y": 2}, None], None, []]
