@@ -27,7 +27,7 @@ class JobMonitor(Protocol):
         """Return the rows of ``frame``; blocks, so call it in a separate thread."""
         ...
 
-    def count_done_tasks(self) -> int:
+    def count_finished_tasks(self) -> int:
         """Return the number of tasks that are known to be finished."""
         ...
 
@@ -55,7 +55,7 @@ class ClassicJobMonitor:
         self._context.setJobGroup(self._group, self._label)
         return frame.toArrow()
 
-    def count_done_tasks(self) -> int:
+    def count_finished_tasks(self) -> int:
         """Return the count of the status tracker, which may lack new and old jobs."""
         try:
             tracker = self._context.statusTracker()
@@ -78,7 +78,7 @@ class ConnectJobMonitor:
         # tags must not contain commas
         self._tag = f"{label.replace(',', ' ')} {uuid4()}"
         self._thread: int | None = None
-        self._done = 0
+        self._finished_tasks = 0
 
     def collect(self, frame: DataFrame) -> pa.Table:
         """Run the frame with the tag of this thread; the handler is called in the same thread."""
@@ -93,9 +93,9 @@ class ConnectJobMonitor:
             self.session.removeProgressHandler(handler)
             self.session.removeTag(self._tag)
 
-    def count_done_tasks(self) -> int:
+    def count_finished_tasks(self) -> int:
         """Return the latest count from the server."""
-        return self._done
+        return self._finished_tasks
 
     def interrupt(self) -> None:
         """Interrupt the operations with the tag."""
@@ -110,4 +110,4 @@ class ConnectJobMonitor:
     ) -> None:
         # the handler is also called for operations of other threads of the session
         if threading.get_ident() == self._thread:
-            self._done = sum(stage.num_completed_tasks for stage in stages or ())
+            self._finished_tasks = sum(stage.num_completed_tasks for stage in stages or ())

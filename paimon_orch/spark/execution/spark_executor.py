@@ -171,7 +171,7 @@ class SparkExecutor:
                     jobs.interrupt()
                 elif (
                     progress is not None
-                    and reported < (finished := jobs.count_done_tasks()) < count
+                    and reported < (finished := jobs.count_finished_tasks()) < count
                 ):
                     reported = finished
                     progress(finished, count)

@@ -88,13 +88,13 @@ def plan(table: Table, request: ExpireChangelogsRequest) -> ChangelogExpirationP
     if not changelogs or latest is None:
         return ChangelogExpirationPlan(request=request)
     retention = Retention.of_changelogs(options, int(time.time() * 1000), request)
-    waiting = ConsumerStore(table.io, table.paths, options).read_next_snapshots().values()
+    next_snapshots = ConsumerStore(table.io, table.paths, options).read_next_snapshots().values()
     times = {number: v.snapshot.time_millis for number, v in sorted(changelogs.items())}
     oldest, newest = min(changelogs), max(changelogs)
     start = max(latest - retention.retain_max + 1, oldest)
     end = _find_first_younger(times, start, retention.older_than)
     limits = (latest - retention.retain_min + 1, oldest + retention.limit, newest)
-    end = min(end, *limits, *waiting)
+    end = min(end, *limits, *next_snapshots)
     expired = [
         replace(v, is_complete=False) for number, v in sorted(changelogs.items()) if number < end
     ]
@@ -128,7 +128,7 @@ def _collect_files_to_delete(
 
 
 def _find_first_younger(times: Mapping[int, int], first: int, before: int) -> int:
-    """Return the first changelog with an id of at least ``first`` that is not older."""
+    """Return the first id from ``first`` whose changelog was committed at or after ``before``."""
     for number, committed in times.items():
         if number >= first and before <= committed:
             return number

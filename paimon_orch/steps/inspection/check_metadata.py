@@ -274,7 +274,7 @@ class VersionChecker:
 
     def _check_vector_ranges(self, state: SnapshotContents) -> None:
         files = {(e.partition, e.bucket, e.file.file_name): e.file for e in state.entries}
-        seen: set[str] = set()
+        names: set[str] = set()
         for item in state.index:
             if item.index_type != DELETION_VECTORS_INDEX:
                 continue
@@ -287,9 +287,9 @@ class VersionChecker:
                 self._check_cardinality(
                     where, entry, files.get((item.partition, item.bucket, name))
                 )
-                if name in seen:
+                if name in names:
                     self.findings.add("vector", where, f"{name} has two deletion vectors")
-                seen.add(name)
+                names.add(name)
 
     def _check_cardinality(
         self, where: str, entry: DeletionVectorRange, file: DataFileMeta | None

@@ -233,7 +233,8 @@ def test_ctrl_c_cancels_the_units(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(
-        "paimon_orch.spark.execution.job_monitor.ClassicJobMonitor.count_done_tasks", lambda _: 1
+        "paimon_orch.spark.execution.job_monitor.ClassicJobMonitor.count_finished_tasks",
+        lambda _: 1,
     )
 
     with pytest.raises(errors.CancelledError) as caught:
