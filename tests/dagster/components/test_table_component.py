@@ -185,7 +185,7 @@ def test_dynamic_dimension_is_named_after_table_and_column() -> None:
 @pytest.mark.parametrize(
     ("partitions", "message"),
     [
-        ({"columns": {"dt": {"start": "2026-01-01"}}}, "two 'columns', got 1"),
+        ({"columns": {"dt": {"start": "2026-01-01"}}}, "must have two columns, got 1"),
         ({"columns": {"a": {}, "b": {}}}, "one of 'values', 'start' and 'dynamic'"),
         (
             {"columns": {"a": {"values": ["x"]}, "b": {"dynamic": True}}, "dynamic": True},

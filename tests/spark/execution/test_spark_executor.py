@@ -186,7 +186,7 @@ def test_cancelling_interrupts_the_running_units_and_refuses_further_ones(
     executor = SparkExecutor(spark)
     watcher = cancel_once(tmp_path / "started", executor)
 
-    with pytest.raises(errors.CancelledError, match="compact: cancelled"):
+    with pytest.raises(errors.CancelledError, match="compact: canceled"):
         executor.map(waiting_unit(tmp_path / "started"), [1], label="compact")
 
     watcher.join()
