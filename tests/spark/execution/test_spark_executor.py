@@ -284,7 +284,7 @@ Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: ex
 
     message = str(translate_failure("compact", RuntimeError(text), 3))
 
-    assert message.startswith("compact: Spark could not run it: ")
+    assert message.startswith("compact: the Spark job failed: ")
     assert message.endswith("SparkException: Job aborted due to stage failure: executor lost")
 
 
