@@ -181,4 +181,4 @@ def test_spark_failures_not_caused_by_data_are_not_input_errors() -> None:
     )
 
     assert not isinstance(failure, InputError)
-    assert str(failure) == "load: Spark could not run it: [TASK_LOST] An executor is gone"
+    assert str(failure) == "load: the Spark job failed: [TASK_LOST] An executor is gone"
