@@ -243,6 +243,9 @@ def test_backfill_compacts_three_months_and_has_plots(
 
     page.get_by_text("paimon/bytes_rewritten").first.wait_for()
     page.locator("canvas").first.wait_for()
+    if PICTURES:
+        page.set_viewport_size({"width": 1400, "height": 1195})
+    page.get_by_text("Metadata", exact=True).first.evaluate("heading => heading.scrollIntoView()")
     picture("compaction-plots", height=1195)
 
 
