@@ -57,7 +57,7 @@ def test_record_batch_readers_are_written(table: Table) -> None:
         (pd.DataFrame({"k": [1, "x"], "v": ["a", "b"]}), "rows of pandas.DataFrame .*column k"),
         (
             pl.DataFrame({"k": [1], "v": [object()]}),
-            "rows of polars.DataFrame cannot .*column 'v' holds",
+            "rows of polars.DataFrame cannot .*column 'v' contains",
         ),
         ([{"k": 1, "v": "a"}], r"must be a pyarrow.Table, .*, not builtins\.list"),
         (None, "not builtins.NoneType"),
