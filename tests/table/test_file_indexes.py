@@ -307,7 +307,7 @@ FILTERS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_indexes_do_not_change_the_rows(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

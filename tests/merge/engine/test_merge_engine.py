@@ -15,7 +15,7 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 
 Row = dict[str, Any]
-few = settings(max_examples=12, deadline=None)
+few = settings(max_examples=8, deadline=None)
 KEYS = st.integers(0, 6)
 NUMBERS = st.none() | st.integers(-1000, 1000)
 

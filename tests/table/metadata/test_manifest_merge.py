@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import NAMESPACE_OID, uuid5
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.tables import assert_healthy, new_table, rows_of, table_of
 
@@ -71,28 +70,29 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("options", [pytest.param(o, id=name) for name, o in OPTIONS.items()])
-def test_merged_manifests_have_the_same_live_files(options: dict[str, str]) -> None:
+def test_merged_manifests_have_the_same_live_files(tmp_path: Path, options: dict[str, str]) -> None:
+    table = new_table(tmp_path)
+    writer = ManifestWriter(table.io, table.paths, table.schema)
+    reader = ManifestReader(table.io, table.paths)
+
+    @settings(max_examples=40)
     @given(commits)
     def check(steps: list[tuple[int, int]]) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            table = new_table(Path(folder))
-            writer = ManifestWriter(table.io, table.paths, table.schema)
-            history = History(table, writer, [])
-            manifests = history.manifests(steps)
-            reader = ManifestReader(table.io, table.paths)
+        history = History(table, writer, [])
+        manifests = history.manifests(steps)
 
-            merged = ManifestMerger(reader, writer, Options(options)).run(manifests)
+        merged = ManifestMerger(reader, writer, Options(options)).run(manifests)
 
-            entries = reader.entries(merged)
-            live = [entry.file.file_name for entry in filter_live_entries(entries)]
-            assert sorted(live) == sorted(history.live)
-            assert len(merged) <= max(1, len(manifests))
-            for meta in merged:
-                kinds = [entry.kind for entry in reader.entries([meta])]
-                counted = (meta.num_added_files, meta.num_deleted_files)
-                assert counted == (kinds.count(FileKind.ADD), kinds.count(FileKind.DELETE))
-            if "manifest.full-compaction-threshold-size" in options and len(manifests) > 1:
-                assert not any(entry.kind is FileKind.DELETE for entry in entries)
+        entries = reader.entries(merged)
+        live = [entry.file.file_name for entry in filter_live_entries(entries)]
+        assert sorted(live) == sorted(history.live)
+        assert len(merged) <= max(1, len(manifests))
+        for meta in merged:
+            kinds = [entry.kind for entry in reader.entries([meta])]
+            counted = (meta.num_added_files, meta.num_deleted_files)
+            assert counted == (kinds.count(FileKind.ADD), kinds.count(FileKind.DELETE))
+        if "manifest.full-compaction-threshold-size" in options and len(manifests) > 1:
+            assert not any(entry.kind is FileKind.DELETE for entry in entries)
 
     check()
 

@@ -186,7 +186,7 @@ def _text(rows: pa.Table) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", TABLES)
-@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
 @given(writes=writes, predicates=st.lists(predicates, min_size=8, max_size=16))
 def test_a_filter_returns_the_rows_of_a_filtered_full_scan(
     kind: str, writes: list[tuple[list[Row], Strategy | None]], predicates: list[Predicate]

@@ -75,7 +75,7 @@ def place(row: Sequence[Any], order: Sequence[tuple[str, str, str]]) -> list[Any
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     writes=st.lists(rows_to_write, min_size=1, max_size=4),
     orders=st.lists(st.tuples(orders, st.integers(0, 8), st.booleans()), min_size=3, max_size=5),

@@ -42,6 +42,7 @@ def test_statistics_enclose_the_values(folder: Path) -> None:
             _check_table(Catalog(str(folder / "warehouse")).table(table_name(entry)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ASKED, ids=lambda f: f"{f.parent.name}/{f.name}")
 def test_filters_return_the_rows_of_a_filtered_full_scan(folder: Path) -> None:
     for _, of, entry in READ:
