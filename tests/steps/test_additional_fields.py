@@ -120,12 +120,17 @@ STEPS: Mapping[str, Callable[[Table], object]] = {
 """What is done to a table with a tag ``t1`` and a branch ``dev``."""
 NEEDED = {"replace tag": "t1", "rename tag": "t1", "branch": "t1", "rollback": "t1"}
 ONCE = {"new tag", "branch", "rename tag"}
+# These make a version current again that may still have the lost file, and thus cannot be read.
+NOT_AFTER_LOST = {"fast forward", "rollback"}
 
 
 def run(table: Table, steps: list[str]) -> None:
     for number, step in enumerate(steps):
         possible = NEEDED.get(step, "t1") in table.tags.names() or step not in NEEDED
-        if possible and not (step in ONCE and step in steps[:number]):
+        earlier = steps[:number]
+        repeated = step in ONCE and step in earlier
+        unreadable = step in NOT_AFTER_LOST and "lost" in earlier
+        if possible and not repeated and not unreadable:
             STEPS[step](table)
 
 
