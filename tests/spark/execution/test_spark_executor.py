@@ -92,7 +92,7 @@ def test_results_other_than_bytes_are_refused(spark: SparkSession) -> None:
     def run(unit: int) -> bytes:
         return unit  # type: ignore[return-value]
 
-    with pytest.raises(errors.PaimonError, match="a unit returns bytes, not int"):
+    with pytest.raises(errors.PaimonError, match="a unit must return bytes, not int"):
         SparkExecutor(spark).map(run, [1], label="compact")
 
 
