@@ -33,7 +33,7 @@ def test_inspect_prints_snapshot_and_totals(run: Run, table: Table, warehouse: P
 def test_inspect_reports_a_table_without_snapshots(run: Run, tmp_path: Path) -> None:
     Catalog(str(tmp_path)).create_table("db.t", "id INT")
 
-    assert "no snapshot yet" in run("inspect", tmp_path, "db.t").out
+    assert "it has no snapshot" in run("inspect", tmp_path, "db.t").out
     assert run("inspect", tmp_path, "db.t", "--json").json["snapshot"] is None
 
 

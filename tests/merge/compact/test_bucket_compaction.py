@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from support.merge_model import RETRACT_FUNCTIONS, Change, Model, Row, Rules
 from support.steps import run_units
@@ -250,6 +250,7 @@ class Driver:
             assert all(file.level > output for task in tasks for file in task.higher_level_files), (
                 "a prefix"
             )
+            self.reject_upgraded_rows_without_sequence(files)
             changes = self.model.compact(levels, output)
         if result.snapshot_id is not None:
             changelog = self.changes_of(result.snapshot_id)
@@ -261,6 +262,25 @@ class Driver:
         self.check()
         if self.keeps_content:
             assert {k: self.seen(r) for k, r in before.items()} == self.visible(0)
+
+    def reject_upgraded_rows_without_sequence(self, old: list[BucketFile]) -> None:
+        """Reject histories in which the changelog and the rows of the table differ.
+
+        See docs/format/compaction-rewrites.md#rewriters: a file that only changes its level keeps
+        the columns of a sequence group whose sequence is null, and the changelog does not.
+        """
+        sequence, grouped = self.case.rules.group
+        reader = self.table.stores.reader()
+        fields = [f for f in reader.schema.fields if f.name in (*sequence, *grouped)]
+        levels = {file.file.file_name: file.file.level for file in old}
+        upgraded = [f for f in self.files() if levels.get(f.file.file_name) == 0]
+        for file in upgraded if sequence and self.case.rules.lookup else ():
+            for rows in reader.read(file, fields):
+                for row in rows.to_pylist():
+                    if all(row[n] is None for n in sequence) and any(
+                        row[n] is not None for n in grouped
+                    ):
+                        reject()
 
     def files(self) -> list[BucketFile]:
         splits = self.table.files()
@@ -373,6 +393,30 @@ def test_rows_and_changelog_of_a_table_equal_the_model(case: str, mode: str, tre
             assert driver.table.snapshot() == before, "another compaction would do work"
 
     check()
+
+
+def test_an_upgraded_file_keeps_columns_without_sequence_that_the_changelog_has_as_null(
+    tmp_path: Path,
+) -> None:
+    rules = replace(CASES["partial-update, sequence group"].rules, **MODES["lookup"])
+    case = replace(CASES["partial-update, sequence group"], rules=rules)
+    table = case.table(tmp_path, TREES["sliced"])
+    nulls: Row = dict.fromkeys(GROUPED)
+    for row in ({"k": 1, **nulls}, {"k": 1, **nulls}, {"k": 2, **nulls, "n": 7}):
+        table.upsert(pa.Table.from_pylist([row], table.scan().arrow_schema))
+
+    result = step.compact(table, EXECUTOR, strategy="minor")
+
+    assert result.snapshot_id
+    changes = table.incremental(result.snapshot_id - 1, result.snapshot_id, "changelog")
+    assert [(row["k"], row["n"]) for row in changes.to_arrow().to_pylist()] == [
+        (1, None),
+        (2, None),
+    ]
+    assert [(row["k"], row["n"]) for row in table.scan().to_arrow().to_pylist()] == [
+        (1, None),
+        (2, 7),
+    ]
 
 
 @pytest.mark.parametrize("mode", MODES)
