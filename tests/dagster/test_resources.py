@@ -26,7 +26,7 @@ def test_warehouse_can_be_read_from_the_environment(monkeypatch: pytest.MonkeyPa
     resource = PaimonCatalogResource(warehouse=dg.EnvVar("SOME_WAREHOUSE"))
     result = dg.materialize([find_root], resources={"paimon": resource})
 
-    assert result.output_for_node("where") == "/somewhere"
+    assert result.output_for_node("find_root") == "/somewhere"
 
 
 def test_storage_options_are_used_but_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
