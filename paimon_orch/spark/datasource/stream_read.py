@@ -23,7 +23,7 @@ from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.format.types.predicate import collect_columns
 from paimon_orch.spark.column_types import build_target_schema, convert_batch
 from paimon_orch.spark.datasource.datasource_options import STREAM_READ_OPTIONS, DataSourceOptions
-from paimon_orch.spark.datasource.offsets import StreamFollower, StreamOffset
+from paimon_orch.spark.datasource.stream_follower import StreamFollower, StreamOffset
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.scan.base_scan import ROW_KIND
 from paimon_orch.table.scan.bucket_reader import add_constant_row_kind
