@@ -136,13 +136,6 @@ class SnapshotStore:
             if self.exists(snapshot_id):
                 yield self.get(snapshot_id)
 
-    def find_at_time(self, time_millis: int) -> Snapshot:
-        """Return the newest snapshot committed at or before a time in epoch milliseconds."""
-        for snapshot in self.walk_back():
-            if snapshot.time_millis <= time_millis:
-                return snapshot
-        raise NotFoundError(f"{self.paths.root} has no snapshot at or before {time_millis} ms")
-
     def tag(self, name: str) -> Snapshot:
         """Read the snapshot of a tag; raises :class:`NotFoundError`."""
         path = f"{self.paths.tag_dir}/tag-{name}"

@@ -45,10 +45,18 @@ class SnapshotSelector:
         if self.tag is not None:
             return snapshots.tag(self.tag)
         if self.timestamp is not None:
-            return snapshots.find_at_time(self.timestamp)
+            return find_at_time(snapshots, self.timestamp)
         if self.watermark is not None:
             return _find_at_watermark(snapshots, self.watermark)
         return snapshots.latest()
+
+
+def find_at_time(snapshots: SnapshotStore, time_millis: int) -> Snapshot:
+    """Return the newest snapshot committed at or before a time in epoch milliseconds."""
+    for snapshot in snapshots.walk_back():
+        if snapshot.time_millis <= time_millis:
+            return snapshot
+    raise NotFoundError(f"{snapshots.paths.root} has no snapshot at or before {time_millis} ms")
 
 
 def _find_at_watermark(snapshots: SnapshotStore, watermark: int) -> Snapshot:

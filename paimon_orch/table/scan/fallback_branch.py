@@ -14,7 +14,7 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
-from paimon_orch.table.metadata.time_travel import SnapshotSelector
+from paimon_orch.table.metadata.time_travel import SnapshotSelector, find_at_time
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ def _find_branch_snapshot(
     if snapshots.latest_id() is None:
         return None
     try:
-        return snapshots.find_at_time(snapshot.time_millis)
+        return find_at_time(snapshots, snapshot.time_millis)
     except NotFoundError:  # the branch was created later: use its first snapshot
         earliest = snapshots.earliest_id()
         return None if earliest is None else snapshots.get(earliest)

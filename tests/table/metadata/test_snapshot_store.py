@@ -14,6 +14,7 @@ from paimon_orch.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from paimon_orch.table.metadata.time_travel import find_at_time
 from paimon_orch.table.table import Table
 
 
@@ -128,7 +129,7 @@ def test_an_empty_table_has_no_snapshot(tmp_path: Path) -> None:
     assert list(table.stores.snapshots.walk_back()) == []
     assert rows_of(table) == []
     with pytest.raises(NotFoundError, match="no snapshot at or before"):
-        table.stores.snapshots.find_at_time(2**60)
+        find_at_time(table.stores.snapshots, 2**60)
     with pytest.raises(NotFoundError, match="has no snapshot 1; it has none"):
         table.snapshot(1)
 
@@ -188,27 +189,6 @@ def test_a_snapshot_cannot_reference_files_outside_the_table(table: Table) -> No
     path.write_text(path.read_text().replace(snapshot.base_manifest_list, "../../x"))
     with pytest.raises(CorruptFileError, match="is outside its directory"):
         table.snapshot()
-
-
-def test_a_timestamp_selects_the_newest_snapshot_not_after_it(table: Table) -> None:
-    times = []
-    for number in (1, 2, 3):
-        path = snapshot_file(table, f"snapshot-{number}")
-        timestamp = table.stores.snapshots.get(number).time_millis
-        path.write_text(path.read_text().replace(str(timestamp), str(1000 * number)))
-        times.append(1000 * number)
-
-    assert [
-        table.stores.snapshots.find_at_time(time).id for time in (1000, 1999, 2000, 3000, 9999)
-    ] == [
-        1,
-        1,
-        2,
-        3,
-        3,
-    ]
-    with pytest.raises(NotFoundError, match="no snapshot at or before 999 ms"):
-        table.stores.snapshots.find_at_time(999)
 
 
 def test_tags_are_found_by_name(table: Table) -> None:

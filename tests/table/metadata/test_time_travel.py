@@ -10,7 +10,7 @@ import pytest
 from support.tables import new_table, rows_of, table_of
 
 from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.table.metadata.time_travel import NO_WATERMARK
+from paimon_orch.table.metadata.time_travel import NO_WATERMARK, find_at_time
 from paimon_orch.table.table import Table
 
 WATERMARKS = [None, 100, None, 200, NO_WATERMARK, 300]
@@ -70,3 +70,10 @@ def test_a_selector_without_a_snapshot_is_an_error(table: Table, moment: dict[st
 def test_two_selectors_exclude_each_other(table: Table) -> None:
     with pytest.raises(InputError, match="tag and watermark cannot be combined"):
         table.scan(tag="two", watermark=5)
+
+
+def test_a_timestamp_selects_the_newest_snapshot_not_after_it(table: Table) -> None:
+    snapshots, times = table.stores.snapshots, (1000, 1999, 2000, 3000, 9999)
+    assert [find_at_time(snapshots, time).id for time in times] == [1, 1, 2, 3, 6]
+    with pytest.raises(NotFoundError, match="no snapshot at or before 999 ms"):
+        find_at_time(snapshots, 999)
