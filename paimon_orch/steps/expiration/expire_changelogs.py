@@ -5,7 +5,7 @@ See docs/format/snapshot-expiration.md#changelogs.
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_orch.format.options.table_option import StepKind
@@ -17,7 +17,11 @@ from paimon_orch.steps.common.file_deletion import (
     split_paths,
 )
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
-from paimon_orch.steps.expiration.retention import Retention, RetentionRequest
+from paimon_orch.steps.expiration.retention import (
+    Retention,
+    RetentionRequest,
+    find_first_retained_changelog,
+)
 from paimon_orch.table.cleanup.references import (
     ReferenceReader,
     RetainedSnapshot,
@@ -90,24 +94,19 @@ def plan(table: Table, request: ExpireChangelogsRequest) -> ChangelogExpirationP
     retention = Retention.of_changelogs(options, int(time.time() * 1000), request)
     next_snapshots = ConsumerStore(table.io, table.paths, options).read_next_snapshots().values()
     times = {number: v.snapshot.time_millis for number, v in sorted(changelogs.items())}
-    oldest, newest = min(changelogs), max(changelogs)
-    start = max(latest - retention.retain_max + 1, oldest)
-    end = _find_first_younger(times, start, retention.older_than)
-    limits = (latest - retention.retain_min + 1, oldest + retention.limit, newest)
-    end = min(end, *limits, *next_snapshots)
+    end = find_first_retained_changelog(times, latest, retention, next_snapshots)
     expired = [
         replace(v, is_complete=False) for number, v in sorted(changelogs.items()) if number < end
     ]
     if not expired:
         return ChangelogExpirationPlan(request=request)
-    first = min(number for number in changelogs if number >= end)
     expired_paths = {v.path for v in expired}
     retained = [v for v in versions.values() if v.path not in expired_paths]
     files = _collect_files_to_delete(table, expired, retained)
     return ChangelogExpirationPlan(
         request=request,
         changelogs=tuple(v.snapshot.id for v in expired),
-        end=first,
+        end=end,
         files_to_delete=files,
     )
 
@@ -125,14 +124,6 @@ def _collect_files_to_delete(
         else:  # the appended rows are the changelog
             collector.add_deleted_files(version)
     return collector.collect(expired)
-
-
-def _find_first_younger(times: Mapping[int, int], first: int, before: int) -> int:
-    """Return the first id from ``first`` whose changelog was committed at or after ``before``."""
-    for number, committed in times.items():
-        if number >= first and before <= committed:
-            return number
-    return max(times)
 
 
 def _advance_hint(table: Table, plan: ChangelogExpirationPlan) -> ChangelogExpirationPlan:

@@ -36,6 +36,7 @@ from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs
 from paimon_orch.steps.expiration.retention import (
     Retention,
     RetentionRequest,
+    find_first_retained_snapshot,
     is_changelog_decoupled,
 )
 from paimon_orch.table.cleanup.references import (
@@ -48,7 +49,7 @@ from paimon_orch.table.cleanup.safe_delete import SafeDeleter, list_file_roots
 from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.metadata.consumers import ConsumerStore
-from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore
+from paimon_orch.table.metadata.snapshot_store import EARLIEST
 from paimon_orch.table.table import Table
 
 logger = logging.getLogger(__name__)
@@ -123,10 +124,10 @@ def plan(table: Table, request: ExpireSnapshotsRequest) -> SnapshotExpirationPla
     expired = tuple(consumers.find_expired())
     if options.get(CONSUMER_CHANGELOG_ONLY):
         next_snapshots = {}
-    end = _find_first_retained(table.stores.snapshots, retention, next_snapshots)
+    end = find_first_retained_snapshot(table.stores.snapshots, retention, next_snapshots.values())
     end_without_consumers = None
     if next_snapshots:
-        end_without_consumers = _find_first_retained(table.stores.snapshots, retention, {})
+        end_without_consumers = find_first_retained_snapshot(table.stores.snapshots, retention)
     holders = tuple(
         f"consumer {path.rpartition('consumer-')[2]} retains snapshot {number} and all later ones"
         for path, number in sorted(next_snapshots.items())
@@ -140,26 +141,6 @@ def plan(table: Table, request: ExpireSnapshotsRequest) -> SnapshotExpirationPla
     )
     planned = _select_files(table, plan_without_files)
     return replace(planned, held_by=(*holders, *planned.held_by))
-
-
-def _find_first_retained(
-    store: SnapshotStore, retention: Retention, next_snapshots: Mapping[str, int]
-) -> int | None:
-    """Return the oldest snapshot that is retained; None if no snapshot expires."""
-    latest, ids = store.latest_id(), store.ids()
-    if latest is None or not ids:
-        return None
-    earliest = ids[0]  # not the hint, which is moved before an expiration is complete
-    end = latest - retention.retain_min + 1
-    end = min([end, earliest + retention.limit, *next_snapshots.values()])
-    id_set = set(ids)
-    for number in range(max(latest - retention.retain_max + 1, earliest), end):
-        if number + 1 in id_set and retention.older_than <= store.get(number + 1).time_millis:
-            end = number
-            break
-    if end <= earliest:
-        return None
-    return min((number for number in ids if number >= end), default=None)  # ids may have gaps
 
 
 def _select_files(table: Table, plan: SnapshotExpirationPlan) -> SnapshotExpirationPlan:

@@ -1,8 +1,11 @@
-"""Retention of snapshots and changelogs: table options, and arguments that override them.
+"""Retention of snapshots and changelogs: the limits, and the first version that they retain.
+
+The limits are table options, and arguments that override them.
 
 See docs/format/snapshot-expiration.md.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -17,6 +20,7 @@ from paimon_orch.format.options.core_options import (
     SNAPSHOT_NUM_RETAINED_MIN,
     SNAPSHOT_TIME_RETAINED,
 )
+from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
 _SNAPSHOT, _CHANGELOG = "snapshot", "changelog"
 
@@ -82,6 +86,15 @@ class Retention:
         retention._check(kind)
         return retention
 
+    def find_ids_to_check(self, latest: int, oldest: int, next_snapshots: Collection[int]) -> range:
+        """Return the ids that expire if they are too old.
+
+        All older versions expire. All versions from the end of the range on are retained.
+        ``latest`` is a snapshot id, also for changelogs; ``next_snapshots`` are those of consumers.
+        """
+        end = min(latest - self.retain_min + 1, oldest + self.limit, *next_snapshots)
+        return range(max(latest - self.retain_max + 1, oldest), end)
+
     def _check(self, kind: str) -> None:
         for name, number, minimum in (
             ("maximum (retain-max)", self.retain_max, 1),
@@ -121,3 +134,46 @@ def is_changelog_decoupled(options: Options, retention: Retention) -> bool:
         or changelog_min > retention.retain_min
         or options.get(CHANGELOG_TIME_RETAINED, snapshot_time) > snapshot_time
     )
+
+
+def find_first_retained_snapshot(
+    store: SnapshotStore, retention: Retention, next_snapshots: Collection[int] = ()
+) -> int | None:
+    """Return the oldest snapshot that is retained; None if no snapshot expires.
+
+    A snapshot expires by age only if its successor also exceeds this age.
+    """
+    latest, ids = store.latest_id(), store.ids()
+    if latest is None or not ids:
+        return None
+    earliest = ids[0]  # not the hint, which is moved before an expiration is complete
+    to_check = retention.find_ids_to_check(latest, earliest, next_snapshots)
+    end, id_set = to_check.stop, set(ids)
+    for number in to_check:
+        if number + 1 in id_set and retention.older_than <= store.get(number + 1).time_millis:
+            end = number
+            break
+    if end <= earliest:
+        return None
+    return min((number for number in ids if number >= end), default=None)  # ids may have gaps
+
+
+def find_first_retained_changelog(
+    times: Mapping[int, int],
+    latest: int,
+    retention: Retention,
+    next_snapshots: Collection[int],
+) -> int:
+    """Return the oldest changelog that is retained; the newest one always is.
+
+    :param times: commit times in epoch milliseconds, by ascending id
+    :param latest: the newest snapshot
+    """
+    to_check = retention.find_ids_to_check(latest, min(times), next_snapshots)
+    young = (
+        number
+        for number, time in times.items()
+        if number >= to_check.start and retention.older_than <= time
+    )
+    end = min(to_check.stop, max(times), next(young, to_check.stop))
+    return min(number for number in times if number >= end)
