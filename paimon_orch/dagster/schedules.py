@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 
+from paimon_orch.dagster.changes_since_cursor import CompactionDecider
 from paimon_orch.dagster.jobs import ACTION_TAG, TABLE_TAG, get_op_config
 from paimon_orch.dagster.maintenance_ops import (
     COMPACT_MANIFESTS,
@@ -18,7 +19,7 @@ from paimon_orch.dagster.names import COMPACTION, compaction_asset_key, definiti
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_config import load_table_with_allowances
 from paimon_orch.dagster.run_requests import CompactionTarget, build_run_key
-from paimon_orch.dagster.sensor_cursor import CompactionDecider, get_table_identity
+from paimon_orch.dagster.sensor_cursor import get_table_identity
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.steps.compaction.policy import CompactionPolicy

@@ -12,6 +12,7 @@ from paimon_orch.dagster import (
     build_compaction_asset,
     build_compaction_schedule,
     build_latest_snapshot_sensor,
+    changes_since_cursor,
     sensor_cursor,
 )
 from paimon_orch.steps.common.executor import InProcessExecutor
@@ -48,7 +49,8 @@ def build_ticks(paimon: PaimonCatalogResource, instance: dg.DagsterInstance) -> 
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The current time in milliseconds."""
     now = [1_800_000_000_000]
-    monkeypatch.setattr(sensor_cursor, "_now_millis", lambda: now[0])
+    for module in (sensor_cursor, changes_since_cursor):
+        monkeypatch.setattr(module, "now_millis", lambda: now[0])
     return now
 
 

@@ -1,0 +1,198 @@
+"""The changes of the commits after a cursor, and the decisions for the changed partitions.
+
+This module does not use Dagster, and reads no data files. It skips snapshots of the kinds COMPACT
+and ANALYZE, so that the sensor does not react to the compactions that it requested.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from paimon_orch.dagster.partitions import parse_partition_path
+from paimon_orch.dagster.sensor_cursor import (
+    Cursor,
+    SnapshotIdentity,
+    get_table_identity,
+    now_millis,
+)
+from paimon_orch.errors import NotFoundError
+from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy, decide
+from paimon_orch.table.filter.partition_spec import format_partition
+from paimon_orch.table.table import Table
+
+_MAX_SNAPSHOTS_BACK = 100
+_DATA_COMMIT_KINDS = (CommitKind.APPEND, CommitKind.OVERWRITE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesSinceCursor:
+    """The result of one evaluation of a sensor."""
+
+    cursor: Cursor
+    """The next cursor; the sensor requests the partitions in its ``pending``."""
+    run_key_suffix: str
+    """Identifies this evaluation in the run key of a request for the whole table."""
+    data_snapshots: tuple[Snapshot, ...] = ()
+    """The new snapshots that changed data."""
+    whole_table_reason: str | None = None
+    """Why all partitions were evaluated; None if only changed partitions were evaluated."""
+    touched_partitions: frozenset[str] | None = None
+    """The paths of the partitions that may have changed since the cursor; None if unknown."""
+    decisions: tuple[CompactionDecision, ...] = ()
+    """The decisions of the policy for the partitions that have files."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionDecider:
+    """A table and the policy that decides about its partitions."""
+
+    table: Table
+    policy: CompactionPolicy
+    can_compact_fully: bool = True
+    """Whether runs compact single partitions, so that one of them can be rewritten fully."""
+
+    def decide(
+        self, paths: Collection[str] | None = None, overdue: Collection[str] | None = ()
+    ) -> tuple[CompactionDecision, ...]:
+        """Return the decisions for partitions; without ``paths``, for all partitions."""
+        if paths is not None and not paths:
+            return ()
+        is_whole_table = paths is None or "" in paths
+        specs = None if is_whole_table else [parse_partition_path(p) for p in sorted(paths or ())]
+        decisions = decide(
+            self.table,
+            self.policy,
+            partitions=specs,
+            overdue=overdue,
+            may_be_full=self.can_compact_fully,
+        )
+        return tuple(decisions)
+
+
+def is_latest_snapshot(table: Table, handled: SnapshotIdentity) -> bool:
+    """Return whether a snapshot is still the latest one; reads only this snapshot.
+
+    Unlike the hint LATEST, this detects that the table was recreated and has another snapshot with
+    the same id.
+    """
+    try:
+        is_same = SnapshotIdentity.of(table.stores.snapshots.get(handled.snapshot_id)) == handled
+    except NotFoundError:
+        return False
+    return is_same and not table.stores.snapshots.exists(handled.snapshot_id + 1)
+
+
+def collect_changes(
+    decider: CompactionDecider, cursor: Cursor | None, latest: Snapshot, limit: int
+) -> ChangesSinceCursor:
+    """Read at most ``limit`` snapshots after the cursor, and evaluate the partitions they changed.
+
+    Evaluates all partitions if there is no cursor, if the table was rolled back or recreated, or if
+    snapshots after the cursor have expired.
+    """
+    table, identity = decider.table, get_table_identity(decider.table)
+    if cursor is None:
+        changes = _evaluate_all_partitions(decider, identity, latest, "first evaluation")
+        return replace(changes, touched_partitions=frozenset())
+    if cursor.table != identity:
+        return _evaluate_all_partitions(decider, identity, latest, "the table was recreated")
+    if latest.id < cursor.handled.snapshot_id or _is_replaced(table, cursor.handled):
+        # the same partitions may have been requested for another snapshot with the same id
+        suffix = f" after {cursor.handled}"
+        reason = "the table was rolled back"
+        return _evaluate_all_partitions(decider, identity, latest, reason, suffix=suffix)
+    try:
+        return _evaluate_changes(decider, cursor, latest, limit)
+    except NotFoundError:
+        reason = f"snapshots after {cursor.handled.snapshot_id} have expired"
+        return _evaluate_all_partitions(decider, identity, latest, reason)
+
+
+def _is_replaced(table: Table, handled: SnapshotIdentity) -> bool:
+    """Return whether the id now belongs to another snapshot; False if the snapshot has expired."""
+    try:
+        return SnapshotIdentity.of(table.stores.snapshots.get(handled.snapshot_id)) != handled
+    except NotFoundError:
+        return False
+
+
+def _evaluate_changes(
+    decider: CompactionDecider, cursor: Cursor, latest: Snapshot, limit: int
+) -> ChangesSinceCursor:
+    table, previous = decider.table, cursor.handled
+    last_id = min(latest.id, previous.snapshot_id + limit)
+    snapshots = [
+        table.stores.snapshots.get(n) for n in range(previous.snapshot_id + 1, last_id + 1)
+    ]
+    data_snapshots = [s for s in snapshots if s.commit_kind in _DATA_COMMIT_KINDS]
+    overdue = cursor.find_overdue(decider.policy.wait_millis)
+    suffixes = {path: f"{previous} and {cursor.waiting[path]}" for path in overdue}
+    suffixes |= cursor.pending
+    for snapshot in data_snapshots:
+        suffix = str(SnapshotIdentity.of(snapshot))
+        suffixes |= dict.fromkeys(_find_touched_partitions(table, snapshot), suffix)
+    handled = SnapshotIdentity.of(snapshots[-1]) if snapshots else previous
+    decisions = decider.decide(suffixes, overdue)
+    next_cursor = Cursor(
+        cursor.table,
+        handled,
+        {d.partition: suffixes[d.partition] for d in decisions if d.compact},
+        {path: since for path, since in cursor.waiting.items() if path not in suffixes}
+        | _compute_waiting_since(decisions, cursor.waiting),
+    )
+    return ChangesSinceCursor(
+        cursor=next_cursor,
+        run_key_suffix=" ".join([str(handled), *(() if snapshots else suffixes.values())]),
+        data_snapshots=tuple(data_snapshots),
+        touched_partitions=frozenset(suffixes),
+        decisions=decisions,
+    )
+
+
+def _compute_waiting_since(
+    decisions: Collection[CompactionDecision], previous: Mapping[str, int]
+) -> dict[str, int]:
+    """Return the start of waiting by path.
+
+    Partitions to compact also start to wait: if their run fails, the sensor evaluates them again,
+    even if no other commit follows.
+    """
+    now = now_millis()
+    return {
+        d.partition: previous.get(d.partition, now) if d.is_waiting else now
+        for d in decisions
+        if d.is_waiting or d.compact
+    }
+
+
+def _find_touched_partitions(table: Table, snapshot: Snapshot) -> set[str]:
+    schema = table.stores.schemas.get(snapshot.schema_id)
+    partitions = {entry.partition for entry in table.stores.manifests.read_delta_entries(snapshot)}
+    return {format_partition(partition, schema) for partition in partitions}
+
+
+def _evaluate_all_partitions(
+    decider: CompactionDecider, identity: str, latest: Snapshot, reason: str, suffix: str = ""
+) -> ChangesSinceCursor:
+    handled = SnapshotIdentity.of(latest)
+    run_key_suffix, decisions = f"{handled}{suffix}", decider.decide()
+    pending = {decision.partition: run_key_suffix for decision in decisions if decision.compact}
+    return ChangesSinceCursor(
+        cursor=Cursor(identity, handled, pending, _compute_waiting_since(decisions, {})),
+        run_key_suffix=run_key_suffix,
+        data_snapshots=tuple(_find_latest_data_snapshot(decider.table, latest)),
+        whole_table_reason=reason,
+        decisions=decisions,
+    )
+
+
+def _find_latest_data_snapshot(table: Table, latest: Snapshot) -> Iterator[Snapshot]:
+    """Yield the newest snapshot that changed data, if it is among the latest snapshots."""
+    snapshot = latest
+    for previous_id in range(latest.id - 1, latest.id - _MAX_SNAPSHOTS_BACK, -1):
+        if snapshot.commit_kind in _DATA_COMMIT_KINDS:
+            yield snapshot
+            return
+        if previous_id < 1 or not table.stores.snapshots.exists(previous_id):
+            return
+        snapshot = table.stores.snapshots.get(previous_id)
