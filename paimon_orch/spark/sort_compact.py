@@ -28,7 +28,7 @@ from paimon_orch.steps.common.conflict_retry import discard_results
 from paimon_orch.steps.common.executor import Progress
 from paimon_orch.steps.common.partition_selection import PartitionSpecs
 from paimon_orch.steps.common.row_tracking_writer import write_tracked_rows
-from paimon_orch.steps.common.step import run_plan
+from paimon_orch.steps.common.step import PlanAttempts
 from paimon_orch.steps.compaction import sort_compact
 from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionResult
 from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest
@@ -66,18 +66,17 @@ def run_sort(
     request = plan.request
     assert isinstance(request, SortRequest)
 
-    def attempt(current: CompactionPlan) -> CompactionResult:
-        messages = []
-        if current:
-            messages = _write_sorted(session, table, current, request.order, progress)
-        return sort_compact.commit(table, current, messages)
-
-    return run_plan(
-        f"sort {table.identifier}",
-        plan,
-        replan=lambda _: sort_compact.plan(table, request),
-        attempt=attempt,
+    attempts = PlanAttempts(
+        f"sort {table.identifier}", plan, replan=lambda _: sort_compact.plan(table, request)
     )
+    for attempt in attempts:
+        with attempt:
+            current = attempts.next_plan()
+            messages = []
+            if current:
+                messages = _write_sorted(session, table, current, request.order, progress)
+            result = sort_compact.commit(table, current, messages)
+    return attempts.complete(result)
 
 
 def _write_sorted(

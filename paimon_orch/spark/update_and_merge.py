@@ -44,7 +44,7 @@ from paimon_orch.spark.row_level_columns import (
 )
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import Progress
-from paimon_orch.steps.common.step import run_plan
+from paimon_orch.steps.common.step import PlanAttempts
 from paimon_orch.steps.row_level import row_level_write as row_level
 from paimon_orch.steps.row_level.row_level_write import (
     RowLevelPlan,
@@ -256,14 +256,14 @@ class _RowLevelWrite:
     """The new values, for error messages."""
 
     def run(self, progress: Progress | None, plan: RowLevelPlan | None = None) -> RowLevelResult:
-        return run_plan(
-            self.label,
-            plan or self._plan(),
-            replan=lambda _: self._plan(),
-            attempt=partial(self._attempt, progress=progress),
-        )
+        plan = plan or self._plan()
+        attempts = PlanAttempts(self.label, plan, replan=lambda _: self._plan())
+        for attempt in attempts:
+            with attempt:
+                result = self._write(attempts.next_plan(), progress)
+        return attempts.complete(result)
 
-    def _attempt(self, planned: RowLevelPlan, *, progress: Progress | None) -> RowLevelResult:
+    def _write(self, planned: RowLevelPlan, progress: Progress | None) -> RowLevelResult:
         row_kind = KIND_COLUMN if planned.schema.primary_keys else None
         columns = [*planned.schema.names, *([row_kind] if row_kind else [])]
         request = ingest.IngestRequest(columns=columns, row_kind=row_kind)

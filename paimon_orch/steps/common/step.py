@@ -18,10 +18,12 @@ outcome is the number of executed plans.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
+
+from tenacity import AttemptManager
 
 from paimon_orch.steps.common.conflict_retry import MAX_ATTEMPTS, retry_on_conflict
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
@@ -137,6 +139,49 @@ def build_metadata_step(
     )
 
 
+class PlanAttempts(Generic[PlanT]):
+    """The attempts to execute a plan: after a conflict with another commit, a new plan is made.
+
+    >>> attempts = PlanAttempts(label, plan, replan=replan)
+    >>> for attempt in attempts:
+    ...     with attempt:
+    ...         outcome = execute(attempts.next_plan())
+    >>> attempts.complete(outcome)
+
+    Iterating raises the last :class:`CommitConflictError` after ``max_attempts`` conflicts.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        plan: PlanT,
+        *,
+        replan: Callable[[PlanT], PlanT],
+        max_attempts: int = MAX_ATTEMPTS,
+    ) -> None:
+        self._label, self._plan, self._replan = label, plan, replan
+        self._retrying = retry_on_conflict(label, max_attempts=max_attempts)
+        self._start, self._number = time.monotonic(), 0
+
+    def __iter__(self) -> Iterator[AttemptManager]:
+        for attempt in self._retrying:
+            self._number += 1
+            yield attempt
+
+    def next_plan(self) -> PlanT:
+        """Return the given plan in the first attempt, and a new plan in each later attempt."""
+        if self._number > 1:
+            self._plan = self._replan(self._plan)
+        if not self._plan:
+            logger.info("%s: nothing to do", self._label)
+        return self._plan
+
+    def complete(self, outcome: OutcomeT) -> OutcomeT:
+        """Return the outcome with the duration and the number of all attempts."""
+        duration = time.monotonic() - self._start
+        return replace(outcome, duration_seconds=duration, attempts=self._number)
+
+
 def run_step(
     step: Step[RequestT, PlanT, SharedT, UnitT, ResultT, OutcomeT],
     table: Table,
@@ -149,47 +194,24 @@ def run_step(
 
     Raises :class:`CommitConflictError` if ``max_attempts`` plans conflicted with other commits.
     """
-    outcome: OutcomeT | None = None
-
-    def attempt(current: PlanT) -> OutcomeT:
-        nonlocal outcome
-        for part in step.split(current):
-            part_outcome = _run_once(step, table, part, executor or InProcessExecutor(), progress)
-            outcome = part_outcome if outcome is None else step.merge(outcome, part_outcome)
-        assert outcome is not None
-        return outcome
-
-    return run_plan(
+    attempts = PlanAttempts(
         step.label(table),
         plan,
         replan=lambda outdated: step.plan(table, outdated.request),
-        attempt=attempt,
         max_attempts=step.max_attempts,
     )
+    executor = executor or InProcessExecutor()
+    outcome: OutcomeT | None = None  # of all parts, including those before a conflict
+    for attempt in attempts:
+        with attempt:
+            for part in step.split(attempts.next_plan()):
+                part_outcome = _run_part(step, table, part, executor, progress)
+                outcome = part_outcome if outcome is None else step.merge(outcome, part_outcome)
+    assert outcome is not None
+    return attempts.complete(outcome)
 
 
-def run_plan(
-    label: str,
-    plan: PlanT,
-    *,
-    replan: Callable[[PlanT], PlanT],
-    attempt: Callable[[PlanT], OutcomeT],
-    max_attempts: int = MAX_ATTEMPTS,
-) -> OutcomeT:
-    """Execute a plan, and after a conflict a new plan; return the outcome with its duration."""
-    start, current = time.monotonic(), plan
-    for number, trial in enumerate(retry_on_conflict(label, max_attempts=max_attempts), 1):
-        with trial:
-            if number > 1:
-                current = replan(current)
-            if not current:
-                logger.info("%s: nothing to do", label)
-            outcome = attempt(current)
-            return replace(outcome, duration_seconds=time.monotonic() - start, attempts=number)
-    raise AssertionError("the last attempt returned or raised")
-
-
-def _run_once(
+def _run_part(
     step: Step[RequestT, PlanT, SharedT, UnitT, ResultT, OutcomeT],
     table: Table,
     plan: PlanT,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,14 @@ from support.histories import HISTORY, make_table
 from support.tables import new_table, rows_of, table_of
 
 from paimon_orch import steps
-from paimon_orch.errors import CommitConflictError
-from paimon_orch.steps.common.step import EmptyRequest, Step, run_step
+from paimon_orch.errors import CommitConflictError, CommitOutcomeUnknownError
+from paimon_orch.steps.common.step import (
+    EmptyRequest,
+    Step,
+    StepOutcome,
+    build_metadata_step,
+    run_step,
+)
 from paimon_orch.steps.compaction.compact import COMPACT, CompactRequest
 from paimon_orch.steps.ingest import IngestRequest
 from paimon_orch.steps.maintenance import rescale
@@ -84,6 +92,66 @@ def test_a_step_without_retries_raises_the_conflict(tmp_path: Path) -> None:
 
     assert rescale.rescale(table, 4) is not None
     assert rows_of(table) == [(1, "b")]
+
+
+class RecordingStep:
+    """A step whose commits raise the given errors, one each, and then succeed."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self._errors, self.plans = list(errors), 0
+        self.executed: list[CountingPlan] = []
+        self.step = build_metadata_step("test", self.plan, self.commit)
+
+    def plan(self, _table: Table, request: EmptyRequest) -> CountingPlan:
+        self.plans += 1
+        return CountingPlan(request=request, number=self.plans)
+
+    def commit(self, _table: Table, plan: CountingPlan, _results: Sequence[bytes]) -> StepOutcome:
+        self.executed.append(plan)
+        if self._errors:
+            raise self._errors.pop(0)
+        return StepOutcome()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountingPlan:
+    request: EmptyRequest
+    number: int
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def test_a_lost_race_makes_a_new_plan_and_is_logged(
+    table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    recording = RecordingStep(CommitConflictError("another commit was faster"))
+    shown = recording.plan(table, EmptyRequest())
+
+    result = run_step(recording.step, table, shown)
+
+    assert [plan.number for plan in recording.executed] == [1, 2]
+    assert recording.executed[0] is shown
+    assert result.attempts == 2
+    assert "attempt 1 conflicted: another commit was faster" in caplog.text
+
+
+def test_conflicts_are_retried_a_limited_number_of_times(table: Table) -> None:
+    recording = RecordingStep(*[CommitConflictError(str(n)) for n in range(1, 10)])
+
+    with pytest.raises(CommitConflictError, match=r"^3$"):
+        run_step(recording.step, table, recording.plan(table, EmptyRequest()))
+
+    assert len(recording.executed) == 3
+
+
+def test_a_commit_with_an_unknown_outcome_is_not_retried(table: Table) -> None:
+    recording = RecordingStep(CommitOutcomeUnknownError("the connection was lost"))
+
+    with pytest.raises(CommitOutcomeUnknownError):
+        run_step(recording.step, table, recording.plan(table, EmptyRequest()))
+
+    assert len(recording.executed) == 1
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: type(request).__name__)
