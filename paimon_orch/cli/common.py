@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from paimon_orch.errors import InputError, NotFoundError, PaimonError
-from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
+from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor

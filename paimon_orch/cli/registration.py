@@ -9,7 +9,7 @@ import typer
 
 from paimon_orch.cli.common import CliSettings
 from paimon_orch.cli.help_page import HelpCommand, Panel, format_examples
-from paimon_orch.format.options.step_support import Allowances
+from paimon_orch.format.options.blocking_options import Allowances
 
 _ALLOWANCE_SWITCHES = {
     "allow_stale_external": Annotated[

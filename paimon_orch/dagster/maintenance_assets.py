@@ -36,7 +36,7 @@ from paimon_orch.dagster.run_config import (
     report_stale_options,
 )
 from paimon_orch.dagster.spark_links import build_executor, build_spark_link_metadata
-from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
+from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.compaction.compact import (

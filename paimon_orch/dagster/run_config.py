@@ -8,7 +8,7 @@ from pydantic import Field, create_model
 
 from paimon_orch.dagster.metadata import Metadata
 from paimon_orch.dagster.resources import PaimonCatalogResource
-from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
+from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.table.table import Table
 
 STALE_EXTERNAL_HELP = (

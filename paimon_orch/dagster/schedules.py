@@ -21,7 +21,7 @@ from paimon_orch.dagster.run_config import load_table_with_allowances
 from paimon_orch.dagster.run_requests import CompactionTarget, build_run_key
 from paimon_orch.dagster.sensor_cursor import get_table_identity
 from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
+from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 
 _DEFAULT_CRON = {

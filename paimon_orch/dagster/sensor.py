@@ -19,7 +19,7 @@ from paimon_orch.dagster.run_config import load_table_with_allowances
 from paimon_orch.dagster.run_requests import CompactionTarget, build_run_key
 from paimon_orch.dagster.sensor_cursor import Cursor
 from paimon_orch.errors import NotFoundError
-from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
+from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.compaction.policy import (
     CompactionDecision,

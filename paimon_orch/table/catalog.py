@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
+from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.schema import TableSchema, build_table_schema

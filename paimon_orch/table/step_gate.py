@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from functools import cache
 
-from paimon_orch.format.options.step_support import (
+from paimon_orch.format.options.blocking_options import (
     Allowances,
     check_step,
     describe_options,

@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from paimon_orch.errors import InputError
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.format.options import Options
-from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
+from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import EVERY_CHANGE, StepKind
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.row.row_kind import RowKind

@@ -6,7 +6,7 @@ from functools import partial
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory
-from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
+from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema

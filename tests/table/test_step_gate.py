@@ -14,7 +14,7 @@ import pytest
 from support.steps import run_units
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format.options.step_support import Allowances
+from paimon_orch.format.options.blocking_options import Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps import ingest
 from paimon_orch.steps.cleanup import remove_orphan_files, remove_unexisting_files

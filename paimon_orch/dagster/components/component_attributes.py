@@ -23,7 +23,7 @@ from paimon_orch.dagster.names import pool_name
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
 from paimon_orch.dagster.run_config import STALE_EXTERNAL_HELP, UNKNOWN_OPTIONS_HELP
 from paimon_orch.errors import InputError
-from paimon_orch.format.options.step_support import Allowances
+from paimon_orch.format.options.blocking_options import Allowances
 
 _YamlScalar = str | bool | int | float
 """The type of a scalar; Dagster converts a rendered template that looks like a number."""

@@ -18,7 +18,7 @@ from paimon_orch.format.options.core_options import (
     SNAPSHOT_NUM_RETAINED_MAX,
     SNAPSHOT_NUM_RETAINED_MIN,
 )
-from paimon_orch.format.options.register import find_option
+from paimon_orch.format.options.option_lookup import find_option
 from paimon_orch.format.options.typed_options import Options
 
 _IMMUTABLE = {

@@ -7,7 +7,7 @@ import pendulum
 from pendulum.parsing.exceptions import ParserError
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.options.step_support import Allowances
+from paimon_orch.format.options.blocking_options import Allowances
 from paimon_orch.storage.object_store_options import parse_storage_option
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.scan.base_scan import BaseScan

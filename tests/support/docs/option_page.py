@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from paimon_orch.format.options.core_options import FAMILIES
-from paimon_orch.format.options.register import OPTION_REGISTRY
+from paimon_orch.format.options.option_lookup import OPTION_REGISTRY
 from paimon_orch.format.options.table_option import AnyOption, OptionClass, StepKind
 
 _STEPS = {

@@ -13,7 +13,7 @@ import paimon_orch
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options, core_options
 from paimon_orch.format.options.core_options import FAMILIES
-from paimon_orch.format.options.register import (
+from paimon_orch.format.options.option_lookup import (
     OPTION_REGISTRY,
     find_nearest_option,
     find_option,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format.options.register import (
+from paimon_orch.format.options.option_lookup import (
     find_nearest_option,
     find_option,
     may_be_newer_option,
