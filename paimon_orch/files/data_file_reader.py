@@ -24,7 +24,7 @@ from paimon_orch.files.file_index_reader import FileIndexEvaluator, TopRowsOrLim
 from paimon_orch.files.parquet.parquet import ParquetFileReader
 from paimon_orch.files.row_selection import read_file_rows, read_parquet_rows, take_selected_rows
 from paimon_orch.files.row_tracking import ROW_TRACKING_FIELDS, fill_row_tracking
-from paimon_orch.files.schema_evolution.evolve import evolve, find_source_field
+from paimon_orch.files.schema_evolution.column_sources import ColumnSource, find_column_sources
 from paimon_orch.files.stats.column_bounds import (
     ColumnBounds,
     build_constant_stats,
@@ -41,20 +41,17 @@ from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
-from paimon_orch.format.text import RawText, encode_text
 from paimon_orch.format.types.arrow import (
     NumberedBatch,
     build_record_batch,
     number_batches,
-    to_arrow_type,
 )
-from paimon_orch.format.types.data_types import AtomicType, DataType, Field, TypeRoot
+from paimon_orch.format.types.data_types import Field
 from paimon_orch.format.types.predicate import Predicate, collect_columns
 from paimon_orch.storage import FileIO
 
 ROW_POSITION = f"{KEY_PREFIX}POSITION"  # the prefix is reserved, so no table column has this name
 SYSTEM_FIELDS = (SEQUENCE_NUMBER, VALUE_KIND)
-_STORED_FIELDS = (*SYSTEM_FIELDS, *ROW_TRACKING_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,38 +313,21 @@ class FileReader:
 
     def _columns(
         self, bucket_file: BucketFile, fields: Sequence[Field], names: Sequence[str]
-    ) -> list["_ColumnSource"]:
-        file_fields = self._file_schema(bucket_file).fields
+    ) -> list[ColumnSource]:
         partition_fields = self.schema.partition_fields
-        constants = dict(
-            zip(
-                (field.name for field in partition_fields),
-                deserialize_row(bucket_file.partition, [field.type for field in partition_fields]),
-                strict=True,
-            )
+        types = [field.type for field in partition_fields]
+        values = deserialize_row(bucket_file.partition, types)
+        constants = dict(zip((field.name for field in partition_fields), values, strict=True))
+        has_system_field = any(field in SYSTEM_FIELDS for field in fields)
+        if has_system_field and self._is_numbered_by_snapshot(bucket_file):
+            constants[SEQUENCE_NUMBER.name] = bucket_file.file.min_sequence_number
+        return find_column_sources(
+            fields,
+            self._file_schema(bucket_file).fields,
+            names,
+            constants=constants,
+            primary_keys=self.schema.primary_keys,
         )
-        by_snapshot = any(f in SYSTEM_FIELDS for f in fields) and self._is_numbered_by_snapshot(
-            bucket_file
-        )
-        columns = []
-        for field in fields:
-            source = field if field in _STORED_FIELDS else find_source_field(field, file_fields)
-            if field == SEQUENCE_NUMBER and by_snapshot:
-                columns.append(
-                    _ColumnSource(field, None, field.type, bucket_file.file.min_sequence_number)
-                )
-            elif field.name in constants:
-                columns.append(_ColumnSource(field, None, field.type, constants[field.name]))
-            elif source is None or source.name not in names:
-                columns.append(_ColumnSource(field, None, field.type, None))
-            else:
-                # Java Paimon 0.9 may write null instead of the key into the value columns
-                key = KEY_PREFIX + source.name
-                name = (
-                    key if key in names and field.name in self.schema.primary_keys else source.name
-                )
-                columns.append(_ColumnSource(field, name, source.type, None))
-        return columns
 
     def _is_numbered_by_snapshot(self, bucket_file: BucketFile) -> bool:
         """Return whether the sequence number of all rows of a file is its snapshot id.
@@ -370,36 +350,6 @@ class FileReader:
         """Return the key columns that precede the value columns; thin files do not have them."""
         schema = self._file_schema(bucket_file)
         return [replace(f, name=KEY_PREFIX + f.name) for f in schema.key_fields]
-
-
-@dataclass(frozen=True, slots=True)
-class _ColumnSource:
-    """The source of one column: a column of the file, or a constant."""
-
-    field: Field
-    physical: str | None
-    """The name of the column in the file; None for a constant."""
-    physical_type: DataType
-    constant: object
-
-    def read(self, batch: pa.RecordBatch) -> pa.Array:
-        if self.physical is not None:
-            return evolve(batch.column(self.physical), self.physical_type, self.field.type)
-        return build_constant_column(self.constant, self.field.type, batch.num_rows)
-
-
-def build_constant_column(value: object, data_type: DataType, length: int) -> pa.Array:
-    """Return a column of one internal value."""
-    target = to_arrow_type(data_type)
-    if value is None:
-        return pa.nulls(length, target)
-    if isinstance(data_type, AtomicType) and data_type.name in (TypeRoot.DATE, TypeRoot.TIME):
-        return pa.repeat(pa.scalar(value, pa.int32()), length).view(target)
-    if isinstance(target, pa.TimestampType):
-        return pa.repeat(pa.scalar(value, pa.int64()), length).view(target)
-    if isinstance(value, RawText):
-        return pa.repeat(pa.scalar(encode_text(value), pa.binary()), length).view(target)
-    return pa.repeat(pa.scalar(value, target), length)
 
 
 def _check_file_size(path: str, source: IO[bytes], file: DataFileMeta) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from paimon_orch.files.data_file_reader import build_constant_column
+from paimon_orch.files.arrow_conversion import build_constant_column
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import read_field
 from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.files.schema_evolution.evolve import convert_to_arrow_type
+from paimon_orch.files.arrow_conversion import convert_to_arrow_type
 from paimon_orch.format.options.core_options import (
     AGGREGATION_REMOVE_RECORD_ON_DELETE,
     CLUSTERING_INCREMENTAL,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 import pyarrow as pa
 
 from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.files.schema_evolution.evolve import convert_to_arrow_type
+from paimon_orch.files.arrow_conversion import convert_to_arrow_type
 from paimon_orch.files.stats.collector import to_internal_value
 from paimon_orch.format.options import Options
 from paimon_orch.format.partition_path import (

@@ -9,7 +9,7 @@ from itertools import compress
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.files.data_file_reader import build_constant_column
+from paimon_orch.files.arrow_conversion import build_constant_column
 from paimon_orch.files.stats.evaluator import may_contain
 from paimon_orch.files.stats.file_bounds import find_manifest_bounds
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta

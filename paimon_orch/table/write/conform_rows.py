@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.files.data_file_reader import build_constant_column
+from paimon_orch.files.arrow_conversion import build_constant_column, convert_to_arrow_type
 from paimon_orch.files.default_values import fill_default
 from paimon_orch.files.nested_arrays import find_nested_null
-from paimon_orch.files.schema_evolution.evolve import convert_to_arrow_type
 from paimon_orch.format.options.core_options import SEQUENCE_FIELD
 from paimon_orch.format.row.row_kind import RowKind, is_retract, parse_row_kinds
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
