@@ -64,11 +64,13 @@ _Move = Annotated[
 ]
 _ColumnComment = Annotated[
     Texts,
-    typer.Option(metavar="COLUMN=TEXT", help="Comment a column; an empty text removes it."),
+    typer.Option(
+        metavar="COLUMN=TEXT", help="Set the comment of a column; an empty value removes it."
+    ),
 ]
 _Comment = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="Comment the table; an empty text removes it."),
+    typer.Option(metavar="TEXT", help="Set the comment of the table; an empty value removes it."),
 ]
 _Set = Annotated[Texts, typer.Option("--set", metavar="KEY=VALUE", help="Set a table option.")]
 _Reset = Annotated[Texts, typer.Option(metavar="KEY", help="Reset a table option to its default.")]
@@ -149,7 +151,10 @@ def _plan_schema(table: Table, schema: TableSchema, changes: list[SchemaChange])
 
 
 def _parse_column(schema: TableSchema, text: str) -> ColumnPath:
-    """Return a path into nested columns, unless a column has exactly this name."""
+    """Split a dotted name into a nested path.
+
+    If a column has exactly this name, return the name unchanged.
+    """
     return text if text in schema.names or "." not in text else tuple(text.split("."))
 
 

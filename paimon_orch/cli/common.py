@@ -1,4 +1,4 @@
-"""Functions for several commands: open tables, parse texts, print results and start Spark."""
+"""Functions for several commands: open tables, parse arguments, print results and start Spark."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -65,7 +65,7 @@ def check_files_exist(paths: Iterable[str]) -> None:
 
 
 def print_values(values: dict[str, object], as_json: bool, text: str) -> None:
-    """Print values as one JSON document, or print a text that describes them."""
+    """Print values as one JSON document, or print a description of them."""
     print(json.dumps(values, indent=2) if as_json else text)
 
 
@@ -82,8 +82,9 @@ def parse_names(text: str) -> list[str]:
 def parse_partitions(
     table: Table, text: str | None, *, with_directories: bool = False
 ) -> list[str] | None:
-    """Parse a list of partitions that are separated by semicolons; None without a text.
+    """Parse a list of partitions that are separated by semicolons.
 
+    Returns None if no list is given.
     Raises :class:`InputError` for an empty list, and :class:`NotFoundError` for a partition without
     files; with ``with_directories``, a partition only needs a directory.
     """
@@ -110,17 +111,20 @@ def parse_partitions(
 
 
 def parse_optional_duration(option: str, text: str | None) -> timedelta | None:
-    """Return a duration such as ``30 d``; None without a text."""
+    """Return a duration such as ``30 d``, or None if no value is given."""
     return None if text is None else parse_duration(option, text)
 
 
 def parse_optional_cutoff(option: str, text: str | None) -> int | None:
-    """Return the epoch milliseconds of a time or an age such as ``3 d``; None without a text."""
+    """Return a time or an age such as ``3 d`` as a time in epoch milliseconds.
+
+    Returns None if no value is given.
+    """
     return None if text is None else parse_cutoff(option, text)
 
 
 def parse_optional_timestamp(option: str, text: str | None) -> int | None:
-    """Return the epoch milliseconds of a time; None without a text."""
+    """Return a time in epoch milliseconds, or None if no value is given."""
     return None if text is None else parse_timestamp(option, text)
 
 
@@ -139,8 +143,8 @@ def print_result(values: dict[str, object], as_json: bool, empty_text: str) -> N
     elif values["snapshot_id"] is None:
         print(empty_text)
     else:
-        texts = (f"{key.replace('_', ' ')} {value:,}" for key, value in values.items() if value)
-        print("; ".join(texts))
+        counts = (f"{key.replace('_', ' ')} {value:,}" for key, value in values.items() if value)
+        print("; ".join(counts))
 
 
 def print_write_result(
@@ -178,7 +182,7 @@ def open_table_for_write(
 def compact_after_write(
     table: Table, snapshot_id: int | None, session: "SparkSession", bars: Progress
 ) -> CompactionResult | None:
-    """Compact the partitions that a commit wrote to; returns None without a commit."""
+    """Compact the partitions that a commit wrote to; returns None if there is no commit."""
     from paimon_orch.spark.execution.spark_executor import SparkExecutor
 
     if snapshot_id is None:

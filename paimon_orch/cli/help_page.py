@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # older releases of Typer take them from Click
     from typer._click import Context, HelpFormatter, Parameter
 
 _NAME_WIDTH = 23  # width of the column of command names; a longer name has its own line
-_NO_LIMIT = 1000  # characters of a summary: it is wrapped, not truncated
+_NO_LIMIT = 1000  # large enough that summaries are wrapped and never truncated
 
 
 class Panel(StrEnum):
@@ -28,7 +28,10 @@ class Panel(StrEnum):
 
 
 def format_examples(examples: Iterable[str]) -> str | None:
-    """Return the end of a help page, which is also valid Markdown; None without examples."""
+    """Return the end of a help page, which is also valid Markdown.
+
+    Returns None if there are no examples.
+    """
     lines = "\n".join(f"    paimon-orch {example}" for example in examples)
     return f"Examples:\n\n{lines}" if lines else None
 

@@ -16,7 +16,7 @@ _ALLOWANCE_SWITCHES = {
         bool,
         typer.Option(
             "--allow-stale-external",
-            help="Proceed although the table's options configure Iceberg metadata, a metastore or "
+            help="Proceed even if the table's options configure Iceberg metadata, a metastore or "
             "a callback, which are not updated.",
         ),
     ],
@@ -24,7 +24,7 @@ _ALLOWANCE_SWITCHES = {
         bool,
         typer.Option(
             "--allow-unknown-options",
-            help="Proceed although the table has unknown options, which may belong to a newer "
+            help="Proceed even if the table has unknown options, which may belong to a newer "
             "release of Paimon.",
         ),
     ],

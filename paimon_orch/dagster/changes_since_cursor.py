@@ -187,7 +187,10 @@ def _evaluate_all_partitions(
 
 
 def _find_latest_data_snapshot(table: Table, latest: Snapshot) -> Iterator[Snapshot]:
-    """Yield the newest snapshot that changed data, if it is among the latest snapshots."""
+    """Yield the newest snapshot that changed data.
+
+    Yields nothing if it is not among the last ``_MAX_SNAPSHOTS_BACK`` snapshots.
+    """
     snapshot = latest
     for previous_id in range(latest.id - 1, latest.id - _MAX_SNAPSHOTS_BACK, -1):
         if snapshot.commit_kind in _DATA_COMMIT_KINDS:

@@ -185,7 +185,7 @@ class _AssetRun(Generic[C]):
         return build_executor(self.context, self.spark)
 
     def get_partition_keys(self, keys: Sequence[str]) -> PartitionKeys | None:
-        """Return the converter of partition keys; None without keys."""
+        """Return the converter of partition keys, or None if the asset has no partition keys."""
         return PartitionKeys.of(self.table.schema, self.partitions_def) if keys else None
 
 

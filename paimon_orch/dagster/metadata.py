@@ -89,7 +89,7 @@ class PaimonMetadata:
     bytes: int | None = None
     level0_files: int | None = None
     rows_not_visible: int | None = None
-    """Records that batch readers do not see before a compaction."""
+    """The number of records that batch readers do not see until the next compaction."""
     read_amplification: int | None = None
     """Maximum number of sorted runs that a reader merges in a bucket."""
     read_amplification_before: int | None = None
@@ -154,7 +154,7 @@ def build_table_state(report: TableReport) -> PaimonMetadata:
 
 
 def count_rows_not_visible(table: Table, snapshot: Snapshot) -> int | None:
-    """Return the records of a snapshot that readers do not see before a compaction.
+    """Return the number of records that readers do not see until the next compaction.
 
     Returns None for tables whose readers see all files.
     """

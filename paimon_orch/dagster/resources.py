@@ -33,13 +33,13 @@ class PaimonCatalogResource(dg.ConfigurableResource):  # type: ignore[type-arg] 
     )
     allow_stale_external: bool = Field(
         default=False,
-        description="Change tables although their options configure Iceberg metadata, a metastore "
+        description="Change tables even if their options configure Iceberg metadata, a metastore "
         "or a callback, which are not updated.",
     )
     allow_unknown_options: bool = Field(
         default=False,
-        description="Change tables although they have options that are unknown, for example of a "
-        "newer Paimon release.",
+        description="Change tables even if they have unknown options, for example from a newer "
+        "Paimon release.",
     )
 
     def catalog(self) -> Catalog:

@@ -12,12 +12,11 @@ from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowance
 from paimon_orch.table.table import Table
 
 STALE_EXTERNAL_HELP = (
-    "Change the table although its options configure Iceberg metadata, a metastore or a callback, "
+    "Change the table even if its options configure Iceberg metadata, a metastore or a callback, "
     "which are not updated. The run's metadata lists the options."
 )
 UNKNOWN_OPTIONS_HELP = (
-    "Change the table although it has options that are unknown, for example of a newer Paimon "
-    "release."
+    "Change the table even if it has unknown options, for example from a newer Paimon release."
 )
 
 

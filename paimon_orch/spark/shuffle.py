@@ -74,7 +74,7 @@ def shuffle_rows(
 
 
 def unpack_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Decode the rows in binary rows."""
+    """Decode the tables that the packed batches contain; raise the errors that they contain."""
     for batch in batches:
         for piece, error in zip(batch.column("rows"), batch.column("error"), strict=True):
             if error.is_valid:

@@ -142,8 +142,8 @@ class LocalFileIO:
 def _check_local_path(path: str) -> str:
     if not os.path.isabs(path):
         raise UnsupportedError(
-            f"{path}: is in another store than the table, which is on the local file system; a "
-            "table in several stores is not supported"
+            f"{path} is in a different store from the table, which is on the local file system; "
+            "a table in several stores is not supported"
         )
     return check_path(path)
 

@@ -218,8 +218,8 @@ class FsspecFileIO:
             mine, mine
         ):
             raise UnsupportedError(
-                f"{path}: is in another store than the table, which is below {self.root}; a table "
-                "in several stores is not supported"
+                f"{path} is in a different store from the table, which is below {self.root}; a "
+                "table in several stores is not supported"
             )
         if "?versionId=" in path:
             raise CorruptFileError(

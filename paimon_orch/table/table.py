@@ -68,8 +68,8 @@ class Table:
     def allow(self, *, stale_external: bool = False, unknown_options: bool = False) -> "Table":
         """Return a copy of this object that allows steps that the table's options forbid.
 
-        ``stale_external``: steps may change the table although Iceberg metadata, a metastore or a
-        callback is not updated. ``unknown_options``: steps may change the table although it has
+        ``stale_external``: steps may change the table even if Iceberg metadata, a metastore or a
+        callback is not updated. ``unknown_options``: steps may change the table even if it has
         unknown options, which may belong to a newer release of Paimon.
         """
         allowances = Allowances(stale_external=stale_external, unknown_options=unknown_options)

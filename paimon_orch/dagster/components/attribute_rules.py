@@ -41,15 +41,15 @@ class TextRule:
     """A rule for the text of an attribute."""
 
     accepted_values: str
-    """A description of the accepted texts.
+    """A description of the accepted values.
 
     The JSON schema has it as the only value of an enumeration, since validators print the accepted
     values together with the invalid value.
     """
     pattern: str
-    """A regular expression that all accepted texts match; other texts may also match."""
+    """A regular expression that all accepted values match; other values may also match."""
     parse: Callable[[str, str], object]
-    """Takes the attribute's name and its value; raises :class:`InputError` for invalid texts."""
+    """Takes the attribute's name and its value; raises :class:`InputError` for invalid values."""
     example: str
 
     def check(self, name: str, value: Any) -> None:
@@ -93,7 +93,7 @@ def require_any_of(*names: str) -> JsonSchema:
 
 
 def require_pattern(name: str, pattern: str, accepts: str, *, where: JsonSchema) -> JsonSchema:
-    """Return a schema that requires a text to match a pattern, in objects that match ``where``."""
+    """Return a schema that requires a string to match a pattern, in objects that match ``where``."""
     text = {
         "if": _build_string_except_schema({"anyOf": [_TEMPLATE_SCHEMA, {"pattern": pattern}]}),
         "then": {"enum": [accepts]},
@@ -155,7 +155,8 @@ _TIMESTAMP_PATTERN = r"^[0-9]{4}-[01][0-9]-[0-3][0-9](?:[T ].*)?$"
 def _parse_cron(name: str, text: str) -> None:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the actual schedule warns too
+            # Creating the real schedule emits the same warning.
+            warnings.simplefilter("ignore", UserWarning)
             dg.ScheduleDefinition(name="check", job_name="check", cron_schedule=text)
     except dg.DagsterInvalidDefinitionError:
         raise InputError(

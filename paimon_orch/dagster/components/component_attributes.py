@@ -77,7 +77,8 @@ class TableAttributes(Attributes):
     )
     external: bool = Field(
         default=True,
-        description="Whether another engine writes the table; then its asset is defined here.",
+        description="True if another engine writes the table. The component then also defines "
+        "the table's asset.",
     )
     key_prefix: list[str] = Field(default=[], description="Prefix of the asset keys.")
     owners: list[str] = Field(default=[], description="Owners of the assets.")

@@ -56,7 +56,10 @@ class ClassicJobMonitor:
         return frame.toArrow()
 
     def count_finished_tasks(self) -> int:
-        """Return the count of the status tracker, which may lack new and old jobs."""
+        """Return the number of finished tasks known to the status tracker.
+
+        The tracker may not list the newest and oldest jobs.
+        """
         try:
             tracker = self._context.statusTracker()
             jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]

@@ -92,7 +92,10 @@ class SparkExecutor:
         label: str,
         progress: Progress | None = None,
     ) -> list[bytes]:
-        """Return ``join`` of the pieces of each part; raises the same errors as :meth:`map`."""
+        """Call ``join`` on the pieces of each part, and return the results.
+
+        Raises the same errors as :meth:`map`.
+        """
         if not units:
             return []
         attempts, count = read_task_attempts(self._session), len(units)

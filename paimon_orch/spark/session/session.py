@@ -139,7 +139,10 @@ def stop_session(session: SparkSession) -> None:
 
 
 def java_in_use(session: SparkSession) -> str:
-    """Return the Java of a running session, such as ``Java 21.0.8 (/opt/java)``."""
+    """Return the Java version and path that a running session uses.
+
+    For example ``Java 21.0.8 (/opt/java)``.
+    """
     row = session.sql(
         "SELECT java_method('java.lang.System', 'getProperty', 'java.version') AS version, "
         "java_method('java.lang.System', 'getProperty', 'java.home') AS home"

@@ -72,7 +72,7 @@ class RemoveOrphanFilesRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanFilesPlan:
-    """The orphan files of a table; false if there are none."""
+    """The orphan files of a table. The plan is falsy if there are none."""
 
     request: RemoveOrphanFilesRequest
     files: tuple[OrphanCandidate, ...] = ()

@@ -27,7 +27,7 @@ from paimon_orch.table.table import Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingFilesPlan:
-    """The live data files that do not exist; false if there are none."""
+    """The live data files that do not exist. The plan is falsy if there are none."""
 
     request: EmptyRequest = field(default_factory=EmptyRequest)
     paths: tuple[str, ...] = ()

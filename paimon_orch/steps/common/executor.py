@@ -51,10 +51,11 @@ class Executor(Protocol):
         label: str,
         progress: Progress | None = None,
     ) -> list[bytes]:
-        """Split units into pieces, and return ``join`` of the pieces of each part, ordered by part.
+        """Split units into pieces, call ``join`` on the pieces of each part, and return the results.
 
         Tasks exchange the pieces; the caller receives only the results of ``join``. Both functions
-        may run more than once and must not write. A part without pieces has no result.
+        may run more than once and must not write. The results are ordered by part; a part without
+        pieces has no result.
 
         :param split: a pure function of a unit; yields pairs of a part below ``parts`` and a piece
         :raises PaimonError: as :meth:`map`
@@ -97,7 +98,7 @@ class InProcessExecutor:
         label: str,  # noqa: ARG002
         progress: Progress | None = None,
     ) -> list[bytes]:
-        """Return ``join`` of the pieces of each part; holds all pieces in memory."""
+        """Call ``join`` on the pieces of each part; holds all pieces in memory."""
         pieces: dict[int, list[bytes]] = {}
         for finished, unit in enumerate(units, 1):
             for part, piece in split(unit):
@@ -142,7 +143,7 @@ class ForwardingExecutor(ABC):
         label: str,
         progress: Progress | None = None,
     ) -> list[bytes]:
-        """Return ``join`` of the pieces of each part; see :meth:`Executor.shuffle`."""
+        """Call ``join`` on the pieces of each part; see :meth:`Executor.shuffle`."""
         executor = self.choose_executor(len(units))
         label = self.build_label(label)
         return executor.shuffle(split, units, join, parts=parts, label=label, progress=progress)

@@ -4,12 +4,12 @@ Each step module defines a frozen request and three functions of the same shape,
 :class:`Step` that names them:
 
 - ``plan(table, request) -> Plan`` reads metadata, decides what to do, and writes nothing, so a plan
-  is also the dry run. A plan keeps its request, and is false if there is nothing to do.
+  is also the dry run. A plan keeps its request, and is falsy if there is nothing to do.
 - ``run(shared, unit) -> bytes`` does one independent unit of work, in any process, perhaps more than
   once. A unit names its files; data for all units (file system, schemas) is in ``shared``, which is
   sent once per job.
 - ``commit(table, plan, results) -> Outcome`` commits the results of all units, in the order of the
-  units. It does nothing for a plan that is false.
+  units. It does nothing for a falsy plan.
 
 :func:`run_step` executes the plan of the caller, which is the plan that was shown to the user. It
 makes a new plan, from the plan's request, only if another commit was faster: ``attempts`` of the
@@ -47,7 +47,7 @@ class StepOutcome:
 
 
 class StepPlan(Protocol):
-    """A plan: keeps its request, and is false if there is nothing to do."""
+    """A plan of a step. It keeps its request, and is falsy if there is nothing to do."""
 
     @property
     def request(self) -> Any:
@@ -201,7 +201,7 @@ def run_step(
         max_attempts=step.max_attempts,
     )
     executor = executor or InProcessExecutor()
-    outcome: OutcomeT | None = None  # of all parts, including those before a conflict
+    outcome: OutcomeT | None = None  # the outcomes of all parts, including those before a conflict
     for attempt in attempts:
         with attempt:
             for part in step.split(attempts.next_plan()):

@@ -42,7 +42,7 @@ class CompactionUnit(ABC):
     bucket: int
     total_buckets: int
     partition_text: str
-    """``k1=v1/k2=v2``, or an empty text."""
+    """``k1=v1/k2=v2``, or an empty string."""
     reason: CompactReason
     reason_details: str = ""
     """A text to show instead of the reason."""
@@ -108,7 +108,7 @@ class CompactionUnit(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
-    """The plan of a compaction; false if there is nothing to do."""
+    """The plan of a compaction. It is falsy if there is nothing to do."""
 
     request: PartitionRequest
     snapshot_id: int | None = None

@@ -93,7 +93,7 @@ class CompactionDecision:
     """The decision of a policy about one partition."""
 
     partition: str
-    """``k1=v1/k2=v2``; an empty text for an unpartitioned table."""
+    """``k1=v1/k2=v2``, or an empty string for an unpartitioned table."""
     compact: bool
     reason: str
     metrics: CompactionMetrics

@@ -51,7 +51,7 @@ class PostponeUnit:
 
     partition: bytes
     partition_text: str
-    """``k1=v1/k2=v2``, or an empty text."""
+    """``k1=v1/k2=v2``, or an empty string."""
     files: tuple[DataFileMeta, ...]
     buckets: int
     """The number of buckets of the partition; for a new partition, from the table's options."""
@@ -84,7 +84,7 @@ class PostponeIo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostponePlan:
-    """The postponed rows to move; false if there are none."""
+    """The postponed rows to move. The plan is falsy if there are none."""
 
     request: MovePostponedRequest
     snapshot_id: int | None = None

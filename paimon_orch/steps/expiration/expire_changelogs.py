@@ -43,7 +43,7 @@ class ExpireChangelogsRequest(RetentionRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangelogExpirationPlan:
-    """The changelogs to expire; false if there are none."""
+    """The changelogs to expire. The plan is falsy if there are none."""
 
     request: ExpireChangelogsRequest
     changelogs: tuple[int, ...] = ()

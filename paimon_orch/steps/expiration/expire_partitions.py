@@ -59,7 +59,7 @@ class ExpirePartitionsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionExpirationPlan:
-    """The partitions to drop; false if there are none."""
+    """The partitions to drop. The plan is falsy if there are none."""
 
     request: ExpirePartitionsRequest
     batches: tuple[tuple[bytes, ...], ...] = ()

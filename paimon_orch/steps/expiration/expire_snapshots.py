@@ -65,7 +65,7 @@ class ExpireSnapshotsRequest(RetentionRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotExpirationPlan:
-    """The plan of an expiration; false if no snapshot expires."""
+    """The plan of an expiration. It is falsy if no snapshot expires."""
 
     request: ExpireSnapshotsRequest
     snapshots: tuple[int, ...] = ()

@@ -36,7 +36,7 @@ class ExpiredTag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagExpirationPlan:
-    """The tags to delete; false if there are none."""
+    """The tags to delete. The plan is falsy if there are none."""
 
     request: ExpireTagsRequest
     tags: tuple[ExpiredTag, ...] = ()

@@ -30,7 +30,7 @@ __all__ = ["CheckReport", "Finding", "check"]
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The findings of a check; true if there are none."""
+    """The result of a check. It is truthy if there are no findings."""
 
     findings: tuple[Finding, ...] = ()
     versions: int = 0

@@ -49,7 +49,7 @@ class AnalyzeUnit:
 
     split: BucketSplit
     partition_text: str
-    """``k1=v1/k2=v2``, or an empty text."""
+    """``k1=v1/k2=v2``, or an empty string."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the unit as JSON values."""
@@ -64,7 +64,7 @@ class AnalyzeUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzePlan:
-    """The buckets to read; false for a table without a snapshot."""
+    """The buckets to read. The plan is falsy if the table has no snapshot."""
 
     request: AnalyzeRequest
     snapshot: Snapshot | None = None

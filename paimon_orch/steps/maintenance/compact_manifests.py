@@ -21,7 +21,7 @@ from paimon_orch.table.table import Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestCompactionPlan:
-    """The manifests of the latest snapshot; false if a merge would have no effect."""
+    """The manifests of the latest snapshot. The plan is falsy if a merge would have no effect."""
 
     request: EmptyRequest = field(default_factory=EmptyRequest)
     manifests: int = 0

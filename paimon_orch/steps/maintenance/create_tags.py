@@ -85,7 +85,7 @@ class TagPeriods:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagCreationPlan:
-    """The tags to create and to delete; false if there are none."""
+    """The tags to create and to delete. The plan is falsy if there are none."""
 
     request: EmptyRequest = field(default_factory=EmptyRequest)
     due: Mapping[str, int] = field(default_factory=dict)

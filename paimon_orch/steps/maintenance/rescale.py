@@ -80,7 +80,7 @@ class RescaleUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescalePlan:
-    """The partitions whose number of buckets changes; false if there are none."""
+    """The partitions whose number of buckets changes. The plan is falsy if there are none."""
 
     request: RescaleRequest
     io: RescaleIo | None = None

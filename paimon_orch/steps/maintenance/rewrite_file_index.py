@@ -64,7 +64,7 @@ class FileIndexRewriteUnit:
 
     partition: bytes
     partition_text: str
-    """``k1=v1/k2=v2``, or an empty text."""
+    """``k1=v1/k2=v2``, or an empty string."""
     bucket: int
     total_buckets: int
     files: tuple[DataFileMeta, ...]
@@ -108,7 +108,7 @@ class RewriteFileIndexRequest(PartitionRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileIndexRewritePlan:
-    """The plan of a rewrite; false if there is nothing to do."""
+    """The plan of a rewrite. It is falsy if there is nothing to do."""
 
     request: RewriteFileIndexRequest
     snapshot_id: int | None = None

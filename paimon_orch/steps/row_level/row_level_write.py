@@ -138,7 +138,7 @@ class TargetUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowLevelPlan:
-    """The files that may have rows to change; false if there are none."""
+    """The files that may have rows to change. The plan is falsy if there are none."""
 
     request: RowLevelRequest
     schema: TableSchema

@@ -33,8 +33,9 @@ _BRANCH_FOLDERS = {
 }
 _TEMPORARY_FOLDERS = ("schema", "tag", "consumer")
 _SHARED_FOLDERS = ("manifest", "index", "statistics")
-_DirectoryNames = Mapping[str, set[str]]  # of directories, by partition column
-_BLOB_PACK_SUFFIX = ".managed.blob"  # not in manifests: side files of data files refer to it
+_DirectoryNames = Mapping[str, set[str]]  # directory names by partition column
+# Manifests do not list these files; only side files of data files refer to them.
+_BLOB_PACK_SUFFIX = ".managed.blob"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

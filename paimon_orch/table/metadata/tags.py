@@ -69,7 +69,7 @@ class Tags:
             raise InputError(
                 f"{self.snapshots.paths.root} already has a tag {name!r}; delete or replace it"
             )
-        if not self._is_kept(snapshot.id, but=name):
+        if not self._is_kept(snapshot.id, exclude=name):
             self.snapshots.io.delete(path)
             raise NotFoundError(f"snapshot {snapshot.id} expired while it was tagged")
         return snapshot
@@ -90,7 +90,7 @@ class Tags:
         if unknown := self._find_unknown_keys(old):
             data = _encode_tag({**unknown, **_parse_json_object(data, path)})
         io.write(path, data)
-        if not self._is_kept(snapshot.id, but=name):
+        if not self._is_kept(snapshot.id, exclude=name):
             io.write(path, previous)
             raise NotFoundError(f"snapshot {snapshot.id} expired while it was tagged")
         return snapshot
@@ -119,8 +119,8 @@ class Tags:
         self.get(name)
         self.snapshots.io.delete(self.path(name))
 
-    def _is_kept(self, snapshot_id: int, *, but: str) -> bool:
-        """Return whether a snapshot is not expired, or has a tag other than ``but``.
+    def _is_kept(self, snapshot_id: int, *, exclude: str) -> bool:
+        """Return whether a snapshot has not expired, or has a tag other than ``exclude``.
 
         Call this after writing a tag: an expiration moves the hint EARLIEST, then reads the tags,
         then deletes files.
@@ -128,11 +128,11 @@ class Tags:
         store = self.snapshots
         if snapshot_id >= (store.earliest_id() or 0) and store.exists(snapshot_id):
             return True
-        return self._find_tag_of(snapshot_id, but=but) is not None
+        return self._find_tag_of(snapshot_id, exclude=exclude) is not None
 
-    def _find_tag_of(self, snapshot_id: int, *, but: str = "") -> str | None:
-        """Return a tag of a snapshot, other than ``but``; None if it has none."""
-        names = (name for name in self.names() if name != but)
+    def _find_tag_of(self, snapshot_id: int, *, exclude: str = "") -> str | None:
+        """Return a tag of a snapshot other than ``exclude``, or None if it has no such tag."""
+        names = (name for name in self.names() if name != exclude)
         return next((name for name in names if self.snapshots.tag(name).id == snapshot_id), None)
 
     def _build_content(
