@@ -23,7 +23,7 @@ from paimon_orch.table.cleanup.orphan_candidates import DataRoots, find_bucket_d
 from paimon_orch.table.filter.partition_spec import parse_partition_spec
 from paimon_orch.table.scan.base_scan import BaseScan
 from paimon_orch.table.scan.scan import Scan
-from paimon_orch.table.scan.visibility import (
+from paimon_orch.table.scan.unseen_rows import (
     describe_unseen_rows_after_write,
     describe_unseen_rows_in_scan,
     format_compact_command,

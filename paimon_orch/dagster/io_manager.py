@@ -20,7 +20,7 @@ from paimon_orch.format.types.predicate import And, Leaf, Operator, Or, Predicat
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import PartitionSpec, build_any_partition_matcher
 from paimon_orch.table.scan.partition_pruner import build_partition_table
-from paimon_orch.table.scan.visibility import describe_unseen_rows_in_scan
+from paimon_orch.table.scan.unseen_rows import describe_unseen_rows_in_scan
 from paimon_orch.table.table import Table
 
 _WRITE_MODES = ("append", "overwrite", "upsert")

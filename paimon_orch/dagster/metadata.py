@@ -22,7 +22,7 @@ from paimon_orch.steps.maintenance.rewrite_file_index import (
     FileIndexRewritePlan,
     FileIndexRewriteResult,
 )
-from paimon_orch.table.scan.visibility import Visibility
+from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
 

@@ -30,7 +30,7 @@ from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.incremental_scan import IncrementalScan
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.split_generator import divide_splits, pack_splits
-from paimon_orch.table.scan.visibility import Visibility, describe_unseen_rows_in_scan
+from paimon_orch.table.scan.unseen_rows import Visibility, describe_unseen_rows_in_scan
 
 if TYPE_CHECKING:  # Spark 4.0 has no filters
     from pyspark.sql.datasource import Filter

@@ -18,7 +18,7 @@ from paimon_orch.spark.datasource.datasource_options import DataSourceOptions
 from paimon_orch.spark.shuffle import first_row_number
 from paimon_orch.steps import ingest
 from paimon_orch.steps.ingest import IngestResult
-from paimon_orch.table.scan.visibility import describe_unseen_rows_after_write
+from paimon_orch.table.scan.unseen_rows import describe_unseen_rows_after_write
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
 from paimon_orch.table.write.dynamic_bucket import has_dynamic_buckets

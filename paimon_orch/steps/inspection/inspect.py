@@ -11,7 +11,7 @@ from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.steps.inspection.health import TableHealth, compute_health, compute_snapshot_health
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.bucket_split import BucketSplit
-from paimon_orch.table.scan.visibility import Visibility
+from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table import Table
 
 

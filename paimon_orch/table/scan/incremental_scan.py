@@ -33,7 +33,7 @@ from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.scan_planner import ScanPlanner, build_bucket_splits
 from paimon_orch.table.scan.snapshot_diff import diff_bucket, find_changed_buckets
-from paimon_orch.table.scan.visibility import Visibility
+from paimon_orch.table.scan.unseen_rows import Visibility
 
 INCREMENTAL_MODES = ("auto", "delta", "changelog", "diff")
 _SCAN_MODE_OPTION = "incremental-between-scan-mode"

@@ -32,7 +32,7 @@ from paimon_orch.table.scan.partition_pruner import filter_partitions
 from paimon_orch.table.scan.postponed_rows import add_postponed_files, should_merge_postponed
 from paimon_orch.table.scan.scan_planner import ALL_LEVELS, ScanPlanner, apply_limit
 from paimon_orch.table.scan.top_n_files import select_top_n_splits
-from paimon_orch.table.scan.visibility import Visibility
+from paimon_orch.table.scan.unseen_rows import Visibility
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

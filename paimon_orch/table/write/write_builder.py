@@ -18,7 +18,7 @@ from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.commit.commit_changes import CommitChanges, PartitionFilter
 from paimon_orch.table.filter.partition_spec import PartitionSpec
-from paimon_orch.table.scan.visibility import Visibility, describe_unseen_rows_after_write
+from paimon_orch.table.scan.unseen_rows import Visibility, describe_unseen_rows_after_write
 from paimon_orch.table.table_stores import TableStores
 from paimon_orch.table.write.arrow_input import ArrowStreamExportable, to_arrow_table
 from paimon_orch.table.write.bucket_routing import check_writable
