@@ -21,6 +21,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import AtomicType, Field
 from paimon_orch.table.metadata.metadata_io import read_statistics
+from paimon_orch.table.metadata.tags import parse_tag_time
 from paimon_orch.table.scan.bucket_split import BucketSplit
 
 if TYPE_CHECKING:
@@ -208,18 +209,6 @@ def _build_tag_row(table: "Table", name: str) -> Record:
         "create_time": parse_tag_time(values.get("tagCreateTime")),
         "time_retained": None if retained is None else _format_duration(retained),
     }
-
-
-def parse_tag_time(value: object) -> datetime | None:
-    """Return a local time, stored as ISO 8601 or as a list of year, month ... nanoseconds."""
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return datetime.fromisoformat(value).replace(tzinfo=None)
-    if not isinstance(value, list) or not all(isinstance(part, int) for part in value):
-        raise ValueError(f"{value!r} is not a time")
-    year, month, day, hour, minute, second, nanos = [*value, 0, 0, 0, 0, 0][:7]
-    return datetime(year, month, day, hour, minute, second, nanos // 1000)
 
 
 def _format_duration(value: object) -> str:

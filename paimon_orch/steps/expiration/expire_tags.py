@@ -12,7 +12,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.text import parse_json_object
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
 from paimon_orch.steps.expiration.delete_tag import delete_tag
-from paimon_orch.table.metadata_tables import parse_tag_time
+from paimon_orch.table.metadata.tags import parse_tag_time
 from paimon_orch.table.table import Table
 
 

@@ -181,6 +181,18 @@ def _encode_local_time(moment: datetime) -> list[int]:
     ]
 
 
+def parse_tag_time(value: object) -> datetime | None:
+    """Return a local time, stored as ISO 8601 or as a list of year, month ... nanoseconds."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return datetime.fromisoformat(value).replace(tzinfo=None)
+    if not isinstance(value, list) or not all(isinstance(part, int) for part in value):
+        raise ValueError(f"{value!r} is not a time")
+    year, month, day, hour, minute, second, nanos = [*value, 0, 0, 0, 0, 0][:7]
+    return datetime(year, month, day, hour, minute, second, nanos // 1000)
+
+
 def extract_snapshot(data: bytes, path: str) -> bytes:
     """Return the snapshot file from which a tag file was created."""
     value = _parse_json_object(data, path)
