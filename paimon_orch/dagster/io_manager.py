@@ -10,10 +10,10 @@ import pyarrow as pa
 from pydantic import Field
 
 from paimon_orch.dagster.error_conversion import fail_if_unsupported
-from paimon_orch.dagster.metadata import Metadata, PaimonMetadata, count_rows_not_visible
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_config import report_stale_options
+from paimon_orch.dagster.run_metadata import Metadata, PaimonMetadata, count_rows_not_visible
 from paimon_orch.errors import InputError
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.predicate import And, Leaf, Operator, Or, Predicate

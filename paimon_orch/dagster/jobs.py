@@ -22,11 +22,11 @@ from paimon_orch.dagster.maintenance_ops import (
     P,
     RemoveOrphanFilesConfig,
 )
-from paimon_orch.dagster.metadata import Metadata
 from paimon_orch.dagster.names import definition_name, pool_name, table_asset_key
 from paimon_orch.dagster.progress import build_progress_logger
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
 from paimon_orch.dagster.run_config import report_stale_options
+from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.dagster.spark_links import build_executor, build_spark_link_metadata
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.table.table import Table

@@ -10,14 +10,6 @@ import dagster as dg
 from pydantic import Field
 
 from paimon_orch.dagster.error_conversion import RETRY_TRANSIENT, raise_dagster_errors
-from paimon_orch.dagster.metadata import (
-    Metadata,
-    build_column_metadata,
-    build_compaction_metadata,
-    build_index_metadata,
-    filter_report,
-    filter_result,
-)
 from paimon_orch.dagster.names import (
     check_table_name,
     compaction_asset_key,
@@ -34,6 +26,14 @@ from paimon_orch.dagster.run_config import (
     build_allowance_config,
     build_config_class,
     report_stale_options,
+)
+from paimon_orch.dagster.run_metadata import (
+    Metadata,
+    build_column_metadata,
+    build_compaction_metadata,
+    build_index_metadata,
+    filter_report,
+    filter_result,
 )
 from paimon_orch.dagster.spark_links import build_executor, build_spark_link_metadata
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances

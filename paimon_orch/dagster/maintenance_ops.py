@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 import dagster as dg
 from pydantic import Field, ValidationError
 
-from paimon_orch.dagster.metadata import Metadata, build_metadata_table
 from paimon_orch.dagster.run_config import AllowanceConfig, build_config_class
+from paimon_orch.dagster.run_metadata import Metadata, build_metadata_table
 from paimon_orch.errors import InputError
 from paimon_orch.format.times import parse_cutoff, parse_duration
 from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step

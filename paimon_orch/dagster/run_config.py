@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 import dagster as dg
 from pydantic import Field, create_model
 
-from paimon_orch.dagster.metadata import Metadata
 from paimon_orch.dagster.resources import PaimonCatalogResource
+from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.table.table import Table
 

@@ -12,10 +12,10 @@ from paimon_orch.dagster.changes_since_cursor import (
     collect_changes,
     is_latest_snapshot,
 )
-from paimon_orch.dagster.metadata import build_column_schema, build_decisions_metadata
 from paimon_orch.dagster.names import compaction_asset_key, definition_name, table_asset_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_config import load_table_with_allowances
+from paimon_orch.dagster.run_metadata import build_column_schema, build_decisions_metadata
 from paimon_orch.dagster.run_requests import CompactionTarget, build_run_key
 from paimon_orch.dagster.sensor_cursor import Cursor
 from paimon_orch.errors import NotFoundError

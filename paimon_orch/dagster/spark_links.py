@@ -3,8 +3,8 @@
 import dagster as dg
 
 from paimon_orch.dagster.error_conversion import ExecutionContext, get_op_context
-from paimon_orch.dagster.metadata import Metadata
 from paimon_orch.dagster.resources import SparkSessionResource
+from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.steps.common.executor import Executor, ForwardingExecutor
 
 

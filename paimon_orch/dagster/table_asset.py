@@ -8,7 +8,11 @@ import dagster as dg
 
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.maintenance_assets import asset_decorator
-from paimon_orch.dagster.metadata import (
+from paimon_orch.dagster.names import compaction_asset_key, table_asset_key
+from paimon_orch.dagster.partitions import PartitionKeys
+from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.dagster.run_config import report_stale_options
+from paimon_orch.dagster.run_metadata import (
     Metadata,
     PaimonMetadata,
     build_column_schema,
@@ -16,10 +20,6 @@ from paimon_orch.dagster.metadata import (
     build_table_state,
     filter_report,
 )
-from paimon_orch.dagster.names import compaction_asset_key, table_asset_key
-from paimon_orch.dagster.partitions import PartitionKeys
-from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
-from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.dagster.spark_links import build_spark_link_metadata
 from paimon_orch.steps.ingest import IngestResult
 from paimon_orch.steps.inspection.inspect import TableReport, inspect

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import dagster as dg
 
-from paimon_orch.dagster.metadata import (
+from paimon_orch.dagster.run_metadata import (
     MAX_TABLE_RECORDS,
     PaimonMetadata,
     build_column_schema,
