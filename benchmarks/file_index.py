@@ -2,9 +2,9 @@
 
     python benchmarks/file_index.py [--rows 1000000] [--files 10000] [--repeat 3] [--no-peers]
 
-Goals: building bitmaps at 15 million values per second with few distinct texts and 5 million with
+Goals: building bitmaps at 15 million values per second with few distinct strings and 5 million with
 100,000 distinct numbers, range bitmaps at 5 million, bloom filters at 8 million for numbers and 4
-million for texts of 16 bytes, and none slower than pypaimon-rust; evaluating 10,000 embedded
+million for 16-byte strings, and none slower than pypaimon-rust; evaluating 10,000 embedded
 indexes in less than 1.5 times the time to decode their manifest; a filter that matches one row in a
 thousand reads a fraction of the table; rewriting an index reads at most 1.05 times the size of the
 indexed columns.
@@ -86,17 +86,17 @@ def make_columns(rows: int) -> dict[str, tuple[str, pa.Array]]:
     statuses = np.array([f"STATUS-{number}" for number in range(12)])
     unique = random.integers(0, 2**62, rows)
     return {
-        "12 texts": ("STRING", pa.array(statuses[random.integers(0, 12, rows)])),
+        "12 strings": ("STRING", pa.array(statuses[random.integers(0, 12, rows)])),
         "100,000 numbers": ("INT", pa.array(random.integers(0, 100_000, rows).astype(np.int32))),
         "unique bigints": ("BIGINT", pa.array(unique)),
-        "unique texts of 16": ("STRING", pa.array([f"{n:016x}" for n in unique.tolist()])),
+        "unique 16-byte strings": ("STRING", pa.array([f"{n:016x}" for n in unique.tolist()])),
     }
 
 
 BUILDS = [
-    ("12 texts", "bitmap", 15), ("100,000 numbers", "bitmap", 5), ("12 texts", "range-bitmap", 5),
+    ("12 strings", "bitmap", 15), ("100,000 numbers", "bitmap", 5), ("12 strings", "range-bitmap", 5),
     ("100,000 numbers", "range-bitmap", 5), ("unique bigints", "range-bitmap", 5), ("100,000 numbers", "bsi", None),
-    ("unique bigints", "bloom-filter", 8), ("unique texts of 16", "bloom-filter", 4),
+    ("unique bigints", "bloom-filter", 8), ("unique 16-byte strings", "bloom-filter", 4),
 ]  # fmt: skip
 
 

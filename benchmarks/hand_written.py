@@ -163,7 +163,7 @@ def hash_cases() -> Iterator[Case]:
     no_hashes = patch.object(
         bitmap, "compute_java_hash_codes", lambda keys, _type: np.zeros(len(keys), np.uint32)
     )
-    yield "bitmap index of texts, sorted", run, with_patches(run, sorted_order, no_hashes)
+    yield "bitmap index of strings, sorted", run, with_patches(run, sorted_order, no_hashes)
 
 
 def build_bloom_filter(keys: Any) -> bytes:

@@ -3,8 +3,8 @@
     python benchmarks/large_bucket.py [--rows 16000000]
 
 Runs full compactions of the workload of compaction.py in one bucket, on Spark. Goals: the peak
-memory of a task is the same for a sixteenth of the rows as for all rows; two cores are at least
-1.7 times as fast as one.
+memory of a task does not grow with the rows (it is the same for all rows and for a sixteenth of
+them); two cores are at least 1.7 times as fast as one.
 """
 
 from __future__ import annotations

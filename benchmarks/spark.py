@@ -236,7 +236,7 @@ def measure_executors(folder: Path, rows: int, repeat: int) -> Iterator[Line]:
 
 
 def time_compaction(warehouse: Path, executors: int) -> float:
-    """Return the wall-clock seconds of a compaction, whose files are deleted.
+    """Run a compaction, delete its output files, and return its wall-clock seconds.
 
     The first two of three runs are warm-ups.
     """

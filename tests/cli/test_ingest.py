@@ -103,7 +103,7 @@ def test_a_source_file_with_an_unknown_extension_is_refused(
     )
 
 
-def test_a_source_file_with_wrong_content_is_named(
+def test_the_error_of_a_source_file_with_wrong_content_contains_its_name(
     run: Run, spark: SparkSession, table: Table, warehouse: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "rows.parquet").write_text("id\n1\n")

@@ -280,7 +280,7 @@ def test_orphans_of_a_partition_without_rows_are_removed(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("option", "number"), [("--retain-max", -3), ("--retain-min", 0), ("--max-deletes", -1)]
 )
-def test_a_number_out_of_range_is_named(
+def test_the_error_of_a_number_out_of_range_contains_its_option(
     tmp_path: Path, table: Table, option: str, number: int
 ) -> None:
     result = run("expire-snapshots", str(tmp_path), "db.t", option, str(number))

@@ -263,7 +263,9 @@ def test_invalid_duration_fails_without_retry(
 
 
 @pytest.mark.parametrize("build", BUILDERS)
-def test_jobs_have_the_pool_of_the_table_and_tags(build: Callable[..., dg.JobDefinition]) -> None:
+def test_jobs_use_the_pool_of_their_table_and_are_tagged_with_table_and_action(
+    build: Callable[..., dg.JobDefinition],
+) -> None:
     job = build("lake.orders", key_prefix=["prod"])
 
     action = job.tags["paimon/action"]

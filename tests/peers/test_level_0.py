@@ -48,7 +48,7 @@ def read(table: Table, **scan: Any) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("engine", list(ENGINES))
-def test_level_0_is_skipped_or_merged_as_by_java(java20: Peer, tmp_path: Path, engine: str) -> None:
+def test_level_0_is_skipped_or_merged_as_in_java(java20: Peer, tmp_path: Path, engine: str) -> None:
     steps = [
         write(rows(range(20), "a")),
         compact(),
@@ -82,7 +82,7 @@ def test_level_0_is_skipped_or_merged_as_by_java(java20: Peer, tmp_path: Path, e
 
 @pytest.mark.parametrize("upgrade", ["true", "false"])
 @pytest.mark.parametrize("engine", list(ENGINES))
-def test_an_overwrite_is_committed_at_the_same_level_as_by_java(
+def test_an_overwrite_writes_files_of_the_same_level_as_java_does(
     java20: Peer, tmp_path: Path, engine: str, upgrade: str
 ) -> None:
     options = ENGINES[engine] | {"overwrite-upgrade": upgrade}

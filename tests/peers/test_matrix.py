@@ -44,7 +44,7 @@ def assert_as_asked(kind: Kind, warehouse: Path) -> None:
     for key in {row["k"] for row in expected[:: max(sought, 1)] if "k" in row}:
         rows = ours.read(warehouse, kind, f"k = {key}")
         assert len(rows) == sum(r["k"] == key for r in expected), (
-            "the row is in another bucket than its metadata says"
+            "the row is in a different bucket from the one in its metadata"
         )
 
 

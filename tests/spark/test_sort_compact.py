@@ -85,7 +85,8 @@ def test_near_points_are_in_one_file(
     assert rows_of(table) == before
     assert_healthy(table)
     for column in ("x", "y"):
-        assert np.mean(widths(table, column)) < 39 * 0.9  # ranges are cut by a sample
+        # range bounds are estimated from a sample, so the files overlap a little
+        assert np.mean(widths(table, column)) < 39 * 0.9
 
 
 def test_rows_inserted_during_the_sort_are_not_lost(spark: SparkSession, tmp_path: Path) -> None:

@@ -323,7 +323,7 @@ def test_quoted_column_names_are_supported(spark: SparkSession, tmp_path: Path) 
     assert rows_of(table) == [(1, "x1"), (2, "z"), (3, "new")]
 
 
-def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_error_of_a_damaged_file_contains_its_name(spark: SparkSession, tmp_path: Path) -> None:
     table = create_filled_table(tmp_path, key=(), bucket="-1")
     (damaged, _) = sorted(path for path in stored_files(table) if "/data-" in path)
     Path(damaged).write_bytes(b"no Parquet")

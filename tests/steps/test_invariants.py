@@ -200,7 +200,7 @@ def test_raw_reads_equal_merged_reads_and_each_file_is_in_one_split(
 
 @FEW
 @given(kinds, operations(8))
-def test_rows_read_without_merging_were_the_content_of_a_version(
+def test_every_row_of_the_read_optimized_table_was_in_some_snapshot(
     kind: str, history: list[Operation]
 ) -> None:
     """Invariant 41."""

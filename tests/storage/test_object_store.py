@@ -213,7 +213,7 @@ def test_a_lock_makes_any_store_writable(tmp_path: Path) -> None:
     assert [entry.path for entry in locked.list_dir(f"{root}/dir")] == [f"{root}/dir/file"]
 
 
-def test_a_lock_that_is_not_released_is_named(tmp_path: Path) -> None:
+def test_a_lock_that_is_not_released_raises_a_storage_error(tmp_path: Path) -> None:
     root, lock = f"local://{tmp_path}/warehouse", str(tmp_path / "lock")
     options = StorageOptions.of({"lock_path": lock})
     io = FsspecFileIO(root, options, lock_seconds=0.01)

@@ -32,7 +32,7 @@ JAVA_ATOMS = ["boolean", "int", "long", "float", "double", "string", "bytes"]
 
 
 def seeded_random(text: str) -> random.Random:
-    """Return a random generator with a text as its seed."""
+    """Return a random generator with a string as its seed."""
     return random.Random(text)  # noqa: S311 - no secrets
 
 

@@ -20,7 +20,7 @@ from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.table.table import Table
 
-KEYS = 10  # of each of the two writers
+KEYS = 10  # number of keys that each of the two writers writes
 Role = Callable[[Table, int], None]
 Report = tuple[str, int, list[str]]
 
@@ -117,7 +117,8 @@ def run_concurrently(
         for name, role in roles.items()
     ]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with idle threads
+        # fork() warns because the process has idle threads
+        warnings.simplefilter("ignore", DeprecationWarning)
         for process in processes:
             process.start()
     reports = [reported.get(timeout=90) for _ in processes]

@@ -119,7 +119,7 @@ def _round_value(value: Any, kind: str) -> Any:
     if kind.startswith("DOUBLE") and isinstance(value, int):
         return float(value)
     is_number = isinstance(value, float) or (isinstance(value, int) and kind.startswith("FLOAT"))
-    # A ROW may have fields of 32 and of 64 bits.
+    # A ROW may have both FLOAT and DOUBLE fields.
     is_single = is_number and "FLOAT" in kind and _fits_float32(value)
     return _as_float32(value) if is_single else value
 

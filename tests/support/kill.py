@@ -67,7 +67,8 @@ def remove_orphans_of_killed(table: Table) -> None:
 def _run(action: Callable[[], object], number: int, below: str) -> bool:
     """Run an action in a child that is killed before its n-th change; return if it finished."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with idle threads of Arrow
+        # fork() warns because Arrow has idle threads
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
         _run_child(action, number, below)

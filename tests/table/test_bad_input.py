@@ -101,7 +101,9 @@ def stored_files_below(warehouse: Path) -> dict[Path, int]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("share", [0, 0.1, 0.5, 0.9, 1])
-def test_a_truncated_file_is_named(warehouse: Path, kind: str, share: float) -> None:
+def test_the_error_of_a_truncated_file_contains_its_name(
+    warehouse: Path, kind: str, share: float
+) -> None:
     path = list_used_files(warehouse, kind)[0]
     data = path.read_bytes()
     path.write_bytes(data[: min(int(len(data) * share), len(data) - 1)])
@@ -109,14 +111,16 @@ def test_a_truncated_file_is_named(warehouse: Path, kind: str, share: float) -> 
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("snapshot", "schema")])
-def test_a_missing_file_is_named(warehouse: Path, kind: str) -> None:
+def test_the_error_of_a_missing_file_contains_its_name(warehouse: Path, kind: str) -> None:
     path = list_used_files(warehouse, kind)[0]
     path.unlink()
     assert_refused(warehouse, path)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("snapshot", "schema")])
-def test_a_directory_in_place_of_a_file_is_named(warehouse: Path, kind: str) -> None:
+def test_the_error_of_a_directory_in_place_of_a_file_contains_its_name(
+    warehouse: Path, kind: str
+) -> None:
     path = list_used_files(warehouse, kind)[0]
     path.unlink()
     path.mkdir()

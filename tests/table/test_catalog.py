@@ -1,4 +1,4 @@
-"""Warehouses: create, find, list and drop tables; errors name the fix."""
+"""Warehouses: create, find, list and drop tables. Error messages contain the fix."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_warehouse_below_a_file_cannot_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("uri", ["s4://bucket/x", "x+y://z"])
-def test_schemes_that_are_not_supported_are_named(uri: str) -> None:
+def test_schemes_that_are_not_supported_are_refused(uri: str) -> None:
     with pytest.raises(InputError, match="is not supported"):
         Catalog(uri)
 

@@ -180,7 +180,7 @@ def test_files_to_merge_are_not_skipped_separately(tmp_path: Path) -> None:
     assert list(table.scan(filter="k = 5").explain().indexes) == ["bitmap(k)"]
 
 
-def test_key_indexes_are_not_used_if_deletes_can_leave_them_empty(tmp_path: Path) -> None:
+def test_indexes_of_key_columns_are_not_used_with_partial_updates(tmp_path: Path) -> None:
     table = new_table(
         tmp_path, "k BIGINT, status STRING", bucket="1", merge_engine="partial-update",
         file_index__bitmap__columns="k, status",

@@ -94,7 +94,7 @@ def test_unreadable_data_is_not_reported_as_corrupt(
         rows_of(table)
 
 
-def test_a_directory_that_cannot_be_listed_is_named(
+def test_the_error_of_a_directory_that_cannot_be_listed_contains_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = new_table(tmp_path)

@@ -4,7 +4,7 @@
 
 - wrong results that newer releases corrected (dates and times of timestamps before 1970, integer
   overflows);
-- texts of floating-point numbers that newer releases of Java print with fewer digits;
+- strings of floating-point numbers that newer releases of Java print with fewer digits;
 - timestamps outside the range of Arrow's nanoseconds.
 """
 

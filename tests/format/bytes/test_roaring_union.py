@@ -37,7 +37,7 @@ def unite(bits: int, old: bytes, new: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("number", range(len(UNIONS)))
-def test_a_union_has_the_bytes_of_java(number: int) -> None:
+def test_a_union_has_the_same_bytes_as_in_java(number: int) -> None:
     bits, old, new, union = UNIONS[number]
 
     assert unite(bits, old, new) == union

@@ -239,9 +239,8 @@ class Driver:
         result = step.compact(self.table, EXECUTOR, strategy=strategy)
         assert bool(result.plan) == (result.snapshot_id is not None)
         changes: list[Change] = []
-        tasks = [
-            unit.task for unit in select_primary_key_units(result.plan)
-        ]  # of one bucket, maybe in slices
+        # the table has one bucket, which may be compacted in several slices
+        tasks = [unit.task for unit in select_primary_key_units(result.plan)]
         assert len({task.output_level for task in tasks}) <= 1
         levels = {file.level for task in tasks for file in task.files}
         if levels:  # not only rewrites of single files

@@ -90,7 +90,9 @@ def test_a_section_has_as_many_runs_of_a_level_as_files_overlap_at_one_key(
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 3)), max_size=15))
-def test_runs_hold_one_level_and_on_level_0_one_file(drawn: list[Range]) -> None:
+def test_all_files_of_a_run_have_one_level_and_runs_of_level_0_have_one_file(
+    drawn: list[Range],
+) -> None:
     files = [file_of(low, low + 3, f"f{low}.{n}", level) for n, (low, level) in enumerate(drawn)]
 
     for section in split_into_sections(files, KEY):
@@ -190,7 +192,7 @@ def test_overlapping_files_of_a_level_are_refused_with_their_names() -> None:
         ([[1]], True),
         ([[1, 3], [4]], True),
         ([[3, 1], [5, 4]], True),
-        ([[1, 3], [3]], False),  # of two writers that started from the same snapshot
+        ([[1, 3], [3]], False),  # two writers started from the same snapshot
         ([[1, 3], [2]], False),
         ([[2], [1]], False),
     ],

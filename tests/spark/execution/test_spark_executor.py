@@ -65,7 +65,7 @@ def test_an_expected_error_keeps_its_class(executor: Executor) -> None:
     assert caught.value.path == "/t/bucket-0/data-1.parquet"
 
 
-def test_the_first_failing_unit_is_named(spark: SparkSession) -> None:
+def test_the_error_of_the_first_failing_unit_is_raised(spark: SparkSession) -> None:
     def run(unit: int) -> bytes:
         if unit:
             raise errors.InputError(f"unit {unit}")
@@ -269,7 +269,7 @@ def test_an_unknown_subclass_is_decoded_as_its_nearest_known_class() -> None:
 
 @pytest.mark.parametrize("name", ["Iterator", "contextmanager", "os", "Exception", "nonsense"])
 def test_only_error_classes_are_created_by_decoding(name: str) -> None:
-    text = f'{{"type": "{name}", "arguments": ["a text"], "traceback": ""}}'
+    text = f'{{"type": "{name}", "arguments": ["a message"], "traceback": ""}}'
 
     assert type(decode_error(text)) is errors.PaimonError
 

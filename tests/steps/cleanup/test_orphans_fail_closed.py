@@ -42,7 +42,7 @@ def metadata_files(table: Table) -> list[Path]:
     return sorted(Path(table.paths.manifest_dir).iterdir())
 
 
-def test_unreadable_metadata_stops_the_cleanup_and_is_named(
+def test_the_cleanup_fails_on_unreadable_metadata_with_its_name_in_the_error(
     table: Table,
 ) -> None:
     create_orphan_files(table)
@@ -61,7 +61,7 @@ def test_unreadable_metadata_stops_the_cleanup_and_is_named(
     assert damages > 10
 
 
-def test_a_missing_manifest_stops_the_cleanup_and_is_named(
+def test_the_cleanup_fails_on_a_missing_manifest_with_its_name_in_the_error(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)

@@ -152,7 +152,7 @@ def test_rows_written_after_the_plan_was_shown_are_left_to_the_next_compaction(
     assert levels_of(table) == [0, 5]
 
 
-def test_a_conflict_with_the_plan_that_was_shown_is_visible_in_the_attempts(
+def test_a_conflict_with_the_shown_plan_increases_the_number_of_attempts(
     tmp_path: Path,
 ) -> None:
     table = deletion_vector_table(tmp_path)

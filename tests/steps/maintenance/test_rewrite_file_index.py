@@ -223,9 +223,8 @@ def test_a_file_keeps_the_type_that_it_was_written_with(tmp_path: Path) -> None:
 
     assert rows_of(table, filter="v = 6") == [("2", 6)]
     assert rows_of(table, filter="v > 4000000000") == []
-    assert (
-        table.scan(filter="k = '1'").explain().indexes == {}
-    )  # the index of numbers is not used for a text
+    # an index of numbers is not used for a filter on strings
+    assert table.scan(filter="k = '1'").explain().indexes == {}
     assert rows_of(table, filter="k = '1'") == [("1", 5)]
 
 

@@ -19,8 +19,8 @@ _HEAD = """\
 # Compatibility
 
 This page shows which tables paimon_orch ("we") and other implementations can exchange.
-`make reference` generates it from the tables that parametrize `tests/peers`. The tests try every
-line, including the exceptions: if an implementation starts or stops supporting a case, a test
+`make reference` generates it from the tables that parametrize `tests/peers`. The tests check every
+row, including the exceptions: if an implementation starts or stops supporting a case, a test
 fails.
 
 - **reads**: the implementation returns the same rows as we do from a table that we wrote.

@@ -409,7 +409,7 @@ def test_an_unknown_outcome_is_raised_and_no_file_is_deleted(
             table.upsert(table_of("k v", [(2, "b")]))
 
     kinds = sorted(Path(path).name.split("-")[0] for path in stored_files(table) - before)
-    assert kinds == ["data", *["manifest"] * 9]  # of three attempts
+    assert kinds == ["data", *["manifest"] * 9]  # three attempts write three each
     assert rows_of(table) == [(1, "a")]
     table.upsert(table_of("k v", [(3, "c")]))
     assert rows_of(table) == [(1, "a"), (3, "c")]

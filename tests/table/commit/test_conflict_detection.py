@@ -50,12 +50,12 @@ def conflict(
     kind: CommitKind = CommitKind.COMPACT,
     schema: TableSchema = KEYED,
 ) -> str:
-    """Return the conflict of a commit with the current files, or an empty text."""
+    """Return the message of the conflict with the current files, or "" if there is none."""
     return refusal(lambda: check_conflicts(schema, kind, base, delta))
 
 
 def refusal(check: Callable[[], object]) -> str:
-    """Return the message of a check that fails; an empty text if it passes."""
+    """Return the message of a check that fails, or "" if the check passes."""
     try:
         check()
     except CommitConflictError as error:

@@ -138,7 +138,7 @@ def test_invalid_branch_names_are_refused(table: Table, name: str) -> None:
     assert value(table) == ["3"]
 
 
-def test_missing_and_existing_branches_are_named(table: Table) -> None:
+def test_errors_of_missing_and_existing_branches_contain_their_names(table: Table) -> None:
     table.branches.create("dev")
 
     with pytest.raises(InputError, match="already has a branch 'dev'"):

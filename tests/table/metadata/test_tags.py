@@ -110,7 +110,9 @@ def test_a_tag_name_is_a_file_name(table: Table, name: str) -> None:
             act(name)
 
 
-def test_missing_tags_and_snapshots_are_named(table: Table, tmp_path: Path) -> None:
+def test_errors_of_missing_tags_and_snapshots_contain_their_names(
+    table: Table, tmp_path: Path
+) -> None:
     for act in (table.tags.delete, table.tags.replace, table.tags.get):
         with pytest.raises(NotFoundError, match="no tag 'nope'; it has none"):
             act("nope")
@@ -179,7 +181,7 @@ def test_a_rollback_restores_the_rows_of_its_snapshot(table: Table, target: str)
 
     snapshot = table.rollback(**arguments[target])
 
-    # of snapshots with the same time the newest is selected
+    # if several snapshots have the same time, the newest of them is selected
     assert snapshot.id == 2 or (target == "timestamp" and snapshot.time_millis == when)
     if snapshot.id == 2:
         assert rows_of(table) == [(1, "2")]

@@ -190,7 +190,9 @@ def _three_appends(tmp_path: Path, **options: str) -> Table:
     return table
 
 
-def test_the_option_sets_the_default_mode_between_ids(tmp_path: Path) -> None:
+def test_the_scan_mode_option_is_the_default_between_snapshot_ids_but_not_tags(
+    tmp_path: Path,
+) -> None:
     table = _three_appends(tmp_path, incremental_between_scan_mode="DIFF")
     assert _changes(table, 1, 3) == [("+U", 1, "z")]
     assert _changes(table, 1, 3, "delta") == [("+I", 1, "y"), ("+I", 1, "z")]

@@ -141,7 +141,7 @@ def test_level_0_is_not_read_before_a_compaction_with_deletion_vectors(tmp_path:
     assert rows_of(merging) == [(1, "a")]
 
 
-def test_a_missing_data_file_is_named(table: Table) -> None:
+def test_the_error_of_a_missing_data_file_contains_its_name(table: Table) -> None:
     (victim, *_) = Path(table.paths.root).rglob("data-*.parquet")
     victim.unlink()
     with pytest.raises((CorruptFileError, NotFoundError), match=victim.name):
@@ -149,14 +149,14 @@ def test_a_missing_data_file_is_named(table: Table) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"PAR1", b"x" * 300])
-def test_a_damaged_data_file_is_named(table: Table, damage: bytes) -> None:
+def test_the_error_of_a_damaged_data_file_contains_its_name(table: Table, damage: bytes) -> None:
     (victim, *_) = Path(table.paths.root).rglob("data-*.parquet")
     victim.write_bytes(damage)
     with pytest.raises(CorruptFileError, match=victim.name):
         rows_of(table)
 
 
-def test_a_missing_manifest_is_named(table: Table) -> None:
+def test_a_missing_manifest_raises_a_corrupt_file_error(table: Table) -> None:
     snapshot = table.snapshot()
     assert snapshot is not None
     (Path(table.paths.manifest_dir) / snapshot.base_manifest_list).unlink()

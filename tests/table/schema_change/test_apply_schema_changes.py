@@ -359,7 +359,7 @@ def test_a_refused_change_does_not_change_the_table(table: Table) -> None:
     assert table.stores.schemas.ids() == [0]
 
 
-def test_a_missing_table_is_named(tmp_path: Path) -> None:
+def test_the_error_of_a_missing_table_contains_its_name(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"db\.nope"):
         Catalog(str(tmp_path)).alter_table("db.nope", [DropColumn("v")])
 

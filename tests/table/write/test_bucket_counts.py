@@ -1,4 +1,4 @@
-"""Writers with another bucket count than the partition are refused."""
+"""Writers whose bucket count differs from that of the partition are refused."""
 
 from __future__ import annotations
 
