@@ -174,12 +174,17 @@ def _parse_retention(
 
 
 def _format_expiration_plan(planned: expire_step.SnapshotExpirationPlan) -> str:
-    files = planned.files_to_delete
+    files, changelogs = planned.files_to_delete, planned.changelog_plan
     text = (
         f"would expire {len(planned.snapshots)} snapshots with {len(files)} files, "
-        f"{files.bytes:,} bytes of data; nothing was changed"
+        f"{files.bytes:,} bytes of data"
     )
-    return "\n".join([*planned.held_by, text])
+    if changelogs:
+        text += (
+            f", and {len(changelogs.changelogs)} changelogs with "
+            f"{len(changelogs.files_to_delete)} files"
+        )
+    return "\n".join([*planned.held_by, f"{text}; nothing was changed"])
 
 
 def _append_refused_paths(text: str, refused: tuple[str, ...]) -> str:

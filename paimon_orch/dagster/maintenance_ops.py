@@ -26,6 +26,7 @@ from paimon_orch.steps.expiration.expire_snapshots import SnapshotExpirationPlan
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance import compact_manifests as manifest_step
 from paimon_orch.steps.maintenance.compact_manifests import ManifestCompactionPlan
+from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.table import Table
 
 DRY_RUN_HELP = "Report what the run would do, without changing the table."
@@ -207,9 +208,13 @@ def _plan_snapshot_expiration(
 def _describe_snapshot_expiration(table: Table, plan: SnapshotExpirationPlan) -> MaintenanceResult:
     kinds = {
         "snapshot": [table.stores.snapshots.path(number) for number in plan.snapshots],
-        "data": plan.files_to_delete.data,
+        "data": [*plan.files_to_delete.data],
         "metadata": [*plan.files_to_delete.metadata, *plan.files_to_delete.lists],
     }
+    if plan.changelog_plan is not None:
+        files, store = plan.changelog_plan.files_to_delete, ChangelogStore(table.io, table.paths)
+        kinds["changelog"] = [*map(store.path, plan.changelog_plan.changelogs), *files.data]
+        kinds["metadata"] += [*files.metadata, *files.lists]
     rows = ({"kind": kind, "path": path} for kind, paths in kinds.items() for path in paths)
     figures = plan.to_dict() | {"refused": len(plan.refused)}
     return MaintenanceResult(figures, rows, {"kind": "string", "path": "string"})

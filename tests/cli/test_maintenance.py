@@ -164,6 +164,17 @@ def test_changelogs_expire(tmp_path: Path) -> None:
     assert json.loads(run(*command, "--json").stdout)["changelogs"] == 0
 
 
+def test_the_dry_run_of_a_snapshot_expiration_shows_changelogs(tmp_path: Path) -> None:
+    options = {"changelog__num_retained__max": "2", "changelog__num_retained__min": "1"}
+    table = new_table(tmp_path, changelog_producer="input", **options)
+    for text in "abcd":
+        table.upsert(table_of("k v", [(1, text)]))
+    command = ("expire-snapshots", str(tmp_path), "db.t", "--retain-max", "1", "--dry-run")
+
+    assert ", and 2 changelogs with " in run(*command).stdout
+    assert json.loads(run(*command, "--json").stdout)["changelogs"] == 2
+
+
 def test_partitions_expire(tmp_path: Path) -> None:
     table = new_table(tmp_path, "dt STRING, k INT", key=(), partition_by=("dt",), bucket="-1")
     table.append(table_of("dt k", [("20200101", 1), ("29990101", 2)]))

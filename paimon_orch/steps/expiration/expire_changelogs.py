@@ -81,11 +81,18 @@ def plan(table: Table, request: ExpireChangelogsRequest) -> ChangelogExpirationP
     Options for changelogs default to the options for snapshots. The newest changelog is retained.
     """
     table.stores.check_step(StepKind.DELETE)
-    options = table.options
     versions = RetainedSnapshotStore(table.io, table.paths.root).all()
+    return plan_among_versions(table, request, list(versions.values()))
+
+
+def plan_among_versions(
+    table: Table, request: ExpireChangelogsRequest, versions: Sequence[RetainedSnapshot]
+) -> ChangelogExpirationPlan:
+    """Return the plan for a table that has exactly these versions."""
+    options = table.options
     changelogs = {
         v.snapshot.id: v
-        for v in versions.values()
+        for v in versions
         if v.kind is RetainedSnapshotKind.CHANGELOG and v.branch == table.paths.branch
     }
     latest = table.stores.snapshots.latest_id()
@@ -101,7 +108,7 @@ def plan(table: Table, request: ExpireChangelogsRequest) -> ChangelogExpirationP
     if not expired:
         return ChangelogExpirationPlan(request=request)
     expired_paths = {v.path for v in expired}
-    retained = [v for v in versions.values() if v.path not in expired_paths]
+    retained = [v for v in versions if v.path not in expired_paths]
     files = _collect_files_to_delete(table, expired, retained)
     return ChangelogExpirationPlan(
         request=request,

@@ -10,7 +10,7 @@ See docs/format/snapshot-expiration.md.
 import json
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -32,7 +32,12 @@ from paimon_orch.steps.common.file_deletion import (
     split_paths,
 )
 from paimon_orch.steps.common.step import Step, WorkUnits, run_step
-from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs
+from paimon_orch.steps.expiration.expire_changelogs import (
+    EXPIRE_CHANGELOGS,
+    ChangelogExpirationPlan,
+    ExpireChangelogsRequest,
+    plan_among_versions,
+)
 from paimon_orch.steps.expiration.retention import (
     Retention,
     RetentionRequest,
@@ -74,6 +79,8 @@ class SnapshotExpirationPlan:
     files_to_delete: UnreferencedFiles = field(default_factory=UnreferencedFiles)
     consumers: tuple[str, ...] = ()
     keeps_changelog: bool = False
+    changelog_plan: ChangelogExpirationPlan | None = None
+    """The changelogs that expire with the snapshots, including changelogs of these snapshots."""
     refused: tuple[str, ...] = ()
     """Files that are not deleted because they are outside of the table's directories."""
     planned_versions: tuple[tuple[str, Snapshot], ...] = ()
@@ -86,6 +93,7 @@ class SnapshotExpirationPlan:
 
     def to_dict(self) -> dict[str, object]:
         """Return the plan as JSON values."""
+        changelogs = () if self.changelog_plan is None else self.changelog_plan.changelogs
         return {
             "snapshots": len(self.snapshots),
             "first": self.snapshots[0] if self.snapshots else None,
@@ -93,6 +101,7 @@ class SnapshotExpirationPlan:
             "data_files": len(self.files_to_delete.data),
             "metadata_files": len(self.files_to_delete.metadata) + len(self.files_to_delete.lists),
             "bytes": self.files_to_delete.bytes,
+            "changelogs": len(changelogs),
             "consumers": len(self.consumers),
             "refused": list(self.refused),
             "held_by": list(self.held_by),
@@ -164,7 +173,7 @@ def _select_files(table: Table, plan: SnapshotExpirationPlan) -> SnapshotExpirat
     paths = {v.path for v in expired}
     retained = [v for path, v in versions.items() if path not in paths]
     if plan.keeps_changelog:
-        retained += [_to_changelog(v) for v in expired]
+        retained += [_to_changelog(table, v) for v in expired]
     reader = ReferenceReader.of(table.io, table.paths.root)
     collector = SnapshotDeletionPlanner(
         reader=reader, paths=table.paths, schema=table.schema, retained=retained
@@ -174,10 +183,14 @@ def _select_files(table: Table, plan: SnapshotExpirationPlan) -> SnapshotExpirat
     for version in expired:
         collector.add_changelog_files(version)
     files, refused = _exclude_outside_files(table, collector.collect(expired))
+    changelog_plan = None
+    if plan.keeps_changelog:
+        changelog_plan = plan_among_versions(table, ExpireChangelogsRequest(), retained)
     return replace(
         plan,
         snapshots=tuple(v.snapshot.id for v in expired),
         files_to_delete=files,
+        changelog_plan=changelog_plan,
         refused=refused,
         planned_versions=tuple((path, v.snapshot) for path, v in versions.items()),
         held_by=_find_holders(expired, retained),
@@ -197,8 +210,10 @@ def _find_holders(
     )
 
 
-def _to_changelog(version: RetainedSnapshot) -> RetainedSnapshot:
-    return replace(version, kind=RetainedSnapshotKind.CHANGELOG)
+def _to_changelog(table: Table, version: RetainedSnapshot) -> RetainedSnapshot:
+    """Return the changelog that a snapshot becomes when it expires."""
+    path = ChangelogStore(table.io, table.paths).path(version.snapshot.id)
+    return replace(version, kind=RetainedSnapshotKind.CHANGELOG, path=path)
 
 
 def _exclude_outside_files(
@@ -231,8 +246,21 @@ def advance_hint_and_recheck(
     if f"{table.stores.snapshots.path(planned.end)}" not in versions:
         raise _build_conflict_error(table)
     names = _collect_file_names(ReferenceReader.of(table.io, table.paths.root), new)
-    files = planned.files_to_delete.filter(lambda path: path.rpartition("/")[2] not in names)
-    return replace(planned, files_to_delete=files)
+    return _exclude_names(planned, names)
+
+
+def _exclude_names(
+    planned: SnapshotExpirationPlan, names: Collection[str]
+) -> SnapshotExpirationPlan:
+    def is_unused(path: str) -> bool:
+        return path.rpartition("/")[2] not in names
+
+    changelog_plan = planned.changelog_plan
+    if changelog_plan is not None:
+        files = changelog_plan.files_to_delete.filter(is_unused)
+        changelog_plan = replace(changelog_plan, files_to_delete=files)
+    files = planned.files_to_delete.filter(is_unused)
+    return replace(planned, files_to_delete=files, changelog_plan=changelog_plan)
 
 
 def _collect_file_names(reader: ReferenceReader, versions: Iterable[RetainedSnapshot]) -> set[str]:
@@ -320,8 +348,8 @@ def commit(
     refused_paths = set(refused)
     deleted = plan.files_to_delete.filter(lambda path: path not in refused_paths)
     directories = _delete_metadata(table, plan)
-    if plan.keeps_changelog:
-        expire_changelogs(table, executor)
+    if plan.changelog_plan is not None:
+        run_step(EXPIRE_CHANGELOGS, table, plan.changelog_plan, executor)
     logger.info("%s: expired %d snapshots", table.identifier, len(plan.snapshots))
     return SnapshotExpirationResult(
         snapshots=len(plan.snapshots),

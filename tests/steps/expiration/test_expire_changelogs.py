@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,13 @@ from paimon_orch.steps.expiration.expire_changelogs import (
     expire_changelogs,
     plan,
 )
-from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.expiration.expire_snapshots import (
+    EXPIRE_SNAPSHOTS,
+    ExpireSnapshotsRequest,
+    expire_snapshots,
+)
 from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.table.cleanup.snapshot_deletion import UnreferencedFiles
 from paimon_orch.table.table import Table
 
 
@@ -37,6 +43,10 @@ def table_with_changelogs(root: Path, producer: str, **options: str) -> Table:
     expire_snapshots(table, retain_max=1)
     assert [path.name for path in sorted(changelogs(table))] == [f"changelog-{i}" for i in range(1, 7)]  # fmt: skip
     return table
+
+
+def paths_of(files: UnreferencedFiles) -> set[str]:
+    return {*files.data, *files.metadata, *files.lists}
 
 
 def changelogs(table: Table) -> list[Path]:
@@ -115,19 +125,47 @@ def test_a_table_without_changelogs_has_nothing_to_expire(tmp_path: Path) -> Non
     assert not plan(new_table(tmp_path), ExpireChangelogsRequest())
 
 
-def test_snapshot_expiration_also_expires_changelogs(tmp_path: Path) -> None:
+def test_snapshot_expiration_also_expires_the_changelogs_of_its_plan(tmp_path: Path) -> None:
     options = {"changelog__num_retained__max": "2", "changelog__num_retained__min": "1"}
     table = new_table(tmp_path, changelog_producer="input", snapshot__num_retained__min="1", snapshot__num_retained__max="1", **options)  # fmt: skip
     for number in range(6):
         table.upsert(table_of("k v", [(number, str(number))]))
-    rows = rows_of(table)
+    rows, before = rows_of(table), stored_files(table)
+    shown = EXPIRE_SNAPSHOTS.plan(table, ExpireSnapshotsRequest())
 
-    expire_snapshots(table)
+    run_step(EXPIRE_SNAPSHOTS, table, shown)
 
+    assert shown.changelog_plan is not None
+    assert shown.changelog_plan.changelogs == (1, 2, 3, 4)
+    assert shown.to_dict()["changelogs"] == 4
+    planned = {*paths_of(shown.files_to_delete), *paths_of(shown.changelog_plan.files_to_delete)}
+    snapshots = {table.stores.snapshots.path(number) for number in shown.snapshots}
+    assert before - stored_files(table) == planned | snapshots
     assert sorted(path.name for path in changelogs(table)) == ["changelog-5"]
     assert rows_of(table) == rows
     assert check(table, deep=True).findings == ()
     assert unreferenced_files(table) == set()
+
+
+@pytest.mark.parametrize("producer", ["input", "none", "lookup"])
+def test_the_plan_of_a_snapshot_expiration_anticipates_its_changelogs(
+    tmp_path: Path, producer: str
+) -> None:
+    options = {"changelog__num_retained__max": "3", "changelog__num_retained__min": "1"}
+    table = new_table(tmp_path, changelog_producer=producer, snapshot__num_retained__min="1", snapshot__num_retained__max="2", **options)  # fmt: skip
+    for number in range(8):
+        table.upsert(table_of("k v", [(number % 2, str(number))]))
+        if number % 3 == 0:
+            compact(table, InProcessExecutor(), strategy="full")
+    table.tags.create("retained", 3)
+    shown = EXPIRE_SNAPSHOTS.plan(table, ExpireSnapshotsRequest())
+    assert shown.changelog_plan
+
+    run_step(EXPIRE_SNAPSHOTS, table, replace(shown, changelog_plan=None))
+
+    later = plan(table, ExpireChangelogsRequest())
+    assert (shown.changelog_plan.changelogs, shown.changelog_plan.end) == (later.changelogs, later.end)  # fmt: skip
+    assert paths_of(shown.changelog_plan.files_to_delete) == paths_of(later.files_to_delete)
 
 
 def test_changelogs_without_manifest_lists_are_valid_and_cleanup_continues(tmp_path: Path) -> None:
