@@ -166,7 +166,9 @@ def _build_type(data_type: DataType, name: str) -> Any:
 def _build_map_type(data_type: MapType | MultisetType, name: str) -> Any:
     key, value = map_key_value_types(data_type)
     if isinstance(data_type, MultisetType):
-        value = value.with_nullable(True)  # as in Java Paimon, although counts are never null
+        value = value.with_nullable(
+            True
+        )  # Java Paimon makes counts nullable, though they are never null
     if isinstance(key, AtomicType) and key.name in (TypeRoot.CHAR, TypeRoot.VARCHAR):
         return {"type": "map", "values": _build_type(value, name)}
     entry = (

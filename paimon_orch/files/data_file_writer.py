@@ -338,12 +338,12 @@ class _OpenFile:
 
     @property
     def size(self) -> int:
-        """Return the bytes written so far."""
+        """Return the number of bytes written so far."""
         return self.sink.tell()
 
     @property
     def rows(self) -> int:
-        """Return the rows written so far."""
+        """Return the number of rows written so far."""
         return self._rows
 
     def write(self, rows: pa.Table) -> None:

@@ -341,5 +341,5 @@ def _find_stored_map_keys(
 
 @lru_cache(maxsize=4096)
 def _warn_damaged_index(reason: str) -> None:
-    """Warn once per file of a damaged index."""
+    """Log a warning about a damaged index, once per file."""
     logger.warning("%s; the data file is read as if it had no index", reason)

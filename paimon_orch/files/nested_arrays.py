@@ -22,7 +22,7 @@ AtomConverter = Callable[[pa.Array, AtomicType, pa.DataType], pa.Array]
 
 
 def map_key_value_types(data_type: MapType | MultisetType) -> tuple[DataType, DataType]:
-    """Return the types of keys and values; a multiset counts its elements."""
+    """Return the key and value types. A multiset is a map from its elements to their counts."""
     if isinstance(data_type, MapType):
         return data_type.key, data_type.value
     return data_type.element, MULTISET_COUNT_TYPE
@@ -116,7 +116,7 @@ def _slice_values(array: pa.Array, offsets: pa.Array) -> pa.Array:
 
 
 def find_nested_null(array: pa.Array, data_type: DataType) -> str | None:
-    """Return the path of a null in a NOT NULL part, such as ``item.price``; None without one."""
+    """Return the path of a null in a NOT NULL part, such as ``item.price``, or None."""
     parts: Sequence[tuple[str, DataType, pa.Array]] = ()
     non_null = array.drop_null() if array.null_count else array
     match data_type:

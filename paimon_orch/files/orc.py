@@ -137,7 +137,7 @@ class OrcFileReader:
             yield from number_batches(begins[stripe], [self._trim_batch(batch)])
 
     def count_unread_bytes(self, selected: Positions) -> int:
-        """Return the bytes of the stripes without selected rows."""
+        """Return the size in bytes of the stripes without selected rows."""
         ends = list(accumulate(stripe.rows for stripe in self._stripes))
         read = set(np.searchsorted(ends, selected, "right").tolist())
         return sum(stripe.size for number, stripe in enumerate(self._stripes) if number not in read)
@@ -271,8 +271,8 @@ def _convert_atom(array: pa.Array, _type: AtomicType, target: pa.DataType) -> pa
         counts = converted.view(pa.int64()).drop_null().to_numpy()
         if ((counts < 0) & (counts % _NANOS_PER_SECOND != 0)).any():
             raise pa.ArrowInvalid(
-                "other readers fail on times before 1970 with a fraction of a second that pyarrow "
-                "wrote; choose 'file.format' = 'parquet' or 'avro'"
+                "pyarrow writes timestamps before 1970 with fractional seconds in a form that "
+                "other ORC readers cannot read; choose 'file.format' = 'parquet' or 'avro'"
             )
     return converted
 

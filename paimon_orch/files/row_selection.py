@@ -100,7 +100,7 @@ def plan_page_reads(
 
 
 def count_unread_bytes(reader: FormatReader, path: str, selected: Positions) -> int:
-    """Return the bytes of an open file that a read of all columns of the selected rows skips."""
+    """Return the number of bytes that a read of all columns of the selected rows skips."""
     if isinstance(reader, OrcFileReader):
         return reader.count_unread_bytes(selected)
     if not isinstance(reader, ParquetFileReader):
@@ -139,5 +139,5 @@ def _group_adjacent_row_groups(
 
 @lru_cache(maxsize=4096)
 def _warn_damaged_page_index(path: str, reason: str) -> None:
-    """Warn once per file of a damaged page index."""
+    """Log a warning about a damaged page index, once per file."""
     logger.warning("%s: the page index cannot be used: %s; whole row groups are read", path, reason)

@@ -59,7 +59,7 @@ def fill_row_tracking(
 class SequenceNumberRange:
     """Collects the bounds of the sequence numbers of a rewritten file.
 
-    A commit replaces the bound 0.
+    A bound of 0 is a placeholder that the commit replaces.
     """
 
     _low: int | None = None

@@ -43,7 +43,7 @@ def normalize_external_uri(key: str, uri: str, root: str) -> str:
     """Return an external path as Java Paimon writes it into manifests, without trailing slash.
 
     Raises :class:`InputError` for a path without scheme, and :class:`UnsupportedError` for a
-    path in another store than the table, whose directory is ``root``.
+    path in a different store from the table, whose directory is ``root``.
     """
     scheme, separator, _ = uri.partition(":")
     path = strip_file_scheme(uri).rstrip("/")
@@ -54,7 +54,7 @@ def normalize_external_uri(key: str, uri: str, root: str) -> str:
         )
     if parse_store_scheme(path) != parse_store_scheme(root):
         raise UnsupportedError(
-            f"option {key!r} holds {uri!r}, which is in another store than the table, {root}; "
+            f"option {key!r} holds {uri!r}, which is in a different store from the table, {root}; "
             "tables whose files are in several stores are not supported"
         )
     return f"file:{path}" if scheme == "file" else path
@@ -62,10 +62,11 @@ def normalize_external_uri(key: str, uri: str, root: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NewFilePath:
-    """The path of a new file; ``external`` is its path in metadata, None below the table."""
+    """The path of a new file."""
 
     path: str
     external: str | None = None
+    """The path in metadata, or None if the file is below the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +79,10 @@ class ExternalPaths:
 
     @classmethod
     def of(cls, options: Options, root: str) -> "ExternalPaths | None":
-        """Return the external paths of a table's options, None if files are below ``root``.
+        """Return the external paths of a table's options, or None if files are below ``root``.
 
         Raises :class:`InputError` for invalid or contradictory options, and
-        :class:`UnsupportedError` for paths in another store than the table.
+        :class:`UnsupportedError` for paths in a different store from the table.
         """
         strategy = options.get(DATA_FILE_EXTERNAL_PATHS_STRATEGY)
         if strategy not in _STRATEGIES:
@@ -110,24 +111,24 @@ def _select_specific_fs(options: Options, uris: Sequence[str]) -> tuple[str, ...
         paths = DATA_FILE_EXTERNAL_PATHS.key
         raise InputError(
             f"option {DATA_FILE_EXTERNAL_PATHS_STRATEGY.key!r} = 'specific-fs' needs "
-            f"{DATA_FILE_EXTERNAL_PATHS_SPECIFIC_FS.key!r} to name the scheme of one of the paths "
+            f"{DATA_FILE_EXTERNAL_PATHS_SPECIFIC_FS.key!r} to be the scheme of one of the paths "
             f"in {paths!r} = {options.values[paths]!r}; it is {scheme!r}"
         )
     return selected
 
 
 def _parse_weights(options: Options, paths: int) -> tuple[int, ...]:
-    """Return the weights of the paths; empty without the option or for a single path."""
-    texts = options.get(DATA_FILE_EXTERNAL_PATHS_WEIGHTS)
-    if paths < 2 or not texts:
+    """Return the weights of the paths, or () if the option is not set or there is one path."""
+    weights = options.get(DATA_FILE_EXTERNAL_PATHS_WEIGHTS)
+    if paths < 2 or not weights:
         return ()
-    if len(texts) != paths or not all(text.isdecimal() and int(text) for text in texts):
+    if len(weights) != paths or not all(w.isdecimal() and int(w) for w in weights):
         key = DATA_FILE_EXTERNAL_PATHS_WEIGHTS.key
         raise InputError(
             f"option {key!r} = {options.values[key]!r} must be {paths} positive whole numbers, one "
             f"for each path of {DATA_FILE_EXTERNAL_PATHS.key!r}"
         )
-    return tuple(int(text) for text in texts)
+    return tuple(int(weight) for weight in weights)
 
 
 @dataclass(slots=True)

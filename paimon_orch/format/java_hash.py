@@ -2,7 +2,7 @@
 
 Bitmap indexes list their keys in this order. No reader depends on it. It is reproduced so that
 equal rows give the same bytes as in Java Paimon; the tests compare whole index files. It takes a
-third of the time of building an index over 250,000 distinct texts, and less if values repeat
+third of the time of building an index over 250,000 distinct strings, and less if values repeat
 (``benchmarks/hand_written.py``). Slots that became trees (eight colliding keys in a table of 64
 slots or more) have another order, which is not reproduced.
 
@@ -36,7 +36,7 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 
 def compute_java_hash_code(value: object, data_type: DataType) -> int | None:
-    """Return the hash code of an internal value, None for unsupported types."""
+    """Return the hash code of an internal value, or None for unsupported types."""
     if value is None:
         return 0
     if not isinstance(data_type, AtomicType):
@@ -155,7 +155,10 @@ def compute_index_hash_map_order(hashes: UInt32Array, *, queried_after_insert: b
 
 
 def _compute_small_capacity(spread: Sequence[int]) -> int:
-    """Return the capacity after the first keys: long chains make a small table grow early."""
+    """Return the capacity of the table while it is small.
+
+    Java also doubles a small table when a bucket chain becomes too long.
+    """
     capacity = _FIRST_CAPACITY
     for number, code in enumerate(spread):
         if number * 4 > capacity * 3:

@@ -126,7 +126,7 @@ class TablePaths:
         path = strip_file_scheme(uri)
         if parse_store_scheme(path) != parse_store_scheme(self.root):
             raise UnsupportedError(
-                f"{uri}: is in another store than the table, {self.root}; "
+                f"{uri} is in a different store from the table, {self.root}; "
                 "tables whose files are in several stores are not supported"
             )
         return path

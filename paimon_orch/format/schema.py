@@ -140,7 +140,7 @@ class TableSchema:
         return bool(self.primary_keys) and not set(self.partition_keys) <= set(self.primary_keys)
 
     def to_json(self) -> bytes:
-        """Encode as a schema file; a missing comment is omitted."""
+        """Encode as a schema file; the key ``comment`` is omitted if there is no comment."""
         value: dict[str, Any] = {
             "version": SCHEMA_VERSION,
             "id": self.id,
@@ -157,7 +157,7 @@ class TableSchema:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> "TableSchema":
-        """Decode a schema file; errors name ``path``. Unknown keys are preserved."""
+        """Decode a schema file. Error messages contain ``path``. Unknown keys are preserved."""
         with wrap_decode_errors(path):
             value = parse_json_object(data)
             version = parse_integer(value.get("version", 1), "version")

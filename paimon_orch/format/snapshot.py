@@ -109,7 +109,7 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> "Snapshot":
-        """Decode a snapshot file; errors name ``path``. Unknown keys are preserved."""
+        """Decode a snapshot file. Error messages contain ``path``. Unknown keys are preserved."""
         with wrap_decode_errors(path):
             value = parse_json_object(data)
             version = _parse_integer(value, "version", 1, default=1)
@@ -151,7 +151,7 @@ class Snapshot:
 def _parse_optional_integer(
     value: Mapping[str, Any], key: str, least: int = _MIN_INT64
 ) -> int | None:
-    """Return an integer, None if it is absent. Raises ``ValueError`` for other values."""
+    """Return an integer, or None if it is absent. Raises ``ValueError`` for other values."""
     number = value.get(key)
     if number is None:
         return None

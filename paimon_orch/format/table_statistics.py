@@ -61,7 +61,7 @@ class TableStatistics:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> "TableStatistics":
-        """Decode a statistics file; errors name ``path``. Unknown keys are ignored."""
+        """Decode a statistics file. Error messages contain ``path``. Unknown keys are ignored."""
         with wrap_decode_errors(path):
             value = parse_json_object(data)
             return cls(
@@ -87,7 +87,7 @@ def _column_to_json(column: ColumnStatistics) -> dict[str, Any]:
 
 def _parse_columns(value: object) -> dict[str, ColumnStatistics]:
     if not isinstance(value, dict) or not all(isinstance(item, dict) for item in value.values()):
-        raise ValueError("colStats is not an object of objects")
+        raise ValueError("colStats must be a JSON object whose values are objects")
     return {name: _parse_column(item) for name, item in value.items()}
 
 

@@ -60,7 +60,7 @@ def decode_text(data: bytes) -> str:
 
 
 def encode_text(text: str) -> bytes:
-    """Return the bytes of a text."""
+    """Encode a string so that :func:`decode_text` returns the same string."""
     return text.encode(errors=_ERRORS)
 
 

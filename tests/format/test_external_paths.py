@@ -101,7 +101,7 @@ def test_files_are_below_the_table_without_strategy_or_paths(paths: str, strateg
         (TWO, "specific-fs", {"specific_fs": "oss"}, InputError, "'oss'"),
         (TWO, "weight-robin", {"weights": "1"}, InputError, "2 positive whole numbers"),
         (TWO, "weight-robin", {"weights": "1,0"}, InputError, "2 positive whole numbers"),
-        ("s3://x/t", "round-robin", {}, UnsupportedError, "another store"),
+        ("s3://x/t", "round-robin", {}, UnsupportedError, "different store"),
     ],
 )
 def test_invalid_external_path_options_are_refused(

@@ -52,7 +52,7 @@ class ColumnChunk:
     """The number of values, including nulls."""
 
     index: ByteRange | None = None
-    """The byte range of the offset index; None without one."""
+    """The byte range of the offset index, or None if the column chunk has none."""
 
 
 class Footer:

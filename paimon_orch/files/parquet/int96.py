@@ -100,7 +100,7 @@ class Int96FooterSink(io.RawIOBase):
         return len(data)
 
     def tell(self) -> int:
-        """Return the bytes written so far."""
+        """Return the number of bytes written so far."""
         return self._sink.tell() + len(self._held or b"")
 
     def hold(self) -> None:

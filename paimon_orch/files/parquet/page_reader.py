@@ -38,7 +38,7 @@ _LIST_FIRST = 1 << 4 | LIST  # the first byte of an offset index
 # the bytes around the three numbers of a page location
 _LOCATION_TOKENS = [0x16, 0x15, 0x16, 0]
 _TOKENS_PER_LOCATION = 7  # these bytes and the three numbers
-_MAX_VARINT_BYTES = 9  # of an unsigned number
+_MAX_VARINT_BYTES = 9  # maximum length of an unsigned varint
 
 
 class PageIndexError(ValueError):

@@ -115,7 +115,9 @@ def _to_decimal(array: pa.Array, old: AtomicType, new: AtomicType) -> pa.Array:
         old_precision, old_scale = old.params
         if scale >= old_scale and precision - scale >= old_precision - old_scale:
             return array.cast(to_arrow_type(new))
-    if type_family(old) == "float":  # from the shortest text of the double, like BigDecimal.valueOf
+    if (
+        type_family(old) == "float"
+    ):  # the shortest decimal form of the double, as in BigDecimal.valueOf
         numbers = [None if value is None else Decimal(repr(value)) for value in array.to_pylist()]
     else:
         numbers = [None if value is None else Decimal(value) for value in array.to_pylist()]

@@ -95,8 +95,8 @@ def _format_nested(array: pa.Array, data_type: DataType) -> list[str | None]:
     match data_type:
         case ArrayType(element=element):
             flat, starts = flatten_values(array)
-            texts = _format_elements(flat, element)
-            values = [f"[{', '.join(texts[a:b])}]" for a, b in pairwise(starts)]
+            elements = _format_elements(flat, element)
+            values = [f"[{', '.join(elements[a:b])}]" for a, b in pairwise(starts)]
         case MapType() | MultisetType():
             flat, starts = flatten_values(array)
             key_type, value_type = map_key_value_types(data_type)

@@ -23,7 +23,7 @@ class ColumnSource:
 
     field: Field
     physical: str | None
-    """The name of the column in the file; None for a constant."""
+    """The name of the column in the file, or None for a constant."""
     physical_type: DataType
     constant: object = None
 

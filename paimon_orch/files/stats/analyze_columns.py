@@ -177,7 +177,7 @@ def _as_list(bounds: pa.Array | None) -> list[pa.Array]:
 
 
 def _fixed_length(data_type: AtomicType) -> int | None:
-    """Return the bytes of a value; None if values differ in length."""
+    """Return the size of a value in bytes, or None for types of variable length."""
     if data_type.name == TypeRoot.DECIMAL:
         return 8 if data_type.params[0] <= 18 else 16
     return _FIXED_LENGTHS.get(data_type.name)

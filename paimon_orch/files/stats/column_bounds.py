@@ -98,8 +98,8 @@ class ColumnBounds:
             is_nan = has_low & np.isnan(low.values) | has_high & np.isnan(high.values)
             has_low, has_high = has_low & ~is_nan, has_high & ~is_nan
         if data_type.name == TypeRoot.VARCHAR:
-            texts = zip(high.values, has_high, strict=True)
-            is_cut = [bool(exists) and _is_cut_too_low(text) for text, exists in texts]
+            upper_bounds = zip(high.values, has_high, strict=True)
+            is_cut = [bool(exists) and _is_cut_too_low(text) for text, exists in upper_bounds]
             has_high = has_high & ~np.array(is_cut, bool)
         return cls(
             low=low.values,

@@ -187,8 +187,8 @@ class _Interval:
             return self.compare(Operator.EQUAL, to_object_array([pattern]))
         prefix = to_object_array([pattern[:length]])
 
-        def truncate(texts: AnyArray) -> AnyArray:
-            return to_object_array([text[:length] for text in texts])
+        def truncate(strings: AnyArray) -> AnyArray:
+            return to_object_array([string[:length] for string in strings])
 
         may_start = self._test_low(lambda low: truncate(low) <= prefix, unknown=True)
         all_start = self._test_low(lambda low: truncate(low) == prefix, unknown=False)

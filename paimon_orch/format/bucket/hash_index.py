@@ -17,7 +17,7 @@ def encode_hash_index(hashes: Int32Array) -> bytes:
 
 
 def decode_hash_index(data: bytes, path: str) -> Int32Array:
-    """Return the hashes of a file; errors name ``path``."""
+    """Return the hashes of a file. Error messages contain ``path``."""
     if len(data) % _WIDTH:
         raise CorruptFileError(
             path, f"the length of a hash index must be a multiple of 4 bytes, got {len(data)}"

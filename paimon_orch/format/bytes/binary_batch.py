@@ -60,12 +60,12 @@ class BinaryBatch:
 
     @cached_property
     def words32(self) -> UInt32Array:
-        """The little-endian number of 32 bits that starts at each byte."""
+        """The little-endian 32-bit number that starts at each byte."""
         return np.ndarray((len(self.data) - 3,), "<u4", self.data, strides=(1,))
 
     @cached_property
     def words64(self) -> UInt64Array:
-        """The little-endian number of 64 bits that starts at each byte."""
+        """The little-endian 64-bit number that starts at each byte."""
         return np.ndarray((len(self.data) - 7,), "<u8", self.data, strides=(1,))
 
     def read_ints(self, positions: Indices) -> Indices:

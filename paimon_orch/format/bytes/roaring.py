@@ -300,16 +300,16 @@ class _GroupLayout(NamedTuple):
     """Groups of positions, divided into containers."""
 
     positions: UInt32Array
-    starts: Int64Array  # of each group
-    counts: Int64Array
-    container_starts: Int64Array
-    cardinality: Int64Array
+    starts: Int64Array  # index of the first position of each group
+    counts: Int64Array  # number of positions of each group
+    container_starts: Int64Array  # index of the first position of each container
+    cardinality: Int64Array  # number of positions of each container
     first_containers: Int64Array  # index of the first container of each group
     containers: Int64Array  # number of containers of each group
 
 
 def _write_arrays(groups: _GroupLayout) -> tuple[bytes, Int64Array]:
-    """Write bitmaps that have only array containers, in words of 16 bits."""
+    """Write bitmaps that have only array containers, in 16-bit words."""
     containers = groups.containers
     words = 4 + 4 * containers + groups.counts
     begin = np.cumsum(words) - words

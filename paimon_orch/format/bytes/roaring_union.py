@@ -5,10 +5,10 @@ Java calls ``runOptimize`` before it writes.
 This module is hand-written because pyroaring selects other containers and cannot read this 64-bit
 form.
 
-Bitmaps of 32 bits are stored in the portable form. Bitmaps of 64 bits are stored as
-``Roaring64Bitmap`` serializes itself, which no other library reads: an adaptive radix tree of the
-high 48 bits (nodes in depth-first order), whose leaves number the containers of the low 16 bits
-that follow. All numbers are little-endian:
+32-bit bitmaps are stored in the portable form. 64-bit bitmaps use the serialization of Java's
+``Roaring64Bitmap``, which no other library can read: an adaptive radix tree of the high 48 bits
+(nodes in depth-first order), followed by containers of the low 16 bits. Each leaf stores the index
+of one container. All numbers are little-endian:
 
     bitmap     0 | 1 int64 keys, node, containers
     node       uint8 kind, uint16 children, uint8 length of prefix, prefix, body, the children by
@@ -128,7 +128,7 @@ def _union_containers(old: _Container, new: _Container) -> _Container:
 
 
 def union_bitmaps_32(old: bytes, new: bytes) -> bytes:
-    """Return the union of two bitmaps of 32 bits in the portable form."""
+    """Return the union of two 32-bit bitmaps in the portable form."""
     blocks = dict(_read_blocks(old))
     for key, container in _read_blocks(new):
         previous = blocks.get(key)
@@ -267,7 +267,7 @@ def _insert_leaf(node: _Node, leaf: _Leaf, depth: int) -> _Node:
 
 
 def union_bitmaps_64(old: bytes, new: bytes) -> bytes:
-    """Return the union of two bitmaps of 64 bits, as Java's ``Roaring64Bitmap`` serializes it."""
+    """Return the union of two 64-bit bitmaps, as Java's ``Roaring64Bitmap`` serializes it."""
     bitmap, other = _read_bitmap64(old), _read_bitmap64(new)
     for key, leaf in other.leaves.items():
         container = other.places[leaf.place]

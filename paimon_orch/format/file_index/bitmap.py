@@ -41,7 +41,7 @@ _INT32 = struct.Struct(">i")
 _INT32_PAIR = struct.Struct(">ii")
 _HEAD = struct.Struct(">bii?")
 _PREFIX_BYTES = 64
-_RADIX = 1 << 16  # codes of 16 bits are sorted by radix
+_RADIX = 1 << 16  # 16-bit codes are radix-sorted
 _SINGLE_POSITION_BYTES = 18  # size of a stored bitmap with one position
 _NOT_STORED = -1
 
@@ -209,7 +209,7 @@ class BitmapIndex:
         )
 
     def query(self, op: Operator, keys: Sequence[Key | None]) -> BitMap | None:
-        """Return the rows that may pass a test, None for unsupported tests.
+        """Return the rows that may pass a test, or None for unsupported tests.
 
         A key of None stands for null. NOT_EQUAL and NOT_IN include null rows.
         """
@@ -307,7 +307,7 @@ class BitmapIndex:
         start = _HEAD.size + 8 * self._has_null
         (count,) = _INT32.unpack_from(self._prefix, start)
         if not 0 <= count <= self._count:
-            raise ValueError(f"a bitmap index of {count} blocks for {self._count} values")
+            raise ValueError(f"invalid bitmap index: {count} blocks for only {self._count} values")
         codec, start = self._codec, start + 4
         if count == 1:
             width = codec.width if codec.dtype else 4 + self._blob.read_ints(start, 1)[0]
@@ -337,12 +337,12 @@ class BitmapIndex:
         data = self._read_block_bytes(number)
         (count,) = _INT32.unpack_from(data)
         if count > len(data) // 9:
-            raise ValueError(f"a block of {count} entries in {len(data)} bytes")
+            raise ValueError(f"a block of {count} entries cannot have only {len(data)} bytes")
         return _decode_entries(data[4:], count, 2, self._codec)
 
 
 def _find_bitmap(block: bytes, key: Key, codec: KeyCodec) -> tuple[int, int] | None:
-    """Return offset and length of a key's bitmap, None if the block lacks the key.
+    """Return offset and length of a key's bitmap, or None if the block lacks the key.
 
     Searches for the bytes of the key, so that no entry has to be decoded.
     """
@@ -392,7 +392,7 @@ def _decode_text_entries(data: bytes, count: int, numbers: int) -> _DecodedEntri
         (length,) = _INT32.unpack_from(data, position)
         position += 4 + length
         if length < 0 or position > len(data):
-            raise ValueError(f"a text of {length} bytes is truncated")
+            raise ValueError(f"a key of {length} bytes is truncated")
         keys.append(data[position - length : position])
         for number in range(numbers):
             columns[number] += _INT32.unpack_from(data, position)

@@ -39,7 +39,7 @@ def encode_bit_slice_index(column: EncodedColumn) -> bytes:
         raise InputError(
             f"a bsi index cannot hold the number {_MIN_INT64}; use a range-bitmap index"
         )
-    values = keys[column.codes]  # code -1 of null selects the last key, 0
+    values = keys[column.codes]  # the code of null is -1, which indexes the last key; that key is 0
     positive = (column.codes >= 0) & (values >= 0)
     return (
         _HEAD.pack(_VERSION, column.row_count)

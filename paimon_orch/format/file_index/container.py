@@ -70,13 +70,13 @@ FileIndexes = Mapping[str, Mapping[str, ByteSource | None]]
 
 
 def encode_container(columns: Iterable[tuple[str, Iterable[tuple[str, bytes | None]]]]) -> bytes:
-    """Return a container of the columns' indexes, in this order."""
+    """Return a container of the columns' indexes, in the given order."""
     encoded_columns = [(_encode_modified_utf8(name), [*indexes]) for name, indexes in columns]
     types = [
         [(_encode_modified_utf8(kind), blob) for kind, blob in indexes]
         for _, indexes in encoded_columns
     ]
-    # with the column count before the columns, and the redundant length after them
+    # the header includes the column count before the columns, and the redundant length after them
     head = _PREFIX.size + 4 + 4
     for (name, _), entries in zip(encoded_columns, types, strict=True):
         head += len(name) + 4 + sum(len(kind) + 8 for kind, _ in entries)
@@ -100,13 +100,13 @@ class HeadLayout(NamedTuple):
     """The layout of a header: constant parts, separated by the offset and length of each index."""
 
     form: struct.Struct
-    texts: tuple[bytes, ...]
+    constants: tuple[bytes, ...]
     columns: list[tuple[str, list[str]]]
 
     @property
     def entries(self) -> list[int]:
         """Return the positions of the offset and length of each index."""
-        sizes = [len(text) + _ENTRY.size for text in self.texts[:-1]]
+        sizes = [len(part) + _ENTRY.size for part in self.constants[:-1]]
         return [end - _ENTRY.size for end in accumulate(sizes)]
 
 
@@ -126,7 +126,7 @@ class ContainerDecoder:
         layout = self._layout
         if layout is not None and layout.form.size == len(head):
             values = layout.form.unpack(head)
-            if values[::3] == layout.texts:
+            if values[::3] == layout.constants:
                 return _locate_indexes(source, layout, values)
         self._layout = _parse_head_layout(head)
         return _locate_indexes(source, self._layout, self._layout.form.unpack(head))
@@ -160,7 +160,7 @@ def _read_head_length(source: ByteSource) -> int:
 def _parse_head_layout(head: bytes) -> HeadLayout:
     (count,), position = _COUNT.unpack_from(head, _PREFIX.size), _PREFIX.size + 4
     columns: list[tuple[str, list[str]]] = []
-    texts, begin = list[int](), 0
+    sizes, begin = list[int](), 0
     for _ in range(count):
         name, position = _decode_name(head, position)
         (entries,), position = _COUNT.unpack_from(head, position), position + 4
@@ -168,12 +168,12 @@ def _parse_head_layout(head: bytes) -> HeadLayout:
         for _ in range(entries):
             kind, position = _decode_name(head, position)
             columns[-1][1].append(kind)
-            texts.append(position - begin)
+            sizes.append(position - begin)
             position += _ENTRY.size
             begin = position
     if begin > len(head):
         raise ValueError("the header of a file index is truncated")
-    form = struct.Struct(">" + "ii".join(f"{size}s" for size in [*texts, len(head) - begin]))
+    form = struct.Struct(">" + "ii".join(f"{size}s" for size in [*sizes, len(head) - begin]))
     return HeadLayout(form, form.unpack(head)[::3], columns)
 
 

@@ -1,7 +1,7 @@
 """Hashes of bloom filters, for whole columns.
 
 XXH64 is hand-written with numpy: with the package ``xxhash``, which hashes one value per call,
-building a bloom filter over texts takes 1.9 times as long (``benchmarks/hand_written.py``).
+building a bloom filter over strings takes 1.9 times as long (``benchmarks/hand_written.py``).
 
 See docs/format/bloom-filter-index.md#hash-of-a-value.
 """

@@ -27,7 +27,7 @@ INDEX_TYPES = (
     BITMAP,
     BSI,
     RANGE_BITMAP,
-)  # in the order of the index container
+)  # the index container stores the types of a column in this order
 
 _TEXTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
 _BINARIES = (TypeRoot.BINARY, TypeRoot.VARBINARY)
@@ -70,12 +70,12 @@ _SUPPORTED_TYPES = {
 }
 _FLOATS = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 _SAMPLE_ROWS = 1 << 14  # rows sampled to estimate whether the keys of a column repeat
-_MIN_SAMPLE_STEP = 2  # rows from one sampled row to the next
+_MIN_SAMPLE_STEP = 2  # minimum distance between sampled rows
 _CANONICAL_NAN = {TypeRoot.FLOAT: 0x7FC00000, TypeRoot.DOUBLE: 0x7FF8000000000000}
 
 
 def check_indexable_type(index: str, data_type: DataType) -> AtomicType:
-    """Return a column type that can be indexed. Raises :class:`InputError` for other types."""
+    """Check that a column type can be indexed, and return it. Raises :class:`InputError`."""
     if index not in _SUPPORTED_TYPES:
         raise InputError(
             f"{index!r} is not a type of file index; known types are {', '.join(_SUPPORTED_TYPES)}"

@@ -71,7 +71,7 @@ def encode_range_bitmap_index(
 
 
 def _sort_keys(keys: Keys) -> tuple[Keys, Int32Array | None]:
-    """Return the sorted keys and the rank of each key, None if they were sorted already."""
+    """Return the sorted keys and the rank of each key, or None if the keys were sorted already."""
     if isinstance(keys, pa.BinaryArray):
         order = pc.array_sort_indices(keys).to_numpy()
         ordered: Keys = keys.take(pa.array(order))
@@ -151,7 +151,7 @@ class _Head(NamedTuple):
 class _Chunk(NamedTuple):
     key: Key
     code: int
-    keys_start: int  # of the keys after the first one
+    keys_start: int  # start of the keys after the first key
     size: int
     offsets_length: int
     keys_length: int
@@ -300,7 +300,7 @@ class RangeBitmapIndex:
         (length,) = _INT32.unpack_from(data, position)
         end = position + 4 + length
         if length < 0 or end > len(data):
-            raise ValueError(f"a text of {length} bytes is truncated")
+            raise ValueError(f"a key of {length} bytes is truncated")
         return data[position + 4 : end], end
 
     @cached_property
@@ -327,11 +327,11 @@ class RangeBitmapIndex:
             keys: list[Key] = codec.decode(blob.bytes(chunk.keys_start, chunk.keys_length)).tolist()
             return keys
         data = blob.bytes(chunk.keys_start + chunk.offsets_length, chunk.keys_length)
-        texts, position = list[Key](), 0
+        binary_keys, position = list[Key](), 0
         for _ in range(chunk.size):
             key, position = self._decode_key(data, position)
-            texts.append(key)
-        return texts
+            binary_keys.append(key)
+        return binary_keys
 
     @cached_property
     def _existing(self) -> BitMap:

@@ -16,7 +16,7 @@ FieldDefinition = Mapping[str, Any]
 
 _NAMED_TYPES = frozenset(("record", "enum", "fixed"))
 _NULL = "null"
-_MAX_TYPES = 10_000  # in the definition of one field
+_MAX_TYPES = 10_000  # maximum number of types in the definition of one field
 _TYPE_FAMILIES = {
     **dict.fromkeys(("int", "long", "float", "double"), "number"),
     **dict.fromkeys(("bytes", "fixed"), "bytes"),
@@ -39,7 +39,7 @@ class AdditionalFields:
     def of(
         cls, definitions: Mapping[str, FieldDefinition], record: Mapping[str, Any], under: str = ""
     ) -> "AdditionalFields | None":
-        """Return the unknown fields of a record at path ``under``, None if the file has none."""
+        """Return the unknown fields of a record at path ``under``, or None if the file has none."""
         if not definitions:
             return None
         values = {}

@@ -66,13 +66,13 @@ class AvroColumn:
         return self.valid is not None and not self.valid.any()
 
     def numbers(self) -> list[Any]:
-        """Return the numbers, None for null."""
+        """Return the numbers; a null is None."""
         if self.is_null:
             return [None] * len(self.values)
         return self._replace_invalid_by_none(self.values.tolist())
 
     def slices(self, data: bytes) -> list[Any]:
-        """Return the bytes of every record, None for null."""
+        """Return the bytes of every record; a null is None."""
         if self.is_null:
             return [None] * len(self.values)
         assert self.ends is not None
@@ -81,7 +81,7 @@ class AvroColumn:
         return self._replace_invalid_by_none(parts)
 
     def arrays(self, data: bytes) -> list[Any]:
-        """Return arrays as tuples, None for null."""
+        """Return arrays as tuples; a null is None."""
         if self.items is not None:
             parts = [item.numbers() for item in self.items]
             rows = zip(*parts, strict=True) if parts else repeat((), len(self.values))

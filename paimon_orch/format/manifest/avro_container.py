@@ -86,7 +86,7 @@ class DecodedRecords:
 
 
 def decode_avro_file(data: bytes, path: str, known_fields: KnownFields) -> DecodedRecords:
-    """Return all records of a container; errors name ``path``."""
+    """Return all records of a container. Error messages contain ``path``."""
     with wrap_decode_errors(path):
         if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:
             raise ValueError("not an Avro file")

@@ -174,7 +174,7 @@ Manifest = ColumnarManifest | DecodedManifest
 
 
 def open_manifest(data: bytes, path: str) -> Manifest:
-    """Decode a manifest, as columns if possible; errors name ``path``."""
+    """Decode a manifest, as columns if possible. Error messages contain ``path``."""
     columns = ColumnarManifest.decode(data, path) if len(data) >= _MIN_COLUMNAR_BYTES else None
     return DecodedManifest(decode_manifest(data, path)) if columns is None else columns
 

@@ -322,7 +322,10 @@ def is_safe_file_name(name: object) -> bool:
 
 
 def check_file_name(name: str, path: str) -> str:
-    """Return a checked file name; errors name ``path``, the file that contains it."""
+    """Return a checked file name.
+
+    Error messages contain ``path``, the file that contains the name.
+    """
     if not is_safe_file_name(name):
         raise CorruptFileError(path, f"names the file {name!r}, which is outside its directory")
     return name

@@ -31,7 +31,9 @@ def check_manifest_format(options: Options) -> None:
 
 
 def decode_records(data: bytes, path: str, known_fields: KnownFields) -> avro.DecodedRecords:
-    """Return all records of a manifest, manifest list or index manifest; errors name ``path``.
+    """Return all records of a manifest, manifest list or index manifest.
+
+    Error messages contain ``path``.
 
     Records also include unknown fields, whose definitions are returned separately.
     """

@@ -22,9 +22,9 @@ class Allowances:
     """The refusals that the user overrides for one run."""
 
     stale_external: bool = False
-    """Change the table although Iceberg metadata, a metastore or a callback becomes stale."""
+    """Change the table even if Iceberg metadata, a metastore or a callback becomes stale."""
     unknown_options: bool = False
-    """Change the table although an option is unknown and may belong to a newer release."""
+    """Change the table even if an option is unknown and may belong to a newer release."""
 
 
 NO_ALLOWANCES = Allowances()
@@ -50,7 +50,7 @@ class BlockingOption:
         return self.is_external and allowances.stale_external
 
     def describe(self) -> str:
-        """Return the option with its value, and the consequence."""
+        """Describe the option, its value and why it blocks the step."""
         if self.option is None:
             nearest = find_nearest_option(self.key)
             hint = f" (did you mean {nearest!r}?)" if nearest else ""

@@ -43,7 +43,7 @@ _FIRST_SEGMENTS = {_first_segment(key) for key in _TABLE_OPTIONS} | {
 
 
 def find_option(key: str) -> AnyOption | None:
-    """Return the option registered for a key, None for a key that no release documents."""
+    """Return the option registered for a key, or None if no release documents the key."""
     option = OPTION_REGISTRY.get(key)
     if option is not None:
         return option
@@ -60,7 +60,7 @@ def may_be_newer_option(key: str) -> bool:
 
 @cache
 def find_nearest_option(key: str) -> str | None:
-    """Return the most similar known key, None if no key is similar."""
+    """Return the most similar known key, or None if no key is similar."""
     names = ".".join(key.split(".")[1:-1])
     families = [PLACEHOLDER.sub(lambda _: names, option.key) for option in core_options.FAMILIES]
     matches = difflib.get_close_matches(key, [*OPTION_REGISTRY, *families], n=1, cutoff=0.75)

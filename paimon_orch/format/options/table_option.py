@@ -75,7 +75,7 @@ class TableOption(Generic[T_co]):
     consequence: str = ""
     """The consequence of running a blocked step, for messages."""
     choices: tuple[str, ...] = ()
-    """Implemented values of a text option; empty if all are implemented."""
+    """Implemented values of a string option; empty if all are implemented."""
     bounds: tuple[float, float] = UNBOUNDED
     """The inclusive range of a number."""
 

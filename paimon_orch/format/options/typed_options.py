@@ -168,7 +168,10 @@ class Options:
 
     @property
     def target_file_rows(self) -> int:
-        """Return the rows at which a writer starts a new data file; not used by compaction."""
+        """Return the number of rows at which a writer starts a new data file.
+
+        Compaction does not use this limit.
+        """
         return max(1, self.get(TARGET_FILE_ROW_NUM))
 
     def file_format(self, level: int = 0) -> str:

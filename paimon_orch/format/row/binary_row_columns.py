@@ -84,6 +84,6 @@ def _decode_texts(
     ends = (batch.starts + batch.lengths)[valid]
     if ((starts < row[valid]) | (starts + sizes > ends)).any():
         return None
-    texts = np.empty(len(words), object)
-    texts[valid] = [decode_text(part) for part in batch.slices(starts, starts + sizes)]
-    return texts
+    strings = np.empty(len(words), object)
+    strings[valid] = [decode_text(part) for part in batch.slices(starts, starts + sizes)]
+    return strings

@@ -54,7 +54,7 @@ def encode_rows(
 def _write_column(
     slot: UInt8Array, column: pa.Array, valid: Mask, data_type: DataType, offsets: Int64Array
 ) -> tuple[Int64Array, Int64Array, UInt8Array] | None:
-    """Fill the slots of one column; return its variable part, None for fixed-length types."""
+    """Fill the slots of one column; return its variable part, or None for fixed-length types."""
     if not isinstance(data_type, AtomicType):
         raise InputError(f"a bucket key must have a simple type, not {data_type}")
     name, params = data_type.name, data_type.params

@@ -31,18 +31,18 @@ def is_retract(kinds: pa.ChunkedArray | pa.Array) -> Mask:
     return is_odd
 
 
-def parse_row_kinds(texts: pa.Array) -> pa.Array:
+def parse_row_kinds(symbols: pa.Array) -> pa.Array:
     """Return the codes of ``+I``, ``-U``, ``+U``, ``-D``; raise :class:`InputError` for others."""
-    if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
+    if not (pa.types.is_string(symbols.type) or pa.types.is_large_string(symbols.type)):
         raise InputError(
-            f"the row kind column is {texts.type}; it must be text, one of "
+            f"the row kind column has type {symbols.type}; it must be a string, one of "
             f"{', '.join(ROW_KIND_SYMBOLS)}"
         )
-    codes = pc.index_in(texts, value_set=pa.array(ROW_KIND_SYMBOLS))
+    codes = pc.index_in(symbols, value_set=pa.array(ROW_KIND_SYMBOLS))
     if codes.null_count:
-        invalid_texts = pc.unique(texts.filter(codes.is_null())).to_pylist()[:3]
+        invalid_symbols = pc.unique(symbols.filter(codes.is_null())).to_pylist()[:3]
         raise InputError(
-            f"row kind {', '.join(map(repr, invalid_texts))} must be one of "
+            f"row kind {', '.join(map(repr, invalid_symbols))} must be one of "
             f"{', '.join(ROW_KIND_SYMBOLS)}"
         )
     return codes.cast(pa.int8())

@@ -55,7 +55,8 @@ def can_cast(old: DataType, new: DataType, *, explicit: bool = True) -> bool:
     if not isinstance(new, AtomicType):
         return False  # nested fields, elements and values are changed individually
     if explicit and new.name in _TEXTS:
-        # Java Paimon reads dates and times only as STRING, and fails for texts of limited length.
+        # Java Paimon reads dates and times only as STRING, and fails for strings of limited
+        # length.
         timed = isinstance(old, AtomicType) and old.name in _DATETIME_TYPES
         return not timed or (new.name == TypeRoot.VARCHAR and new.params == (MAX_LENGTH,))
     if not isinstance(old, AtomicType):

@@ -200,7 +200,10 @@ def split_conjuncts(predicate: Predicate) -> Iterable[Predicate]:
 
 
 def restrict_to_columns(predicate: Predicate, columns: set[str]) -> Predicate | None:
-    """Return the conjuncts that use only these columns (a weaker predicate), None without any."""
+    """Return the conjuncts that use only these columns, or None if no conjunct qualifies.
+
+    The result is weaker than the original predicate.
+    """
     parts = tuple(part for part in split_conjuncts(predicate) if collect_columns(part) <= columns)
     if not parts:
         return None

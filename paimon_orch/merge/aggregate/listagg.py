@@ -1,4 +1,4 @@
-"""The aggregate function ``listagg``, which concatenates the texts of a key.
+"""The aggregate function ``listagg``, which concatenates the strings of a key.
 
 See docs/format/aggregate-functions.md.
 """
@@ -9,7 +9,7 @@ _NON_BREAKING_SPACES = "\x85\xa0\u2007\u202f"
 
 
 def listagg(separator: str, *, distinct: bool) -> CombineFunction:
-    """Return the function that concatenates UTF-8 texts; blank texts are skipped."""
+    """Return the function that concatenates UTF-8 strings and skips blank strings."""
     delimiter = separator.encode()
     split_at = delimiter or b" "
 
@@ -31,7 +31,7 @@ def listagg(separator: str, *, distinct: bool) -> CombineFunction:
 
 
 def _is_blank(text: bytes) -> bool:
-    """Return whether Java treats a text as blank; non-breaking spaces are not white space."""
+    """Return whether Java treats a string as blank; non-breaking spaces are not white space."""
     if text and b"!" <= text[:1] <= b"~":  # the first byte is usually visible ASCII
         return False
     return all(c.isspace() and c not in _NON_BREAKING_SPACES for c in text.decode(errors="replace"))

@@ -59,7 +59,7 @@ def hll_sketch_union() -> CombineFunction:
 
 
 def _combine_non_null(union: Callable[[bytes, bytes], bytes], name: str) -> CombineFunction:
-    """Return a union that ignores nulls; errors name the type of invalid input."""
+    """Return a union that ignores nulls. Error messages contain the type of invalid input."""
 
     def combine(old: bytes | None, new: bytes | None) -> bytes | None:
         if old is None or new is None:

@@ -154,7 +154,7 @@ class BucketCompaction:
             self._merge_sections(pending)
 
     def _upgrade(self, file: DataFileMeta) -> None:
-        """Move a file to the output level by its metadata; rewrite it if rows must change."""
+        """Move a file to the output level by changing only its metadata; rewrite it if needed."""
         output = self._task.output_level
         formats = {self._options.file_format(level) for level in (file.level, output)}
         if self._should_rewrite_file(file) or (file.level != output and len(formats) > 1):

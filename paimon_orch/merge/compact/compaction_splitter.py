@@ -16,7 +16,7 @@ from paimon_orch.merge.sort.key_order import decode_key
 from paimon_orch.merge.tree.key_range import KeyRange
 from paimon_orch.merge.tree.levels import split_into_sections
 
-_MIN_PARTS = 4  # with fewer parts of unequal size, cores would be idle
+_MIN_PARTS = 4  # fewer parts of unequal size would leave cores idle
 
 Section = list[list[DataFileMeta]]
 SplitPointsOf = Callable[[DataFileMeta], Sequence[object]]

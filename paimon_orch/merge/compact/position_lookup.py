@@ -137,7 +137,9 @@ class PositionLookup:
         return np.flatnonzero(is_unmatched)
 
     def _advance(self, cursor: _Cursor, keys: KeyColumns, start: int, end: int) -> int:
-        """Move to the next batch that can contain ``keys[start:end]``; return the key's index.
+        """Move to the next batch that can contain any of ``keys[start:end]``.
+
+        Returns the index of the first such key.
 
         Returns ``end`` if the file has no batch for this window. Row groups without a key are
         skipped.

@@ -1,7 +1,7 @@
 """Updates of single rows: computes rows that produce the new rows when merged with the old rows.
 
 All engines except plain deduplicate merge a written row with the old one: a sum adds it, a null
-does not overwrite. The row to write is therefore computed, and then merged with the old row like
+does not overwrite. The row to write is therefore computed, and then merged with the old row as
 in reads and compactions. An update is refused if this merge does not return the requested row.
 
 See docs/format/merge-engines.md and docs/format/aggregate-functions.md.

@@ -13,7 +13,7 @@ import pyarrow as pa
 from paimon_orch.format.arrays import Int32Array, Int64Array, UInt8Array, UInt64Array
 
 _WORD_BITS = 64
-_MAX_WORDS = 3  # with more words, Arrow's sort is as fast
+_MAX_WORDS = 3  # Arrow's sort is as fast for more words
 _MAX_TEXT_BYTES = 64
 _MAX_SHORT_DECIMAL_DIGITS = 18  # digits of an unscaled value that fits 64 bits
 

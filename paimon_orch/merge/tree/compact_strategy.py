@@ -91,5 +91,5 @@ def find_files_above_delete_ratio(
 
 
 def _deleted_row_counts(vectors: DeletionVectorEntries) -> dict[str, int | None]:
-    """Return the number of deleted rows by file; None if unknown."""
+    """Return the number of deleted rows by file, or None if it is unknown."""
     return {r.data_file: r.cardinality for entry in vectors for r in entry.ranges or ()}

@@ -24,7 +24,7 @@ class SortedRun:
 
     @property
     def size(self) -> int:
-        """Return the bytes of the run."""
+        """Return the size of the run in bytes."""
         return sum(file.file_size for file in self.files)
 
 

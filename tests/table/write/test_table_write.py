@@ -70,7 +70,7 @@ def test_rows_that_do_not_fit_the_schema_are_refused_and_not_written(
     [
         (pa.array(["+I", "+X"]), r"row kind '\+X' must be one of \+I, -U, \+U, -D"),
         (pa.array(["+I", None]), "row kind None must be one of"),
-        (pa.array([0, 3]), "the row kind column is int64; it must be text"),
+        (pa.array([0, 3]), "the row kind column has type int64; it must be a string"),
     ],
 )
 def test_invalid_row_kinds_are_refused(tmp_path: Path, kinds: pa.Array, message: str) -> None:
