@@ -15,7 +15,7 @@ from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
-from paimon_orch.steps.common.executor import Executor, InProcessExecutor
+from paimon_orch.steps.common.executor import Executor, InProcessExecutor, ThresholdExecutor
 from paimon_orch.steps.common.partition_selection import PartitionRequest, plan_splits
 from paimon_orch.steps.compaction.compact import CompactionResult, compact_written_partitions
 from paimon_orch.table.catalog import Catalog
@@ -235,3 +235,20 @@ def add_progress_bar(bars: Progress, description: str) -> Callable[[int, int], N
     """Add a progress bar; returns a function that sets its completed and total number."""
     task = bars.add_task(description, total=None)
     return lambda completed, total: bars.update(task, completed=completed, total=total)
+
+
+def build_threshold_executor(master: str, *, large: bool = False) -> Executor:
+    """Return an executor that starts Spark for many units, or for ``large`` units."""
+
+    def spark() -> Executor:
+        from paimon_orch.spark.execution.spark_executor import SparkExecutor
+
+        return SparkExecutor(start_spark(master))
+
+    return ThresholdExecutor(spark, 1) if large else ThresholdExecutor(spark)
+
+
+def append_refused_paths(text: str, refused: tuple[str, ...]) -> str:
+    """Append the paths that were not deleted to a text."""
+    lines = [f"not deleted, because it is outside of the table: {path}" for path in refused]
+    return "\n".join([text, *lines])

@@ -1,4 +1,4 @@
-"""The command ``compact``: merges sorted runs, merges small files, or sorts an append table."""
+"""Commands that rewrite data files or manifests: compact, rescale, compact-manifests."""
 
 import json
 from collections.abc import Sequence
@@ -20,29 +20,35 @@ from paimon_orch.cli.arguments import (
 )
 from paimon_orch.cli.common import (
     add_progress_bar,
+    build_threshold_executor,
     console,
     error_console,
     open_table,
     parse_names,
     parse_partitions,
     print_result,
+    print_values,
     start_spark,
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError
 from paimon_orch.steps.common import executor as executors
+from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.compaction import compact as compact_step
 from paimon_orch.steps.compaction import sort_compact
 from paimon_orch.steps.compaction.plan import CompactRequest
 from paimon_orch.steps.compaction.policy import CompactionDecision, decide
 from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest
+from paimon_orch.steps.maintenance import compact_manifests as manifest_step
+from paimon_orch.steps.maintenance import rescale as rescale_step
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MAX_SHOWN_DECISIONS = 20  # decisions of the policy that a dry run shows, one per partition
+_LARGE_UNIT_BYTES = 256 << 20  # rewrite larger units on Spark, which takes seconds to start
 _NOTHING_TO_DO = "nothing to compact"
 _EXAMPLES = [
     "compact /lake db.orders --dry-run",
@@ -86,11 +92,19 @@ _OrderStrategy = Annotated[
         show_default=OrderStrategy.ORDER,
     ),
 ]
+_BucketNumber = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, help="Buckets of each partition.", show_default="the table's option"
+    ),
+]
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Register the command of this module."""
+    """Register the commands of this module."""
     register_command(app, compact, Panel.COMPACT, examples=_EXAMPLES)
+    register_command(app, rescale, Panel.COMPACT)
+    register_command(app, compact_manifests, Panel.COMPACT)
 
 
 def compact(
@@ -208,3 +222,54 @@ def _print_decisions(decisions: Sequence[CompactionDecision]) -> None:
         print(f"  {decision}")
     if len(decisions) > _MAX_SHOWN_DECISIONS:
         print(f"  and {len(decisions) - _MAX_SHOWN_DECISIONS} more partitions")
+
+
+def rescale(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    bucket_num: _BucketNumber = None,
+    partitions: Partitions = None,
+    dry_run: DryRun = False,
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+) -> None:
+    """Change the number of buckets.
+
+    Rewrites the partitions. Also change the table's option 'bucket', which writers use.
+    """
+    target = open_table(ctx, warehouse, table)
+    specs = parse_partitions(target, partitions)
+    planned = rescale_step.plan(
+        target, rescale_step.RescaleRequest(bucket_num=bucket_num, partitions=specs)
+    )
+    snapshot = None
+    if planned and not dry_run:
+        executor = build_threshold_executor(master, large=planned.bytes >= _LARGE_UNIT_BYTES)
+        snapshot = run_step(rescale_step.RESCALE, target, planned, executor).snapshot
+    committed = None if snapshot is None else snapshot.id
+    outcome = "nothing was changed" if snapshot is None else f"snapshot {snapshot.id}"
+    text = f"{len(planned.partitions)} partitions to {planned.buckets} buckets; {outcome}"
+    print_values(planned.to_dict() | {"committed": committed}, as_json, text)
+
+
+def compact_manifests(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Merge small manifests of the newest snapshot."""
+    target = open_table(ctx, warehouse, table)
+    planned = manifest_step.plan(target, EmptyRequest())
+    snapshot = (
+        None if dry_run else run_step(manifest_step.COMPACT_MANIFESTS, target, planned).snapshot
+    )
+    values = planned.to_dict() | {"snapshot_id": None if snapshot is None else snapshot.id}
+    outcome = "nothing was changed" if snapshot is None else f"merged in snapshot {snapshot.id}"
+    text = (
+        f"{planned.manifests} manifests, {planned.small} of them small, with "
+        f"{planned.deleted_entries} deleted entries; {outcome}"
+    )
+    print_values(values, as_json, text)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.commands import Answer, Run
-from support.tables import table_of
+from support.tables import new_table, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.cli.app import main
@@ -51,3 +51,12 @@ def table(tmp_path: Path) -> Table:
 @pytest.fixture
 def warehouse(table: Table, tmp_path: Path) -> Path:
     return tmp_path / "wh"
+
+
+@pytest.fixture
+def old_table(tmp_path: Path) -> Table:
+    """Return the table db.t of the warehouse ``tmp_path``: one row, four snapshots."""
+    table = new_table(tmp_path)
+    for text in "abcd":
+        table.upsert(table_of("k v", [(1, text)]))
+    return table

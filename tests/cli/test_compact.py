@@ -1,11 +1,12 @@
-"""The command ``compact``."""
+"""The commands compact, rescale and compact-manifests."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from support.commands import Run
+from support.commands import Run, invoke
 from support.tables import levels_of, rows_of, stored_files, table_of
 
 from paimon_orch.table.table import Table
@@ -56,3 +57,21 @@ def test_a_table_is_compacted(run: Run, spark: SparkSession, table: Table, wareh
     assert set(levels_of(table)) == {5}
     assert rows_of(table) == rows
     assert "Spark" in answer.error
+
+
+def test_manifests_are_merged(tmp_path: Path, old_table: Table) -> None:
+    command = ("compact-manifests", str(tmp_path), "db.t")
+
+    assert "4 manifests" in invoke(*command, "--dry-run").stdout
+    assert old_table.stores.snapshots.latest_id() == 4
+    assert json.loads(invoke(*command, "--json").stdout)["snapshot_id"] == 5
+    assert "nothing was changed" in invoke(*command).stdout
+
+
+def test_buckets_are_rescaled(tmp_path: Path, old_table: Table) -> None:
+    command = ("rescale", str(tmp_path), "db.t", "--bucket-num", "3")
+
+    assert "nothing was changed" in invoke(*command, "--dry-run").stdout
+    assert json.loads(invoke(*command, "--json").stdout)["committed"] == 5
+    assert rows_of(old_table) == [(1, "d")]
+    assert "0 partitions" in invoke(*command).stdout

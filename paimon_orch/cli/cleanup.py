@@ -1,4 +1,4 @@
-"""The commands ``quarantine list``, ``restore`` and ``empty`` for files moved by orphan removal."""
+"""Commands that remove orphan files, and list, restore and delete quarantined files."""
 
 import time
 from datetime import timedelta
@@ -6,12 +6,34 @@ from typing import Annotated
 
 import typer
 
-from paimon_orch.cli.arguments import AsJson, DryRun, Identifier, OlderThan, Warehouse
-from paimon_orch.cli.common import open_table, parse_optional_cutoff, print_names, print_values
+from paimon_orch.cli.arguments import (
+    AsJson,
+    DryRun,
+    Identifier,
+    Master,
+    OlderThan,
+    Partitions,
+    Warehouse,
+)
+from paimon_orch.cli.common import (
+    append_refused_paths,
+    build_threshold_executor,
+    open_table,
+    parse_optional_cutoff,
+    parse_partitions,
+    print_names,
+    print_values,
+)
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
+from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step
 from paimon_orch.steps.cleanup.quarantine import Quarantine
+from paimon_orch.steps.common.step import run_step
 
+_Quarantine = Annotated[
+    bool,
+    typer.Option("--quarantine", help="Move the files to a quarantine instead of deleting them."),
+]
 _Folder = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Folder to restore.", show_default="all"),
@@ -20,11 +42,64 @@ _Folder = Annotated[
 
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
+    register_command(
+        app,
+        remove_orphan_files,
+        Panel.EXPIRE,
+        examples=[
+            "remove-orphan-files /lake db.orders --older-than '3 d' --dry-run",
+            "remove-orphan-files /lake db.orders --quarantine",
+        ],
+    )
     group = new_group("List, restore and delete quarantined files.")
     register_command(group, list_quarantine, name="list", has_allowances=False)
     register_command(group, restore_quarantine, name="restore", has_allowances=False)
     register_command(group, empty_quarantine, name="empty", has_allowances=False)
     app.add_typer(group, name="quarantine", rich_help_panel=Panel.EXPIRE)
+
+
+def remove_orphan_files(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    older_than: OlderThan = None,
+    partitions: Partitions = None,
+    quarantine: _Quarantine = False,
+    dry_run: DryRun = False,
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+) -> None:
+    """Delete unreferenced files.
+
+    These are files in the table's directories that no snapshot, tag, branch or changelog
+    references. By default, files of the last day are kept, because running jobs may still commit
+    them.
+    """
+    target, executor = open_table(ctx, warehouse, table), build_threshold_executor(master)
+    planned = orphan_step.plan(
+        target,
+        orphan_step.RemoveOrphanFilesRequest(
+            older_than=parse_optional_cutoff("--older-than", older_than),
+            partitions=parse_partitions(target, partitions, with_directories=True),
+            quarantine=quarantine,
+        ),
+        executor=executor,
+    )
+    skipped = [f"skipped: {text}" for text in planned.skipped_external_paths]
+    if dry_run:
+        text = (
+            f"would remove {len(planned.files)} files of {planned.bytes:,} bytes; "
+            "nothing was changed"
+        )
+        paths = [file.path for file in planned.files]
+        print_values(planned.to_dict(), as_json, "\n".join([*paths, *skipped, text]))
+        return
+    result = run_step(orphan_step.REMOVE_ORPHAN_FILES, target, planned, executor)
+    verb = "deleted" if result.quarantine is None else f"moved to quarantine {result.quarantine}:"
+    text = f"{verb} {result.files} files of {result.bytes:,} bytes"
+    values = result.to_dict() | {"skipped_external_paths": list(planned.skipped_external_paths)}
+    text = append_refused_paths("\n".join([*skipped, text]), result.refused)
+    print_values(values, as_json, text)
 
 
 def _open_quarantine(ctx: typer.Context, warehouse: str, identifier: str) -> Quarantine:

@@ -1,0 +1,62 @@
+"""Commands that verify a table and repair its metadata."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from paimon_orch.cli.arguments import AsJson, DryRun, Identifier, Warehouse
+from paimon_orch.cli.common import open_table, print_values
+from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.registration import register_command
+from paimon_orch.steps.cleanup import remove_unexisting_files as missing_step
+from paimon_orch.steps.common.step import EmptyRequest, run_step
+from paimon_orch.steps.inspection import check_table
+
+_Deep = Annotated[bool, typer.Option("--deep", help="Also read all data files.")]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register the commands of this module."""
+    register_command(app, check, Panel.CHECK, has_allowances=False)
+    register_command(app, remove_unexisting_files, Panel.CHECK)
+
+
+def check(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    deep: _Deep = False,
+    as_json: AsJson = False,
+) -> None:
+    """Verify a table.
+
+    Prints one line for each finding. The exit status is 1 if there is a finding.
+    """
+    report = check_table.check(open_table(ctx, warehouse, table), deep=deep)
+    lines = [str(finding) for finding in report.findings]
+    text = f"{len(lines)} findings in {report.versions} versions and {report.data_files} data files"
+    print_values(report.to_dict(), as_json, "\n".join([*lines, text]))
+    if not report:
+        sys.exit(1)
+
+
+def remove_unexisting_files(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove missing data files from the metadata.
+
+    Afterwards, the remaining rows of the newest snapshot can be read again. The rows of the missing
+    files are lost.
+    """
+    target = open_table(ctx, warehouse, table)
+    missing = missing_step.plan(target, EmptyRequest())
+    if not dry_run:
+        missing = run_step(missing_step.REMOVE_UNEXISTING_FILES, target, missing).plan
+    verb = "would remove" if dry_run else "removed"
+    text = f"{verb} {len(missing.paths)} files of {missing.rows:,} rows from the metadata"
+    print_values(missing.to_dict(), as_json, "\n".join([*missing.paths, text]))

@@ -1,0 +1,226 @@
+"""Commands that expire snapshots, changelogs, partitions and tags."""
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from paimon_orch.cli.arguments import AsJson, DryRun, Identifier, OlderThan, Warehouse
+from paimon_orch.cli.common import (
+    append_refused_paths,
+    open_table,
+    parse_optional_cutoff,
+    parse_optional_duration,
+    print_names,
+    print_values,
+)
+from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.registration import register_command
+from paimon_orch.steps.common.step import run_step
+from paimon_orch.steps.expiration import expire_changelogs as changelog_step
+from paimon_orch.steps.expiration import expire_partitions as partition_step
+from paimon_orch.steps.expiration import expire_snapshots as expire_step
+from paimon_orch.steps.expiration import expire_tags as tag_step
+
+_FROM_OPTIONS = "the table's option"
+_RetainMax = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Maximum number to keep.", show_default=_FROM_OPTIONS),
+]
+_RetainMin = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Minimum number to keep.", show_default=_FROM_OPTIONS),
+]
+_MaxDeletes = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=0, help="Maximum number to delete.", show_default=_FROM_OPTIONS),
+]
+_ExpirationTime = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION", help="Age of partitions, e.g. '30 d'.", show_default=_FROM_OPTIONS
+    ),
+]
+_ExpireStrategy = Annotated[
+    str | None,
+    typer.Option(
+        metavar="values-time|update-time",
+        help="How to compute the age: by the partition's values, or by its last write.",
+        show_default=_FROM_OPTIONS,
+    ),
+]
+_TimestampFormatter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATTERN",
+        help="Format of partition values, e.g. yyyyMMdd.",
+        show_default=_FROM_OPTIONS,
+    ),
+]
+_TimestampPattern = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATTERN",
+        help="How to build a time from partition columns, e.g. '$dt $hour:00:00'.",
+        show_default=_FROM_OPTIONS,
+    ),
+]
+_MaxExpires = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=0, help="Maximum number of partitions to drop.", show_default=_FROM_OPTIONS
+    ),
+]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register the commands of this module."""
+    register_command(
+        app,
+        expire_snapshots,
+        Panel.EXPIRE,
+        examples=["expire-snapshots /lake db.orders --older-than '2 d' --dry-run"],
+    )
+    register_command(
+        app,
+        expire_partitions,
+        Panel.EXPIRE,
+        examples=["expire-partitions /lake db.orders --expiration-time '30 d'"],
+    )
+    register_command(app, expire_changelogs, Panel.EXPIRE)
+    register_command(app, expire_tags, Panel.EXPIRE)
+
+
+def expire_snapshots(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    retain_max: _RetainMax = None,
+    retain_min: _RetainMin = None,
+    older_than: OlderThan = None,
+    max_deletes: _MaxDeletes = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete old snapshots and their files.
+
+    A file is deleted if no remaining snapshot, tag, branch or changelog references it. --dry-run
+    also lists the snapshots that a tag, branch or consumer retains.
+    """
+    target = open_table(ctx, warehouse, table)
+    limits = _parse_retention(retain_max, retain_min, older_than, max_deletes)
+    planned = expire_step.plan(target, expire_step.ExpireSnapshotsRequest(**limits))
+    if dry_run:
+        print_values(planned.to_dict(), as_json, _format_expiration_plan(planned))
+        return
+    result = expire_step.run_expiration(target, planned)
+    text = (
+        f"expired {result.snapshots} snapshots, deleted {result.data_files} data files "
+        f"({result.bytes:,} bytes) and {result.metadata_files} metadata files"
+    )
+    print_values(result.to_dict(), as_json, append_refused_paths(text, result.refused))
+
+
+def _parse_retention(
+    retain_max: int | None, retain_min: int | None, older_than: str | None, max_deletes: int | None
+) -> dict[str, int | None]:
+    before = parse_optional_cutoff("--older-than", older_than)
+    return {
+        "retain_max": retain_max,
+        "retain_min": retain_min,
+        "older_than": before,
+        "max_deletes": max_deletes,
+    }
+
+
+def _format_expiration_plan(planned: expire_step.SnapshotExpirationPlan) -> str:
+    files, changelogs = planned.files_to_delete, planned.changelog_plan
+    text = (
+        f"would expire {len(planned.snapshots)} snapshots with {len(files)} files, "
+        f"{files.bytes:,} bytes of data"
+    )
+    if changelogs:
+        text += (
+            f", and {len(changelogs.changelogs)} changelogs with "
+            f"{len(changelogs.files_to_delete)} files"
+        )
+    return "\n".join([*planned.held_by, f"{text}; nothing was changed"])
+
+
+def expire_changelogs(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    retain_max: _RetainMax = None,
+    retain_min: _RetainMin = None,
+    older_than: OlderThan = None,
+    max_deletes: _MaxDeletes = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete old changelogs and their files.
+
+    Applies to tables that keep changelogs longer than snapshots.
+    """
+    target = open_table(ctx, warehouse, table)
+    limits = _parse_retention(retain_max, retain_min, older_than, max_deletes)
+    expired = changelog_step.plan(target, changelog_step.ExpireChangelogsRequest(**limits))
+    if not dry_run:
+        expired = run_step(changelog_step.EXPIRE_CHANGELOGS, target, expired).plan
+    verb = "would expire" if dry_run else "expired"
+    text = f"{verb} {len(expired.changelogs)} changelogs with {len(expired.files_to_delete)} files"
+    print_values(expired.to_dict(), as_json, text)
+
+
+def expire_partitions(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    expiration_time: _ExpirationTime = None,
+    expire_strategy: _ExpireStrategy = None,
+    timestamp_formatter: _TimestampFormatter = None,
+    timestamp_pattern: _TimestampPattern = None,
+    max_expires: _MaxExpires = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Drop partitions older than a given age.
+
+    Their files are deleted when the snapshots that reference them expire.
+    """
+    target = open_table(ctx, warehouse, table)
+    request = partition_step.ExpirePartitionsRequest(
+        expiration_time=parse_optional_duration("--expiration-time", expiration_time),
+        strategy=expire_strategy,
+        timestamp_formatter=timestamp_formatter,
+        timestamp_pattern=timestamp_pattern,
+        max_expires=max_expires,
+    )
+    dropped = partition_step.plan(target, request)
+    if not dry_run:
+        dropped = run_step(partition_step.EXPIRE_PARTITIONS, target, dropped).plan
+    verb = "would drop" if dry_run else "dropped"
+    text = f"{verb} {len(dropped.names)} partitions of {dropped.rows:,} rows"
+    print_values(dropped.to_dict(), as_json, "\n".join([*dropped.names, text]))
+
+
+def expire_tags(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    older_than: OlderThan = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete expired tags and their files.
+
+    Prints the names of the tags.
+    """
+    before = parse_optional_cutoff("--older-than", older_than)
+    # tags store local times
+    local = None if before is None else datetime.fromtimestamp(before / 1000)  # noqa: DTZ006
+    target = open_table(ctx, warehouse, table)
+    expired = tag_step.plan(target, tag_step.ExpireTagsRequest(older_than=local))
+    if not dry_run:
+        expired = run_step(tag_step.EXPIRE_TAGS, target, expired).plan
+    print_names(expired.names, as_json=as_json)
