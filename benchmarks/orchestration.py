@@ -69,7 +69,7 @@ def commit(table: Table, *days: str, rows: int = 1000) -> None:
 
 
 class TestedSensor:
-    """Evaluates a sensor in the way of the code server, but without a call to that server."""
+    """Evaluates a sensor as the code server does, but without a call to that server."""
 
     def __init__(self, warehouse: Path, table: str) -> None:
         definition = dg.StaticPartitionsDefinition(DAYS)

@@ -221,7 +221,7 @@ def test_commands_in_the_pages_have_known_options(page: str) -> None:
 
 
 def parse_command(command: Any, arguments: list[str], parent: Any) -> list[str]:
-    """Return the words of a command's name without running it; a wrong option is a usage error."""
+    """Return the words of a command's name without running it. Wrong options raise a usage error."""
     context = command.make_context(command.name, arguments, parent=parent)
     if not hasattr(command, "commands"):
         return []
@@ -296,7 +296,9 @@ def test_components_in_the_pages_define_their_table(
             with sandbox.load_component_and_build_defs(defs_path=path) as (_, defs):
                 dg.Definitions.validate_loadable(defs)
                 defined = {spec.key for spec in defs.resolve_all_asset_specs()}
-            table = yaml.safe_load(text)["attributes"].get("table")  # none for a database
+            table = yaml.safe_load(text)["attributes"].get(
+                "table"
+            )  # components of databases have no table
             assert table is None or dg.AssetKey(table.split(".")) in defined
 
 

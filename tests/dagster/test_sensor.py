@@ -89,9 +89,8 @@ def test_repeated_tick_requests_the_same_run_keys(
     upsert(orders, DAYS[0], amount=2)
     cursor = ticks_after_compaction.cursor
     assert ticks_after_compaction.requested_partitions() == [DAYS[0]]
-    ticks_after_compaction.cursor = (
-        cursor  # as if the daemon stopped before it saved the new cursor
-    )
+    # the daemon may stop before it saves the new cursor
+    ticks_after_compaction.cursor = cursor
 
     assert ticks_after_compaction.requested_partitions() == []
 

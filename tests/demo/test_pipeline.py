@@ -90,7 +90,7 @@ def test_external_writer_commits_one_day_per_call_until_the_last_day(tmp_path: P
 def test_demo_of_one_month_succeeds(spark: SparkSession, tmp_path: Path) -> None:
     output = io.StringIO()
 
-    # like the console of the command, without markup
+    # the command also uses a console without markup
     assert run_demo(str(tmp_path), 1, Console(file=output, width=120, markup=False))
 
     text = output.getvalue()

@@ -75,9 +75,8 @@ def test_stripes_without_selected_rows_are_not_read() -> None:
     assert len(sink.getvalue()) / 2 < reader.count_unread_bytes(selected) < len(sink.getvalue())
     assert reader.count_unread_bytes(np.arange(rows)) == 0
     every = [batch for _, batch in reader.read_selected(["k"], 1_000, np.arange(rows))]
-    assert {batch.num_rows for batch in every[:-1]} <= set(
-        range(1, 1_001)
-    )  # smaller than the stripes
+    # batches are smaller than the stripes
+    assert {batch.num_rows for batch in every[:-1]} <= set(range(1, 1_001))
 
 
 def test_multisets_are_refused_with_the_column() -> None:

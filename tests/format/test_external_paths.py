@@ -34,7 +34,7 @@ def roots_used(paths: ExternalPaths | None, files: int) -> Counter[str]:
 
 @pytest.mark.parametrize(
     ("data", "expected"),
-    [  # as published for MurmurHash3_x86_32 with seed 0
+    [  # published values of MurmurHash3_x86_32 with seed 0
         (b"", 0),
         (b"test", 0xBA6BD213),
         (b"Hello, world!", 0xC0363E43),

@@ -153,7 +153,7 @@ def picture(page: Page) -> Callable[..., None]:
             page.set_viewport_size({"width": 1400, "height": height})
             page.mouse.move(0, 0)
             page.get_by_text("Launched").last.wait_for(state="hidden")
-            page.wait_for_timeout(2000)  # for animations without an event at their end
+            page.wait_for_timeout(2000)  # some animations emit no event when they end
             page.screenshot(path=Path(PICTURES) / f"{name}.png")
             page.set_viewport_size({"width": 1400, "height": 900})
 

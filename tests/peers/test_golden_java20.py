@@ -107,7 +107,7 @@ CASES = list(cases())
 @pytest.mark.parametrize(
     ("name", "folder", "entry"), [c for c in CASES if find_refusal(c.values[0], COMPACTION_REFUSED)]
 )
-def test_a_compaction_is_refused_by_name_and_changes_nothing(
+def test_a_compaction_is_refused_with_the_option_in_the_error_and_changes_nothing(
     name: str, folder: Path, entry: dict[str, Any], tmp_path: Path
 ) -> None:
     warehouse = copy_warehouse(folder, tmp_path / "w")

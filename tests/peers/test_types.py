@@ -74,7 +74,7 @@ def test_listed_limits_of_a_peer_still_apply(
 @pytest.mark.parametrize(
     ("kind", "column"), [case[2:] for case in COLUMN_LIMITS if case[0] == "us"]
 )
-def test_listed_limits_of_ours_still_apply(kind: str, column: str, tmp_path: Path) -> None:
+def test_our_listed_limits_still_apply(kind: str, column: str, tmp_path: Path) -> None:
     table = table_of_columns(kind, [column])
     ours.create(tmp_path, table)
     with pytest.raises(PaimonError, match=COLUMN_LIMITS["us", "writes", kind, column].words):

@@ -36,7 +36,7 @@ Run = Callable[..., Answer]
 
 
 def invoke(*arguments: str, answer: str | None = None) -> Result:
-    """Run a command; an error of ours is raised instead of printed."""
+    """Run a command. A PaimonError is raised instead of printed."""
     result = CliRunner().invoke(app, arguments, input=answer)
     if isinstance(result.exception, PaimonError):
         raise result.exception

@@ -13,7 +13,7 @@ from paimon_orch.storage import resolve_warehouse
 from paimon_orch.table.catalog import Catalog
 
 PROCESSES, ROUNDS = 8, 20
-_TIMEOUT_SECONDS = 200  # seconds
+_TIMEOUT_SECONDS = 200
 RoundWinners = list[tuple[int, int]]
 
 

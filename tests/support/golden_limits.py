@@ -1,4 +1,4 @@
-"""The names of golden tables that we refuse to read; the tests verify the refusals."""
+"""The names of golden tables that paimon_orch refuses to read. The tests verify this."""
 
 from __future__ import annotations
 

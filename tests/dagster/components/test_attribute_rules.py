@@ -161,7 +161,7 @@ def test_all_invalid_attributes_are_reported() -> None:
     assert set(errors) == {
         "table",
         "trigger",
-        "snapshot_expiration",  # for the unknown "retain"
+        "snapshot_expiration",  # the attribute "retain" is unknown
         "snapshot_expiration.retain_for",
         "snapshot_expiration.retain_min",
         "compaction.deleted_ratio",

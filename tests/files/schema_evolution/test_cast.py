@@ -124,6 +124,6 @@ def test_timestamps_are_truncated_to_the_length_of_varchar(precision: int) -> No
     assert result.to_pylist() == ["1970-01-01", None]
 
 
-def test_types_without_a_cast_are_refused_by_name() -> None:
+def test_the_error_of_a_missing_cast_contains_both_types() -> None:
     with pytest.raises(UnsupportedError, match="type DATE cannot be read as BIGINT"):
         cast(pa.array([0], pa.date32()), parse_atomic_type("DATE"), parse_atomic_type("BIGINT"))

@@ -156,7 +156,7 @@ def test_a_value_of_the_wrong_type_names_the_option() -> None:
         ("compaction.offpeak.end.hour", "23", "24", "from -1 to 23"),
     ],
 )
-def test_a_number_out_of_range_is_refused_by_name(
+def test_the_error_of_an_option_out_of_range_contains_its_key(
     key: str, good: str, bad: str, message: str
 ) -> None:
     OPTION_REGISTRY[key].check(good)

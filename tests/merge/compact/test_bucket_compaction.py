@@ -243,7 +243,7 @@ class Driver:
         tasks = [unit.task for unit in select_primary_key_units(result.plan)]
         assert len({task.output_level for task in tasks}) <= 1
         levels = {file.level for task in tasks for file in task.files}
-        if levels:  # not only rewrites of single files
+        if levels:  # some tasks merge files
             output = tasks[0].output_level
             assert output > 0
             assert all(file.level > output for task in tasks for file in task.higher_level_files), (

@@ -171,9 +171,10 @@ def test_packed_and_plain_keys_have_the_same_order(
         tuple(arrays[position] for position in positions)
     ).compute_order()
 
+    # equal keys keep their order, as in Python's stable sort
     assert sorted_positions.tolist() == sorted(
         range(len(keys)), key=lambda position: keys[position]
-    )  # stable too
+    )
     assert same.tolist() == [key == next_key for key, next_key in pairwise(sorted(keys))]
 
 

@@ -1,4 +1,4 @@
-"""File selection in append tables: small files are packed, in order, with deleted rows counted."""
+"""File selection in append tables: small files are packed in order; deleted rows are considered."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_an_aborted_job_removes_its_files_but_never_those_of_a_commit(tmp_path: 
 
     message = writer.write(batches_of(2))
     writer.commit([message])
-    writer.abort([message])  # like Spark if the response to a commit is lost
+    writer.abort([message])  # Spark does this if the response to a commit is lost
     assert rows_of(table) == [(2, "x")]
 
 

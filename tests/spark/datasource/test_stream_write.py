@@ -123,7 +123,8 @@ def test_a_table_is_replicated_with_deletes_and_a_repeated_batch_changes_nothing
     assert newest is not None
     before = [path for path in stored_files(target) if "/data-" in path]
     number = newest.commit_identifier
-    for name in (f"{number}", f".{number}.crc"):  # as if the driver was killed after its commit
+    # these files are missing if the driver is killed after its commit
+    for name in (f"{number}", f".{number}.crc"):
         (tmp_path / "at/commits" / name).unlink()
     write_stream(target, changes, tmp_path / "at", row_kind="rowkind")
 
@@ -230,7 +231,7 @@ def test_a_batch_deletes_the_files_of_unused_attempts(
     new_writer().commit([task(1, "last"), task(0, "first")], 0)
     messages = [task(0, "again")]
     new_writer().commit(messages, 0)
-    new_writer().abort(messages, 0)  # like Spark if the response to a commit is lost
+    new_writer().abort(messages, 0)  # Spark does this if the response to a commit is lost
     assert rows_of(table) == [(1, "last")]
     new_writer().commit([task(0, "next")], 1)
     new_writer().commit([], 2)

@@ -155,7 +155,7 @@ def waiting_unit(started: Path) -> Callable[[int], bytes]:
     """A unit that reports its start and then waits for a file that is never created."""
 
     def run(_: int) -> bytes:
-        import time  # on the worker
+        import time  # the import runs on the worker
 
         started.touch()
         while not started.with_name("never").exists():

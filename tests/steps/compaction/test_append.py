@@ -293,7 +293,9 @@ def test_files_of_older_schemas_are_written_in_the_newest_one(tmp_path: Path, fo
     assert {file.schema_id for split in table.files() for file in split.files} == {1}
 
 
-def test_tables_whose_files_must_not_be_mixed_are_refused_by_name(tmp_path: Path) -> None:
+def test_tables_whose_files_must_not_be_mixed_are_refused_with_the_option_in_the_error(
+    tmp_path: Path,
+) -> None:
     table = append_table(tmp_path, row_tracking__enabled="true", data_evolution__enabled="true")
 
     with pytest.raises(UnsupportedError, match=r"data-evolution\.enabled"):

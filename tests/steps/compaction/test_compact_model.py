@@ -69,9 +69,8 @@ class Model:
         match operation:
             case Upsert(keys, partition):
                 self.writes += 1
-                rows = {
-                    key: f"{self.writes}.{number}" for number, key in enumerate(keys)
-                }  # last one wins
+                # the last row of a key replaces the earlier ones
+                rows = {key: f"{self.writes}.{number}" for number, key in enumerate(keys)}
                 values = [
                     (partition, key, f"{self.writes}.{number}") for number, key in enumerate(keys)
                 ]

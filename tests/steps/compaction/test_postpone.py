@@ -166,7 +166,7 @@ def test_batch_writes_use_real_buckets_by_default(tmp_path: Path) -> None:
     assert_healthy(table)
 
 
-def test_new_rows_are_postponed_while_older_rows_are(tmp_path: Path) -> None:
+def test_new_rows_are_postponed_while_older_rows_are_postponed(tmp_path: Path) -> None:
     """Otherwise the older row would be moved later, and win."""
     table = waiting_table(tmp_path)
     table.upsert(table_of("p k v", [(1, 1, "old")]))
@@ -244,7 +244,7 @@ def test_the_files_of_a_writer_keep_their_order(tmp_path: Path) -> None:
     assert sort_postponed_files([*reversed(newer_files), older]) == [older, *newer_files]
 
 
-def test_options_that_conflict_with_postpone_buckets_are_refused_by_name(tmp_path: Path) -> None:
+def test_errors_contain_the_option_that_conflicts_with_postpone_buckets(tmp_path: Path) -> None:
     table = waiting_table(tmp_path / "changelog", changelog_producer="input")
     with pytest.raises(UnsupportedError, match="'changelog-producer' = input"):
         table.upsert(table_of("p k v", [(1, 1, "a")]))

@@ -173,8 +173,9 @@ def test_changelogs_without_manifest_lists_are_valid_and_cleanup_continues(tmp_p
     root = Path(table.paths.root)
     compacted = json.loads((root / "changelog" / "changelog-4").read_bytes())
     assert compacted.get("changelogManifestList") is None
-    for which in ("baseManifestList", "deltaManifestList"):  # as Java leaves them
-        (root / "manifest" / compacted[which]).unlink()
+    # Java deletes these lists although the changelog still references them
+    for key in ("baseManifestList", "deltaManifestList"):
+        (root / "manifest" / compacted[key]).unlink()
     rows = rows_of(table)
 
     assert check(table, deep=True).findings == ()

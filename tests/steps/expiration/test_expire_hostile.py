@@ -193,7 +193,7 @@ def test_deleting_a_tag_deletes_no_file_outside_the_table(tmp_path: Path, linked
 def test_a_file_without_delete_permission_is_reported_as_an_error(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its references are kept, too; the next run deletes it."""
+    """The files that reference it are also kept. The next run deletes it."""
 
     def denied(_: object, path: str) -> None:
         raise PermissionError(13, "Permission denied", path)

@@ -177,12 +177,12 @@ def test_issue_10091_a_file_from_before_a_column_was_dropped_is_indexed_by_the_r
     table = alter(
         table, AddColumn(column="w", type="BIGINT"), ResetOption(BITMAP), SetOption(BITMAP, "v,w")
     )
-    assert not step.plan(
-        table, step.RewriteFileIndexRequest()
-    )  # the file has no column w, and keeps its index of v
+    # the file has no column w, and keeps its index of v
+    assert not step.plan(table, step.RewriteFileIndexRequest())
     table.append(table_of("k v w", [(9, 103, 1)]))
     table = alter(table, SetOption(BLOOM, "v"), SetOption("file-index.bloom-filter.v.items", "10"))
-    step.rewrite_file_index(table, EXECUTOR)  # as many columns as the file has, others
+    # the options name as many columns as the file has indexes, but different columns
+    step.rewrite_file_index(table, EXECUTOR)
 
     assert rows_of(table, filter="v = 103") == [(3, 103, None), (9, 103, 1)]
     both = ["bloom-filter", "bitmap"]
@@ -317,7 +317,7 @@ def test_replaced_index_files_are_deleted_on_expiration_and_used_ones_kept(table
     step.rewrite_file_index(table, EXECUTOR)
     table = alter(table, SetOption(BITMAP, "v,k"))
     step.rewrite_file_index(table, EXECUTOR)
-    table.overwrite(rows(range(3)))  # only of day a
+    table.overwrite(rows(range(3)))  # all rows are of day a
     before = rows_of(table)
 
     expire_snapshots(table, retain_max=1, retain_min=1)
@@ -361,7 +361,7 @@ def test_changed_index_options_rebuild_the_index_once(
     for number, value in enumerate(values):
         table = alter(table, SetOption(f"file-index.{index}.{column}.{option}", value))
         rewritten = step.rewrite_file_index(table, EXECUTOR).files
-        assert rewritten > 0 or (number == 0 and option != "items")  # the default
+        assert rewritten > 0 or (number == 0 and option != "items")  # value 0 is the default
         assert not step.plan(table, step.RewriteFileIndexRequest())
         assert rows_of(table, filter=f"{column} = '7'") == [
             row for row in before if str(row[["day", "k", "v"].index(column)]) == "7"

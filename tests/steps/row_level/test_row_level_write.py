@@ -126,7 +126,7 @@ def test_rows_deleted_by_other_engines_remain_deleted_when_files_are_rewritten(
     delete(table, EXECUTOR, "k in (1, 11)")
     path = Path(table.paths.schema_dir, "schema-0")
     schema = json.loads(path.read_text(encoding="utf-8"))
-    del schema["options"]["deletion-vectors.enabled"]  # we would refuse that
+    del schema["options"]["deletion-vectors.enabled"]  # our own commands refuse this change
     path.write_text(json.dumps(schema), encoding="utf-8")
 
     delete(table, EXECUTOR, "k = 2")
@@ -239,7 +239,7 @@ def test_rows_that_a_sequence_group_would_keep_are_not_deleted(tmp_path: Path) -
     assert [row[0] for row in rows_of(table)] == [1, 3]
 
 
-def test_an_engine_that_removes_records_on_delete_deletes(tmp_path: Path) -> None:
+def test_partial_update_deletes_rows_if_remove_record_on_delete_is_set(tmp_path: Path) -> None:
     table = create_table_with_key(
         tmp_path,
         merge_engine="partial-update",
@@ -266,7 +266,7 @@ def test_remaining_rows_keep_their_ids(tmp_path: Path, options: dict[str, str]) 
     assert rows_of(table, columns=columns)[-1][:2] == (20, 20)
 
 
-def test_postpone_buckets_are_refused_by_name(tmp_path: Path) -> None:
+def test_postpone_buckets_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="postpone buckets"):
         plan(new_table(tmp_path, bucket="-2"), RowLevelRequest(where="k = 1"))
 

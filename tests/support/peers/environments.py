@@ -58,7 +58,7 @@ _BUILD_SECONDS = 900
 
 
 class PeerUnavailableError(Exception):
-    """A peer cannot run on this machine; the text names the missing program or file."""
+    """A peer cannot run on this machine. The message contains the missing program or file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def _digest(*parts: str) -> str:
 
 
 def _make_once(final: Path, make: Callable[[Path], None]) -> Path:
-    """Return the path `final`; if it does not exist, `make(temporary path)` builds it."""
+    """Build the path `final` with `make(temporary path)` if it does not exist, and return it."""
     if final.exists():
         return final
     final.parent.mkdir(parents=True, exist_ok=True)

@@ -23,7 +23,7 @@ _MAX_ERROR_CHARACTERS = 3000
 
 
 class PeerError(Exception):
-    """A command failed in the peer; the text is the error of the peer."""
+    """A command failed in the peer. The message is that of the error in the peer."""
 
 
 def serve(commands: Mapping[str, Callable[..., Any]]) -> None:
@@ -88,7 +88,7 @@ class PeerProcess:
         """End the peer."""
         if self._process is not None:
             try:
-                self._process.communicate(timeout=_SECONDS_TO_END)  # closes its input
+                self._process.communicate(timeout=_SECONDS_TO_END)  # closing its input ends it
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.communicate()

@@ -34,7 +34,7 @@ from paimon_orch.table.table import Table
 
 KEYS = 40
 COLUMNS, NAMES = "p INT, k BIGINT, v STRING", "p k v"
-FAR_FUTURE_MILLIS = 2**60  # in epoch milliseconds
+FAR_FUTURE_MILLIS = 2**60  # epoch milliseconds
 
 
 @dataclass(frozen=True)

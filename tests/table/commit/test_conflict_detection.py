@@ -71,7 +71,7 @@ def test_a_deleted_file_cannot_be_deleted_again() -> None:
     assert "file a was removed by another commit" in conflict([entry("b")], [entry("a").deleted()])
 
 
-def test_a_file_on_another_level_is_another_file() -> None:
+def test_a_file_of_the_same_name_on_a_different_level_is_a_different_file() -> None:
     assert "file a was removed" in conflict([entry("a", level=4)], [entry("a", level=0).deleted()])
 
 

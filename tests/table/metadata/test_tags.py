@@ -215,7 +215,7 @@ def test_a_rollback_keeps_newer_schemas(table: Table, tmp_path: Path) -> None:
 def test_a_rollback_restores_an_expired_snapshot_from_its_tag(table: Table) -> None:
     original = Path(table.stores.snapshots.path(1)).read_bytes()
     table.tags.create("kept", 1, time_retained=timedelta(days=1))
-    for snapshot_id in (1, 2):  # as an expiration does
+    for snapshot_id in (1, 2):  # an expiration also deletes these files
         Path(table.stores.snapshots.path(snapshot_id)).unlink()
     table.stores.snapshots.write_hint("EARLIEST", 3)
 
@@ -254,7 +254,7 @@ def test_a_rollback_to_a_missing_snapshot_changes_nothing(table: Table) -> None:
 def test_tags_written_by_java_are_read_and_kept(tmp_path: Path) -> None:
     folder = GOLDEN / "java-0.9" / "tags"
     table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table("db.t")
-    before = str(rows_of(table, tag="ttl"))  # as text, because NaN does not equal NaN
+    before = str(rows_of(table, tag="ttl"))  # compared as strings, because NaN does not equal NaN
 
     table.tags.rename("ttl", "other")
     table.rollback(tag="other")

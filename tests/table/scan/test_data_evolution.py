@@ -122,7 +122,7 @@ def test_complete_rows_are_appended_and_replaced(tmp_path: Path) -> None:
     assert rows_of(table, columns=["a", "_ROW_ID"]) == [(7, 2)]
 
 
-def test_partially_overlapping_files_are_refused_by_name(tmp_path: Path) -> None:
+def test_partially_overlapping_files_are_refused(tmp_path: Path) -> None:
     table = evolving_table(tmp_path)
     add(table, table_of("a b c", [(n, n, n) for n in range(5)]))
     add(table, table_of("a b c", [(n, n, n) for n in range(5)]))

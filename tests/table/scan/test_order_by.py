@@ -161,7 +161,7 @@ def test_an_index_selects_the_first_rows_of_every_file(tmp_path: Path) -> None:
     report = scan.explain()
 
     assert scan.to_arrow().column("k").to_pylist() == [999, 998, 997]
-    assert (report.files, report.files_skipped_by_limit) == (10, 9)  # by statistics
+    assert (report.files, report.files_skipped_by_limit) == (10, 9)  # statistics exclude nine files
     assert (report.rows, report.rows_selected) == (1_000, 3)
     assert report.indexes["range-bitmap(k)"].files_asked == 1
     assert table.scan(order_by="v", limit=3).explain().rows_selected == 30

@@ -159,7 +159,7 @@ def test_counting_opens_only_manifests_with_level_0_files(
     assert all(meta.min_level == 0 for meta in opened)
 
 
-def test_a_read_reports_the_number_of_records_it_leaves_out(tmp_path: Path) -> None:
+def test_a_read_reports_the_number_of_records_that_it_skips(tmp_path: Path) -> None:
     create_compacted_table(tmp_path)
     read = "read", str(tmp_path), "db.t", "--format", "csv"
 

@@ -333,7 +333,7 @@ def test_a_damaged_index_stops_the_writer(table: Table) -> None:
     assert stored_files(table) == files
 
 
-def test_cross_partition_keys_are_refused_by_name(tmp_path: Path) -> None:
+def test_cross_partition_keys_are_refused(tmp_path: Path) -> None:
     table = new_table(
         tmp_path, "dt STRING, k BIGINT", key=("k",), partition_by=("dt",), bucket="-1"
     )
