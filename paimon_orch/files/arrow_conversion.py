@@ -57,7 +57,8 @@ def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
         ]
         return with_values(array, target, build_map_entries(target, parts))
     if isinstance(target, pa.ListType) and isinstance(array.type, _LIST_TYPES):
-        lists = array.cast(pa.list_(array.type.value_field))  # for 32-bit offsets
+        # the cast converts 64-bit offsets to 32-bit offsets
+        lists = array.cast(pa.list_(array.type.value_field))
         return with_values(lists, target, convert_to_arrow_type(lists.values, target.value_type))
     return array.cast(target)
 
@@ -79,7 +80,7 @@ def _convert_fields(array: pa.Array, target: pa.StructType) -> list[pa.Array]:
 
 
 def _parse_timestamps(array: pa.Array, target: pa.TimestampType) -> pa.Array:
-    """Parse ISO 8601 into UTC; text without a zone is UTC."""
+    """Parse ISO 8601 strings into UTC; a string without a zone is in UTC."""
     zoned = pc.match_substring_regex(array, _ZONE_PATTERN)
     nothing = pa.scalar(None, array.type)
     with_zone = pc.if_else(zoned, array, nothing).cast(pa.timestamp(target.unit, tz="UTC"))

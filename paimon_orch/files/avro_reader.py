@@ -203,7 +203,7 @@ def _flatten(values: Sequence[Any]) -> list[Any]:
 
 
 def _build_offsets(values: Sequence[Any]) -> pa.Array:
-    """Return the offset of each value; null for a null value."""
+    """Return the offset of each value; the offset of a null value is null."""
     ends = list(accumulate((len(value) if value is not None else 0 for value in values), initial=0))
     is_null = [value is None for value in values]
     return pa.array(ends, pa.int32(), mask=np.array([*is_null, False]))
@@ -227,7 +227,7 @@ def _build_atoms(values: Sequence[Any], data_type: AtomicType, schema: Any) -> p
 
 
 def _build_text(values: Sequence[str | None]) -> pa.Array:
-    """Return text with the bytes of the file, which may not be UTF-8."""
+    """Return strings with the same bytes as in the file, which may not be UTF-8."""
     try:
         return pa.array(values, pa.string())
     except UnicodeEncodeError:
@@ -243,7 +243,9 @@ def build_decimals(values: Sequence[bytes | None], target: pa.DataType) -> pa.Ar
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.zeros(0, np.uint8)
     ends, lengths = offsets[1:], np.diff(offsets)
     if len(lengths) and lengths.max() > DECIMAL_BYTES:
-        raise ValueError(f"a decimal of {lengths.max()} bytes exceeds {DECIMAL_BYTES} bytes")
+        raise ValueError(
+            f"a decimal has {lengths.max()} bytes; the maximum is {DECIMAL_BYTES} bytes"
+        )
     little = np.zeros((len(unscaled), DECIMAL_BYTES), np.uint8)
     is_present = lengths > 0
     little[is_present] = np.where(data[offsets[:-1][is_present]] >= 0x80, 0xFF, 0)[:, None]

@@ -30,7 +30,7 @@ from paimon_orch.format.types.data_types import (
 )
 
 _ROOT = "org.apache.paimon.avro.generated.record"
-_BLOCK_BYTES = 64_000  # as in Java
+_BLOCK_BYTES = 64_000  # the block size of Java Paimon
 _ROWS_PER_BATCH = 4_096  # rows converted to Python values at a time
 _CODECS = {
     "zstd": "zstandard",

@@ -12,13 +12,16 @@ class BatchSizes:
     """The maximum number of rows of a row group."""
 
     min_row_group_rows: int = 1_000
-    """The minimum for row groups of large rows; Java Paimon checks the file size as often."""
+    """The minimum number of rows of a row group with large rows.
+
+    Java Paimon checks the file size after the same number of rows.
+    """
 
     batch_rows: int = 65_536
     """The maximum number of rows of a batch that is read."""
 
     min_merge_batch_rows: int = 16_384
-    """The minimum for small runs, because every loaded batch ends a merge batch."""
+    """The minimum batch size of a small run: each loaded batch ends a merge batch."""
 
     def plan_merge(self, run_rows: Sequence[int]) -> list[int]:
         """Return the batch size of each run of a merge, in proportion to the rows of the run.

@@ -160,7 +160,7 @@ class RollingFileWriter(UncommittedFiles):
     max_rows: int
     """The maximum number of rows of a file."""
     bitmap_version: int | None
-    """The version of bitmap indexes; None for files without indexes."""
+    """The version of bitmap indexes, or None for files without indexes."""
     batch_sizes: BatchSizes
     _names: FileNameGenerator = field(default_factory=FileNameGenerator)
     _pending: list[pa.Table] = field(default_factory=list)
@@ -270,7 +270,7 @@ class RollingFileWriter(UncommittedFiles):
         return replace(meta, extra_files=(*meta.extra_files, name))
 
     def close(self) -> list[DataFileMeta]:
-        """Write the pending rows and return the metadata of all files, none without rows."""
+        """Write the pending rows and return the metadata of all files; no file is empty."""
         if self._pending:
             self._write_groups(keep_rest=False)
         self._finish_file()

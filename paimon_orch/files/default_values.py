@@ -1,4 +1,4 @@
-"""Default values of columns: text in the schema that writers store instead of null.
+"""Default values of columns: strings in the schema that writers store instead of null.
 
 See docs/format/schema-evolution.md.
 """
@@ -30,7 +30,7 @@ def parse_default(field: Field) -> pa.Scalar:
 
 
 def fill_default(array: pa.Array, field: Field) -> pa.Array:
-    """Return a column with the default instead of nulls; unchanged if the column has no default."""
+    """Return a column with nulls replaced by its default, if it has one."""
     if field.default_value is None or not array.null_count:
         return array
     return pc.if_else(array.is_valid(), array, parse_default(field).cast(array.type))

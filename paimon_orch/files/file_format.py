@@ -22,7 +22,7 @@ class FormatReader(Protocol):
     """One open data file."""
 
     num_rows: int | None
-    """The number of rows; None if the format does not store it."""
+    """The number of rows, or None if the format does not store it."""
 
     names: Sequence[str]
 

@@ -48,13 +48,13 @@ INDEX_SUFFIX = ".index"
 _NOT_EVALUATED = IndexEvaluation(None)
 
 TopRowsOrLimit = TopN | int
-"""The first rows in an order, or a number of arbitrary rows."""
+"""A request for the first rows in an order, or for a number of arbitrary rows."""
 
 logger = logging.getLogger(__name__)
 
 
 def index_file_name(file: DataFileMeta) -> str | None:
-    """Return the name of the separate index file of a data file; None if it has none."""
+    """Return the name of the separate index file of a data file, or None if it has none."""
     names = [name for name in file.extra_files if name.endswith(INDEX_SUFFIX)]
     if file.embedded_index is not None or not names:
         return None
@@ -67,12 +67,12 @@ def index_file_name(file: DataFileMeta) -> str | None:
 
 
 def sibling_path(path: str, name: str) -> str:
-    """Return the path of a file in the directory of another one."""
+    """Return the path of a file in the directory of another file."""
     return f"{path.rsplit('/', 1)[0]}/{name}"
 
 
 def read_bitmap_version(io: FileIO, path: str, file: DataFileMeta) -> int | None:
-    """Return the version of a data file's bitmap indexes; None if no index is readable."""
+    """Return the version of a data file's bitmap indexes, or None if no index is readable."""
     with suppress(CorruptFileError), open_indexes(io, path, file) as indexes:
         for kinds in (indexes or {}).values():
             blob = kinds.get(BITMAP)
@@ -85,7 +85,7 @@ def read_bitmap_version(io: FileIO, path: str, file: DataFileMeta) -> int | None
 def open_indexes(
     io: FileIO | None, path: str, file: DataFileMeta, decoder: ContainerDecoder | None = None
 ) -> Iterator[FileIndexes | None]:
-    """Yield the indexes of the data file at ``path``; None if there are none.
+    """Yield the indexes of the data file at ``path``, or None if there are none.
 
     Without ``io`` only embedded indexes are read. Damage raises :class:`CorruptFileError`, also
     while the indexes are used.

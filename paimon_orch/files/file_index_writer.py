@@ -26,7 +26,7 @@ _NUMBERED_INDEX_NAME = re.compile(r"(.*)-(\d+)\.index")
 def create_index_builder(
     schema: TableSchema, bitmap_version: int = LATEST_BITMAP_VERSION
 ) -> FileIndexBuilder | None:
-    """Return a builder of the indexes of a new data file; None if the table has none.
+    """Return a builder of the indexes of a new data file, or None if the table has none.
 
     ``bitmap_version`` applies to bitmap indexes whose options do not set a version. Raises
     :class:`InputError` for options with columns that cannot be indexed.
@@ -41,7 +41,7 @@ def find_bitmap_version(
     files: Iterable[DataFileMeta],
     schema: TableSchema,
 ) -> int:
-    """Return the version of the bitmap indexes in ``files``, for new ones without the option.
+    """Return the version of the bitmap indexes in ``files``, so that new ones get the same.
 
     Java Paimon 0.9 writes version 1 and fails on files with version 2. A table without bitmap
     indexes gets the default of newer releases.

@@ -107,7 +107,7 @@ class OrcFileReader:
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all rows of the named columns in file order; CHAR has no trailing spaces."""
-        import pyarrow.dataset as ds  # imports pandas
+        import pyarrow.dataset as ds  # slow to import, because it imports pandas
 
         # a dataset reads a stripe in batches; ORCFile reads the whole stripe
         fragment = ds.OrcFileFormat().make_fragment(self._source)

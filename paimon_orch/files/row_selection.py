@@ -126,7 +126,7 @@ def _read_pages(reader: ParquetFileReader, path: str, plan: RowGroupPages) -> pa
 def _group_adjacent_row_groups(
     groups: Iterable[int], separate: Collection[int]
 ) -> Iterator[list[int]]:
-    """Yield runs of adjacent row groups; each of ``separate`` is a run of one."""
+    """Yield runs of adjacent row groups; each row group in ``separate`` is a run of its own."""
     run = list[int]()
     for group in groups:
         if run and (group != run[-1] + 1 or group in separate or run[-1] in separate):

@@ -1,4 +1,4 @@
-"""Nanosecond timestamps in Parquet as INT96, like Java Paimon; other timestamps are INT64.
+"""Nanosecond timestamps in Parquet as INT96, as in Java Paimon; other timestamps are INT64.
 
 pyarrow writes either all timestamps of a file as INT96 or none. This module therefore writes the
 values as FIXED_LEN_BYTE_ARRAY(12), whose pages have the same bytes as INT96 pages, and changes the
@@ -43,7 +43,7 @@ def has_nanosecond_timestamps(arrow_type: pa.DataType) -> bool:
 
 
 def child_fields(arrow_type: pa.DataType) -> "list[pa.Field[pa.DataType]]":
-    """Return the fields of a nested type; key and value of a map."""
+    """Return the fields of a nested type; those of a map are its key and value."""
     if isinstance(arrow_type, pa.MapType):
         return [arrow_type.key_field, arrow_type.item_field]
     return [arrow_type.field(index) for index in range(arrow_type.num_fields)]
@@ -123,7 +123,7 @@ def _find_int96_types(footer: bytes) -> Iterator[int]:
     metadata, _ = decode_struct(footer)
     leaves = []
     for element in _decode_structs(footer, metadata[2]):
-        if 1 in element:  # a column, not a group
+        if 1 in element:  # the element is a column, because only columns have a type
             has_no_logical_type = 6 not in element and 10 not in element
             is_fixed = decode_integer(footer, element[1].start) == _FIXED_LEN_BYTE_ARRAY
             is_long = (

@@ -37,7 +37,7 @@ _VALUES, _ROWS_V2 = 1, 3
 _LIST_FIRST = 1 << 4 | LIST  # the first byte of an offset index
 # the bytes around the three numbers of a page location
 _LOCATION_TOKENS = [0x16, 0x15, 0x16, 0]
-_TOKENS_PER_LOCATION = 7  # these bytes and the three numbers
+_TOKENS_PER_LOCATION = 7  # number of parts of a location: these bytes and the three numbers
 _MAX_VARINT_BYTES = 9  # maximum length of an unsigned varint
 
 
@@ -75,15 +75,15 @@ class _LeafPages:
     """The pages of a leaf column in a row group."""
 
     number: int
-    """The number of the leaf column."""
+    """The index of the leaf column."""
 
     chunk: ColumnChunk
 
     starts: Int64Array
-    """The start of each page in the file, and the end of the last one."""
+    """The start of each page in the file, and the end of the last page."""
 
     rows: Int64Array
-    """The first row of each page, and the number of rows."""
+    """The first row of each page, followed by the number of rows of the row group."""
 
     is_flat: bool
     """Whether each row has one value."""
@@ -278,7 +278,7 @@ def _take_rows(file: pq.ParquetFile, column: _ColumnPages) -> pa.ChunkedArray:
     """Return the selected rows of the selected pages."""
     pages = file.read_row_group(0, columns=[column.name], use_threads=False)
     if pages.num_rows != column.rows:
-        raise ValueError(f"{pages.num_rows} rows of {column.name} instead of {column.rows}")
+        raise ValueError(f"column {column.name} has {pages.num_rows} rows instead of {column.rows}")
     return pages.column(0).take(pa.array(column.row_indices))
 
 

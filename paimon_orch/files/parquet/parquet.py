@@ -112,7 +112,7 @@ class ParquetFileReader:
 
     @cached_property
     def row_group_starts(self) -> list[int]:
-        """Return the first row position of each row group, and the number of rows."""
+        """Return the first row position of each row group, followed by the number of rows."""
         rows = (self.row_group_rows(group) for group in range(self.num_row_groups))
         return list(accumulate(rows, initial=0))
 
@@ -121,12 +121,12 @@ class ParquetFileReader:
         return int(self._file.metadata.row_group(index).num_rows)
 
     def row_group_bytes(self, index: int) -> int:
-        """Return the stored size of a row group."""
+        """Return the stored size of a row group in bytes."""
         chunks = self._footer.chunks(index, range(self._file.metadata.num_columns))
         return sum(end - start for start, end in (chunk.pages for chunk in chunks.values()))
 
     def row_group_statistics(self, index: int, column: str) -> "pq.Statistics | None":
-        """Return the statistics of a column in a row group; None for nested columns."""
+        """Return the statistics of a column in a row group, or None for nested columns."""
         group = self._file.metadata.row_group(index)
         chunks = (group.column(number) for number in range(group.num_columns))
         chunk = next((chunk for chunk in chunks if chunk.path_in_schema == column), None)

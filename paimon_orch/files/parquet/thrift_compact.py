@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 I32, I64, LIST, STRUCT = 5, 6, 9, 12
 _TRUE, _FALSE, _BYTE, _I16, _DOUBLE, _BINARY, _SET = 1, 2, 3, 4, 7, 8, 10
-_MAX_VARINT_BYTES = 10  # bytes of a 64-bit number
+_MAX_VARINT_BYTES = 10  # maximum length of a 64-bit varint
 BytesLike = bytes | bytearray
 _LONG_FORM = 15  # marks a count or a difference that does not fit into four bits
 

@@ -22,7 +22,9 @@ from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot, 
 
 CastRule = Callable[[pa.Array, AtomicType, AtomicType], pa.Array]
 
-_WIDE_CONTEXT = Context(prec=400)  # a double has up to 309 digits before the point
+_WIDE_CONTEXT = Context(
+    prec=400
+)  # enough for a double, which has up to 309 digits before the point
 _MILLIS_PER_DAY = 86_400_000
 _UNITS_PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 _FAMILIES = {
@@ -127,7 +129,7 @@ def _to_decimal(array: pa.Array, old: AtomicType, new: AtomicType) -> pa.Array:
 
 
 def round_decimal(number: Decimal | None, precision: int, scale: int) -> Decimal | None:
-    """Round half up to a scale; None if the result has more digits than the precision."""
+    """Round half up to a scale; return None if the result exceeds the precision."""
     if number is None:
         return None
     if not number.is_finite():
@@ -137,7 +139,7 @@ def round_decimal(number: Decimal | None, precision: int, scale: int) -> Decimal
 
 
 def _decimal_to_integer(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
-    """Cut the fraction and keep the lower 64 bits."""
+    """Truncate the fraction and keep the lower 64 bits."""
     integers = [None if value is None else _wrap_int64(int(value)) for value in array.to_pylist()]
     return pa.array(integers, pa.int64()).cast(to_arrow_type(new), safe=False)
 

@@ -64,7 +64,7 @@ class DistinctCounter:
 
     @property
     def count(self) -> int:
-        """Return the number of distinct values, an estimate above :data:`MAX_EXACT_DISTINCT`."""
+        """Return the number of distinct values; above :data:`MAX_EXACT_DISTINCT` an estimate."""
         estimate: float = self.to_compact().get_estimate()
         return round(estimate)
 
@@ -210,7 +210,7 @@ def _to_sketch_keys(values: pa.Array) -> Iterable[int] | Iterable[float] | Itera
 
 
 def _compute_bounds(parts: list[pa.Array]) -> pa.Array | None:
-    """Return the lower and the upper bound of all values; None for types without order.
+    """Return the lower and the upper bound of all values, or None for types without order.
 
     NaN is the largest number.
     """

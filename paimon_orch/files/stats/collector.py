@@ -90,7 +90,7 @@ def build_key_stats(collector: StatsCollector, fields: Sequence[Field]) -> Simpl
 def build_value_stats(
     collector: StatsCollector, schema: TableSchema, level: int
 ) -> tuple[SimpleStats, tuple[str, ...] | None]:
-    """Return ``_VALUE_STATS`` as the options require, and the columns it covers (None for all)."""
+    """Return ``_VALUE_STATS`` as the options require, and its columns, or None for all columns."""
     modes = resolve_stats_modes(schema, level)
     columns = [modes[field.name].apply(_column_stats(collector, field)) for field in schema.fields]
     types = [field.type for field in schema.fields]

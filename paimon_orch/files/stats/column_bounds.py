@@ -61,7 +61,7 @@ class ColumnBounds:
     has_high: Mask
 
     null_counts: Indices
-    """Null counts, :data:`UNKNOWN_COUNT` where they are unknown."""
+    """Null counts; an unknown count is :data:`UNKNOWN_COUNT`."""
 
     @classmethod
     def of(cls, stats: Sequence[ColumnStats]) -> "ColumnBounds":
@@ -91,7 +91,10 @@ class ColumnBounds:
     def from_fields(
         cls, low: FieldColumn, high: FieldColumn, null_counts: Indices, data_type: AtomicType
     ) -> "ColumnBounds":
-        """Return bounds like :func:`drop_untrusted_bounds`; unknown for unexpected arities."""
+        """Return the bounds that :func:`drop_untrusted_bounds` keeps.
+
+        Rows of an unexpected arity have no bounds.
+        """
         has_arity = low.rows & high.rows
         has_low, has_high = low.valid & has_arity, high.valid & has_arity
         if data_type.name in _FLOAT_TYPES:
@@ -165,7 +168,7 @@ def convert_footer_stats(
     null_count = footer.null_count if footer.has_null_count else None
     try:
         low, high = (footer.min, footer.max) if footer.has_min_max else (None, None)
-    except UnicodeDecodeError:  # text that is not UTF-8
+    except UnicodeDecodeError:  # a bound is not UTF-8
         low, high = None, None
     bounds = _convert_footer_value(low, stored_type), _convert_footer_value(high, stored_type)
     stats = ColumnStats(*bounds, null_count)

@@ -24,7 +24,7 @@ StatsOf = Callable[[str], ColumnStats]
 def decode_column_stats(
     stats: SimpleStats, index: int, arity: int, data_type: DataType, path: str
 ) -> ColumnStats:
-    """Decode the statistics of one column; unknown if the rows have another arity."""
+    """Decode the statistics of one column; they are unknown if the rows have a different arity."""
     try:
         if read_row_arity(stats.min_values) != arity or read_row_arity(stats.max_values) != arity:
             return UNKNOWN_STATS
@@ -35,7 +35,9 @@ def decode_column_stats(
     counts = stats.null_counts
     nulls = counts[index] if counts is not None and index < len(counts) else None
     is_char = isinstance(data_type, AtomicType) and data_type.name == TypeRoot.CHAR
-    is_orc = is_char and parse_file_format(path) == "orc"  # only CHAR depends on it
+    is_orc = (
+        is_char and parse_file_format(path) == "orc"
+    )  # only bounds of CHAR depend on the format
     return drop_untrusted_bounds(ColumnStats(low, high, nulls), is_orc=is_orc, data_type=data_type)
 
 

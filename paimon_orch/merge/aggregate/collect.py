@@ -1,4 +1,4 @@
-"""The aggregate function ``collect``: the elements of a key's arrays, all or distinct ones.
+"""The aggregate function ``collect``, which concatenates the arrays of a key.
 
 See docs/format/aggregate-functions.md.
 """
@@ -15,7 +15,7 @@ from paimon_orch.merge.aggregate.python_aggregator import CombineFunction
 
 
 def collect(element: DataType, *, distinct: bool) -> CombineFunction:
-    """Return the function that concatenates arrays, with ``distinct`` their distinct elements."""
+    """Return the function that concatenates arrays; ``distinct`` drops repeated elements."""
 
     def combine(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
         if (old is None or new is None) and (old is new or not distinct):

@@ -24,7 +24,10 @@ def retract_map(old: list[Any] | None, new: list[Any] | None) -> list[Any] | Non
 
 
 def merge_map_with_keytime(time: str) -> CombineFunction:
-    """Return the union of two maps of rows: the row with the later ``time`` wins, null removes."""
+    """Return the union of two maps of rows: the row with the later ``time`` wins.
+
+    A null row removes its key.
+    """
 
     def combine(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
         if old is None or new is None:

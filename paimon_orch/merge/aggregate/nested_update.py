@@ -94,7 +94,7 @@ class NestedTable:
         )
 
     def _encode_key(self, row: NestedRow) -> bytes | None:
-        """Return the key in the form that Java compares, byte by byte; None for an ignored row."""
+        """Return the key as the bytes that Java compares, or None for an ignored row."""
         key = tuple(row[name] for name in self.key)
         if None not in key or self.null_key_strategy == "merge":
             return encode_row(key, list(self.key.values()))

@@ -70,7 +70,7 @@ class PythonAggregator(FieldAggregator):
 
 
 def replace_text_by_binary(kind: pa.DataType) -> pa.DataType:
-    """Return the type with binary instead of text at any depth; the bytes are not decoded."""
+    """Return the type with strings replaced by binary at any depth, so that text is not decoded."""
     if pa.types.is_string(kind):
         return pa.binary()
     if isinstance(kind, pa.ListType):

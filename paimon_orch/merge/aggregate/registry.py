@@ -1,4 +1,4 @@
-"""The aggregate function of a column, by the table's options.
+"""Finds the aggregate function of a column in the table's options.
 
 See docs/format/aggregate-functions.md.
 """
@@ -120,7 +120,7 @@ def find_aggregator_factory(schema: TableSchema, name: str, function: str) -> Ag
 def create_aggregator(
     schema: TableSchema, function: str, name: str, column: pa.Array, groups: int
 ) -> FieldAggregator:
-    """Return the aggregator of a column for a number of groups, with its ``ignore-retract``."""
+    """Return the aggregator of a column for ``groups`` groups; it applies ``ignore-retract``."""
     aggregator = find_aggregator_factory(schema, name, function)(name, column, groups)
     aggregator.ignores_retract = schema.typed_options.get(FIELD_IGNORE_RETRACT.named(name))
     return aggregator

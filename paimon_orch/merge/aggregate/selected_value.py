@@ -15,7 +15,7 @@ _NO_ROW = -1
 
 
 class SelectingAggregator(FieldAggregator):
-    """An aggregator that selects the value of one row; its state is the row index, -1 for null."""
+    """An aggregator that selects the value of one row; its state is a row index, or -1 for null."""
 
     def __init__(self, name: str, column: pa.Array, groups: int) -> None:
         super().__init__(name, column, groups)

@@ -183,7 +183,7 @@ class Product(NumericAggregator):
 
 
 def _type_bounds(kind: pa.DataType) -> tuple[int, int] | None:
-    """Return the smallest and largest integer of a type, None for floats."""
+    """Return the smallest and largest integer of a type, or None for floats."""
     if pa.types.is_floating(kind):
         return None
     if isinstance(kind, pa.Decimal128Type):
@@ -206,7 +206,7 @@ def _divide_rounded(numbers: AnyArray, divisor: AnyArray | int) -> AnyArray:
 
 
 def _to_unscaled(column: pa.Array) -> pa.Array:
-    """Return decimals of at most 18 digits as 64-bit integers, longer ones as unscaled decimals."""
+    """Return decimals of at most 18 digits as 64-bit integers, and others as unscaled decimals."""
     kind = column.type
     if kind.precision > 18:
         with localcontext(prec=80):

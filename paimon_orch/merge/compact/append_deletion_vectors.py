@@ -69,7 +69,7 @@ class DeletionVectorRewrite(UncommittedFiles):
     def _split_by_target_size(
         self, vectors: Mapping[str, DeletionVector]
     ) -> Iterator[dict[str, DeletionVector]]:
-        """Group deletion vectors by index file; a file ends once it exceeds the target size."""
+        """Group deletion vectors by index file; a file over the target size is complete."""
         options = self.reader.schema.typed_options
         target = options.get(DELETION_VECTOR_INDEX_FILE_TARGET_SIZE)
         part, size = dict[str, DeletionVector](), 1

@@ -31,7 +31,7 @@ def read_deletion_vectors(
                 data = io.read_bytes(path)
             if len(data) != entry.file_size:
                 raise CorruptFileError(
-                    path, f"has {len(data)} bytes, not {entry.file_size} as in the index manifest"
+                    path, f"has {len(data)} bytes, but the index manifest says {entry.file_size}"
                 )
             vectors |= decode_deletion_vector_file(data, entry.ranges, path)
     return vectors
@@ -63,7 +63,7 @@ class BucketDeletionVectors:
     def write(
         self, io: FileIO, paths: TablePaths, schema: TableSchema, partition: bytes, bucket: int
     ) -> IndexManifestEntry | None:
-        """Write an index file with all deletion vectors, possibly none, if they changed."""
+        """Write an index file with all deletion vectors, if they changed; the file may be empty."""
         if not self.modified:
             return None
         data, ranges = encode_deletion_vector_file(

@@ -64,7 +64,7 @@ def decode_clustering_range(file: DataFileMeta, schema: TableSchema) -> RangedFi
 def select_merge_groups(
     files: Iterable[DataFileMeta], schema: TableSchema, schemas: Mapping[int, TableSchema]
 ) -> list[FileGroup]:
-    """Return the groups of level-1 files to merge: with overlapping ranges, and small neighbors.
+    """Return the groups of level-1 files to merge: files whose ranges overlap, and small neighbors.
 
     All files are one group if a file is sorted by other columns.
     """
@@ -90,7 +90,7 @@ def plan_clustered_compaction(
     *,
     full: bool,
 ) -> tuple[list[FileGroup], CompactReason] | None:
-    """Return the files above level 0 to merge in a bucket, and the reason; None if there are none.
+    """Return the files above level 0 to merge in a bucket, with the reason, or None.
 
     Level 0 is always compacted. A full compaction merges all files unless its result would equal
     them.

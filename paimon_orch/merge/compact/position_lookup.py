@@ -179,7 +179,7 @@ class PositionLookup:
         return cursor.group
 
     def _comparable_bound(self, value: object) -> Key | None:
-        """Return a comparable bound of the first key column; None if unknown or floating-point.
+        """Return a comparable bound of the first key column, or None if unknown or floating-point.
 
         Statistics and keys order -0.0 and NaN differently.
         """

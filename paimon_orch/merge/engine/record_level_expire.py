@@ -39,7 +39,7 @@ class RecordLevelExpire:
 
     @classmethod
     def of(cls, schema: TableSchema, now: int) -> "RecordLevelExpire | None":
-        """Return the expiration of a table's options; None if its rows do not expire."""
+        """Return the expiration of a table's options, or None if its rows do not expire."""
         options = schema.typed_options
         expire_time = options.get(RECORD_LEVEL_EXPIRE_TIME)
         name = options.get(RECORD_LEVEL_TIME_FIELD)

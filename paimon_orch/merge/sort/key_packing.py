@@ -21,8 +21,8 @@ _MAX_SHORT_DECIMAL_DIGITS = 18  # digits of an unscaled value that fits 64 bits
 def pack_keys(columns: Sequence[pa.Array]) -> list[UInt64Array] | None:
     """Return words, the most significant first, with the order and equality of the rows.
 
-    ``columns`` are comparable key columns (see ``key_order``). None if they have nulls or do not
-    fit.
+    ``columns`` are comparable key columns (see ``key_order``). The result is None if they have
+    nulls or do not fit.
     """
     if not len(columns[0]):
         return None

@@ -16,7 +16,7 @@ from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.sort.key_order import unsorted_file_error
 
 _ROW_LOCATION = f"{KEY_PREFIX}PLACE"  # names with this prefix are reserved
-_FILE_SHIFT = 40  # low bits of a row location, with the position in the file
+_FILE_SHIFT = 40  # low bits of a row location, which store the position in the file
 BatchRows = tuple[pa.RecordBatch, Positions]
 """A batch, and ascending indices of some of its rows."""
 

@@ -30,7 +30,7 @@ class SequenceOrder:
 
 
 def compute_dense_rank(column: pa.Array) -> Indices:
-    """Return the rank of each value among the distinct ones, from 1; null is 0."""
+    """Return the rank of each value among the distinct values, from 1; the rank of null is 0."""
     ranks = pc.rank(column, "ascending", tiebreaker="dense").to_numpy().astype(np.int64)
     return np.where(column.is_valid().to_numpy(zero_copy_only=False), ranks, 0)
 

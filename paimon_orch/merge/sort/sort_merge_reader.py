@@ -38,7 +38,7 @@ class MergeBatch:
     levels: Int32Array
     """The level of each row in ``rows``."""
     is_single_run: bool = False
-    """Whether the rows are from one run: sorted, and one per key."""
+    """Whether the rows are from one run, and therefore sorted and with distinct keys."""
     reduced_groups: Mask | None = None
     """The groups from which rows were dropped."""
 

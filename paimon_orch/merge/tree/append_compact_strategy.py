@@ -25,10 +25,11 @@ _FULL_MIN_FILES = 3
 
 @dataclass(frozen=True, slots=True)
 class DeletionVectorRef:
-    """The index file with the deletion vector of a data file, and its cardinality if known."""
+    """The location of the deletion vector of a data file."""
 
     index_file: str
     cardinality: int | None
+    """The number of deleted rows, or None if it is unknown."""
 
 
 def collect_deletion_vector_refs(

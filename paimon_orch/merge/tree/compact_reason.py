@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class CompactReason(StrEnum):
-    """The reason of a compaction; the value is the text that users see."""
+    """The reason of a compaction; the value is the phrase that users see."""
 
     OPTIMIZATION_INTERVAL = "optimization interval"
     SIZE_THRESHOLD = "size threshold"

@@ -29,7 +29,7 @@ class SortedRun:
 
 
 def sort_newest_first(files: Iterable[DataFileMeta]) -> list[DataFileMeta]:
-    """Order level-0 files, the newest first."""
+    """Return level-0 files in order, newest first."""
     return sorted(
         files,
         key=lambda file: (

@@ -200,7 +200,7 @@ def _min_level0_files(options: Options) -> int:
 
 
 def select_full_compaction(num_levels: int, runs: Sequence[SortedRun]) -> RunSelection | None:
-    """Select all runs, to the highest level."""
+    """Select all runs; the output level is the highest level."""
     return RunSelection(len(runs), num_levels - 1, CompactReason.FULL) if runs else None
 
 
