@@ -35,7 +35,7 @@ class ChangesSinceCursor:
     data_snapshots: tuple[Snapshot, ...] = ()
     """The new snapshots that changed data."""
     whole_table_reason: str | None = None
-    """Why all partitions were evaluated; None if only changed partitions were evaluated."""
+    """The reason to evaluate all partitions, or None if only changed ones were evaluated."""
     touched_partitions: frozenset[str] | None = None
     """The paths of the partitions that may have changed since the cursor; None if unknown."""
     decisions: tuple[CompactionDecision, ...] = ()
@@ -54,7 +54,7 @@ class CompactionDecider:
     def decide(
         self, paths: Collection[str] | None = None, overdue: Collection[str] | None = ()
     ) -> tuple[CompactionDecision, ...]:
-        """Return the decisions for partitions; without ``paths``, for all partitions."""
+        """Return the decisions for the partitions with these paths, or for all partitions."""
         if paths is not None and not paths:
             return ()
         is_whole_table = paths is None or "" in paths

@@ -1,4 +1,4 @@
-"""Converts errors of the library to Dagster's: transient errors are retried, others are not."""
+"""Converts errors of the library to Dagster's errors; only transient errors are retried."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ ExecutionContext = dg.OpExecutionContext | dg.AssetExecutionContext
 def raise_dagster_errors(
     table: str, context: ExecutionContext | None = None, policy: dg.RetryPolicy = RETRY_TRANSIENT
 ) -> Iterator[None]:
-    """Request a retry after transient and I/O errors; fail the run without a retry after others.
+    """Request a retry after transient and I/O errors; after other errors, fail the run.
 
     This function applies the policy. Do not set it on the op: Dagster would also retry a step that
     was terminated. Without a ``context``, transient errors are raised unchanged.

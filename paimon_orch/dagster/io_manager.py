@@ -65,7 +65,9 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
         """Read the partitions of the run or the whole table, as the annotated type of the input."""
         table = self._load_table(context.asset_key)
         partition_filter, limit = None, None
-        if context.has_asset_partitions:  # may be none: the first partition has no previous one
+        if (
+            context.has_asset_partitions
+        ):  # may be empty, because the first partition has no previous one
             specs = _parse_partition_specs(table, context)
             partition_filter = build_partition_filter(table, specs)
             limit = 0 if partition_filter is None else None
@@ -126,7 +128,7 @@ def _write_rows(
 def _parse_partition_specs(
     table: Table, context: dg.OutputContext | dg.InputContext
 ) -> list[dict[str, str]]:
-    """Return the partitions of the run; none for an unpartitioned asset."""
+    """Return the partitions of the run, or an empty list if the asset is not partitioned."""
     if not context.has_asset_partitions:
         return []
     partition_keys = PartitionKeys.of(table.schema, context.asset_partitions_def)
@@ -134,7 +136,7 @@ def _parse_partition_specs(
 
 
 def build_partition_filter(table: Table, specs: Sequence[PartitionSpec]) -> Predicate | None:
-    """Return a filter for the rows of these partitions; None if the table has none of them."""
+    """Return a filter for the rows of these partitions, or None if the table has none of them."""
     schema = table.schema
     is_selected = build_any_partition_matcher(specs, schema)
     partitions = list(dict.fromkeys(s.partition for s in table.files() if is_selected(s.partition)))

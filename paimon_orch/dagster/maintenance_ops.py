@@ -110,9 +110,9 @@ class MaintenanceResult:
     metrics: Mapping[str, object]
     """Values by name; only numbers are reported."""
     rows: Iterable[Mapping[str, Any]] = ()
-    """The rows of the plan."""
+    """The rows of the table that shows the plan."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    """The columns of the plan: types by name."""
+    """The columns of the table that shows the plan: types by name."""
 
     @property
     def numeric_metrics(self) -> dict[str, int | float]:

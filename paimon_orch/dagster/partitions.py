@@ -1,8 +1,8 @@
 """Conversion between Paimon partitions and Dagster partition keys.
 
-A partition *spec* maps all partition columns to the texts of their values in directory names. The
+A partition *spec* maps all partition columns to their values as written in directory names. The
 *path* of a partition is ``dt=2026-01-01/region=eu``, escaped as in directory names. Its *key* is
-the text that Dagster shows: the value of a single column, the path of several columns, or, for a
+the string that Dagster shows: the value of a single column, the path of several columns, or, for a
 multi-dimensional definition, ``2026-01-01|eu`` in the order of the dimensions' names. Keys contain
 ISO dates, even if directory names contain day numbers.
 
@@ -57,7 +57,7 @@ class PartitionKeys:
     days: frozenset[str] = frozenset()
     """Columns whose directory names contain day numbers."""
     dimensions: tuple[str, ...] = ()
-    """The columns in the order of multi-dimensional keys; empty for other definitions."""
+    """The columns in the order of multi-dimensional keys. It is empty for other definitions."""
     multi_spelling_fields: tuple[Field, ...] = ()
     """Columns whose values can be written in several ways, such as ``05`` and ``5``.
 

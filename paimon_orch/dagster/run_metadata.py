@@ -91,28 +91,28 @@ class PaimonMetadata:
     rows_not_visible: int | None = None
     """The number of records that batch readers do not see until the next compaction."""
     read_amplification: int | None = None
-    """Maximum number of sorted runs that a reader merges in a bucket."""
+    """The maximum number of sorted runs that a reader merges in a bucket."""
     read_amplification_before: int | None = None
     deletion_vector_rows: int | None = None
-    """Rows that deletion vectors mark as deleted."""
+    """The number of rows that deletion vectors mark as deleted."""
     small_file_ratio: float | None = None
-    """Share of small files, without files that are the only one of their bucket."""
+    """The share of small files, except those that are the only file of their bucket."""
     duration_seconds: float | None = None
     commit_attempts: int | None = None
     planned_buckets: int | None = None
-    """Buckets that were compacted."""
+    """The number of buckets that were compacted."""
     skipped_buckets: int | None = None
-    """Buckets without files to compact."""
+    """The number of buckets without files to compact."""
     indexed_files: int | None = None
-    """Files to which file indexes were added."""
+    """The number of files to which file indexes were added."""
     skipped_files: int | None = None
-    """Files that had all file indexes of the table's options."""
+    """The number of files that had all file indexes of the table's options."""
     bytes_read: int | None = None
-    """Size of the files that were read to build file indexes."""
+    """The size of the files that were read to build file indexes."""
     embedded_indexes: int | None = None
-    """Data files whose file index is stored in the manifest."""
+    """The number of data files whose file index is stored in the manifest."""
     index_files: int | None = None
-    """Data files whose file index is stored in a separate file."""
+    """The number of data files whose file index is stored in a separate file."""
     plan: dg.TableMetadataValue | None = None
     """The units of work and their reasons, at most :data:`MAX_TABLE_RECORDS`."""
     before_after: dg.TableMetadataValue | None = None
@@ -176,7 +176,10 @@ def _compute_max_sorted_runs(report: TableReport) -> int:
 
 
 def build_row_count_metadata(report: TableReport, *, partition: bool) -> Metadata:
-    """Return the row count of a table or partition; empty if only a merge can count the rows."""
+    """Return the row count of a table or partition as metadata.
+
+    Returns no metadata if only a merge can count the rows.
+    """
     key = "dagster/partition_row_count" if partition else "dagster/row_count"
     return {} if report.row_count is None else {key: report.row_count}
 

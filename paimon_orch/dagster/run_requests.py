@@ -31,7 +31,7 @@ class CompactionTarget:
         return self.partitions_def is not None or not self.table.schema.partition_keys
 
     def find_refusal(self) -> str:
-        """Return why the table's options do not allow compaction; an empty string if they do."""
+        """Return why the table's options forbid compaction, or an empty string if they allow it."""
         try:
             self.table.stores.check_step(StepKind.COMPACT)
         except UnsupportedError as error:
@@ -151,7 +151,7 @@ def _find_keys(partition_keys: PartitionKeys, paths: Collection[str]) -> set[str
 
 
 def _find_key(partition_keys: PartitionKeys, path: str) -> str | None:
-    """Return the partition key of a path; None if the definition cannot have one."""
+    """Return the partition key of a path, or None if the definition cannot have one."""
     try:
         return partition_keys.key_of(path)
     except InputError:
@@ -159,7 +159,7 @@ def _find_key(partition_keys: PartitionKeys, path: str) -> str | None:
 
 
 def _find_path(partition_keys: PartitionKeys, key: str) -> str | None:
-    """Return the path of a partition key; None if the table cannot have such a partition."""
+    """Return the path of a partition key, or None if the table cannot have such a partition."""
     try:
         return partition_keys.path_of(key)
     except InputError:

@@ -52,7 +52,8 @@ def build_compaction_schedule(
 
     @dg.schedule(
         name=definition_name(COMPACTION, table, key_prefix) + "_schedule",
-        description=f"Once a day, requests compaction of the partitions of `{table}` that need it.",
+        description=f"Once a day, requests compaction of the partitions of `{table}` with files to "
+        "compact.",
         target=dg.AssetSelection.assets(compaction_asset_key(table, key_prefix)),
         cron_schedule=f"{compute_schedule_minute(table)} {hour} * * *",
         execution_timezone="UTC",

@@ -60,7 +60,7 @@ class Cursor:
 
     @classmethod
     def from_json(cls, text: str | None) -> "Cursor | None":
-        """Decode a cursor; returns None for text in another format."""
+        """Decode a cursor, or return None if the cursor has another format."""
         try:
             if json.loads(text or "")["v"] != CURSOR_VERSION:
                 return None
@@ -76,7 +76,7 @@ _CURSOR_ADAPTER = TypeAdapter(Cursor)
 
 
 def get_table_identity(table: Table) -> str:
-    """Return a text that identifies a table, even if it is recreated at the same location."""
+    """Return a string that identifies a table; it changes if the table is recreated."""
     first_schema = table.stores.schemas.get(min(table.stores.schemas.ids()))
     return f"{table.paths.branch_root}@{first_schema.time_millis}"
 

@@ -9,7 +9,7 @@ from paimon_orch.steps.common.executor import Executor, ForwardingExecutor
 
 
 class RunLabelExecutor(ForwardingExecutor):
-    """Adds the Dagster run to the description of each Spark job; on Spark Connect, to its tag."""
+    """Adds the Dagster run to the description of each Spark job, or on Spark Connect to its tag."""
 
     def __init__(self, executor: Executor, run: str) -> None:
         self._executor, self._run = executor, run
@@ -30,7 +30,7 @@ def build_executor(context: ExecutionContext, spark: SparkSessionResource) -> Ex
 
 
 def build_spark_link_metadata(spark: SparkSessionResource) -> Metadata:
-    """Return the links of the Spark session as metadata; empty without a session."""
+    """Return the links of the Spark session as metadata, or no metadata if there is no session."""
     links = spark.links()
     metadata: Metadata = {f"paimon/spark_{name}": text for name, text in links.items()}
     if "ui" in links:

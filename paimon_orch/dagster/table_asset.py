@@ -126,13 +126,14 @@ def _warn_about_rows_not_visible(
 
 
 def _find_latest_snapshot_id(results: Iterable[IngestResult]) -> int | None:
-    """Return the newest snapshot of an ingest; None if it committed nothing."""
+    """Return the id of the newest snapshot of an ingest, or None if it committed nothing."""
     return max((r.snapshot_id for r in results if r.snapshot_id is not None), default=None)
 
 
 def _find_latest_data_version(context: dg.AssetExecutionContext, keys: Sequence[str]) -> int | None:
-    """Return the newest data version of partitions; without keys, of the unpartitioned asset.
+    """Return the newest data version of the partitions with these keys.
 
+    If there are no keys, returns the data version of the unpartitioned asset.
     Data versions are snapshot ids. Returns None before the first materialization.
     """
     versions = []

@@ -239,8 +239,8 @@ def build_manifests_table(table: "Table", snapshot: Snapshot | None) -> pa.Table
 
 def _format_row(data: bytes, fields: Sequence[Field]) -> str:
     values = deserialize_row(data, [field.type for field in fields])
-    texts = [_format_value(value, field) for value, field in zip(values, fields, strict=True)]
-    return f"{{{', '.join(texts)}}}"
+    formatted = [_format_value(value, field) for value, field in zip(values, fields, strict=True)]
+    return f"{{{', '.join(formatted)}}}"
 
 
 def _format_value(value: object, field: Field) -> str:

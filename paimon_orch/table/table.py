@@ -100,7 +100,7 @@ class Table:
         return self.schema.typed_options
 
     def snapshot(self, snapshot_id: int | None = None) -> Snapshot | None:
-        """Read a snapshot, by default the newest; None if the table has none yet.
+        """Read a snapshot, by default the newest; return None if the table has no snapshot yet.
 
         Raises :class:`NotFoundError` for an id that does not exist.
         """
@@ -202,8 +202,8 @@ class Table:
         Arrow stream. ``row_kind`` names a text column with the values ``+I``, ``-U``, ``+U``,
         ``-D``. With a ``commit_id``, the call can be repeated safely: each id is committed once.
 
-        Returns the new snapshot; None if there are no rows. Logs a warning if batch readers see the
-        rows only after a compaction (deletion vectors, ``first-row``, postpone buckets).
+        Returns the new snapshot, or None if there are no rows. Logs a warning if batch readers see
+        the rows only after a compaction (deletion vectors, ``first-row``, postpone buckets).
         """
         if not self.schema.primary_keys:
             raise InputError(f"{self.identifier} has no primary key: use append, not upsert")

@@ -1,8 +1,8 @@
 """Rules for text attributes of components, checked by ``dg check yaml`` and by the components.
 
 ``dg check yaml`` only validates against the JSON schema of a component. In Dagster's own schema,
-every attribute may be any text, since it may be a template such as ``{{ env.RETAIN }}``, and an
-error in a nested attribute is reported for its parent. The schema that is built here accepts a text
+every attribute may be any string, since it may be a template such as ``{{ env.RETAIN }}``, and an
+error in a nested attribute is reported for its parent. The schema built here accepts a string
 only if it is a template or matches the rule of its attribute, and reports errors for the attribute
 itself.
 """
@@ -93,7 +93,7 @@ def require_any_of(*names: str) -> JsonSchema:
 
 
 def require_pattern(name: str, pattern: str, accepts: str, *, where: JsonSchema) -> JsonSchema:
-    """Return a schema that requires a string to match a pattern, in objects that match ``where``."""
+    """Return a schema for objects that match ``where``: a string must match a pattern."""
     text = {
         "if": _build_string_except_schema({"anyOf": [_TEMPLATE_SCHEMA, {"pattern": pattern}]}),
         "then": {"enum": [accepts]},

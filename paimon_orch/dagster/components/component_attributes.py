@@ -127,7 +127,7 @@ class TableAttributes(Attributes):
     allow_stale_external: bool = Field(default=False, description=STALE_EXTERNAL_HELP)
     allow_unknown_options: bool = Field(default=False, description=UNKNOWN_OPTIONS_HELP)
     checks: Annotated[dict[str, Limit] | None, KeyRule("check", CHECK_NAMES)] = Field(
-        default={}, description="Limits by check name; null for no checks."
+        default={}, description="Limits by check name; null disables the checks."
     )
 
     @model_validator(mode="after")
@@ -136,7 +136,7 @@ class TableAttributes(Attributes):
         return self
 
     def resources(self) -> dict[str, Any]:
-        """Return the resources of the warehouse; without ``warehouse``, none."""
+        """Return the resources of the warehouse, or no resources if ``warehouse`` is not set."""
         if self.warehouse is None:
             return {}
         return {

@@ -104,7 +104,7 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
         context: dg.ComponentLoadContext,  # noqa: ARG002 - Dagster's signature
         state_path: Path | None,
     ) -> dg.Definitions:
-        """Return the definitions of the discovered tables; none before the first refresh."""
+        """Return the definitions of the tables that were discovered by the last refresh."""
         if state_path is None:
             return dg.Definitions()
         return self.definitions(json.loads(state_path.read_text(encoding="utf-8")))

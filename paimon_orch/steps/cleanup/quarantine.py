@@ -94,7 +94,7 @@ class Quarantine:
         return restored
 
     def select_folders(self, folder: str | None) -> list[str]:
-        """Return the given folder, by default all; raises :class:`NotFoundError` if unknown."""
+        """Return the given folder, or all folders; raises :class:`NotFoundError` if unknown."""
         names = self.list_folders()
         if folder is not None and folder not in names:
             text = ", ".join(names) or "none"
@@ -109,7 +109,9 @@ class Quarantine:
                 continue
             if self.io.move(path, target):
                 restored += 1
-            elif self._has_same_content(path, target):  # a killed move has copied it
+            elif self._has_same_content(
+                path, target
+            ):  # a move that was killed has already copied the file
                 self.io.delete(path)
         self._delete_empty_directories(base)
         return restored
@@ -169,7 +171,7 @@ class Quarantine:
 
 
 def _parse_folder_time(folder: str) -> datetime | None:
-    """Return the time in a folder's name; None for other names."""
+    """Return the time in a folder's name, or None for other names."""
     if not _FOLDER_NAME.fullmatch(folder):
         return None
     try:

@@ -59,7 +59,7 @@ class RemoveOrphanFilesRequest:
     """Selects the orphan files to remove."""
 
     older_than: int | None = None
-    """Epoch milliseconds; only files modified before are removed. None means one day ago."""
+    """Only files modified before this time are removed (epoch milliseconds; None: one day ago)."""
     partitions: PartitionSpecs | None = None
     """The partitions in which to search data files; None searches all files of the table."""
     directories_per_unit: int = 64
@@ -92,7 +92,7 @@ class OrphanFilesPlan:
 
     @property
     def bytes(self) -> int:
-        """Return the size of all orphan files."""
+        """Return the total size of the orphan files in bytes."""
         return sum(file.size for file in self.files)
 
     def to_dict(self) -> dict[str, object]:
@@ -231,7 +231,7 @@ def _check_has_references(
 
 
 def _exclude_newly_referenced(_table: Table, plan: OrphanFilesPlan) -> OrphanFilesPlan:
-    """Read new versions: a slow writer may have committed old files after the plan."""
+    """Exclude files of new versions, because a slow writer may have committed old files."""
     references = plan.references
     if references is None:
         return plan

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 U = TypeVar("U")
 
 Progress = Callable[[int, int], None]
-"""Called repeatedly with the numbers of finished and of all units, in the thread of ``map``."""
+"""Called repeatedly with the number of finished units and of all units, in ``map``'s thread."""
 
 Undo = Callable[[list[bytes]], None]
 """Reverts the effects of finished units, given their results."""
@@ -51,7 +51,7 @@ class Executor(Protocol):
         label: str,
         progress: Progress | None = None,
     ) -> list[bytes]:
-        """Split units into pieces, call ``join`` on the pieces of each part, and return the results.
+        """Split units into pieces; call ``join`` on the pieces of each part, and return the results.
 
         Tasks exchange the pieces; the caller receives only the results of ``join``. Both functions
         may run more than once and must not write. The results are ordered by part; a part without
@@ -156,13 +156,14 @@ _DEFAULT_MIN_UNITS = 16
 class ThresholdExecutor(ForwardingExecutor):
     """Runs few units in the calling thread, and many units on another executor.
 
-    For work that is small in most tables: starting Spark takes longer than listing a small table.
+    This suits work that is small in most tables: starting Spark takes longer than listing a small
+    table.
     """
 
     make: Callable[[], Executor]
     """Creates the other executor; called only if it is needed."""
     many: int = _DEFAULT_MIN_UNITS
-    """The minimum number of units for the other executor."""
+    """The minimum number of units for which the other executor is used."""
 
     def choose_executor(self, unit_count: int) -> Executor:
         """Return the other executor for many units."""

@@ -34,7 +34,7 @@ class PartitionRequest:
 def plan_splits(
     table: Table, schema: TableSchema, snapshot: Snapshot, request: PartitionRequest
 ) -> list[BucketSplit]:
-    """Return the buckets of the selected partitions; skips manifests without their files.
+    """Return the buckets of the selected partitions; opens only manifests with their files.
 
     Raises :class:`InputError` if the filter tests columns that are not partition columns.
     """

@@ -69,7 +69,7 @@ class AppendCompactionUnit(CompactionUnit):
 
     @property
     def output_level(self) -> int:
-        """Return 0: append tables have only level 0."""
+        """Return 0, the only level of append tables."""
         return 0
 
     def run(self, reader: FileReader) -> bytes:
@@ -243,7 +243,7 @@ def commit(
 def build_append_result(
     plan: CompactionPlan, messages: Sequence[CommitMessage], snapshot: Snapshot
 ) -> CompactionResult:
-    """Return the result of a plan; the files of the messages have replaced those of the plan."""
+    """Return the result of a plan whose files were replaced by the files of the messages."""
     deleted = [file for unit in select_append_units(plan) for file in unit.inputs]
     added = [entry.file for message in messages for entry in message.added]
     return CompactionResult(

@@ -45,7 +45,7 @@ class CompactionUnit(ABC):
     """``k1=v1/k2=v2``, or an empty string."""
     reason: CompactReason
     reason_details: str = ""
-    """A text to show instead of the reason."""
+    """A description to show instead of the reason."""
 
     @property
     def partition_bucket(self) -> PartitionBucket:
@@ -113,7 +113,7 @@ class CompactionPlan:
     request: PartitionRequest
     snapshot_id: int | None = None
     reader: FileReader | None = None
-    """Reads the files of all units; None for a table without a snapshot."""
+    """Reads the files of all units; None if the table has no snapshot."""
     units: tuple[CompactionUnit, ...] = ()
     guards: tuple[BucketGuard, ...] = ()
     skipped_buckets: int = 0
@@ -159,7 +159,7 @@ class CompactionResult(StepOutcome):
     plan: CompactionPlan
     """The executed plan; after a conflict, it differs from the plan of the caller."""
     snapshot_id: int | None = None
-    """None if there was nothing to do."""
+    """The new snapshot, or None if there was nothing to do."""
     buckets: int = 0
     files_before: int = 0
     files_after: int = 0
@@ -167,7 +167,7 @@ class CompactionResult(StepOutcome):
     bytes_written: int = 0
     rows_written: int = 0
     deleted_rows: int = 0
-    """The number of rows that deletion vectors delete in the compacted buckets afterwards."""
+    """The number of rows that deletion vectors delete in the compacted buckets after the step."""
     level0_before: int = 0
     level0_after: int = 0
 

@@ -45,7 +45,7 @@ class CompactionPolicy:
     sorted_runs: int = 5
     """The maximum number of sorted runs that readers merge in a bucket."""
     small_files: int = 2
-    """The number of files of an append table far below the target size."""
+    """The number of files of an append table that are far below the target size."""
     deleted_ratio: float = 0.5
     """A full compaction rewrites a partition if more than this share of its rows is deleted.
 
@@ -58,7 +58,7 @@ class CompactionPolicy:
     """The time after which a partition is compacted even below all thresholds."""
 
     def __post_init__(self) -> None:
-        _ = self.wait_millis, self.rewrite_bytes  # raise for invalid texts now, not in a tick
+        _ = self.wait_millis, self.rewrite_bytes  # raise for invalid values now, not in a tick
 
     @property
     def wait_millis(self) -> int:
@@ -213,7 +213,7 @@ class _PartitionPolicy:
         return replace(self._wait(metrics, reason), is_waiting=True)
 
     def _decide_full(self, deleted_ratio: float) -> CompactionDecision | None:
-        """Return a full compaction; None if there is nothing, or too much, to rewrite."""
+        """Return a full compaction, or None if there is nothing, or too much, to rewrite."""
         work = _plan_work(self.splits, self.reader, "full")
         metrics = _compute_metrics(self.splits, self.reader.schema, work)
         if not work or self._exceeds_max_rewrite(metrics):
@@ -274,7 +274,7 @@ def _compute_metrics(
 def _describe_reached_thresholds(
     metrics: CompactionMetrics, work: _PlannedWork, policy: CompactionPolicy
 ) -> str:
-    """Return the thresholds that the partition reaches; an empty text for none."""
+    """Describe the thresholds that the partition reaches; return "" if it reaches none."""
     by_options = sorted(work.reasons & _TABLE_OPTION_REASONS)
     reached = [f"required by the table's options ({', '.join(by_options)})"] if by_options else []
     if metrics.level0_files >= policy.level0_files and metrics.level0_files:

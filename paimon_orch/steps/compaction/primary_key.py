@@ -120,7 +120,7 @@ def plan_bucket_unit(
     strategy: CompactionStrategy,
     now: datetime | None = None,
 ) -> PrimaryKeyCompactionUnit | None:
-    """Return the unit of a whole bucket, or None; reads only metadata."""
+    """Return the unit of a whole bucket, or None if there is no work; reads only metadata."""
     if reader.schema.typed_options.is_pk_clustering_override:
         return _plan_clustered_unit(reader, split, strategy)
     now, options = now or datetime.now().astimezone(), reader.schema.typed_options
@@ -155,7 +155,10 @@ def plan_bucket_unit(
 def _plan_clustered_unit(
     reader: FileReader, split: BucketSplit, strategy: CompactionStrategy
 ) -> PrimaryKeyCompactionUnit | None:
-    """Return the unit of a bucket whose files are sorted by ``clustering.columns``, or None."""
+    """Return the unit of a bucket whose files are sorted by ``clustering.columns``.
+
+    Returns None if there is no work.
+    """
     selection = plan_clustered_compaction(
         reader, split.files, split.vectors, full=strategy == "full"
     )

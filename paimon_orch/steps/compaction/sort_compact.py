@@ -49,7 +49,7 @@ class SortOrder:
     strategy: OrderStrategy = "order"
 
     def keys(self, rows: pa.Table, width: int) -> pa.Array:
-        """Return the sort keys of rows along a curve; uses the first ``width`` bytes of texts."""
+        """Return the sort keys of rows along a curve; uses the first ``width`` bytes of strings."""
         columns = [
             encode_order_bytes(rows.column(name).combine_chunks(), name, width)
             for name in self.columns

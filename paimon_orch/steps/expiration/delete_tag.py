@@ -38,12 +38,12 @@ class TagDeletionPlan:
 
     request: DeleteTagRequest
     files_to_delete: UnreferencedFiles = field(default_factory=UnreferencedFiles)
-    """Empty if the snapshot of the tag has not expired or has another tag."""
+    """The files to delete; empty if the snapshot of the tag has not expired or has another tag."""
     versions: Mapping[str, RetainedSnapshot] = field(repr=False, compare=False)
     """All snapshots, tags and changelogs at the time of the plan, by path."""
 
     def __bool__(self) -> bool:
-        """Return True: the tag exists."""
+        """Return True, because the tag exists."""
         return True
 
     def to_dict(self) -> dict[str, object]:
@@ -90,7 +90,7 @@ def _collect_files_to_delete(
     collector.add_live_files(versions[path])
     collector.add_changelog_files(
         versions[path]
-    )  # the expiration of the snapshot retained them for the tag
+    )  # the expiration of the snapshot retained these files for the tag
     remover = SafeDeleter(io=table.io, roots=list_file_roots(table.io, table.paths))
     return collector.collect([versions[path]]).filter(remover.has_safe_name)
 

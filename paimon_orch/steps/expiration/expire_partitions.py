@@ -45,7 +45,7 @@ _JAVA_FORMAT_TOKEN = re.compile(r"'([^']*)'|(([A-Za-z])\3*)|([^A-Za-z'])")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpirePartitionsRequest:
-    """The rules of an expiration of partitions; None takes the value of the table's options."""
+    """The rules of an expiration of partitions; None means the value of the table's options."""
 
     expiration_time: timedelta | None = None
     strategy: str | None = None
@@ -136,7 +136,7 @@ def exclude_expired_partitions(
     table: Table, splits: Sequence[BucketSplit], now: datetime | None = None
 ) -> list[BucketSplit]:
     """Exclude expired partitions if ``compaction.skip-expired-partitions`` is true."""
-    # as in Java Paimon, applies only with an expiration time and the strategy values-time
+    # as in Java Paimon, this applies only with an expiration time and values-time
     schema, options = table.schema, table.schema.typed_options
     by_values = options.get(PARTITION_EXPIRATION_STRATEGY) == "values-time"
     skips = options.get(COMPACTION_SKIP_EXPIRED_PARTITIONS) and by_values
@@ -166,7 +166,7 @@ def _find_expired_partitions(
     max_age: timedelta,
     time_of: _PartitionTimeReader,
 ) -> list[bytes]:
-    """Return the expired partitions, ordered by the text of their values."""
+    """Return the expired partitions, ordered by their values as strings."""
     schema, expired = table.schema, []
     for partition, splits in groups.items():
         time = time_of(partition, splits)
@@ -218,16 +218,16 @@ def _build_time_reader(schema: TableSchema, options: Options) -> _PartitionTimeR
 
     def of_values(partition: bytes, _: Sequence[BucketSplit]) -> datetime | None:
         values = deserialize_row(partition, [field.type for field in fields])
-        texts = {
+        value_by_column = {
             field.name: None
             if value is None
             else format_partition_value(value, field, legacy=False)
             for field, value in zip(fields, values, strict=True)
         }
         text = pattern
-        for name in sorted(texts, key=len, reverse=True):
+        for name in sorted(value_by_column, key=len, reverse=True):
             if f"${name}" in text:
-                value = texts[name]
+                value = value_by_column[name]
                 if value is None:
                     return None
                 text = text.replace(f"${name}", value)

@@ -27,7 +27,7 @@ _SNAPSHOT, _CHANGELOG = "snapshot", "changelog"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRequest:
-    """Limits that override the table's options; None takes the value of the option."""
+    """Limits that override the table's options; None means the value of the option."""
 
     retain_max: int | None = None
     """The maximum number of versions to retain."""
@@ -90,7 +90,8 @@ class Retention:
         """Return the ids that expire if they are too old.
 
         All older versions expire. All versions from the end of the range on are retained.
-        ``latest`` is a snapshot id, also for changelogs; ``next_snapshots`` are those of consumers.
+        ``latest`` is a snapshot id, also for changelogs; ``next_snapshots`` are the next
+        snapshots of the consumers.
         """
         end = min(latest - self.retain_min + 1, oldest + self.limit, *next_snapshots)
         return range(max(latest - self.retain_max + 1, oldest), end)
@@ -139,14 +140,14 @@ def is_changelog_decoupled(options: Options, retention: Retention) -> bool:
 def find_first_retained_snapshot(
     store: SnapshotStore, retention: Retention, next_snapshots: Collection[int] = ()
 ) -> int | None:
-    """Return the oldest snapshot that is retained; None if no snapshot expires.
+    """Return the id of the oldest snapshot that is retained, or None if no snapshot expires.
 
     A snapshot expires by age only if its successor also exceeds this age.
     """
     latest, ids = store.latest_id(), store.ids()
     if latest is None or not ids:
         return None
-    earliest = ids[0]  # not the hint, which is moved before an expiration is complete
+    earliest = ids[0]  # the hint is not used, because it is moved before an expiration is complete
     to_check = retention.find_ids_to_check(latest, earliest, next_snapshots)
     end, id_set = to_check.stop, set(ids)
     for number in to_check:
@@ -164,7 +165,7 @@ def find_first_retained_changelog(
     retention: Retention,
     next_snapshots: Collection[int],
 ) -> int:
-    """Return the oldest changelog that is retained; the newest one always is.
+    """Return the id of the oldest changelog that is retained. The newest one is always retained.
 
     :param times: commit times in epoch milliseconds, by ascending id
     :param latest: the newest snapshot

@@ -126,7 +126,7 @@ class VersionChecker:
         return self._read_entries(state[: len(state) - len(delta)]), self._read_entries(delta)
 
     def _read_changelog_entries(self, version: RetainedSnapshot) -> list[ManifestEntry]:
-        """Return the entries of the changelog; empty if an expiration deleted it."""
+        """Return the entries of the changelog, or an empty list if it has expired."""
         try:
             return self._read_entries(self.reader.changelog(version))
         except MissingFileError:

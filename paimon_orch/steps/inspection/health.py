@@ -107,7 +107,7 @@ def compute_snapshot_health(
 
 
 def count_small_files(splits: Sequence[BucketSplit], schema: TableSchema) -> int:
-    """Count small files, without files that are the only one of their bucket."""
+    """Count small files, except those that are the only file of their bucket."""
     target = schema.typed_options.target_file_size(primary_key=bool(schema.primary_keys))
     return sum(
         sum(file.file_size < SMALL_FILE_RATIO * target for file in split.files)

@@ -24,7 +24,7 @@ class BucketReport:
     total_buckets: int
     files: tuple[DataFileMeta, ...]
     vectors: dict[str, int]
-    """The number of deleted rows by the name of the data file."""
+    """The number of deleted rows, by data file name."""
 
     @property
     def deleted_rows(self) -> int:
@@ -73,7 +73,7 @@ class TableReport:
 
     @property
     def snapshot_id(self) -> int | None:
-        """Return the id of the snapshot; None for an empty table."""
+        """Return the id of the snapshot, or None if the table is empty."""
         return None if self.snapshot is None else self.snapshot.id
 
     @property
@@ -88,7 +88,7 @@ class TableReport:
 
     @property
     def bytes(self) -> int:
-        """Return the size of all live data files."""
+        """Return the total size of the live data files in bytes."""
         return sum(file.file_size for file in self.files)
 
     @property

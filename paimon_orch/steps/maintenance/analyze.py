@@ -77,7 +77,7 @@ class AnalyzePlan:
     physical_rows: int = 0
     """The number of rows in all files."""
     bytes: int = 0
-    """The size of all files."""
+    """The total size of the files in bytes."""
 
     def __bool__(self) -> bool:
         """Return whether there is a snapshot to analyze."""
@@ -119,7 +119,7 @@ def plan(table: Table, request: AnalyzeRequest) -> AnalyzePlan:
     )
     if snapshot is None:
         return AnalyzePlan(request=request, schema_id=schema.id)
-    # count the rows of tables with a key by reading the key
+    # the rows of tables with a key are counted by reading the key columns
     read = [column.name for column in columns] or [*schema.trimmed_primary_keys, *schema.names][:1]
     scan = replace(table.scan(read, snapshot_id=snapshot.id), fallback=None)
     units, counted_rows = [], 0
@@ -194,10 +194,10 @@ def _merge_statistics(plan: AnalyzePlan, results: Sequence[_UnitStatistics]) -> 
     assert plan.snapshot is not None
     rows = plan.counted_rows
     builders = [ColumnStatsBuilder(column) for column in plan.columns]
-    for row_count, *texts in results:
+    for row_count, *statistics in results:
         rows += row_count
-        for builder, text in zip(builders, texts, strict=True):
-            builder.merge(ColumnStatsBuilder.decode(builder.column, text))
+        for builder, encoded in zip(builders, statistics, strict=True):
+            builder.merge(ColumnStatsBuilder.decode(builder.column, encoded))
     size = plan.bytes * rows // plan.physical_rows if plan.physical_rows else 0
     columns = {builder.column.name: builder.build() for builder in builders}
     return TableStatistics(

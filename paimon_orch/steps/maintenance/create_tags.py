@@ -75,7 +75,7 @@ class TagPeriods:
         return time - (time - _EPOCH) % self.length - self.length
 
     def parse_name(self, name: str) -> datetime | None:
-        """Return the start of the period in a tag's name; None for other names."""
+        """Return the start of the period in a tag's name, or None for other names."""
         try:
             time = datetime.strptime(name, self.name)  # noqa: DTZ007 - local wall clock
         except ValueError:

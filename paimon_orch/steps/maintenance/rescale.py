@@ -38,7 +38,7 @@ from paimon_orch.table.table import Table
 from paimon_orch.table.write.bucket_routing import compute_row_buckets
 from paimon_orch.table.write.commit_message import CommitMessage
 
-_MAX_OPEN_WRITERS = 4  # each writer buffers the rows of a row group
+_MAX_OPEN_WRITERS = 4  # each writer buffers a row group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class RescaleRequest:
     """The new number of buckets and the partitions."""
 
     bucket_num: int | None = None
-    """The new number of buckets; None takes it from the table's option."""
+    """The new number of buckets; None means the value of the option ``bucket``."""
     partitions: PartitionSpecs | None = None
     """The partitions to rescale; None selects all."""
 
@@ -96,7 +96,7 @@ class RescalePlan:
 
     @property
     def bytes(self) -> int:
-        """Return the size of the files to rewrite."""
+        """Return the size of the files to rewrite in bytes."""
         return sum(file.file_size for split in self.splits for file in split.files)
 
     def to_dict(self) -> dict[str, object]:
@@ -121,8 +121,8 @@ class RescaleResult(StepOutcome):
 def plan(table: Table, request: RescaleRequest) -> RescalePlan:
     """Find the partitions whose number of buckets differs from the requested one.
 
-    Also change the option ``bucket``, which writers use: they refuse partitions with another number
-    of buckets. Raises :class:`UnsupportedError` for tables without fixed buckets, and
+    Users must also change the option ``bucket``, because writers refuse partitions with another
+    number of buckets. Raises :class:`UnsupportedError` for tables without fixed buckets, and
     :class:`InputError` if level 0 has rows that readers do not see.
     """
     table.stores.check_step(StepKind.COMPACT)
@@ -322,12 +322,13 @@ def rescale(
     partitions: PartitionSpecs | None = None,
     progress: Progress | None = None,
 ) -> Snapshot | None:
-    """Change the number of buckets of partitions in one snapshot; None if there is nothing to do.
+    """Change the number of buckets of partitions in one snapshot.
 
+    Returns None if there is nothing to do.
     Raises :class:`CommitConflictError`, and deletes the new files, if another commit changed rows
     of the partitions.
 
-    :param bucket_num: the new number of buckets; None takes it from the table's option
+    :param bucket_num: the new number of buckets; None means the value of the option ``bucket``
     """
     request = RescaleRequest(bucket_num=bucket_num, partitions=partitions)
     return run_step(RESCALE, table, plan(table, request), executor, progress=progress).snapshot

@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 FileIdentity = tuple[object, ...]
 
-_READER_THREADS = 8  # heads of index files that are read in parallel
+_READER_THREADS = 8  # threads that read the heads of index files
 _MAX_UNIT_FILES, _MAX_UNIT_BYTES = 100, 1 << 30
 MAX_FILES_PER_COMMIT = 1_000
 
@@ -153,7 +153,7 @@ class FileIndexRewriteResult(StepOutcome):
     """The result of a rewrite."""
 
     snapshot_id: int | None = None
-    """The last snapshot; None if there was nothing to do."""
+    """The last snapshot, or None if there was nothing to do."""
     snapshots: int = 0
     files: int = 0
     embedded: int = 0
@@ -367,7 +367,7 @@ def run(reader: FileReader | None, unit: FileIndexRewriteUnit) -> bytes:
 def _build_container(
     reader: FileReader, unit: FileIndexRewriteUnit, file: DataFileMeta, specs: Sequence[IndexSpec]
 ) -> bytes | None:
-    """Build the indexes of a file; None if it has no columns to index."""
+    """Build the indexes of a file; return None if it has no columns to index."""
     file_specs = select_file_specs(reader, file, specs)
     if not file_specs:
         return None
@@ -392,8 +392,8 @@ def _store_index(
 ) -> ManifestEntry:
     """Store the indexes of a file and return its ADD entry; add new paths to ``created``.
 
-    The indexes are in no place (if there are none), in the manifest, or in a separate file. If this
-    would restore a retired identity, the next larger form is used.
+    The indexes are stored in the manifest or in a separate file, or nowhere if there are none. If
+    this would restore a retired identity, the next of these places is used: none, manifest, file.
     """
     file = old.file
     other_files = tuple(name for name in file.extra_files if not name.endswith(INDEX_SUFFIX))

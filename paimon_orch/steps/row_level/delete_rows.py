@@ -33,7 +33,7 @@ class DeleteRowsUnit:
     """The rows to delete from some files of a bucket."""
 
     split: BucketSplit
-    """The files of the bucket; only the file to rewrite if the bucket has no deletion vectors."""
+    """The files of the bucket. Without deletion vectors, this is only the file to rewrite."""
     deleted_by_file: DeletedRowsByFile
     """The rows to delete, by file name."""
 

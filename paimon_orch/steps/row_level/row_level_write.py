@@ -144,7 +144,7 @@ class RowLevelPlan:
     schema: TableSchema
     snapshot_id: int = 0
     source: RowSource | None = None
-    """Reads the files of all units; None for a table without a snapshot."""
+    """Reads the files of all units; None if the table has no snapshot."""
     units: tuple[TargetUnit, ...] = ()
 
     def __bool__(self) -> bool:

@@ -78,7 +78,7 @@ def group_rows_by_file(addresses: Iterable[RowAddresses]) -> dict[int, DeletionV
 
 
 def build_multiple_matches_error() -> InputError:
-    """Return the error for a row with several changes."""
+    """Return the error for a row that several changes match."""
     return InputError(
         "several rows of the source match the same row of the table, so its new values are "
         "ambiguous; make the source unique in the matched columns. Nothing was changed."

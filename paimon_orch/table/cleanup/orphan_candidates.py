@@ -146,7 +146,10 @@ def _read_manifests(
 
 
 def _compute_part(name: str, parts: int) -> int:
-    """Return the part of a name, the same in all processes; the name may be invalid Unicode."""
+    """Return the number of the part to which a file name belongs, equal in all processes.
+
+    The name may be invalid Unicode.
+    """
     return zlib.crc32(name.encode("utf-8", "surrogatepass")) % parts if parts > 1 else 0
 
 
@@ -224,7 +227,7 @@ class OrphanListing:
 
 
 def _compute_safe_cutoff(io: FileIO, before: float) -> float:
-    """Return the cutoff for file times: files with earlier times were written before ``before``."""
+    """Return the modification time before which all files were written before ``before``."""
     return before - io.time_precision_seconds
 
 
@@ -330,7 +333,7 @@ def find_bucket_directories(
 
 
 def _list_unless_table(io: FileIO, directory: str, top: str) -> list[FileInfo]:
-    """Return the entries of a directory; none if it is another table below ``top``."""
+    """Return the entries of a directory, or an empty list if it is another table below ``top``."""
     entries = list(io.list_dir(directory))
     nested = directory != top and any(info.name in ("schema", "snapshot") for info in entries)
     return [] if nested else entries
@@ -341,10 +344,10 @@ def _build_directory_names(spec: Mapping[str, object], schema: TableSchema) -> _
     build_partition_matcher(spec, schema)  # refuses other columns, which would match all partitions
     options = schema.typed_options
     default = options.default_partition_name
-    texts = {key: default if value is None else str(value) for key, value in spec.items()}
-    fields = [field for field in schema.partition_fields if field.name in texts]
-    encoded = build_directory_names(texts, fields, options)
-    return {key: {text, encoded[key]} for key, text in texts.items()}
+    values = {key: default if value is None else str(value) for key, value in spec.items()}
+    fields = [field for field in schema.partition_fields if field.name in values]
+    encoded = build_directory_names(values, fields, options)
+    return {key: {value, encoded[key]} for key, value in values.items()}
 
 
 def _filter_specs(

@@ -87,12 +87,12 @@ class RetainedSnapshot:
 
     @property
     def index_manifest(self) -> str | None:
-        """Return the index manifest; None for changelogs."""
+        """Return the name of the index manifest, or None for changelogs."""
         return None if self.kind is RetainedSnapshotKind.CHANGELOG else self.snapshot.index_manifest
 
     @property
     def statistics(self) -> str | None:
-        """Return the statistics file; None for changelogs."""
+        """Return the name of the statistics file, or None for changelogs."""
         return None if self.kind is RetainedSnapshotKind.CHANGELOG else self.snapshot.statistics
 
 
@@ -106,7 +106,7 @@ class RetainedSnapshotStore:
     """Receives the errors of files that cannot be decoded; by default they are raised."""
 
     def branches(self) -> list[TablePaths]:
-        """Return all branches; raises :class:`NotFoundError` for one without a schema."""
+        """Return all branches; raises :class:`NotFoundError` if a branch has no schema."""
         names = [MAIN_BRANCH, *Branches(self.io, self.root).names()]
         branches = [TablePaths(self.root, name) for name in names]
         for paths in branches:
@@ -133,7 +133,7 @@ class RetainedSnapshotStore:
         return versions
 
     def _read_stable(self) -> dict[str, RetainedSnapshot] | None:
-        """Read all versions; None if one of them was deleted during the read."""
+        """Read all versions; return None if one of them was deleted during the read."""
         vanished: list[str] = []
         versions = {
             version.path: version
@@ -267,7 +267,7 @@ class ReferenceReader:
         return metas
 
     def open(self, meta: ManifestFileMeta, *, optional: bool = False) -> Manifest | None:
-        """Read a manifest; None if it is missing and ``optional``."""
+        """Read a manifest; return None if it is missing and ``optional`` is true."""
         try:
             return self.manifests.open(meta)
         except MissingFileError:

@@ -49,7 +49,7 @@ class UnreferencedFiles:
 
     @property
     def bytes(self) -> int:
-        """Return the size of the data files."""
+        """Return the total size of the data files in bytes."""
         return sum(self.sizes)
 
     def filter(self, keep: Callable[[str], bool]) -> "UnreferencedFiles":

@@ -116,7 +116,7 @@ class TableCommit:
     """Whether an earlier call committed the identifier, so that the new files are not used."""
 
     def commit(self, changes: CommitChanges) -> Snapshot:
-        """Create and return one new snapshot; if the changes are committed already, return theirs.
+        """Create and return one new snapshot, or return the snapshot that has the changes already.
 
         Raises :class:`CommitConflictError` if another committer changed the same files, or if all
         attempts (``commit.max-retries``, ``commit.timeout``) lost the race for the next snapshot
@@ -191,7 +191,8 @@ class TableCommit:
         for snapshot_id in range(state.latest_id + 1, latest.id + 1):
             try:
                 snapshot = self.snapshots.get(snapshot_id)
-            except NotFoundError as error:  # it expired since the last attempt; it may be ours
+            except NotFoundError as error:
+                # the snapshot has expired since the last attempt, and it may be ours
                 raise self._build_unknown_outcome(snapshot_id, error) from error
             other_key = snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind
             if other_key == commit_key:
@@ -241,7 +242,7 @@ class TableCommit:
         return snapshot
 
     def _create_snapshot_file(self, snapshot: Snapshot, state: _CommitState) -> bool | None:
-        """Create the snapshot file; None if it is unknown whether it exists or will exist.
+        """Create the snapshot file; return None if it is unknown whether it exists or will exist.
 
         The next attempt resolves an unknown outcome: it finds the snapshot, or tries to create one
         with the same id, and only one of the two attempts can succeed. Until then, no file may be

@@ -21,7 +21,7 @@ def col(name: str) -> "ColumnExpression":
 class ColumnExpression:
     """A column by name; its methods return predicates, which ``&``, ``|`` and ``~`` combine.
 
-    ``col("tags")["color"]`` is the value of a map for a key, null if the key is missing.
+    ``col("tags")["color"]`` is the value of a map for a key, or null if the key is missing.
     """
 
     name: str
@@ -29,7 +29,7 @@ class ColumnExpression:
 
     def __getitem__(self, key: str) -> "ColumnExpression":
         if self.key is not None or not isinstance(key, str):
-            raise InputError(f"{self.name!r}[{key!r}]: use one key of a map, as a text")
+            raise InputError(f"{self.name!r}[{key!r}]: use one key of a map, as a string")
         return ColumnExpression(self.name, key)
 
     def __eq__(self, value: object) -> Leaf:  # type: ignore[override]  # builds a predicate
@@ -60,7 +60,7 @@ class ColumnExpression:
         return Leaf(self.name, Operator.IN, tuple(map(self._to_scalar, values)), self.key)
 
     def not_in(self, values: Iterable[object]) -> Predicate:
-        """Test whether the value is not one of ``values``; false for null, as in SQL."""
+        """Test whether the value is not one of ``values``. As in SQL, null does not pass."""
         return Not(self.is_in(values))
 
     def between(self, low: object, high: object) -> Predicate:

@@ -43,7 +43,7 @@ def parse_partition_spec(text: str, schema: TableSchema) -> dict[str, object]:
 def parse_partition_specs(
     specs: Iterable[str | PartitionSpec], schema: TableSchema
 ) -> list[PartitionSpec]:
-    """Return specs as mappings; parses texts with :func:`parse_partition_spec`."""
+    """Return specs as mappings; parses strings with :func:`parse_partition_spec`."""
     return [parse_partition_spec(spec, schema) if isinstance(spec, str) else spec for spec in specs]
 
 
@@ -58,7 +58,7 @@ def _check_partition_column(name: str, schema: TableSchema) -> None:
 def build_partition_matcher(spec: PartitionSpec, schema: TableSchema) -> Callable[[bytes], bool]:
     """Return a function that tests serialized partitions against a full or partial spec.
 
-    A text matches the value in the partition's directory name as well as the value itself: a date
+    A string matches the value in the partition's directory name as well as the value itself: a date
     may be ``2024-05-14`` or the day number of old writers. None and the default partition name
     match null.
     """
@@ -87,7 +87,7 @@ def build_partition_matcher(spec: PartitionSpec, schema: TableSchema) -> Callabl
 
 
 def _convert_to_internal(value: object, target: pa.DataType) -> object:
-    """Convert a value to the internal form of a type; None if it cannot be converted."""
+    """Convert a value to the internal form of a type; return None if that is not possible."""
     try:
         scalar = pa.scalar(value)
         return to_internal_value(convert_to_arrow_type(pa.array([scalar.as_py()]), target)[0])
@@ -125,7 +125,7 @@ def build_any_partition_matcher(
 
 
 def format_partition(partition: bytes, schema: TableSchema) -> str:
-    """Format a serialized partition as ``k1=v1/k2=v2``; empty without partition columns."""
+    """Format a serialized partition as ``k1=v1/k2=v2``, or "" if there are no partition columns."""
     fields = schema.partition_fields
     values = deserialize_row(partition, [field.type for field in fields])
     return build_partition_path(values, fields, schema.typed_options).rstrip("/")

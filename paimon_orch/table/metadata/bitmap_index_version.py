@@ -22,7 +22,7 @@ _ENTRIES_PER_MANIFEST = 16
 def choose_bitmap_version(
     manifests: ManifestReader, reader: FileReader, snapshot: Snapshot | None
 ) -> int:
-    """Return the version in the newest indexed file; without one, the newest version of Paimon."""
+    """Return the version in the newest indexed file, or Paimon's newest if no file is indexed."""
     if snapshot is None or is_bitmap_version_configured(reader.schema):
         return LATEST_BITMAP_VERSION
     for entry in _read_newest_entries(manifests, snapshot):

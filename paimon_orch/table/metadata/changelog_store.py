@@ -35,7 +35,7 @@ class ChangelogStore:
         return list_numbered_files(self.io, self.paths.changelog_dir, CHANGELOG_PREFIX)
 
     def hint(self, name: str) -> int | None:
-        """Return the number in a hint file; None if it is missing or not a positive number."""
+        """Return the number in a hint file, or None if it is missing or not a positive number."""
         return read_hint(self.io, self._hint_path(name))
 
     def get(self, snapshot_id: int) -> Snapshot:

@@ -46,7 +46,7 @@ class ConsumerStore:
         return next_snapshots
 
     def read_next_snapshot(self, name: str) -> int | None:
-        """Return the next snapshot that a consumer reads; None if the consumer does not exist."""
+        """Return the id of the next snapshot of a consumer, or None for an unknown consumer."""
         path = self._get_path(name)
         try:
             data = self.io.read_bytes(path)

@@ -182,7 +182,10 @@ class ManifestWriter:
         return written
 
     def _estimate_entries_per_manifest(self, entries: Sequence[ManifestEntry]) -> int:
-        """Estimate from a sample how many entries fill a manifest; 1,000 or fewer are not split."""
+        """Estimate from a sample how many entries fill a manifest.
+
+        At most 1,000 entries are written to one manifest without an estimate.
+        """
         if len(entries) <= 1_000:
             return max(1, len(entries))
         sample = entries[:: len(entries) // 250]

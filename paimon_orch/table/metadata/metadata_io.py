@@ -1,4 +1,4 @@
-"""Reads metadata files; converts storage errors to library errors that name the path."""
+"""Reads metadata files; converts storage errors to library errors that contain the path."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

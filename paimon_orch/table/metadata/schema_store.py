@@ -59,7 +59,7 @@ class SchemaStore:
         return self.get(ids[-1])
 
     def create(self, schema: TableSchema) -> bool:
-        """Write a new schema version; False if its id exists already.
+        """Write a new schema version; return False if its id exists already.
 
         Raises :class:`InputError` if the merge engine does not support the schema.
         """

@@ -33,7 +33,7 @@ def list_numbered_files(io: FileIO, directory: str, prefix: str) -> list[int]:
 
 
 def read_hint(io: FileIO, path: str) -> int | None:
-    """Return the number in a hint file; None if it is missing or not a positive number."""
+    """Return the number in a hint file, or None if it is missing or not a positive number."""
     try:
         text = io.read_bytes(path).strip()
     except (OSError, ValueError, CorruptFileError, StorageError):
@@ -71,7 +71,7 @@ class SnapshotStore:
             return self.io.exists(path)
 
     def latest_id(self) -> int | None:
-        """Return the newest snapshot id, None for an empty table.
+        """Return the newest snapshot id, or None if the table is empty.
 
         A missing or stale hint is ignored. Raises :class:`MissingFileError` if LATEST names a
         missing snapshot that is newer than all others; as in Java Paimon, no older snapshot is
@@ -92,14 +92,14 @@ class SnapshotStore:
         return max(self.ids(), default=None)
 
     def earliest_id(self) -> int | None:
-        """Return the oldest snapshot id that is not expired, None for an empty table."""
+        """Return the oldest snapshot id that is not expired, or None if the table is empty."""
         hint = self.hint(EARLIEST)
         if hint is not None and self.exists(hint):
             return hint
         return min(self.ids(), default=None)
 
     def hint(self, name: str) -> int | None:
-        """Return the number in a hint file; None if it is missing or not a positive number."""
+        """Return the number in a hint file, or None if it is missing or not a positive number."""
         return read_hint(self.io, f"{self.paths.snapshot_dir}/{name}")
 
     def ids(self) -> list[int]:
@@ -123,7 +123,7 @@ class SnapshotStore:
         return snapshot
 
     def latest(self) -> Snapshot | None:
-        """Read the newest snapshot, None for an empty table."""
+        """Read the newest snapshot; return None if the table is empty."""
         latest = self.latest_id()
         return None if latest is None else self.get(latest)
 

@@ -14,7 +14,7 @@ NO_WATERMARK = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSelector:
-    """Selects one snapshot of a table: at most one field is set; without one, the newest."""
+    """Selects one snapshot of a table. At most one field is set; if none is set, the newest."""
 
     snapshot_id: int | None = None
     tag: str | None = None
@@ -36,7 +36,7 @@ class SnapshotSelector:
         return [name for name in self.__slots__ if getattr(self, name) is not None]
 
     def find(self, snapshots: SnapshotStore) -> Snapshot | None:
-        """Read the snapshot; None for the newest of an empty table.
+        """Read the snapshot; return None if the table is empty and its newest snapshot is selected.
 
         Raises :class:`NotFoundError` if no snapshot fits.
         """

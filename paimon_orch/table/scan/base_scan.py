@@ -66,7 +66,7 @@ def filter_batches(
 
 
 def limit_batches(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
-    """Yield at most ``limit`` rows; None for all."""
+    """Yield at most ``limit`` rows, or all rows if it is None."""
     if limit is None:
         yield from batches
         return

@@ -35,7 +35,7 @@ class BucketPruner:
         self._has_same_hash_by_schema: dict[int, bool] = {}
 
     def _list_bucket_keys(self, predicate: Predicate) -> list[_BucketKey] | None:
-        """Return all bucket keys of matching rows; None if equalities do not determine them."""
+        """Return all bucket keys of matching rows, or None if equalities do not determine them."""
         if not self._fields or not all(_has_stable_hash(field.type) for field in self._fields):
             return None
         count, values_by_column = 1, []
@@ -119,7 +119,7 @@ def _has_stable_hash(data_type: DataType) -> bool:
 def find_equality_values(
     predicate: Predicate, column: str
 ) -> "list[pa.Scalar[pa.DataType]] | None":
-    """Return all values of a column that can match the predicate; None if they are unknown."""
+    """Return all values of a column that can match the predicate, or None if they are unknown."""
     match predicate:
         case Leaf(column=name, op=Operator.EQUAL | Operator.IN, values=values, key=None) if (
             name == column

@@ -273,9 +273,9 @@ class BucketReader:
 def _decode_row_kinds(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Replace the row kind codes in the first column with text; null stands for an insert."""
     codes = pc.fill_null(batch.column(0), 0)
-    texts = pa.array(ROW_KIND_SYMBOLS).take(codes)
+    symbols = pa.array(ROW_KIND_SYMBOLS).take(codes)
     return pa.RecordBatch.from_arrays(
-        [texts, *batch.columns[1:]], [ROW_KIND.name, *batch.schema.names[1:]]
+        [symbols, *batch.columns[1:]], [ROW_KIND.name, *batch.schema.names[1:]]
     )
 
 

@@ -41,7 +41,7 @@ class BucketSplit:
 
 
 def count_visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
-    """Count the live rows of a split; None if this requires a merge or the deletion vectors."""
+    """Count the live rows; return None if this requires a merge or the deletion vectors."""
     needs_merge = schema.primary_keys and not is_raw_convertible(split.files, schema)
     # with data evolution, several files have the same rows
     if needs_merge or split.postponed_files or schema.typed_options.get(DATA_EVOLUTION_ENABLED):

@@ -38,7 +38,7 @@ class IndexUsage:
 class ScanReport:
     """The amount of data that a scan reads, and that file indexes and a limit let it skip.
 
-    ``files``, ``rows`` and ``bytes`` count the files that remain after pruning by statistics;
+    ``files``, ``rows`` and ``bytes`` are totals of the files that remain after statistics pruning;
     ``rows`` includes deleted rows. ``rows_selected`` counts the rows that remain after indexes, and
     after a limit without a filter. ``bytes_not_read`` counts files, row groups and pages of Parquet
     files, and stripes of ORC files that have no selected row. ``indexes`` has keys of index and

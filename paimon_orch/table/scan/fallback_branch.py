@@ -63,7 +63,7 @@ class FallbackBranch:
         return cls(paths=branch_paths, schemas=schemas, schema=read, snapshot=newest)
 
     def with_level_0(self, requested: bool | None) -> "FallbackBranch":  # noqa: FBT001 - the option's value
-        """Return a copy that includes level 0 or not; None uses the options of the branch."""
+        """Return a copy that includes level 0 or not; None means the options of the branch."""
         options = self.schemas.latest().typed_options
         if requested is None and options.has_deletion_vectors:
             requested = options.get(DELETION_VECTORS_MERGE_ON_READ)

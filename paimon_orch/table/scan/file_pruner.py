@@ -142,7 +142,7 @@ class FilePruner:
 
     @cached_property
     def _key_predicate(self) -> Predicate | None:
-        """The part of the predicate that only depends on keys; None if it has no such part."""
+        """The part of the predicate that only depends on keys, or None if it has no such part."""
         if not self.schema.primary_keys:
             return None
         keys = {*self.schema.primary_keys, *self.schema.partition_keys}

@@ -131,7 +131,10 @@ class IncrementalScan(BaseScan):
 
     @property
     def rows_not_visible(self) -> int:
-        """Return the records that a diff leaves out of its newer state until a compaction."""
+        """Return the number of records that a diff leaves out of its newer state.
+
+        The records become visible with the next compaction.
+        """
         if self.snapshot_range.mode != "diff":
             return 0
         visibility = Visibility(self.schema, self.merge_level_0)
@@ -185,7 +188,7 @@ class IncrementalScan(BaseScan):
         yield from filter_batches(changes, self.predicate, self.arrow_schema)
 
     def _read_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
-        """Return the files of changes of a snapshot; an OVERWRITE has none."""
+        """Return the files of changes of a snapshot; those of an OVERWRITE are left out."""
         manifests, kind = self._build_manifest_reader(), snapshot.commit_kind
         if self.snapshot_range.mode == "delta":
             entries = manifests.read_delta_entries(snapshot) if kind is CommitKind.APPEND else []

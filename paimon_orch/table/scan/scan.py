@@ -91,7 +91,7 @@ class Scan(BaseScan):
         return rows + fallback_scan.count_rows_not_visible(lambda key: key not in present)
 
     def count_rows_not_visible(self, partitions: Callable[[bytes], bool]) -> int:
-        """Count the records that are left out, without those of the fallback branch."""
+        """Count the records that are left out, except those of the fallback branch."""
         pruner = None
         if self.predicate is not None:
             pruner = FilePruner(self.schema, self.predicate, self.schemas.get, use_indexes=False)
@@ -169,7 +169,7 @@ class Scan(BaseScan):
         return planner.splits(self.snapshot, pruner, levels=levels)
 
     def _apply_limit(self, splits: Sequence[BucketSplit]) -> Sequence[BucketSplit]:
-        """Return only the files that the limit needs; all files if rows are filtered later."""
+        """Return only the files that the limit needs, or all files if rows are filtered later."""
         if self.limit is None or not self._has_no_row_filter:
             return splits
         if self.fallback is not None or self.merge_postponed:
@@ -195,7 +195,7 @@ class Scan(BaseScan):
 
     @property
     def _first(self) -> TopRowsOrLimit | None:
-        """Return the rows of a file that the limit needs; None if rows are filtered later."""
+        """Return the rows of a file that the limit needs, or None if rows are filtered later."""
         if self.limit is None or self.limit < 0 or not self._has_no_row_filter:
             return None
         if not self.order:

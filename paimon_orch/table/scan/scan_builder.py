@@ -95,7 +95,10 @@ def _resolve_merge_level_0(
     schema: TableSchema,
     newest: TableSchema,
 ) -> bool | None:
-    """Return the requested value, by default that of the newest options, also in time travel."""
+    """Return the requested value, by default the value of the newest options.
+
+    Time travel also uses the newest options.
+    """
     if requested is None and schema.typed_options.has_deletion_vectors:
         return newest.typed_options.get(DELETION_VECTORS_MERGE_ON_READ)
     return requested

@@ -23,7 +23,7 @@ ALL_LEVELS = range(2**31)
 def apply_limit(
     splits: Iterable[BucketSplit], schema: TableSchema, limit: int
 ) -> Iterator[BucketSplit]:
-    """Yield splits, of the last one only some files, until they have ``limit`` live rows."""
+    """Yield splits until they have ``limit`` live rows; the last split may have only some files."""
     remaining = limit
     for split in splits:
         if remaining <= 0:

@@ -95,8 +95,8 @@ def _diff_by_key(
         kinds = np.where(sizes > 1, _UPDATE, np.where(is_after, _INSERT, _DELETE))
         is_change = (sizes == 1) | changed
         rows = step.rows.select(names).take(pa.array(last[is_change]))
-        texts = pa.array(kinds[is_change], pa.string())
-        yield from rows.add_column(0, ROW_KIND.name, texts).combine_chunks().to_batches()
+        changed_kinds = pa.array(kinds[is_change], pa.string())
+        yield from rows.add_column(0, ROW_KIND.name, changed_kinds).combine_chunks().to_batches()
 
 
 def _read_side(

@@ -60,7 +60,7 @@ def _find_bound(
     key: SortKey,
     limit: int,
 ) -> Any:
-    """Return a value that at least ``limit`` rows precede or equal; None if it is unknown."""
+    """Return a value that at least ``limit`` rows precede or equal, or None if it is unknown."""
     worst = sorted(
         _list_worst_values(splits, schema, stats_by_file, key),
         key=lambda item: item[0],

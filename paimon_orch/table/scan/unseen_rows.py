@@ -1,4 +1,4 @@
-"""Counts rows that batch readers do not see before a compaction.
+"""Counts rows that batch readers do not see until the next compaction.
 
 Batch reads of tables with deletion vectors or the merge engine ``first-row`` skip level 0. Scans
 read postpone buckets only with ``postpone.merge-on-read``.

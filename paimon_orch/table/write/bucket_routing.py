@@ -19,7 +19,7 @@ from paimon_orch.table.write.dynamic_bucket import has_dynamic_buckets
 from paimon_orch.table.write.postpone_bucket import check_postpone_options, has_postpone_buckets
 
 AssignBuckets = Callable[[bytes, pa.Table], SignedIntArray]
-"""Takes a serialized partition and its rows; returns the bucket of each row."""
+"""A function of a serialized partition and its rows that returns the bucket of each row."""
 
 BUCKET_COLUMN = "__paimon_bucket"
 """The column (int32) with the bucket of each row, if the bucket depends only on the row."""

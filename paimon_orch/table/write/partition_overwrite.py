@@ -13,7 +13,7 @@ def build_overwrite_filter(
     spec: PartitionSpec | Sequence[PartitionSpec] | None,
     schema: TableSchema,
 ) -> Callable[[bytes], bool] | None:
-    """Return a filter of the partitions to replace; None if no partition is replaced.
+    """Return a filter of the partitions to replace, or None if no partition is replaced.
 
     All ``written`` partitions must match ``spec``.
     """

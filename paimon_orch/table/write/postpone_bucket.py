@@ -60,7 +60,7 @@ class PostponeBuckets:
         return cls(counts, default_bucket_count(schema))
 
     def count(self, partition: bytes) -> int:
-        """Return the bucket count of a partition; -2 if its rows are postponed."""
+        """Return the bucket count of a partition, or -2 if its rows are postponed."""
         return self.counts.get(partition, self.default)
 
 

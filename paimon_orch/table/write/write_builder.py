@@ -49,7 +49,7 @@ class WriteBuilder:
     commit_id: CommitId | None = None
 
     def read_next_sequences(self) -> dict[PartitionBucket, int]:
-        """Return the next sequence number of each bucket with files; empty for an overwrite.
+        """Return the next sequence number of each bucket with files, or {} for an overwrite.
 
         See docs/format/data-files.md#order-and-sequence-numbers.
         """
@@ -84,7 +84,7 @@ class WriteBuilder:
         return HashIndex(self.stores.reader(), index_files, unindexed)
 
     def load_postpone_buckets(self) -> PostponeBuckets | None:
-        """Return the bucket count of each partition; None for tables without postpone buckets.
+        """Return the bucket counts of partitions, or None if the table has no postpone buckets.
 
         An overwrite ignores the bucket counts of existing partitions.
         """
@@ -94,7 +94,7 @@ class WriteBuilder:
         return PostponeBuckets.of(schema, [] if self.is_overwrite else self.stores.files())
 
     def find_committed(self) -> Snapshot | None:
-        """Return the snapshot with this commit id; None if it is not committed."""
+        """Return the snapshot with this commit id, or None if it is not committed."""
         if self.commit_id is None:
             return None
         commit = self.stores.new_commit(StepKind.WRITE_ROWS, self.commit_id.user)

@@ -24,7 +24,7 @@ class WritePlan:
     first_sequence: Mapping[PartitionBucket, int] = field(default_factory=dict)
     """The next sequence number of each bucket that has files."""
     row_kind: str | None = None
-    """A text column of +I, -U, +U, -D in the rows."""
+    """The name of a text column of the rows with the values +I, -U, +U, -D."""
     rows_are_new: bool = True
     """False for rows of the table itself, which keep their nulls in columns with a default."""
     is_overwrite: bool = False
