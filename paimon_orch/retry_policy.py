@@ -74,7 +74,7 @@ class RetryPolicy:
         )
 
     def call_until_result(self, function: Callable[[], T | None]) -> T | None:
-        """Return the first result of ``function`` that is not None; None if no attempt has one.
+        """Return the first result of ``function`` that is not None, or None if there is none.
 
         Errors are not retried.
         """

@@ -158,8 +158,8 @@ def _parse_column(schema: TableSchema, text: str) -> ColumnPath:
     return text if text in schema.names or "." not in text else tuple(text.split("."))
 
 
-def _parse_pairs(texts: Texts, example: str) -> Iterator[tuple[str, str]]:
-    return (parse_pair(text, example) for text in texts or [])
+def _parse_pairs(arguments: Texts, example: str) -> Iterator[tuple[str, str]]:
+    return (parse_pair(argument, example) for argument in arguments or [])
 
 
 def _parse_add(text: str, path: Callable[[str], ColumnPath]) -> SchemaChange:

@@ -249,6 +249,6 @@ def build_threshold_executor(master: str, *, large: bool = False) -> Executor:
 
 
 def append_refused_paths(text: str, refused: tuple[str, ...]) -> str:
-    """Append the paths that were not deleted to a text."""
+    """Append the paths that were not deleted to a message."""
     lines = [f"not deleted, because it is outside of the table: {path}" for path in refused]
     return "\n".join([text, *lines])

@@ -47,7 +47,7 @@ from paimon_orch.table.table import Table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_MAX_SHOWN_DECISIONS = 20  # decisions of the policy that a dry run shows, one per partition
+_MAX_SHOWN_DECISIONS = 20  # maximum number of decisions that a dry run shows, one per partition
 _LARGE_UNIT_BYTES = 256 << 20  # rewrite larger units on Spark, which takes seconds to start
 _NOTHING_TO_DO = "nothing to compact"
 _EXAMPLES = [

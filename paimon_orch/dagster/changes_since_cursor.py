@@ -37,7 +37,7 @@ class ChangesSinceCursor:
     whole_table_reason: str | None = None
     """The reason to evaluate all partitions, or None if only changed ones were evaluated."""
     touched_partitions: frozenset[str] | None = None
-    """The paths of the partitions that may have changed since the cursor; None if unknown."""
+    """The paths of the partitions that may have changed since the cursor, or None if unknown."""
     decisions: tuple[CompactionDecision, ...] = ()
     """The decisions of the policy for the partitions that have files."""
 

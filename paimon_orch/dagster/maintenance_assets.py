@@ -190,7 +190,7 @@ class _AssetRun(Generic[C]):
 
 
 _Work = Callable[[_AssetRun[C], Sequence[str]], dict[str, Metadata]]
-"""Processes the partitions with the given keys, or the whole table without keys.
+"""Processes the partitions with the given keys, or the whole table if there are no keys.
 
 Returns metadata by partition key; the key of the whole table is empty.
 """

@@ -23,7 +23,7 @@ _LAST_DAY = pendulum.date(2013, 12, 31)
 def write_next_day(catalog: Catalog, last_day: pendulum.Date = _LAST_DAY) -> str | None:
     """Commit the next day: three upserts to the live board, and one append to the weather.
 
-    Returns the day; None if it would be after ``last_day``. Creates the tables if they do not
+    Returns the day, or None if it would be after ``last_day``. Creates the tables if they do not
     exist.
     """
     board, weather = create_live_board(catalog), create_weather(catalog)

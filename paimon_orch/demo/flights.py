@@ -232,5 +232,5 @@ def _cast_to_spark_type(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _format_date(table: pa.Table, *parts: str) -> pa.ChunkedArray:
     """Return ``2013-01-31`` or ``2013-01`` from columns of numbers."""
-    texts = [pc.utf8_lpad(table[part].cast(pa.string()), 2, "0") for part in parts]
-    return pc.binary_join_element_wise(*texts, "-")
+    digits = [pc.utf8_lpad(table[part].cast(pa.string()), 2, "0") for part in parts]
+    return pc.binary_join_element_wise(*digits, "-")

@@ -143,10 +143,10 @@ def _find_differences(table: Table, months: tuple[str, ...]) -> str:
 def _normalize_frame(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame with nullable types, sorted by the key of flights."""
     numbers = dict.fromkeys(frame.select_dtypes("number").columns, "Int64")
-    texts = dict.fromkeys(frame.select_dtypes("object").columns, "string")
+    column_types = dict.fromkeys(frame.select_dtypes("object").columns, "string")
     return (
         frame.astype(numbers | {"time_hour": "datetime64[ms]"})
-        .astype(texts)
+        .astype(column_types)
         .sort_values(["time_hour", "carrier", "flight"])
         .reset_index(drop=True)
     )

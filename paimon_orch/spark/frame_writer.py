@@ -126,7 +126,7 @@ class ClusteredFrame:
     frame: DataFrame
     tasks: int
     prepare: PrepareRows | None
-    """Converts the rows in the task that writes them; None if they were converted before."""
+    """Converts the rows in the task that writes them, or None if they are converted already."""
 
     def collect(
         self,

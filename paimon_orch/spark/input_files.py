@@ -59,7 +59,10 @@ def read_files(
 
 
 def _decode_upper_bytes(encoding: str, form: str) -> list[str] | None:
-    """Return the characters of the bytes 128 to 255, empty for invalid bytes; None for UTF-8."""
+    """Return the characters of the bytes 128 to 255, or None if the encoding is UTF-8.
+
+    The character of an invalid byte is an empty string.
+    """
     if form != "csv":
         raise InputError(f"--encoding is for CSV only: {form} has a fixed encoding")
     try:
@@ -96,7 +99,7 @@ def _is_decodable(data: bytes, encoding: str) -> bool:
 
 
 def _decode_frame(frame: DataFrame, characters: list[str] | None, encoding: str) -> DataFrame:
-    """Decode the column names and texts of a frame in which each character is one byte."""
+    """Decode the column names and values of a frame in which each character is one byte."""
     names = [_decode_name(name, characters, encoding) for name in frame.columns]
     columns = [
         _decode_column(fn.col(quote_column(name)), new, characters, encoding).alias(new)

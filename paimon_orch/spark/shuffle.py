@@ -28,13 +28,15 @@ _TASK_COLUMN = "task"
 _SHUFFLE_COLUMNS = f"{_TASK_COLUMN} INT, rows BINARY, error STRING"
 _SHUFFLE_SCHEMA = pa.schema({_TASK_COLUMN: pa.int32(), "rows": pa.binary(), "error": pa.string()})
 _MAX_BATCH_ROWS, _MAX_BATCH_BYTES = 65_536, 32 << 20  # limits of the rows that are split together
-_MAX_PIECES = 64  # with more numbers, one piece per task: small batches are too expensive
+_MAX_PIECES = (
+    64  # with more numbers, there is one piece per task, because small batches are too expensive
+)
 TASK_SHIFT_BITS = 33
 """Rows are numbered from ``task number << 33``, as in Spark's ``monotonically_increasing_id``."""
 
 
 def current_task_number() -> int:
-    """Return the number of the running Spark task; 0 outside of a task."""
+    """Return the number of the running Spark task, or 0 outside of a task."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
 

@@ -228,7 +228,7 @@ class _Merge:
         return target.join(self.source.alias(SOURCE_ALIAS), to_column(self.on), how)
 
     def _build_row_kind(self) -> Column:
-        """Return the kind of each joined row; null if it does not change."""
+        """Return the kind of each joined row, or null if the row does not change."""
         kind = fn.when(_build_target_address().isNull(), fn.lit("+I"))
         if self.delete is not None:
             kind = kind.when(to_column(self.delete), fn.lit("-D"))

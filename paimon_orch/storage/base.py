@@ -20,7 +20,7 @@ class FileInfo:
     size: int
     """Bytes."""
     modified: float
-    """Epoch seconds."""
+    """The modification time in epoch seconds."""
     is_dir: bool
     """False for symbolic links."""
     is_link: bool = False
@@ -62,7 +62,7 @@ class FileIO(Protocol):
         ...
 
     def create(self, path: str, data: bytes) -> bool:
-        """Create ``path`` with ``data`` atomically; ``False`` if it exists already.
+        """Create ``path`` with ``data`` atomically; return ``False`` if it exists already.
 
         An object store cannot distinguish the retry of a request from the request of another
         client. There the result is also ``True`` if ``path`` already holds the same bytes, so if
@@ -75,7 +75,7 @@ class FileIO(Protocol):
         ...
 
     def list_dir(self, path: str) -> Iterator[FileInfo]:
-        """Yield the entries directly below ``path``; nothing if it does not exist."""
+        """Yield the entries directly below ``path``; yield nothing if it does not exist."""
         ...
 
     def exists(self, path: str) -> bool:
@@ -95,28 +95,28 @@ class FileIO(Protocol):
         ...
 
     def make_dir(self, path: str) -> bool:
-        """Create an empty directory and its parents; ``False`` if it exists.
+        """Create an empty directory and its parents; return ``False`` if it exists.
 
         Raises :class:`UnsupportedError` for stores without empty directories.
         """
         ...
 
     def rename_dir(self, source: str, target: str) -> bool:
-        """Rename a directory atomically; ``False``, without a change, if ``target`` exists.
+        """Rename a directory atomically; change nothing and return ``False`` if ``target`` exists.
 
         Raises :class:`UnsupportedError` for stores that would have to copy each file.
         """
         ...
 
     def delete_empty_dir(self, path: str) -> bool:
-        """Delete an empty directory; ``False``, without a change, if it is missing or not empty.
+        """Delete an empty directory; return ``False`` if it is missing or not empty.
 
         Object stores have no empty directories.
         """
         ...
 
     def move(self, source: str, target: str) -> bool:
-        """Rename a file; ``False``, without a change, if ``target`` exists. Parents are created.
+        """Rename a file and create its parents; return ``False`` if ``target`` exists.
 
         If it is interrupted, the file exists under the old name, the new name, or both.
         """

@@ -273,7 +273,7 @@ def open_object_store(uri: str, options: Mapping[str, Any]) -> tuple[FsspecFileI
 
 
 def _get_modification_time(entry: Mapping[str, Any]) -> float:
-    """Return when an object was written; the current time if unknown, so cleanup keeps it."""
+    """Return when an object was written, or the current time if unknown, so cleanup keeps it."""
     if entry["type"] == "directory":
         return 0.0
     for key in ("LastModified", "mtime", "updated", "last_modified", "created"):

@@ -85,7 +85,7 @@ class ObjectOutput(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Return the bytes written so far."""
+        """Return the number of bytes written so far."""
         return self._written
 
     def write(self, data: "bytes | memoryview[int]") -> int:  # type: ignore[override]

@@ -101,7 +101,7 @@ class DataSourceOptions:
         return root or default_root, f"{database.removesuffix('.db')}.{name}"
 
     def columns(self) -> list[str] | None:
-        """Return the columns of the option ``columns``; None for all."""
+        """Return the columns of the option ``columns``, or None for all columns."""
         text = self.values.get("columns")
         if text is None:
             return None
@@ -150,7 +150,7 @@ class DataSourceOptions:
         )
 
     def _merge_level_0(self, table: Table | SystemTable) -> bool | None:
-        """Return whether level 0 is read; None for the default of the table.
+        """Return whether level 0 is read, or None for the default of the table.
 
         As in Java Paimon, ``deletion-vectors.merge-on-read`` has no effect on tables without
         deletion vectors.

@@ -30,7 +30,7 @@ _WILDCARDS = set("%_\\")
 
 
 def to_predicate(filters: Iterable["Filter"], schema: pa.Schema) -> Predicate | None:
-    """Return the conjunction of the filters that can be converted; None if there are none."""
+    """Return the conjunction of the filters that can be converted, or None if there are none."""
     parts = tuple(_translate_filters(filters, schema))
     if not parts:
         return None

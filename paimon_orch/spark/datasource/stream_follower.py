@@ -149,13 +149,13 @@ class StreamFollower:
         return schemas.get(schemas.ids()[0]).time_millis
 
     def _read_commit_time(self, snapshot_id: int) -> int | None:
-        """Return the commit time of a snapshot; None if it does not exist."""
+        """Return the commit time of a snapshot, or None if it does not exist."""
         if not self._store.exists(snapshot_id):
             return None
         return self._store.get(snapshot_id).time_millis
 
     def newest(self) -> int:
-        """Return the id of the newest snapshot; 0 if there is none."""
+        """Return the id of the newest snapshot, or 0 if there is none."""
         return self._store.latest_id() or 0
 
     def latest(

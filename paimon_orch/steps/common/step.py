@@ -6,8 +6,8 @@ Each step module defines a frozen request and three functions of the same shape,
 - ``plan(table, request) -> Plan`` reads metadata, decides what to do, and writes nothing, so a plan
   is also the dry run. A plan keeps its request, and is falsy if there is nothing to do.
 - ``run(shared, unit) -> bytes`` does one independent unit of work, in any process, perhaps more
-  than once. A unit names its files; data for all units (file system, schemas) is in ``shared``, which is
-  sent once per job.
+  than once. A unit names its files; data for all units (file system, schemas) is in ``shared``,
+  which is sent once per job.
 - ``commit(table, plan, results) -> Outcome`` commits the results of all units, in the order of the
   units. It does nothing for a falsy plan.
 

@@ -54,7 +54,7 @@ class ExpirePartitionsRequest:
     timestamp_pattern: str | None = None
     max_expires: int | None = None
     now: datetime | None = None
-    """The local wall clock time; None means the current time."""
+    """The local wall clock time to compute ages from; None means the current time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

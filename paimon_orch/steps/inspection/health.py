@@ -32,7 +32,7 @@ class TableHealth:
     bucket_skew: float = 1.0
     """The maximum ratio of a bucket's size to the mean bucket size of its partition."""
     index_coverage: float | None = None
-    """The share of files with a file index; None if the table's options define none."""
+    """The share of files with a file index, or None if the table's options define no index."""
     snapshots: int = 0
     oldest_snapshot_age: float = 0.0
     newest_snapshot_age: float = 0.0
@@ -41,7 +41,7 @@ class TableHealth:
     manifests: int = 0
     manifest_bytes: int = 0
     orphan_bytes: int | None = None
-    """The size of orphan files; None if they were not searched."""
+    """The total size of orphan files, or None if they were not searched."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the metrics as JSON values."""

@@ -103,7 +103,7 @@ class TableReport:
 
     @property
     def row_count(self) -> int | None:
-        """Return the number of rows that a batch reader sees; None if that requires a merge."""
+        """Return the number of rows that a batch reader sees, or None if that requires a merge."""
         if not self.schema.primary_keys:
             return self.physical_rows - self.deleted_rows
         visible = self.files

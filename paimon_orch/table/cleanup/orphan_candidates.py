@@ -260,7 +260,7 @@ class DataRoots:
 
 
 def _find_reason_to_refuse(io: FileIO, root: str, path: str) -> str | None:
-    """Return why other tables may use an external directory; None if only this table uses it.
+    """Return why other tables may use an external directory, or None if only this one uses it.
 
     The names of data files do not identify their table, so files of another table would look like
     orphans.
@@ -353,7 +353,7 @@ def _build_directory_names(spec: Mapping[str, object], schema: TableSchema) -> _
 def _filter_specs(
     specs: list[_DirectoryNames] | None, key: str, value: str
 ) -> list[_DirectoryNames] | None:
-    """Return the specs that match one value; None in and out means all partitions."""
+    """Return the specs that match one value; as argument and result, None means all partitions."""
     if specs is None:
         return None
     return [spec for spec in specs if key not in spec or value in spec[key]]

@@ -82,19 +82,19 @@ class _CommitState:
 
     changes: CommitChanges
     count: int = 0
-    """Number of attempts started."""
+    """The number of attempts that were started."""
 
     latest_id: int = 0
-    """Newest snapshot at the start of the last attempt, 0 without snapshots."""
+    """The id of the newest snapshot at the start of the last attempt, or 0 if there was none."""
 
     delta_lists: set[str] = field(default_factory=set)
-    """Delta manifest lists of attempts that may have become a snapshot."""
+    """The delta manifest lists of attempts that may have created a snapshot."""
 
     unknown_outcomes: int = 0
-    """Number of attempts whose outcome was unknown at their end."""
+    """The number of attempts whose outcome was unknown at their end."""
 
     unresolved_id: int | None = None
-    """Id of a snapshot that an attempt may have created and whose file was not read yet."""
+    """The id of a snapshot that an attempt may have created and whose file was not read yet."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class TableCommit:
     """Raises an error if the options of a schema forbid the step; called by each attempt."""
 
     attempts: int = field(default=0, init=False)
-    """Number of attempts of the last commit."""
+    """The number of attempts of the last commit."""
 
     is_duplicate: bool = field(default=False, init=False)
     """Whether an earlier call committed the identifier, so that the new files are not used."""

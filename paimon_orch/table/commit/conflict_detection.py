@@ -104,7 +104,7 @@ def check_conflicts(
 def find_live_entry_per_partition(
     manifests: Iterable[Manifest], partitions: Iterable[bytes]
 ) -> list[ManifestEntry] | None:
-    """Return a live entry of each partition with files; None if this requires all manifests."""
+    """Return a live entry of each partition with files, or None if this requires all manifests."""
     # if the newest manifest with a partition adds a file, this file is live
     entries, missing = list[ManifestEntry](), set(partitions)
     for manifest in manifests:

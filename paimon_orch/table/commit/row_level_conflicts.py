@@ -29,10 +29,10 @@ class ReadGuard:
     """
 
     snapshot_id: int
-    """The snapshot that new rows were computed from, 0 for an empty table."""
+    """The id of the snapshot that new rows were computed from, or 0 for an empty table."""
 
     buckets: frozenset[PartitionBucket] | None = None
-    """The buckets that were read; None for all."""
+    """The buckets that were read; None means all buckets."""
 
     def check(
         self, latest: Snapshot | None, snapshots: SnapshotStore, manifests: ManifestReader

@@ -23,7 +23,7 @@ def build_sequence_properties(
     added: Iterable[ManifestEntry],
     existing: Callable[[], Iterable[ManifestEntry]],
 ) -> Mapping[str, str]:
-    """Return the property of the next snapshot; empty if the options do not use it.
+    """Return the property of the next snapshot, or no property if the options do not use it.
 
     ``existing`` reads all entries of ``latest``, only if that snapshot lacks the property.
     """

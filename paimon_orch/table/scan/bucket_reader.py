@@ -217,7 +217,7 @@ class BucketReader:
     def _plan_late_materialization(
         self, engine: MergeEngine, needed: Sequence[Field], runs: Sequence[Sequence[DataFileMeta]]
     ) -> LateMaterialization | None:
-        """Return the late materialization of non-key columns; None if it cannot save reads.
+        """Return the late materialization of non-key columns, or None if it cannot save reads.
 
         Requires an engine that does not combine rows. Row groups can only be skipped if newer runs
         have about as many rows.

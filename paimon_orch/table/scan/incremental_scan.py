@@ -167,7 +167,7 @@ class IncrementalScan(BaseScan):
         return FileReader(self.io, self.paths, self.schema, schemas, batch_sizes=self.batch_sizes)
 
     def plan(self) -> list[BucketSplit]:
-        """Return the files of changes by snapshot and bucket, in row order; empty for a diff."""
+        """Return the files of changes by snapshot and bucket, in row order. A diff has none."""
         pruner, splits = self._build_pruner(), list[BucketSplit]()
         for snapshot in self.snapshot_range.snapshots:
             entries = [entry for entry in self._read_entries(snapshot) if entry.bucket >= 0]
