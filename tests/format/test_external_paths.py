@@ -86,7 +86,9 @@ def test_external_uris_in_metadata_equal_those_of_java() -> None:
 
 
 @pytest.mark.parametrize(("paths", "strategy"), [(TWO, "none"), ("", "round-robin")])
-def test_files_are_below_the_table_without_strategy_or_paths(paths: str, strategy: str) -> None:
+def test_files_are_in_the_table_directory_without_a_strategy_or_external_paths(
+    paths: str, strategy: str
+) -> None:
     placed = DataFilePathFactory("/w/t", "bucket-0", external(paths, strategy)).place("x")
     assert (placed.path, placed.external) == ("/w/t/bucket-0/x", None)
 

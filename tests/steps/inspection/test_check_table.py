@@ -39,7 +39,7 @@ def rules(table: Table, *, deep: bool = True) -> set[str]:
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_tables_of_other_engines_are_sound(name: str) -> None:
+def test_a_deep_check_of_tables_of_other_engines_has_only_the_listed_findings(name: str) -> None:
     warehouse, table = TABLES[name] / "warehouse", name.rpartition("/")[2]
 
     report = check(Catalog(str(warehouse)).table(table), deep=True)

@@ -84,7 +84,7 @@ def test_append_tables_with_a_bucket_key_are_rescaled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["aggregation", "partial-update", "first-row"])
-def test_merged_rows_remain_merged(tmp_path: Path, engine: str) -> None:
+def test_a_rescale_does_not_change_merged_rows(tmp_path: Path, engine: str) -> None:
     options = {"fields__n__aggregate_function": "sum"} if engine == "aggregation" else {}
     table = new_table(tmp_path, "k BIGINT, n INT", merge_engine=engine, **options)
     for number in (1, 2, None):

@@ -215,7 +215,7 @@ def test_a_rollback_keeps_newer_schemas(table: Table, tmp_path: Path) -> None:
 def test_a_rollback_restores_an_expired_snapshot_from_its_tag(table: Table) -> None:
     original = Path(table.stores.snapshots.path(1)).read_bytes()
     table.tags.create("kept", 1, time_retained=timedelta(days=1))
-    for snapshot_id in (1, 2):  # an expiration also deletes these files
+    for snapshot_id in (1, 2):  # an expiration deletes these files
         Path(table.stores.snapshots.path(snapshot_id)).unlink()
     table.stores.snapshots.write_hint("EARLIEST", 3)
 

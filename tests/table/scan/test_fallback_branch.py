@@ -70,14 +70,16 @@ def test_missing_partitions_are_read_from_the_branch(pair: tuple[Table, Table]) 
         ({"order_by": "k desc", "limit": 2}, STREAM[1:]),
     ],
 )
-def test_filters_and_orders_apply_to_both(
+def test_filters_and_orders_apply_to_the_table_and_its_fallback_branch(
     pair: tuple[Table, Table], scan: dict[str, Any], expected: list[Row]
 ) -> None:
     assert rows_of(pair[0], **scan) == expected
 
 
 @pytest.mark.parametrize("limit", range(6))
-def test_a_limit_counts_the_rows_of_both(pair: tuple[Table, Table], limit: int) -> None:
+def test_a_limit_counts_the_rows_of_the_table_and_its_fallback_branch(
+    pair: tuple[Table, Table], limit: int
+) -> None:
     assert len(rows_of(pair[0], limit=limit)) == min(limit, 4)
 
 
@@ -88,7 +90,9 @@ def test_a_limit_counts_rows_by_the_options_of_the_branch(tmp_path: Path) -> Non
     assert len(rows_of(table, limit=5)) == 5
 
 
-def test_selected_columns_are_read_from_both(pair: tuple[Table, Table]) -> None:
+def test_selected_columns_are_read_from_the_table_and_its_fallback_branch(
+    pair: tuple[Table, Table],
+) -> None:
     assert rows_of(pair[0], columns=["k"]) == [(1,), (2,), (4,), (5,)]
 
 
