@@ -111,10 +111,10 @@ def decode_deletion_vector_payload(data: bytes, path: str) -> DeletionVector:
             bitmap = BitMap.deserialize(data[4:])
             return DeletionVector({0: bitmap} if bitmap else {})
         if _LE.unpack_from(data)[0] != MAGIC_64:
-            raise ValueError(f"unknown deletion vector magic {data[:4].hex()}")
+            raise ValueError(f"the deletion vector has the unknown magic {data[:4].hex()}")
         (count,) = _COUNT.unpack_from(data, 4)
         if not 0 <= count <= _MAX_BITMAPS:
-            raise ValueError(f"invalid number of bitmaps {count} in a deletion vector")
+            raise ValueError(f"a deletion vector cannot have {count} bitmaps")
         bitmaps, position = {}, 12
         for _ in range(count):
             (word,) = _LE.unpack_from(data, position)
@@ -169,7 +169,7 @@ def decode_deletion_vector(data: bytes, entry: DeletionVectorRange, path: str) -
             )
         payload = data[entry.offset + 4 : end]
         if zlib.crc32(payload) != _CRC.unpack_from(data, end)[0]:
-            raise ValueError(f"wrong checksum of the deletion vector of {entry.data_file}")
+            raise ValueError(f"the deletion vector of {entry.data_file} has a wrong checksum")
     vector = decode_deletion_vector_payload(payload, path)
     if entry.cardinality is not None and entry.cardinality != vector.cardinality:
         raise CorruptFileError(

@@ -34,7 +34,7 @@ def strip_file_scheme(uri: str) -> str:
 
 
 def parse_store_scheme(path: str) -> str:
-    """Return the scheme of a path, an empty string for local paths."""
+    """Return the scheme of a path, or an empty string for local paths."""
     scheme, separator, _ = strip_file_scheme(path).partition("://")
     return _SCHEME_ALIASES.get(scheme, scheme) if separator else ""
 

@@ -130,8 +130,8 @@ def compute_hash_map_order(hashes: Sequence[int], *, computed: bool = False) -> 
 
     Unlike :func:`compute_index_hash_map_order`, this ignores that long chains make a table grow.
 
-    ``computed``: keys were added with ``computeIfAbsent``. The table grows one entry later, and new
-    entries are inserted at the front of their slot.
+    ``computed`` means that keys were added with ``computeIfAbsent``. The table then grows one entry
+    later, and new entries are inserted at the front of their slot.
     """
     capacity, numbers = _FIRST_CAPACITY, range(len(hashes))
     while (len(hashes) - computed) * 4 > capacity * 3:
@@ -143,7 +143,8 @@ def compute_hash_map_order(hashes: Sequence[int], *, computed: bool = False) -> 
 def compute_index_hash_map_order(hashes: UInt32Array, *, queried_after_insert: bool) -> Int64Array:
     """Return the table order of keys that were inserted if absent, in the given order.
 
-    ``queried_after_insert``: a lookup followed the last insertion, which makes the table grow.
+    ``queried_after_insert`` means that a lookup followed the last insertion, which makes the table
+    grow.
     """
     spread = hashes ^ hashes >> np.uint32(16)
     capacity = _compute_small_capacity(spread[:_TREE_CAPACITY].tolist())

@@ -35,7 +35,7 @@ def unescape_path_name(text: str) -> str:
 def build_partition_path(
     values: Sequence[object], fields: Sequence[Field], options: Options
 ) -> str:
-    """Return ``k1=v1/k2=v2/`` for internal values, an empty string for an unpartitioned table."""
+    """Return ``k1=v1/k2=v2/`` for internal values, or "" for an unpartitioned table."""
     names = format_partition_values(values, fields, options)
     return "".join(
         f"{escape_path_name(key)}={escape_path_name(value)}/" for key, value in names.items()
@@ -82,7 +82,7 @@ def format_partition_value(value: object, field: Field, *, legacy: bool) -> str:
 
 
 def format_timestamp(value: int, precision: int, *, legacy: bool) -> str:
-    """Format a TIMESTAMP in its Arrow unit; ``legacy``: like ``LocalDateTime.toString``."""
+    """Format a TIMESTAMP in its Arrow unit; ``legacy`` formats as ``LocalDateTime.toString``."""
     nanos = value * {3: 10**6, 6: 10**3, 9: 1}[3 if precision <= 3 else 6 if precision <= 6 else 9]
     seconds, fraction = divmod(nanos, 10**9)
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
@@ -99,7 +99,7 @@ def format_timestamp(value: int, precision: int, *, legacy: bool) -> str:
 
 
 def format_java_double(value: float, *, single: bool = False) -> str:
-    """Format a floating-point number like ``Double.toString`` or ``Float.toString``."""
+    """Format a floating-point number as ``Double.toString`` or ``Float.toString`` does."""
     if math.isnan(value):
         return "NaN"
     if value in (float("inf"), float("-inf")):

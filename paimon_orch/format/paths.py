@@ -1,4 +1,4 @@
-"""Paths of the files of a table. Strings only, no I/O.
+"""Computes the paths of the files of a table as strings, without I/O.
 
 See docs/format/table-layout.md.
 """

@@ -13,7 +13,7 @@ from paimon_orch.format.options import value_type
 _MIN_MILLIS, _MAX_MILLIS = (
     10**11,
     253_402_214_400_000,
-)  # epoch milliseconds: 1973 and the end of 9999
+)  # the years 1973 to 9999 in epoch milliseconds
 _DURATION = re.compile(r"\s*\d+\s*[A-Za-z]+\s*")
 
 
@@ -36,7 +36,7 @@ def parse_duration(name: str, text: str) -> timedelta:
 
 
 def parse_timestamp(name: str, text: str) -> int:
-    """Return epoch milliseconds of ISO 8601 text (default zone: local) or of a number."""
+    """Return epoch milliseconds of a number or of ISO 8601, whose default zone is the local one."""
     if text.isascii() and text.isdigit():
         return int(text)
     try:

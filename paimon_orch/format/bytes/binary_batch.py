@@ -69,12 +69,12 @@ class BinaryBatch:
         return np.ndarray((len(self.data) - 7,), "<u8", self.data, strides=(1,))
 
     def read_ints(self, positions: Indices) -> Indices:
-        """Return 32-bit big-endian numbers, arbitrary ones for positions outside the buffer."""
+        """Return 32-bit big-endian numbers; positions outside the buffer give arbitrary ones."""
         ints: Int32Array = self._big_endian_ints[positions.clip(0, len(self.data) - 4)]
         return ints.astype(np.int64)
 
     def read_longs(self, positions: Indices) -> Indices:
-        """Return 64-bit little-endian numbers, arbitrary ones for positions outside the buffer."""
+        """Return 64-bit little-endian numbers; positions outside the buffer give arbitrary ones."""
         longs: Indices = self._little_endian_longs[positions.clip(0, len(self.data) - 8)]
         return longs
 

@@ -33,8 +33,8 @@ _BIT_SET_BYTES = 8192
 _POPCOUNTS = np.array([number.bit_count() for number in range(256)], np.uint8)
 # one pyroaring call per group is faster for groups of at least this size
 _MIN_LARGE_GROUP = 256
-_MIN_MASKED_POSITIONS = 512  # per block of 65536; with fewer positions, pyroaring is as fast
-_MASKED_BLOCKS = 64  # blocks per step, which need 4 MB
+_MIN_MASKED_POSITIONS = 512  # in a block of 65536; pyroaring is as fast for fewer positions
+_MASKED_BLOCKS = 64  # number of blocks per step; they need 4 MB
 
 
 def build_bitmap(positions: npt.NDArray[np.integer]) -> BitMap:
@@ -192,9 +192,9 @@ def read_containers(data: bytes, position: int = 0) -> tuple[list[ContainerLocat
         position += 8
         has_offsets = True
     else:
-        raise ValueError(f"unknown bitmap cookie {cookie}")
+        raise ValueError(f"a bitmap has the unknown cookie {cookie}")
     if count > 1 << 16:
-        raise ValueError(f"invalid number of bitmap containers {count}")
+        raise ValueError(f"a bitmap cannot have {count} containers")
     heads = struct.unpack_from(f"<{2 * count}H", data, position)
     position += 4 * count + (4 * count if has_offsets else 0)
     containers = []

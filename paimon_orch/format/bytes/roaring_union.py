@@ -334,13 +334,16 @@ def _read_bitmap64(data: bytes) -> _Bitmap64:
     container_count, _, bitmap.last = source.numbers("<qii")
     if (keys, container_count) != (len(bitmap.leaves),) * 2:
         raise ValueError(
-            f"{keys} keys and {container_count} containers for {len(bitmap.leaves)} leaves"
+            f"the tree has {len(bitmap.leaves)} leaves, but there are {keys} keys and "
+            f"{container_count} containers"
         )
     filled = {place for place, container in enumerate(bitmap.places) if container is not None}
     if filled != {leaf.place for leaf in bitmap.leaves.values()} or max(filled) > bitmap.last:
         raise ValueError("leaves and containers do not match")
     if bitmap.last >= len(bitmap.places):
-        raise ValueError(f"place {bitmap.last} of {len(bitmap.places)} containers")
+        raise ValueError(
+            f"the last place is {bitmap.last}, but there are {len(bitmap.places)} places"
+        )
     return bitmap
 
 
@@ -355,7 +358,7 @@ def _read_node(source: _ByteReader, path: bytes, leaves: dict[bytes, _Leaf]) -> 
         return leaf
     path += prefix
     if kind > _LEAF or not 0 < count <= _CAPACITY[kind] or len(path) >= _KEY_BYTES:
-        raise ValueError(f"a node of kind {kind} with {count} children at depth {len(path)}")
+        raise ValueError(f"a node of kind {kind} at depth {len(path)} cannot have {count} children")
     body = source.take(_BODY_BYTES[kind])
     branch = _Branch(prefix, kind, bytearray(b"" if kind == 3 else _reverse_words(body)))
     for byte in _decode_child_bytes(kind, count, body, branch.index):
@@ -396,7 +399,7 @@ def _read_container(source: _ByteReader) -> _Container | None:
         return None
     form, cardinality = source.numbers("<Bi")
     if tag != 1 or form > _ARRAY or not 0 < cardinality <= BLOCK_SIZE:
-        raise ValueError(f"a container of form {form} with {cardinality} positions")
+        raise ValueError(f"a container of form {form} cannot have {cardinality} positions")
     if form == _RUNS:
         head = source.take(2)
         return _Container(form, cardinality, head + source.take(4 * struct.unpack("<H", head)[0]))

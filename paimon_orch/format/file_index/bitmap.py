@@ -163,7 +163,7 @@ def _encode_blocks(bodies: _StoredBitmaps, codec: KeyCodec, block_size: int) -> 
 
 
 class _DecodedEntries(NamedTuple):
-    """Keys, and the offsets and lengths of their bitmaps; unstored ``lengths`` are None."""
+    """Keys, and the offsets and lengths of their bitmaps; ``lengths`` that are not stored are None."""
 
     keys: Sequence[Key]
     offsets: Sequence[int]
@@ -193,7 +193,7 @@ class BitmapIndex:
         self.row_count: int = rows
 
     def is_built_with(self, version: int | None, block_size: int) -> bool:
-        """Return whether the index has this version (None: any) and full blocks of this size."""
+        """Return whether the index has the version, if given, and full blocks of the size."""
         if version not in (None, self._version):
             return False
         if self._version == 1:
@@ -368,7 +368,7 @@ def _is_entry_start(block: bytes, position: int, codec: KeyCodec) -> bool:
 
 def _build_single_row_bitmap(offset: int, rows: int) -> BitMap:
     if -1 - offset >= rows:
-        raise ValueError(f"position {-1 - offset} of {rows} rows")
+        raise ValueError(f"an entry has position {-1 - offset}, but there are {rows} rows")
     return BitMap([-1 - offset])
 
 

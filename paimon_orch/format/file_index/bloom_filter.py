@@ -22,7 +22,7 @@ from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 from paimon_orch.format.types.predicate import Operator
 
 _HEAD = struct.Struct(">i")
-_CHUNK = 32_768  # hashes per step
+_CHUNK = 32_768  # number of hashes per step
 _MAX_BITS = 2**31 - 1
 
 
@@ -79,7 +79,7 @@ class BloomFilterBuilder:
 def _compute_bit_positions(
     hashes: UInt64Array, functions: int, count: np.uint32
 ) -> "list[UInt32Array]":
-    """Return the bit position of each hash for each function."""
+    """Return the bit positions that the hash functions give for each hash."""
     halves = hashes.view(np.int32).reshape(-1, 2)
     first, second = halves[:, 0].copy(), halves[:, 1].copy()
     positions = []
@@ -113,7 +113,9 @@ class BloomFilterIndex:
         (functions,) = _HEAD.unpack_from(data)
         bits = 8 * (len(data) - _HEAD.size)
         if not 0 < functions < 128 or not bits:
-            raise ValueError(f"invalid bloom filter of {bits} bits and {functions} functions")
+            raise ValueError(
+                f"a bloom filter cannot have {bits} bits and {functions} hash functions"
+            )
         return (
             None if any(self._may_contain(data, functions, bits, key) for key in keys) else BitMap()
         )

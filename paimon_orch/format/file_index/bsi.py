@@ -93,7 +93,7 @@ class BitSliceIndex:
         return self._parts[0]
 
     def query(self, op: Operator, keys: Sequence[Key]) -> BitMap | None:
-        """Return the rows that pass a test, without nulls; None for unsupported tests."""
+        """Return the rows that pass a test, without nulls, or None for unsupported tests."""
         rows, positive, negative = self._parts
         existing = positive.slices.existing | negative.slices.existing
         numbers = [key for key in keys if isinstance(key, int)]
@@ -138,7 +138,7 @@ class BitSliceIndex:
         if version != _VERSION:
             raise UnsupportedError(f"bsi indexes of version {version} are not supported")
         if rows < 0:
-            raise ValueError(f"invalid row count {rows} of a bsi index")
+            raise ValueError(f"a bsi index cannot have {rows} rows")
         positive, position = _decode_segment(data, _HEAD.size, rows)
         negative, _ = _decode_segment(data, position, rows)
         return rows, positive, negative
@@ -149,11 +149,11 @@ def _decode_segment(data: bytes, position: int, rows: int) -> tuple[_Segment, in
         return _EMPTY_SEGMENT, position + 1
     version, low, high = _SEGMENT.unpack_from(data, position + 1)
     if version != _VERSION or not 0 <= low <= high:
-        raise ValueError(f"a segment of version {version} from {low} to {high}")
+        raise ValueError(f"a segment has version {version} and the range from {low} to {high}")
     existing, position = _read_bitmap(data, position + 1 + _SEGMENT.size, rows)
     (count,), position = _INT32.unpack_from(data, position), position + 4
     if not 0 <= count <= 64:
-        raise ValueError(f"a segment of {count} slices")
+        raise ValueError(f"a segment cannot have {count} slices")
     slices = []
     for _ in range(count):
         part, position = _read_bitmap(data, position, rows)

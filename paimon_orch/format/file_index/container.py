@@ -66,7 +66,10 @@ class ByteSource:
 
 
 FileIndexes = Mapping[str, Mapping[str, ByteSource | None]]
-"""Indexes by column (``m[k]`` for a map key) and type; None: the map key has no values."""
+"""Indexes by column (``m[k]`` for a map key) and type.
+
+The index of a map key without values is None.
+"""
 
 
 def encode_container(columns: Iterable[tuple[str, Iterable[tuple[str, bytes | None]]]]) -> bytes:
@@ -149,11 +152,11 @@ def read_head_layout(source: ByteSource) -> HeadLayout:
 def _read_head_length(source: ByteSource) -> int:
     magic, version, head_length = _PREFIX.unpack(source.bytes(0, _PREFIX.size))
     if magic != CONTAINER_MAGIC:
-        raise ValueError(f"unknown magic {magic:#x} of a file index")
+        raise ValueError(f"a file index has the unknown magic {magic:#x}")
     if version != CONTAINER_VERSION:
         raise UnsupportedError(f"file indexes of version {version} are not supported")
     if not _PREFIX.size + 4 <= head_length <= _MAX_HEAD_BYTES:
-        raise ValueError(f"invalid header length {head_length}")
+        raise ValueError(f"the header of a file index cannot have {head_length} bytes")
     return int(head_length)
 
 

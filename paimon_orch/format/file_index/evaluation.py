@@ -46,7 +46,7 @@ class FileIndexReader(Protocol):
     """An index of one column of one data file."""
 
     def query(self, op: Operator, keys: Sequence[Key]) -> BitMap | None:
-        """Return the rows that may pass a test; None for all rows."""
+        """Return the rows that may pass a test, or None for all rows."""
         ...
 
 
@@ -66,7 +66,7 @@ _INDEX_READERS: Mapping[str, Callable[[ByteSource, AtomicType], FileIndexReader]
 
 
 def open_index(kind: str, blob: ByteSource | None, data_type: AtomicType) -> FileIndexReader | None:
-    """Return a stored index; None if its type is unknown."""
+    """Return a stored index, or None if its type is unknown."""
     if blob is None:
         return _EmptyIndexReader()
     reader_class = _INDEX_READERS.get(kind)
@@ -78,7 +78,7 @@ class IndexEvaluation:
     """The result of an evaluation."""
 
     rows: BitMap | None
-    """The rows that may match; None for all rows."""
+    """The rows that may match, or None for all rows."""
 
     used: tuple[str, ...] = ()
     """The indexes that selected the rows, as ``bitmap(status)``."""
@@ -147,8 +147,8 @@ class _RowEvaluator(IndexEvaluator[ByteSource | None, BitMap | None]):
         row_count = getattr(reader, "row_count", self._row_count)
         if row_count != self._row_count:
             raise ValueError(
-                f"the {kind} index of {column.name} has {row_count} rows, the file has "
-                f"{self._row_count}"
+                f"the {kind} index of {column.name} has {row_count} rows, but the "
+                f"file has "{self._row_count}"
             )
         self.used[f"{kind}({leaf.name})"] = None
         return rows

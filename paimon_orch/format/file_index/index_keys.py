@@ -209,7 +209,7 @@ def encode_key(value: "pa.Scalar[pa.DataType]", data_type: AtomicType) -> Key:
 
 @dataclass(frozen=True, slots=True)
 class EncodedColumn:
-    """A column as distinct keys and, for each row, the index of its key; -1 for null.
+    """A column as distinct keys and, for each row, the index of its key, or -1 for null.
 
     Keys are sorted, or in the order of their first rows. ``first_nan`` holds the bits of the first
     NaN.

@@ -104,7 +104,7 @@ def _encode_dictionary(encoded: bytes, ends: Int64Array, codec: KeyCodec, chunk_
     begins = np.concatenate([[0], ends])
     first = 0
     while first < len(ends):
-        # the first byte of the key in the chunk header, and of the keys after it
+        # the offset of the key in the chunk header, and the offset of the keys after it
         begin, start = int(begins[first]), int(ends[first])
         last = int(np.searchsorted(ends, start + chunk_size, side="right"))
         last = max(last, first + 1)
@@ -182,7 +182,7 @@ class RangeBitmapIndex:
         )
 
     def query(self, op: Operator, keys: Sequence[Key]) -> BitMap | None:
-        """Return the rows that pass a test, without nulls; None for unsupported tests."""
+        """Return the rows that pass a test, without nulls, or None for unsupported tests."""
         if op == Operator.IS_NULL:
             return build_full_bitmap(self.row_count) - self._existing
         if op == Operator.IS_NOT_NULL:

@@ -15,10 +15,10 @@ import numpy as np
 from paimon_orch.format.arrays import Indices, Mask
 
 _PADDING = bytes(16)
-_MAX_VARINT_BITS = 70  # bits of the longest varint
+_MAX_VARINT_BITS = 70  # number of bits of the longest varint
 _INTEGER_TYPES = ("int", "long")
 _BYTE_TYPES = ("string", "bytes")
-_EMPTY_ROW_BYTES = 12  # a serialized row without fields
+_EMPTY_ROW_BYTES = 12  # size of a serialized row without fields
 
 
 class UnexpectedAvroError(Exception):
@@ -131,7 +131,7 @@ class AvroBatchDecoder:
         """
         data = self._bytes
         positions = np.flatnonzero(data[: self._size] == version)
-        positions = positions[(data[positions + 1] & 0xFD) == 0]  # the kinds 0 and 1
+        positions = positions[(data[positions + 1] & 0xFD) == 0]  # only the kinds 0 and 1 are valid
         length, row = self._read_longs(positions + 2)
         fits = (length >= _EMPTY_ROW_BYTES) & (length % 8 == _EMPTY_ROW_BYTES % 8)
         positions, row, length = positions[fits], row[fits], length[fits]
@@ -181,7 +181,7 @@ class AvroBatchDecoder:
             return positions, AvroColumn(values=start, ends=positions)
         if kind == "array":
             return self._read_array(schema["items"], positions)
-        raise UnexpectedAvroError(f"a field of type {kind}")
+        raise UnexpectedAvroError(f"a field has the unsupported type {kind}")
 
     def _advance(self, positions: Indices, length: Indices) -> Indices:
         is_possible = (length >= 0) & (length <= self._size)
@@ -295,7 +295,7 @@ def _strip_null(schema: Any) -> Any:
 
 def _find_non_null_branch(kinds: Sequence[Any]) -> int:
     if len(kinds) != 2 or "null" not in kinds:
-        raise UnexpectedAvroError(f"a union of {kinds}")
+        raise UnexpectedAvroError(f"a field has the unsupported union {kinds}")
     return 1 - kinds.index("null")
 
 

@@ -89,7 +89,7 @@ def decode_avro_file(data: bytes, path: str, known_fields: KnownFields) -> Decod
     """Return all records of a container. Error messages contain ``path``."""
     with wrap_decode_errors(path):
         if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:
-            raise ValueError("not an Avro file")
+            raise ValueError("the file is not an Avro file")
         reader = open_block_reader(io.BytesIO(data))
         _refuse_zero_length_types(reader.writer_schema)
         unknown = find_unknown_fields(known_fields, reader.writer_schema)
@@ -141,9 +141,9 @@ def _refuse_zero_length_types(schema: Any) -> None:
     """Refuse zero-length records and array items: a small file could contain any number of them."""
     for part in _iterate_types(schema):
         if part.get("type") == "array" and not _has_nonzero_length(part["items"]):
-            raise ValueError("zero-length array item in the Avro schema")
+            raise ValueError("the Avro schema has a zero-length array item")
     if not _has_nonzero_length(schema):
-        raise ValueError("zero-length record in the Avro schema")
+        raise ValueError("the Avro schema has a zero-length record")
 
 
 def _iterate_types(schema: Any) -> Iterator[Mapping[str, Any]]:
@@ -167,10 +167,10 @@ def _has_nonzero_length(schema: Any) -> bool:
 
 
 def check_record_version(value: Mapping[str, Any], supported: int, path: str) -> None:
-    """Raise :class:`UnsupportedError` for a record of another ``_VERSION``."""
+    """Raise :class:`UnsupportedError` for a record with an unsupported ``_VERSION``."""
     version = value["_VERSION"]
     if version != supported:
         raise UnsupportedError(
-            f"{path}: record version {version} is not supported (only {supported} is); the "
+            f"{path}: record version {version} is not supported (only version {supported} is); the "
             "table was written by a Paimon release that changed this file"
         )

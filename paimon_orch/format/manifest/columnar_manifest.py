@@ -73,7 +73,7 @@ class ColumnarManifest:
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> "ColumnarManifest | None":
-        """Decode a manifest; None if it is not Avro or record boundaries are uncertain."""
+        """Decode a manifest; return None if it is not Avro or record boundaries are uncertain."""
         try:
             with wrap_decode_errors(path):
                 decoded = _decode_columns(data)
@@ -217,7 +217,7 @@ def _decode_columns(
 def _find_record_chain(
     starts: Indices, ends: Indices, blocks: Sequence[tuple[int, bytes]]
 ) -> Indices | None:
-    """Return the candidates that form a gapless chain through all blocks; None if there is none."""
+    """Return the candidates that form a gapless chain through all blocks, or None."""
     counts = np.array([count for count, _ in blocks], np.int64)
     sizes = np.array([len(part) for _, part in blocks], np.int64)
     total, size = int(counts.sum()), int(sizes.sum())

@@ -212,9 +212,9 @@ def stats_from_avro(value: object) -> SimpleStats:
 
 
 def check_shape(value: Any, expected: type[Shape], name: str) -> Shape:
-    """Return a value of the expected type. Raises ``ValueError`` for another type."""
+    """Return a value of the expected type. Raises ``ValueError`` for other types."""
     if not isinstance(value, expected):
-        raise ValueError(f"{name} is {value!r}")  # noqa: TRY004 - damage, not a bug
+        raise ValueError(f"{name} has the invalid value {value!r}")  # noqa: TRY004 - damage
     return value
 
 

@@ -63,14 +63,15 @@ class TableOption(Generic[T_co]):
     """One option, or one family of options, of Paimon 0.9 to 2.1."""
 
     key: str
-    """The key; in a family, parts in angle brackets stand for any name."""
+    """The key; in the key of a family, parts in angle brackets stand for any name."""
     type: ValueType[T_co]
     default: str | None
     option_class: OptionClass
     steps: StepKind = StepKind.NONE
     """Steps that a value blocks.
 
-    EXTERNAL and CHANGES_FORMAT: any value except the default; HONOURED: values not in ``choices``.
+    Values that block: for EXTERNAL and CHANGES_FORMAT any value except the default, for HONOURED
+    values that are not in ``choices``.
     """
     consequence: str = ""
     """The consequence of running a blocked step, for messages."""
@@ -81,7 +82,7 @@ class TableOption(Generic[T_co]):
 
     @property
     def range(self) -> str:
-        """Return a description of the accepted numbers, empty if unbounded."""
+        """Return a description of the accepted numbers, or "" if they are unbounded."""
         least, most = self.bounds
         if self.bounds == UNBOUNDED:
             return ""
@@ -94,7 +95,7 @@ class TableOption(Generic[T_co]):
             raise InputError(f"option {self.key!r} = {text} must be {self.range}")
 
     def parse(self, text: str) -> T_co:
-        """Return the typed value. Raises :class:`InputError` for text of another type."""
+        """Return the typed value. Raises :class:`InputError` for a value of another type."""
         return self.type.parse(self.key, text)
 
     @property
@@ -135,7 +136,7 @@ class TableOption(Generic[T_co]):
                 return not self.choices or text.strip().lower() in self.choices
 
     def _values(self, text: str) -> list[str]:
-        """Return the values to compare with ``choices``; invalid text is returned unparsed."""
+        """Return the values to compare with ``choices``; an invalid value is returned unparsed."""
         if self.type is not PER_LEVEL:
             return [text.strip().lower()]
         try:

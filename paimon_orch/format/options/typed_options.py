@@ -63,7 +63,7 @@ class Options:
         """Return the typed value of an option, or its default if the table does not set it.
 
         ``default`` replaces the registered default if that depends on the table. Raises
-        :class:`InputError` for text of another type.
+        :class:`InputError` for a value of another type.
         """
         text = self.values.get(option.key)
         if text is not None and (text.strip() or option.default is not None):

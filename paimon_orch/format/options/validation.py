@@ -58,7 +58,7 @@ _COLUMN_KEYS = re.compile(r"(fields\.)(.+)(\.[^.]+)|(file-index\.[^.]+\.)(.+)(\.
 def check_options(
     values: Mapping[str, str], names: Sequence[str], primary_keys: Sequence[str]
 ) -> None:
-    """Refuse values of another type and contradictory options; unknown options are accepted."""
+    """Refuse values of a wrong type and contradictory options; accept unknown options."""
     options = Options(values)
     for key in values:
         if key in _NEVER_STORED:
@@ -116,7 +116,7 @@ def _check_columns(values: Mapping[str, str], names: Collection[str]) -> None:
 
 
 def parse_option_columns(key: str, value: str) -> list[str]:
-    """Return the columns that an option names; for a nested path, its column."""
+    """Return the columns that an option names; of a nested path, only the top-level column."""
     names = _split_names(value) if _COLUMN_LISTS.fullmatch(key) else []
     match = _parse_column_key(key)
     if match:
@@ -157,7 +157,10 @@ def rename_option_columns(values: Mapping[str, str], old: str, new: str) -> dict
 
 
 def check_option_change(values: Mapping[str, str], key: str, new: str | None) -> None:
-    """Refuse to set (None: reset) an option that is immutable once a table has snapshots."""
+    """Refuse to change an option that is immutable once a table has snapshots.
+
+    A new value of None resets the option.
+    """
     old = values.get(key)
     if old == new:
         return

@@ -66,18 +66,18 @@ class ValueType(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class CollectionType(ValueType[T]):
-    """A type whose unset options without default are empty, not None."""
+    """A type whose options are empty, not None, if they are not set and have no default."""
 
     empty: T
 
 
 def parse_memory(key: str, text: str) -> int:
-    """Return a size in bytes, for example of ``128 mb``; ``key`` is named in the error."""
+    """Return a size in bytes, for example of ``128 mb``; error messages contain ``key``."""
     return _parse_quantity(key, text, _MEMORY_UNITS, "128 mb")
 
 
 def parse_duration(key: str, text: str) -> timedelta:
-    """Return a duration, for example of ``500 ms``; ``key`` is named in the error."""
+    """Return a duration, for example of ``500 ms``; error messages contain ``key``."""
     return timedelta(milliseconds=_parse_quantity(key, text, _DURATION_UNITS, "1 h"))
 
 
@@ -129,7 +129,7 @@ MEMORY = ValueType("size", parse_memory)
 DURATION = ValueType("duration", parse_duration)
 TEXT = ValueType("text", lambda _key, text: text)
 KEYWORD = ValueType("text", lambda _key, text: text.strip().lower())
-"""Text whose case does not matter."""
+"""Strings whose case does not matter."""
 NAMES: CollectionType[tuple[str, ...]] = CollectionType("text", _parse_names, ())
 """Comma-separated names."""
 PER_LEVEL: CollectionType[dict[int, str]] = CollectionType("level:value, ...", _parse_per_level, {})

@@ -31,7 +31,7 @@ class FieldColumn(NamedTuple):
 def read_field_column(
     rows: Sequence[bytes], index: int, arity: int, data_type: DataType
 ) -> FieldColumn | None:
-    """Return one field of rows; None for types without a fast path or if a row is damaged."""
+    """Return one field of rows, or None if its type has no fast path or a row is damaged."""
     if not isinstance(data_type, AtomicType):
         return None
     batch = BinaryBatch.of(rows)

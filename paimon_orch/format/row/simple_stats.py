@@ -15,7 +15,7 @@ Bound = TypeVar("Bound", str, bytes)
 
 @dataclass(frozen=True, slots=True)
 class ColumnStats:
-    """Bounds and null count of one column as internal values; None is unknown."""
+    """Bounds and null count of one column as internal values; None means unknown."""
 
     min: object = None
     max: object = None

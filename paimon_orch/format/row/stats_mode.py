@@ -74,7 +74,7 @@ def truncate_min(value: Bound, length: int) -> Bound:
 
 
 def truncate_max(value: Bound, length: int) -> Bound | None:
-    """Return an upper bound of at most ``length`` code points or bytes; None if there is none.
+    """Return an upper bound of at most ``length`` code points or bytes, or None.
 
     Java increments U+D7FF to a surrogate and stores it as ``?``, so its bound is too small; here
     it becomes U+E000. See docs/format/statistics.md#truncation.

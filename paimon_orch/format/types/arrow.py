@@ -1,7 +1,7 @@
 """Arrow forms of Paimon types, with the field ids that data files carry.
 
 ``TIME`` is ``time32[ms]``; ``TIMESTAMP(p)`` is ``timestamp[ms]``, ``[us]`` or ``[ns]`` for p up to
-3, 6 and 9; ``TIMESTAMP_LTZ`` the same in UTC; ``MULTISET<T>`` is ``map<T, int32>``.
+3, 6 and 9; ``TIMESTAMP_LTZ`` is the same in UTC; ``MULTISET<T>`` is ``map<T, int32>``.
 
 See docs/format/data-files.md#parquet.
 """

@@ -206,7 +206,7 @@ class KeyColumns:
         return result
 
     def find(self, other: "KeyColumns") -> tuple[Indices, Indices]:
-        """Return the row indices of the common keys of two sorted sets: in this set, in ``other``."""
+        """Return the row indices of the common keys of two sorted sets, in each of them."""
         combined = KeyColumns.concat([self, other])
         words = pack_keys(combined.arrays)
         if len(self) and words is not None and len(words) == 1:

@@ -237,7 +237,7 @@ def test_an_index_with_another_row_count_is_damaged() -> None:
     indexes = decode_container(ByteSource.of(builder.finish()))
     index_filter = IndexFilter(leaf(Operator.EQUAL, pa.scalar(1, pa.int32())))
 
-    with pytest.raises(ValueError, match="has 2 rows, the file has 3"):
+    with pytest.raises(ValueError, match="has 2 rows, but the file has 3"):
         evaluate_rows(index_filter, indexes, lambda _: StoredColumn("c", atomic("INT")), 3)
 
 
