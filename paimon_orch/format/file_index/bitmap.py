@@ -163,7 +163,7 @@ def _encode_blocks(bodies: _StoredBitmaps, codec: KeyCodec, block_size: int) -> 
 
 
 class _DecodedEntries(NamedTuple):
-    """Keys, and the offsets and lengths of their bitmaps; ``lengths`` that are not stored are None."""
+    """Keys, and the offsets and lengths of their bitmaps. The lengths can be None."""
 
     keys: Sequence[Key]
     offsets: Sequence[int]

@@ -148,7 +148,7 @@ class _RowEvaluator(IndexEvaluator[ByteSource | None, BitMap | None]):
         if row_count != self._row_count:
             raise ValueError(
                 f"the {kind} index of {column.name} has {row_count} rows, but the "
-                f"file has "{self._row_count}"
+                f"file has {self._row_count}"
             )
         self.used[f"{kind}({leaf.name})"] = None
         return rows

@@ -87,9 +87,9 @@ class Leaf(_PredicateOperators):
     column: str
     op: Operator
     values: tuple["pa.Scalar[pa.DataType]", ...] = ()
-    """Constants, which :func:`bind_predicate` casts to the column's type; text for ``LIKE``."""
+    """Constants, which :func:`bind_predicate` casts to the column's type; for ``LIKE`` a string."""
     key: str | None = None
-    """The key of a map column whose value is tested; None tests the column itself."""
+    """The key of a map column whose value is tested, or None to test the column itself."""
 
     @property
     def name(self) -> str:
@@ -107,21 +107,21 @@ class Leaf(_PredicateOperators):
 
 @dataclass(frozen=True, slots=True)
 class And(_PredicateOperators):
-    """All children hold."""
+    """A predicate that is true if all children are true."""
 
     children: tuple["Predicate", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or(_PredicateOperators):
-    """At least one child holds."""
+    """A predicate that is true if at least one child is true."""
 
     children: tuple["Predicate", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not(_PredicateOperators):
-    """The child is false; unknown remains unknown, as in SQL."""
+    """A predicate that is true if the child is false; unknown remains unknown, as in SQL."""
 
     child: "Predicate"
 
