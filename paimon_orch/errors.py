@@ -102,11 +102,11 @@ def wrap_decode_errors(path: str) -> Iterator[None]:
             path, "is missing, but the metadata of the table names it"
         ) from error
     except (ConnectionError, TimeoutError) as error:
-        raise StorageError(f"{path}: cannot be read ({error})") from error
+        raise StorageError(f"{path} cannot be read ({error})") from error
     except OSError as error:
         if error.errno is None:  # raised by Arrow for a damaged file, not by the operating system
             raise CorruptFileError(path, f"cannot be decoded: {error}") from error
-        raise StorageError(f"{path}: cannot be read ({error.strerror})") from error
+        raise StorageError(f"{path} cannot be read ({error.strerror})") from error
     except MemoryError as error:
         raise CorruptFileError(path, "a length in the file is larger than memory") from error
     except Exception as error:

@@ -54,7 +54,7 @@ def read_files(
         return _decode_frame(frame, characters, encoding or "UTF-8") if form == "csv" else frame
     except (PySparkException, Py4JJavaError) as error:
         raise InputError(
-            f"{', '.join(paths)}: cannot be read as {form}: {_find_reason(error)}"
+            f"{', '.join(paths)} cannot be read as {form}: {_find_reason(error)}"
         ) from error
 
 

@@ -44,7 +44,7 @@ class LocalFileIO:
             return False
         except OSError as error:
             raise StorageError(
-                f"{path}: cannot be created exclusively ({error.strerror}); this file system has "
+                f"{path} cannot be created exclusively ({error.strerror}); this file system has "
                 "no hard links, so two committers could overwrite each other. Use another location."
             ) from error
         finally:
@@ -184,6 +184,6 @@ def _write_temporary(path: str, data: bytes) -> str:
 
 def _build_write_error(path: str, error: OSError) -> StorageError:
     return StorageError(
-        f"{path}: cannot be written ({error.strerror}). Check that the warehouse is a directory "
+        f"{path} cannot be written ({error.strerror}). Check that the warehouse is a directory "
         "you may write to and that the disk is not full."
     )

@@ -102,7 +102,7 @@ class StorageOptions:
             raise
         except Exception as error:  # noqa: BLE001 - each package has its own errors
             raise StorageError(
-                f"{path}: cannot be {action}: {self.describe_error(error)}"
+                f"{path} cannot be {action}: {self.describe_error(error)}"
             ) from self.redact_cause(error)
 
     def __repr__(self) -> str:

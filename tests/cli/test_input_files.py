@@ -49,8 +49,8 @@ def write_file(tmp_path: Path, name: str, content: bytes | str) -> str:
         ("j.jsonl", "{}", ["--encoding", "latin-1"], "--encoding is for CSV only"),
         ("few.csv", "p,k,v,n\nc,3\n", [], "does not have the columns of the header"),
         ("many.csv", "p,k,v,n\nc,3,x,1,more\n", [], "does not have the columns of the header"),
-        ("bad.jsonl", '{"p":"c","k":3,"v":\n', [], r"bad\.jsonl: cannot be read as json"),
-        ("l.jsonl", b'{"p":"c","k":3,"v":"caf\xe9","n":1}\n', [], r"l\.jsonl: cannot be read as json"),
+        ("bad.jsonl", '{"p":"c","k":3,"v":\n', [], r"bad\.jsonl cannot be read as json"),
+        ("l.jsonl", b'{"p":"c","k":3,"v":"caf\xe9","n":1}\n', [], r"l\.jsonl cannot be read as json"),
     ],
 )  # fmt: skip
 def test_files_that_cannot_be_read_are_refused_before_anything_is_written(

@@ -103,7 +103,7 @@ def test_the_error_of_a_directory_that_cannot_be_listed_contains_its_path(
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr(LocalFileIO, "list_dir", list_dir)
-    with pytest.raises(StorageError, match=r"/db\.db/t/.*: cannot be read \(Permission denied\)"):
+    with pytest.raises(StorageError, match=r"/db\.db/t/.* cannot be read \(Permission denied\)"):
         rows_of(table)
 
 

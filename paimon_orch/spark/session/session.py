@@ -59,8 +59,8 @@ def spark_session(
         Python of the workers; Spark itself would ignore it in this case
     :param ship_package: send this package to the workers of a new session, as
         :func:`paimon_orch.spark.ship_package` does, and register the format ``paimon``
-    :raises InputError: if Java is missing, the client of Spark Connect is not installed, or
-        Spark does not start
+    :raises InputError: if no Java installation is usable, the client of Spark Connect is not
+        installed, or Spark does not start
     """
     active = active_session()
     if active is not None:

@@ -80,7 +80,7 @@ class _PartListing:
     """The result of one unit for the file names of one part of the shuffle."""
 
     old_files: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Sizes by directory and name."""
+    """File sizes by directory and file name."""
 
     referenced_names: list[str] = field(default_factory=list)
 

@@ -196,7 +196,7 @@ class RetainedSnapshotStore:
             vanished.append(path)
             return None
         except OSError as error:
-            raise StorageError(f"{path}: cannot be read ({error.strerror or error})") from error
+            raise StorageError(f"{path} cannot be read ({error.strerror or error})") from error
         try:
             return RetainedSnapshot(
                 kind=kind,

@@ -91,7 +91,7 @@ class SafeDeleter:
         except PermissionError as error:  # some systems raise this for a directory
             if not self._is_directory(path):
                 raise StorageError(
-                    f"{path}: cannot be removed ({error.strerror or error}). Repeat the step to "
+                    f"{path} cannot be removed ({error.strerror or error}). Repeat the step to "
                     "continue from there"
                 ) from error
             allowed = False

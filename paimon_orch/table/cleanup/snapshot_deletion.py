@@ -72,7 +72,7 @@ class SnapshotDeletionPlanner:
     retained: Sequence[RetainedSnapshot]
     """All other versions of the table; an unreadable metadata file of them is an error."""
 
-    _entries: dict[str, ManifestEntry] = field(default_factory=dict)  # by path
+    _entries: dict[str, ManifestEntry] = field(default_factory=dict)  # versions by path
     _opened: dict[str, Manifest] = field(default_factory=dict)
     _shared_manifests: set[str] = field(default_factory=set)
     _directories: dict[PartitionBucket, str] = field(default_factory=dict)

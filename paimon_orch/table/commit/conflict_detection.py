@@ -113,7 +113,8 @@ def find_live_entry_per_partition(
             if partition in missing and row_by_partition.get(partition) is None:
                 row_by_partition[partition] = row if manifest.kinds[row] == FileKind.ADD else None
         if None in row_by_partition.values():
-            return None  # it only deletes files of the partition, which may have other live files
+            # the manifest only deletes files of the partition, which may have other live files
+            return None
         rows = sorted(row for row in row_by_partition.values() if row is not None)
         entries += manifest.entries(np.array(rows, np.int64))
         missing -= row_by_partition.keys()

@@ -18,7 +18,7 @@ def wrap_read_errors(path: str) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise StorageError(f"{path}: cannot be read ({error.strerror or error})") from error
+        raise StorageError(f"{path} cannot be read ({error.strerror or error})") from error
 
 
 def read_metadata_file(io: FileIO, path: str) -> bytes:
