@@ -186,9 +186,8 @@ class MaintenanceOp(Generic[C, P]):
             raise InputError(f"invalid config of {self.action}: {details}") from error
         for name, parse in _TIME_PARSERS.items():
             if config.get(name) is not None:
-                parse(
-                    name, config[name]
-                )  # raises an error when definitions load, not in a scheduled run
+                # raises an error when definitions load, not in a scheduled run
+                parse(name, config[name])
 
 
 def _plan_snapshot_expiration(
