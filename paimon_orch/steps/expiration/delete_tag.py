@@ -88,9 +88,8 @@ def _collect_files_to_delete(
         reader=reader, paths=table.paths, schema=table.schema, retained=retained
     )
     collector.add_live_files(versions[path])
-    collector.add_changelog_files(
-        versions[path]
-    )  # the expiration of the snapshot retained these files for the tag
+    # the expiration of the snapshot retained these files for the tag
+    collector.add_changelog_files(versions[path])
     remover = SafeDeleter(io=table.io, roots=list_file_roots(table.io, table.paths))
     return collector.collect([versions[path]]).filter(remover.has_safe_name)
 

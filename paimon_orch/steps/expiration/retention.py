@@ -46,7 +46,7 @@ class Retention:
     retain_min: int
     retain_max: int
     older_than: int
-    """Epoch milliseconds."""
+    """The time before which versions expire, in epoch milliseconds."""
     limit: int
     """The maximum number of versions to delete."""
 

@@ -43,7 +43,7 @@ def read_hint(io: FileIO, path: str) -> int | None:
 
 
 def describe_lost_snapshot(hint: int, newest: int) -> str:
-    """Describe how to fix a LATEST hint that names a missing snapshot."""
+    """Describe a LATEST hint that refers to a missing snapshot, and the ways to fix it."""
     existing = f"the newest existing snapshot is {newest}" if newest else "no snapshot exists"
     advice = (
         f"or roll back to snapshot {newest} and lose the later commits"
