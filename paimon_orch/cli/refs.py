@@ -24,7 +24,7 @@ from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.expiration import delete_tag as deletion_step
-from paimon_orch.steps.maintenance import create_tags as creation_step
+from paimon_orch.steps.maintenance import create_automatic_tags as creation_step
 from paimon_orch.table.metadata.rollback import find_rollback_target
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 

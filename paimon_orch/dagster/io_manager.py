@@ -1,6 +1,5 @@
 """An IO manager that reads and writes Paimon tables as in-memory data frames."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -16,10 +15,9 @@ from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.dagster.run_metadata import Metadata, PaimonMetadata, count_rows_not_visible
 from paimon_orch.errors import InputError
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.types.predicate import And, Leaf, Operator, Or, Predicate
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import PartitionSpec, build_any_partition_matcher
-from paimon_orch.table.scan.partition_pruner import build_partition_table
+from paimon_orch.table.scan.partition_pruner import build_partition_filter
 from paimon_orch.table.scan.unseen_rows import describe_unseen_rows_in_scan
 from paimon_orch.table.table import Table
 
@@ -65,12 +63,13 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
         """Read the partitions of the run or the whole table, as the annotated type of the input."""
         table = self._load_table(context.asset_key)
         partition_filter, limit = None, None
-        if (
-            context.has_asset_partitions
-        ):  # may be empty, because the first partition has no previous one
-            specs = _parse_partition_specs(table, context)
-            partition_filter = build_partition_filter(table, specs)
-            limit = 0 if partition_filter is None else None
+        if context.has_asset_partitions:
+            # There are no partitions for the first key if the mapping selects the previous one.
+            partitions = _find_partitions(table, _parse_partition_specs(table, context))
+            partition_filter = (
+                build_partition_filter(partitions, table.schema) if partitions else None
+            )
+            limit = None if partitions else 0
         with fail_if_unsupported(table.identifier):
             scan = table.scan(filter=partition_filter, limit=limit)
             unseen_rows = scan.rows_not_visible if limit is None else 0
@@ -135,42 +134,11 @@ def _parse_partition_specs(
     return [partition_keys.parse(key) for key in context.asset_partition_keys]
 
 
-def build_partition_filter(table: Table, specs: Sequence[PartitionSpec]) -> Predicate | None:
-    """Return a filter for the rows of these partitions, or None if the table has none of them."""
-    schema = table.schema
-    is_selected = build_any_partition_matcher(specs, schema)
-    partitions = list(dict.fromkeys(s.partition for s in table.files() if is_selected(s.partition)))
-    if not partitions:
-        return None
-    *leading_names, last_name = schema.partition_keys
-    values = build_partition_table(partitions, schema)
-    # the values of the last column, by the values of the other columns
-    last_values = defaultdict[tuple[Any, ...], list[Any]](list)
-    for row in range(len(partitions)):
-        leading_values = tuple(values.column(name)[row] for name in leading_names)
-        last_values[leading_values].append(values.column(last_name)[row])
-    return Or(
-        tuple(
-            And(
-                (
-                    *(
-                        _build_in_predicate(name, [value])
-                        for name, value in zip(leading_names, leading_values, strict=True)
-                    ),
-                    _build_in_predicate(last_name, members),
-                )
-            )
-            for leading_values, members in last_values.items()
-        )
-    )
-
-
-def _build_in_predicate(name: str, values: Sequence["pa.Scalar[pa.DataType]"]) -> Predicate:
-    valid_values = tuple(value for value in values if value.is_valid)
-    leaves = [Leaf(name, Operator.IN, valid_values)] if valid_values else []
-    if len(valid_values) < len(values):
-        leaves.append(Leaf(name, Operator.IS_NULL))
-    return Or(tuple(leaves))
+def _find_partitions(table: Table, specs: Sequence[PartitionSpec]) -> list[bytes]:
+    """Return the serialized partitions that match any of the specs."""
+    is_selected = build_any_partition_matcher(specs, table.schema)
+    partitions = dict.fromkeys(split.partition for split in table.files())
+    return [partition for partition in partitions if is_selected(partition)]
 
 
 def _to_arrow(value: Any) -> pa.Table:

@@ -30,7 +30,7 @@ from paimon_orch.files.stats.column_bounds import (
     build_constant_stats,
     convert_footer_stats,
 )
-from paimon_orch.files.stats.evaluator import may_match
+from paimon_orch.files.stats.stats_evaluator import may_match
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deleted_row_mask import DeletedRowMask

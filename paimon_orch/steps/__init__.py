@@ -83,7 +83,7 @@ if TYPE_CHECKING:
         COMPACT_MANIFESTS,
         compact_manifests,
     )
-    from paimon_orch.steps.maintenance.create_tags import (
+    from paimon_orch.steps.maintenance.create_automatic_tags import (
         CREATE_TAGS,
         create_tags,
     )
@@ -162,7 +162,7 @@ _MODULES = {
         "COMPACT_MANIFESTS",
         "compact_manifests",
     ),
-    "maintenance.create_tags": (
+    "maintenance.create_automatic_tags": (
         "CREATE_TAGS",
         "create_tags",
     ),

@@ -9,10 +9,8 @@ import pyarrow as pa
 import pytest
 
 from paimon_orch.dagster import PaimonArrowIOManager, PaimonCatalogResource
-from paimon_orch.dagster.io_manager import build_partition_filter
 from paimon_orch.errors import InputError
 from paimon_orch.format.types.arrow import to_arrow_type
-from paimon_orch.format.types.predicate import Or
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
@@ -224,30 +222,6 @@ def test_input_before_the_first_partition_is_empty(
         run(paimon, daily, key=day)
 
     assert loaded == [[], [1, 2]]
-
-
-def test_filter_groups_partitions_by_the_first_column(
-    paimon: PaimonCatalogResource,
-) -> None:
-    table = paimon.catalog().create_table(
-        "lake.sales", "dt STRING, hh INT, id INT", partition_by=["dt", "hh"]
-    )
-    hours = [(day, hour) for day in DAYS for hour in (0, 1, None)]
-    partitions = pa.table(
-        {"dt": [day for day, _ in hours], "hh": [hour for _, hour in hours], "id": range(6)}
-    )
-    table.append(partitions)
-    specs: list[dict[str, object]] = [
-        {"dt": DAYS[0], "hh": "0"},
-        {"dt": DAYS[0], "hh": "1"},
-        {"dt": DAYS[1], "hh": None},
-    ]
-
-    partition_filter = build_partition_filter(table, specs)
-
-    assert isinstance(partition_filter, Or)
-    assert len(partition_filter.children) == 2
-    assert sorted(table.scan(filter=partition_filter).to_arrow()["id"].to_pylist()) == [0, 1, 5]
 
 
 KINDS: list[tuple[str, dg.PartitionsDefinition[str], str, list[Any]]] = [

@@ -9,8 +9,8 @@ from itertools import starmap
 import numpy as np
 
 from paimon_orch.files.stats.column_bounds import ColumnBounds, encode_null_counts
-from paimon_orch.files.stats.evaluator import BoundsOf
 from paimon_orch.files.stats.file_stats import FileStats, StatsSource, decode_column_stats
+from paimon_orch.files.stats.stats_evaluator import BoundsOf
 from paimon_orch.format.arrays import Indices
 from paimon_orch.format.manifest.file_fields import FileFields
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta

@@ -185,7 +185,10 @@ def encode_manifest(
 
 
 def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
-    """Return the entries of a manifest; fields that its writer did not know are null."""
+    """Decode a manifest record by record; fields that its writer did not know are null.
+
+    Scans use :func:`open_manifest` of the columnar manifest, and this function if it cannot decode.
+    """
     records = decode_records(data, path, MANIFEST_FIELDS)
     return [_entry_from_avro(value, path, records.unknown) for value in records.values]
 

@@ -1,5 +1,6 @@
 """Finds and reads snapshots and tags, and their hint files.
 
+:mod:`paimon_orch.table.commit.commit` creates snapshot files.
 See docs/format/snapshot.md#hint-files.
 """
 

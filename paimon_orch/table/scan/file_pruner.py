@@ -15,13 +15,13 @@ from itertools import compress
 import numpy as np
 
 from paimon_orch.files.file_index_reader import FileIndexEvaluator
-from paimon_orch.files.stats.evaluator import may_match
 from paimon_orch.files.stats.file_bounds import (
     find_manifest_bounds,
     find_partition_bounds,
     group_by_layout,
 )
 from paimon_orch.files.stats.file_stats import FileStats, SchemaLookup
+from paimon_orch.files.stats.stats_evaluator import may_match
 from paimon_orch.format.arrays import Indices, Mask
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.file_fields import FileFields, ObjectFileFields, build_file_fields

@@ -3,21 +3,31 @@
 Manifests are selected by the partition statistics of manifest lists. See docs/format/scan.md.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import compress
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from paimon_orch.files.arrow_conversion import build_constant_column
-from paimon_orch.files.stats.evaluator import may_contain
 from paimon_orch.files.stats.file_bounds import find_manifest_bounds
+from paimon_orch.files.stats.stats_evaluator import may_contain
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import KEY_PREFIX, TableSchema
 from paimon_orch.format.text import is_utf8
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
-from paimon_orch.format.types.predicate import Predicate, restrict_to_columns, to_arrow_expression
+from paimon_orch.format.types.predicate import (
+    And,
+    Leaf,
+    Operator,
+    Or,
+    Predicate,
+    restrict_to_columns,
+    to_arrow_expression,
+)
 from paimon_orch.table.metadata.manifest_io import ManifestSelector
 
 _MAX_PARTITIONS = 1_000  # with more partitions, all manifests are selected
@@ -51,6 +61,39 @@ def build_partition_table(partitions: Sequence[bytes], schema: TableSchema) -> p
         for i, field in enumerate(fields)
     ]
     return pa.table(columns, names=[field.name for field in fields])
+
+
+def build_partition_filter(partitions: Sequence[bytes], schema: TableSchema) -> Predicate:
+    """Return a filter that selects the rows of one or more serialized partitions."""
+    *leading_names, last_name = schema.partition_keys
+    values = build_partition_table(partitions, schema)
+    # the values of the last column, by the values of the other columns
+    last_values = defaultdict[tuple[Any, ...], list[Any]](list)
+    for row in range(len(partitions)):
+        leading_values = tuple(values.column(name)[row] for name in leading_names)
+        last_values[leading_values].append(values.column(last_name)[row])
+    return Or(
+        tuple(
+            And(
+                (
+                    *(
+                        _build_in_predicate(name, [value])
+                        for name, value in zip(leading_names, leading_values, strict=True)
+                    ),
+                    _build_in_predicate(last_name, members),
+                )
+            )
+            for leading_values, members in last_values.items()
+        )
+    )
+
+
+def _build_in_predicate(name: str, values: Sequence["pa.Scalar[pa.DataType]"]) -> Predicate:
+    valid_values = tuple(value for value in values if value.is_valid)
+    leaves = [Leaf(name, Operator.IN, valid_values)] if valid_values else []
+    if len(valid_values) < len(values):
+        leaves.append(Leaf(name, Operator.IS_NULL))
+    return Or(tuple(leaves))
 
 
 def build_spec_manifest_selector(

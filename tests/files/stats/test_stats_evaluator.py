@@ -20,7 +20,7 @@ from paimon_orch.files.stats.column_bounds import (
     drop_untrusted_bounds,
     encode_null_counts,
 )
-from paimon_orch.files.stats.evaluator import may_contain, may_match
+from paimon_orch.files.stats.stats_evaluator import may_contain, may_match
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.row.binary_row_columns import read_field_column
 from paimon_orch.format.row.simple_stats import UNKNOWN_STATS, ColumnStats
