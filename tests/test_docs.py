@@ -280,7 +280,7 @@ def components(page: str) -> list[str]:
     return [text for text in blocks(page, "yaml") if text.startswith("type: ")]
 
 
-# Dagster warns of what it does itself when it loads YAML.
+# Dagster's own loading of YAML causes these warnings.
 @pytest.mark.filterwarnings("ignore:.parse_obj_as. is deprecated", "ignore::dagster.BetaWarning")
 @pytest.mark.parametrize("page", [page for page in PAGES if components(page)])
 def test_components_in_the_pages_define_their_table(

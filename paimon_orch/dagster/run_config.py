@@ -1,4 +1,4 @@
-"""Run config: defaults of a table, and allowances for options that otherwise fail a run."""
+"""Run config: defaults of a table, and allowances for options that would make a run fail."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar

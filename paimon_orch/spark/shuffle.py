@@ -130,7 +130,7 @@ def _write_streams(rows: pa.Table, counts: Sequence[int]) -> pa.Array:
 
 @cache
 def _find_hash_preimages(session: SparkSession, tasks: int) -> Sequence[int]:
-    """Return an integer for each task that ``repartition(tasks, column)`` sends to this task."""
+    """Return, for each task, an integer that ``repartition(tasks, column)`` sends to it."""
     numbers = session.range(0, 40 * tasks + 100).select(fn.col("id").cast("int").alias("value"))
     placed = numbers.select("value", fn.pmod(fn.hash("value"), fn.lit(tasks)).alias("task"))
     preimages = placed.groupBy("task").agg(fn.min("value").alias("value"))

@@ -235,7 +235,7 @@ class FsspecFileIO:
         return fs
 
     def _retry_read(self, path: str, action: str, call: Callable[[], T]) -> T:
-        """Call a read; retry it after temporary errors."""
+        """Call a function that reads, and retry it after temporary errors."""
         with self.options.wrap_errors(path, action):
             return OBJECT_READ.call(
                 call, retry_on=lambda error: not isinstance(error, _PERMANENT_ERRORS)

@@ -68,8 +68,8 @@ class StorageOptions:
         missing_names = ", ".join(sorted(self.inherited - set(environment)))
         if missing_names:
             raise InputError(
-                f"storage option {missing_names} was set by {STORAGE_OPTIONS_ENV}, which "
-                "does not have it in this process; set the variable for Spark's workers too, or "
+                f"storage option {missing_names} comes from {STORAGE_OPTIONS_ENV}, but the variable "
+                "does not have it in this process; set it for Spark's workers too, or "
                 "pass the options to the catalog"
             )
         return {name: environment[name] for name in self.inherited} | dict(self.explicit)

@@ -79,7 +79,7 @@ def test_stripes_without_selected_rows_are_not_read() -> None:
     assert {batch.num_rows for batch in every[:-1]} <= set(range(1, 1_001))
 
 
-def test_multisets_are_refused_with_the_column() -> None:
+def test_the_error_for_a_multiset_contains_the_column() -> None:
     with pytest.raises(
         UnsupportedError, match=r"column 'm' of type ARRAY<MULTISET<INT>>.*MULTISET"
     ):

@@ -52,7 +52,7 @@ def test_java_compacts_our_tables(peer: Peer, kind: Kind, tmp_path: Path) -> Non
     cases(("us", "writes"), ("{}", "writes"), ("{}", "reads")),
     indirect=["peer"],
 )
-def test_we_compact_tables_of_java(peer: Peer, kind: Kind, tmp_path: Path) -> None:
+def test_we_compact_tables_that_java_wrote(peer: Peer, kind: Kind, tmp_path: Path) -> None:
     peer.run("create", tmp_path / "t", spec=ours.table_spec(tmp_path / "spec", kind))
     for step in kind.steps:
         peer.run(warehouse=tmp_path / "t", **step)

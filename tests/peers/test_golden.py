@@ -64,7 +64,7 @@ REFUSES = {
     "java-0.9": {
         # Dictionary pages of FIXED_LEN_BYTE_ARRAY decimals.
         "pypaimon-2.1/alltypes/db.pk": "PlainBinaryDictionary",
-        # All primary-key tables of pypaimon-rust: its files have no key columns.
+        # Applies to all primary-key tables of pypaimon-rust, whose files have no key columns.
         "pypaimon-rust-0.4/pk_b4/db.t": "_KEY_k",
     },
     "java-1.4": {

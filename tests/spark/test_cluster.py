@@ -85,7 +85,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
-        # by default, Spark retries three times to fetch rows of a lost executor, after 5 s each
+        # by default, Spark retries a fetch from a lost executor three times, 5 s apart
         "spark.shuffle.io.retryWait": "200ms",
         "spark.speculation": "true",
         "spark.speculation.interval": "200ms",

@@ -38,7 +38,7 @@ def frame_of(spark: SparkSession, rows: list[tuple[Any, ...]], schema: str) -> D
 KEYED = "k bigint, v string"
 
 
-def test_rows_are_routed_to_the_bucket_of_the_format_with_one_file_each(
+def test_rows_go_to_their_hash_bucket_and_each_bucket_gets_one_file(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = new_table(tmp_path, bucket="5")

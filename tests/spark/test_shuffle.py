@@ -23,7 +23,7 @@ COLUMNS = "id long, text string, seq long, number long, task int, batch int"
 
 @pytest.mark.parametrize("numbers", [1, 5, 1_000])
 @pytest.mark.parametrize("first", [-(2**31), -7, 0])
-def test_every_row_is_sent_to_the_task_of_its_number(
+def test_each_row_is_sent_to_the_task_for_its_number(
     spark: SparkSession, numbers: int, first: int
 ) -> None:
     def number_of(rows: pa.Table) -> Int64Array:

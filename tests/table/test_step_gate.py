@@ -113,7 +113,7 @@ def test_every_change_runs_when_stale_iceberg_metadata_is_allowed(
 
 
 @pytest.mark.parametrize("name", sorted(set(CHANGES) - {"drop"}))
-def test_every_change_is_refused_with_an_option_of_a_newer_release(
+def test_every_change_is_refused_if_the_table_has_an_option_of_a_newer_release(
     name: str, tmp_path: Path
 ) -> None:
     table = _table(tmp_path, **{"merge-engin": "aggregation"})

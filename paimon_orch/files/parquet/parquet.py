@@ -95,7 +95,7 @@ class ParquetFileReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the named columns of all rows or of some row groups, in file order."""
         numbers = list(range(self.num_row_groups)) if groups is None else list(groups)
-        # pre_buffer makes a call for several row groups hold all of them in memory
+        # with pre_buffer, a call for several row groups keeps all of them in memory
         calls = [[number] for number in numbers] if self._remote else [numbers]
         for row_groups in calls:
             yield from self._file.iter_batches(

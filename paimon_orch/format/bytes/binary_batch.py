@@ -17,7 +17,7 @@ from paimon_orch.format.arrays import (
     UInt64Array,
 )
 
-_PADDING = 8  # bytes after the last value; a number read at the last byte stays within bounds
+_PADDING = 8  # bytes after the last value, so that a word can be read at the last byte
 _CHUNK = 32_768  # values per step; intermediate results fit the processor cache
 
 

@@ -108,7 +108,7 @@ class IndexFilter:
 
         None if no index can restrict the rows.
         """
-        # ids are stable: the predicate and the cached value hold both objects
+        # ids are not reused, because the predicate and the cached value keep both objects alive
         key = id(leaf), negated, id(data_type)
         if key not in self._queries:
             self._queries[key] = data_type, _plan_queries(leaf, data_type, negated=negated)

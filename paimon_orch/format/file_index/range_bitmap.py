@@ -279,7 +279,8 @@ class RangeBitmapIndex:
             raise UnsupportedError(f"range-bitmap indexes of version {version} are not supported")
         if rows < 0 or not 0 <= count <= rows or length < _HEADER.size:
             raise ValueError(
-                f"the header of a range-bitmap index states {count} values in {rows} rows"
+                f"invalid header of a range-bitmap index: length {length}, {count} distinct values, "
+                f"{rows} rows"
             )
         data = self.source.bytes(_HEADER.size, length + 4 - _HEADER.size)
         low, position = self._decode_key(data, 0) if count else (0, 0)

@@ -185,7 +185,7 @@ class Options:
         return per_level.get(level, self.get(FILE_COMPRESSION)).lower()
 
     def file_extension(self, file_format: str) -> str:
-        """Return the suffix of new data files; as in Java Paimon, all levels have one codec."""
+        """Return the suffix of new data files, with the same codec for all levels, as in Java."""
         codec = self.get(FILE_COMPRESSION)
         if not self.get(FILE_SUFFIX_INCLUDE_COMPRESSION) or codec in ("", "none"):
             return f".{file_format}"

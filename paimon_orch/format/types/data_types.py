@@ -383,7 +383,7 @@ def atomic_to_sql(data_type: AtomicType) -> str:
 
 
 def type_to_sql(data_type: DataType) -> str:
-    """Return a type as people write it, nested ones included."""
+    """Return the SQL text of a type, including nested types."""
     suffix = "" if data_type.nullable else " NOT NULL"
     match data_type:
         case AtomicType():

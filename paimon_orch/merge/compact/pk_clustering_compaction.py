@@ -245,7 +245,7 @@ class ClusteredCompaction(UncommittedFiles):
             if self._engine.is_first_row:
                 rows = rows.filter(pa.array(~exists_above))
             else:
-                # deletion vectors already mark the rows that retracts delete
+                # the rows that retracts delete are already marked in deletion vectors
                 rows = drop_retracts(rows)
         if not rows.num_rows:
             return []

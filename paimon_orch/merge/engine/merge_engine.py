@@ -172,7 +172,8 @@ def check_merge_engine(schema: TableSchema) -> None:
 def iterate_in_lockstep(sizes: Indices) -> Iterator[tuple[Indices, Indices]]:
     """Yield the first rows of all groups, then the second rows of larger groups, and so on.
 
-    The rows of a group are adjacent, ``sizes`` of them. Each item is (group indices, row indices).
+    The rows of a group are adjacent; ``sizes`` are the numbers of rows. Each item is (group
+    indices, row indices).
     """
     by_size = np.argsort(-sizes, kind="stable")
     ordered, firsts = sizes[by_size], (np.cumsum(sizes) - sizes)[by_size]

@@ -206,7 +206,7 @@ class KeyColumns:
         return result
 
     def find(self, other: "KeyColumns") -> tuple[Indices, Indices]:
-        """Return the row indices of the common keys of two sorted sets, in each of them."""
+        """Find the keys that two sorted sets share; return their row indices in each set."""
         combined = KeyColumns.concat([self, other])
         words = pack_keys(combined.arrays)
         if len(self) and words is not None and len(words) == 1:

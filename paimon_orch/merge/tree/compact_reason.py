@@ -1,10 +1,10 @@
-"""The reasons of compactions."""
+"""The reasons for compactions."""
 
 from enum import StrEnum
 
 
 class CompactReason(StrEnum):
-    """The reason of a compaction; the value is the phrase that users see."""
+    """The reason for a compaction; the value is the phrase that users see."""
 
     OPTIMIZATION_INTERVAL = "optimization interval"
     SIZE_THRESHOLD = "size threshold"

@@ -230,7 +230,7 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
                     )
 
     def _plan_first_splits(self, snapshot: Snapshot) -> list[BucketSplit]:
-        """Return the files with the rows that later changelogs do not have."""
+        """Return the files whose rows are not in later changelogs."""
         schema = self._full_scan.schema
         splits = ScanPlanner(self._manifests, schema).splits(
             snapshot, levels=_choose_levels(schema)

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
-if TYPE_CHECKING:  # at run time this needs the client of Spark Connect
+if TYPE_CHECKING:  # at run time, this import needs the Spark Connect client
     from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
 

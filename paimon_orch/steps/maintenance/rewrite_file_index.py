@@ -133,7 +133,7 @@ class FileIndexRewritePlan:
             yield tuple(group)
 
     def split(self) -> "list[FileIndexRewritePlan]":
-        """Return one plan for each commit; if there is nothing to do, only this plan."""
+        """Return one plan for each commit, or only this plan if there is nothing to do."""
         return [replace(self, units=group) for group in self.groups()] or [self]
 
     def to_dict(self) -> dict[str, object]:

@@ -23,7 +23,7 @@ from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
 @dataclass(frozen=True, slots=True)
 class ReadGuard:
-    """Requires that no commit after a snapshot changed rows of some buckets.
+    """Requires that no commit after a given snapshot changed rows in the given buckets.
 
     Compactions are allowed, because they do not change rows.
     """

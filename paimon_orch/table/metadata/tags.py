@@ -71,7 +71,7 @@ class Tags:
             )
         if not self._is_kept(snapshot.id, exclude=name):
             self.snapshots.io.delete(path)
-            raise NotFoundError(f"snapshot {snapshot.id} expired while it was tagged")
+            raise NotFoundError(f"snapshot {snapshot.id} expired while the tag was created")
         return snapshot
 
     def replace(
@@ -92,7 +92,7 @@ class Tags:
         io.write(path, data)
         if not self._is_kept(snapshot.id, exclude=name):
             io.write(path, previous)
-            raise NotFoundError(f"snapshot {snapshot.id} expired while it was tagged")
+            raise NotFoundError(f"snapshot {snapshot.id} expired while the tag was created")
         return snapshot
 
     def _find_unknown_keys(self, tagged: Snapshot) -> dict[str, Any]:

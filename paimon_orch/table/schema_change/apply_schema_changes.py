@@ -61,7 +61,7 @@ def alter_schema(
     has_snapshots: Callable[[], bool],
     time_millis: int,
 ) -> TableSchema:
-    """Write and return the next schema version; without an effective change return the newest.
+    """Write and return the next schema version, or return the newest one if nothing changes.
 
     If another writer creates the version first, the changes are applied to that version. Raises
     :class:`InputError` if a change breaks a rule of the format; the table is then unchanged.

@@ -289,7 +289,7 @@ def test_predicates_on_indexes_of_a_data_file_select_the_same_rows_as_java(vecto
 def evaluator(vector: Vector, case: dict[str, Any]) -> None:
     values, types = case["input"], types_of(vector)
     if values.get("dv") == "bitmap64":
-        return  # Java reads no positions from these vectors; here bitmaps have 32 bits
+        return  # Java reads no positions from these vectors; the other bitmaps are 32-bit
     question: IndexFilter | TopN | int | None = values.get("limit")
     if values.get("filters"):
         parts = [parse_predicate(part, types) for part in values["filters"]]

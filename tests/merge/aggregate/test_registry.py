@@ -348,7 +348,7 @@ def test_64_bit_bitmaps_are_merged_in_the_java_format() -> None:
     )
 
 
-# as the DataSketches library of Java (6.2) serialises two sketches and their union
+# two sketches and their union, as serialized by the Java library DataSketches 6.2
 SKETCHES = [
     (
         "hll_sketch",

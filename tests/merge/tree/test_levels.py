@@ -75,7 +75,7 @@ def test_sections_are_disjoint_and_hold_every_file_once(drawn: list[Range]) -> N
 
 
 @given(ranges)
-def test_a_section_has_as_many_runs_of_a_level_as_files_overlap_at_one_key(
+def test_the_runs_of_a_level_in_a_section_equal_its_maximum_overlap(
     drawn: list[Range],
 ) -> None:
     files = [file_of(low, high, f"f{ranges}", level=2) for ranges, (low, high) in enumerate(drawn)]

@@ -258,7 +258,7 @@ def test_a_transient_listing_failure_deletes_no_file(table: Table, folder: str) 
     before, files = read_all_branches(table), stored_files(table) - {str(path) for path in orphans}
     io = FlickeringFileIO(folder)
 
-    with suppress(NotFoundError):  # a table without schema is none: refused
+    with suppress(NotFoundError):  # refused, because it is not a table without a schema
         remove_orphan_files(Table(table.identifier, io, table.paths))
 
     assert io.listed

@@ -196,7 +196,7 @@ def _build(target: Path, requirements: list[str]) -> None:
 def _download_bridge(target: Path) -> None:
     """Extract the jar from the source distribution, isolated from this environment's setuptools."""
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        # Only this package is required as source, not the tools that read its metadata.
+        # Build only this package from source, not the tools that read its metadata.
         options = ["--no-deps", "--no-binary", "pypaimon", "--use-pep517", "--quiet"]
         pip = [sys.executable, "-m", "pip", "download", *options, "--dest", folder]
         _run([*pip, _BRIDGE_SOURCE], f"the source distribution of {_BRIDGE_SOURCE}")
@@ -288,7 +288,7 @@ def _run(command: list[str], product: str, environment: Mapping[str, str] | None
         timeout=_BUILD_SECONDS,
     )
     if finished.returncode != 0:
-        # Maven prints escape codes that reset colours even without colours.
+        # Maven prints codes that reset colors even if colors are disabled.
         lines = re.sub(r"\x1b\[[\d;]*m", "", finished.stderr + finished.stdout).strip().splitlines()
         # Maven's reason is in the first line that is not empty, pip's in the last.
         error_lines = (

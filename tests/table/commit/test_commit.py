@@ -346,7 +346,7 @@ def test_each_load_is_committed_once_although_requests_are_lost(plans: list[list
 
         def unreliable(original: Create) -> Create:
             def create(self: LocalFileIO, path: str, data: bytes) -> bool:
-                for request in late:  # delayed requests arrive first
+                for request in late:  # apply the delayed requests before this one
                     original(self, *request)
                 late.clear()
                 match outcomes.pop(0) if outcomes else "done":
