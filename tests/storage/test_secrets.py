@@ -107,7 +107,7 @@ def test_values_of_the_environment_are_not_pickled(
     assert again.stores.schemas.ids() == [0]
     assert SECRET not in repr(again)
     monkeypatch.delenv(STORAGE_OPTIONS_ENV)
-    with pytest.raises(InputError, match=f"key, secret was set by {STORAGE_OPTIONS_ENV}"):
+    with pytest.raises(InputError, match=f"key, secret comes from {STORAGE_OPTIONS_ENV}"):
         again.stores.schemas.ids()
 
 

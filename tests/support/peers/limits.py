@@ -59,7 +59,7 @@ def _pypaimon_limits() -> LimitEntries:
     yield "pypaimon", "writes", PeerLimit("ignores data-file.thin-mode", "no key columns"), _THIN
     level = PeerLimit("ignores file.format.per.level", "avro files")
     yield "pypaimon", "writes", level, _LEVELS
-    hashed = PeerLimit("ignores bucket-function.type", "in another bucket")
+    hashed = PeerLimit("ignores bucket-function.type", "in a different bucket")
     yield "pypaimon", "writes", hashed, _BUCKETS
 
 
