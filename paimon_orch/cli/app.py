@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from paimon_orch import __version__
 from paimon_orch.cli import (
     alter,
     analyze,
@@ -42,6 +43,23 @@ app = typer.Typer(
 logger = logging.getLogger(__name__)
 
 _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log details.")]
+
+
+def _print_version(requested: bool) -> None:
+    if requested:
+        console.print(f"paimon-orch {__version__}")
+        raise typer.Exit
+
+
+_Version = Annotated[
+    bool,
+    typer.Option(
+        "--version",
+        help="Print the version and exit.",
+        is_eager=True,
+        callback=_print_version,
+    ),
+]
 _StorageOptions = Annotated[
     list[str] | None,
     typer.Option(
@@ -96,7 +114,10 @@ def _format_notes(error: Exception) -> str:
 
 @app.callback()
 def _read_settings(
-    ctx: typer.Context, verbose: _Verbose = False, storage_options: _StorageOptions = None
+    ctx: typer.Context,
+    verbose: _Verbose = False,
+    storage_options: _StorageOptions = None,
+    version: _Version = False,  # noqa: ARG001 - the callback of the option prints the version
 ) -> None:
     ctx.obj = CliSettings(dict(map(parse_storage_option, storage_options or [])))
     logging.basicConfig(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from support.commands import Answer, Run
@@ -13,9 +13,6 @@ from support.tables import new_table, table_of
 from paimon_orch import Catalog
 from paimon_orch.cli.app import main
 from paimon_orch.table.table import Table
-
-if TYPE_CHECKING:
-    pass
 
 
 @pytest.fixture

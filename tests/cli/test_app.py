@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from support.commands import Run, assert_fails
@@ -12,9 +12,6 @@ from support.commands import Run, assert_fails
 from paimon_orch import Catalog
 from paimon_orch.cli import inspect as cli_inspect
 from paimon_orch.table.table import Table
-
-if TYPE_CHECKING:
-    pass
 
 
 def test_create_stores_columns_keys_options_and_comment(run: Run, tmp_path: Path) -> None:
@@ -79,6 +76,12 @@ def test_wrong_usage_exits_with_2(run: Run, arguments: list[str]) -> None:
 
     assert answer.status == 2
     assert answer.out == ""
+
+
+def test_version_is_the_version_of_the_installed_package(run: Run) -> None:
+    answer = run("--version")
+
+    assert (answer.status, answer.out) == (0, f"paimon-orch {version('paimon-orch')}\n")
 
 
 def test_the_main_commands_have_a_help_page(run: Run) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from support.commands import Run, assert_fails
@@ -12,9 +11,6 @@ from support.tables import levels_of
 
 from paimon_orch import Catalog
 from paimon_orch.table.table import Table
-
-if TYPE_CHECKING:
-    pass
 
 
 def test_inspect_prints_snapshot_and_totals(run: Run, table: Table, warehouse: Path) -> None:

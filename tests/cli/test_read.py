@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,9 +13,6 @@ from support.commands import Run, assert_fails
 from support.tables import table_of
 
 from paimon_orch.table.table import Table
-
-if TYPE_CHECKING:
-    pass
 
 
 def test_rows_are_printed_as_json_lines(run: Run, warehouse: Path) -> None:
