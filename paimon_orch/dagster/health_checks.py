@@ -1,4 +1,8 @@
-"""Asset checks of the health of a table, computed from its metadata only."""
+"""Asset checks of the health of a table, computed from its metadata only.
+
+The age of the newest data is not a check but a freshness policy
+(:mod:`paimon_orch.dagster.components.freshness_attributes`).
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""Sort compaction on Spark: each task sorts and writes a range of the sort key."""
+"""Sort compaction on Spark: each task sorts and writes a range of the sort key.
+
+:mod:`paimon_orch.steps.compaction.sort_compact` plans and commits.
+"""
 
 import math
 from collections.abc import Iterator

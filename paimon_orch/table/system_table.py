@@ -1,4 +1,8 @@
-"""System tables (``db.t$files``): metadata tables, and other views of the rows of a table."""
+"""System tables (``db.t$files``): finds them by name and scans them.
+
+:mod:`paimon_orch.table.metadata_tables` builds the rows of the metadata tables; ``ro``,
+``audit_log`` and ``row_tracking`` are views of the rows of the table.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -26,10 +26,10 @@ class FreshnessAttributes(Attributes):
     )
 
     fail_after: Annotated[str | None, DURATION_RULE] = Field(
-        default=None, description="Age after which the freshness check fails, for example 24 h."
+        default=None, description="Age after which the freshness policy fails, for example 24 h."
     )
     warn_after: Annotated[str | None, DURATION_RULE] = Field(
-        default=None, description="Age after which the freshness check warns, for example 12 h."
+        default=None, description="Age after which the freshness policy warns, for example 12 h."
     )
     deadline_cron: Annotated[str | None, CRON_RULE] = Field(
         default=None, description="Cron schedule of the deadline."

@@ -1,4 +1,6 @@
-"""Sort compaction of append tables: sorts the rows of a partition by columns or along a curve.
+"""Sort compaction of append tables, by columns or along a curve: plans and commits it.
+
+Spark sorts and writes the rows (:mod:`paimon_orch.spark.sort_compact`).
 
 See docs/format/sort-compaction.md#sort-compaction.
 """
