@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Int32Array, Int64Array
+from paimon_orch.format.bucket.bucket_key_encoder import VariableLengthRows, encode_rows
 from paimon_orch.format.bucket.hive_hash import hash_rows_hive
 from paimon_orch.format.bytes.murmur3 import hash_fixed_rows, hash_variable_rows
-from paimon_orch.format.bucket.bucket_key_encoder import VariableLengthRows, encode_rows
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field, TypeRoot
 
 _CHUNK = 32_768  # rows per step; larger chunks do not fit the cache
