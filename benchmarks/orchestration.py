@@ -154,7 +154,7 @@ def measure_deployment(folder: Path, repeat: int) -> list[tuple[str, ...]]:
             ]
             deployment.start_daemon()
             commit(table, DAYS[0])
-            _wait_until_compacted(table, deployment)  # the first tick of the sensor
+            _wait_until_compacted(table, deployment)  # the first tick of the sensor compacts it
             delays = [_time_sensor(table, deployment, turn) for turn in range(repeat)]
             run_times = _time_runs(deployment)[-repeat:]
         finally:
@@ -207,7 +207,7 @@ def run_connect_server() -> Iterator[str]:
         wait_for_result(lambda: is_listening(port))
         yield f"sc://127.0.0.1:{port}"
     finally:
-        process.communicate()  # closes its standard input, which ends it
+        process.communicate()  # the process ends when its standard input is closed
 
 
 def _wait_until_compacted(table: Table, deployment: Deployment) -> None:
@@ -219,7 +219,8 @@ def _wait_until_compacted(table: Table, deployment: Deployment) -> None:
 
 
 def _time_sensor(table: Table, deployment: Deployment, turn: int) -> float:
-    time.sleep(7 * turn)  # commit at a different offset between two ticks
+    # Each turn commits at a different time between two ticks.
+    time.sleep(7 * turn)
     commit(table, DAYS[0])
     return wall_clock_seconds(lambda: _wait_until_compacted(table, deployment))
 

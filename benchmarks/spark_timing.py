@@ -19,7 +19,7 @@ def cpu_seconds() -> float:
     parents, seconds = {}, {}
     for pid, fields in _processes():
         parents[pid] = int(fields[1])
-        # user and system time of the process and of its finished children
+        # These fields are the user and system times of the process and of its finished children.
         seconds[pid] = sum(map(int, fields[11:15])) / _TICKS
     return sum(value for pid, value in seconds.items() if _is_descendant(pid, parents))
 

@@ -47,7 +47,7 @@ python_definitions = dg.Definitions(
         "paimon_io_manager": PaimonArrowIOManager(paimon=warehouse),
         "spark": SparkSessionResource(spark_config={"spark.sql.shuffle.partitions": "8"}),
     },
-    # with one process, a run of several assets starts Spark only once
+    # In one process, a run of several assets starts Spark only once.
     executor=dg.in_process_executor,
 )
 

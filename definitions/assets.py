@@ -30,7 +30,8 @@ if TYPE_CHECKING:  # Spark is imported by the run that needs it
 
 LATE_MINUTES = 15
 
-# Static, since Dagster 1.13 plots time partitions with an end only until today.
+# The partitions are static because Dagster 1.13 plots time partitions only until today
+# if these have an end.
 months = dg.StaticPartitionsDefinition(MONTHS)
 
 flights = dg.AssetSpec(
@@ -92,7 +93,7 @@ def planes_by_tail(paimon: PaimonCatalogResource) -> pa.Table:
     io_manager_key="paimon_io_manager",
     metadata={"write_mode": "overwrite"},
     pool=f"paimon/{DELAYS_TABLE}",
-    # runs once after the compactions of a backfill, not once for each month
+    # The asset runs once after all compactions of a backfill, not once for each month.
     automation_condition=dg.AutomationCondition.any_deps_updated().since_last_handled()
     & ~dg.AutomationCondition.any_deps_in_progress()
     & ~dg.AutomationCondition.in_progress(),

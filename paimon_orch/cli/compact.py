@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MAX_SHOWN_DECISIONS = 20  # maximum number of decisions that a dry run shows, one per partition
-_LARGE_UNIT_BYTES = 256 << 20  # rewrite larger units on Spark, which takes seconds to start
+_LARGE_UNIT_BYTES = 256 << 20  # larger units are rewritten on Spark, which takes seconds to start
 _NOTHING_TO_DO = "nothing to compact"
 _EXAMPLES = [
     "compact /lake db.orders --dry-run",

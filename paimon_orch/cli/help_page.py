@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-if TYPE_CHECKING:  # older releases of Typer take them from Click
+if TYPE_CHECKING:  # older releases of Typer have no such module
     from typer._click import Context, HelpFormatter, Parameter
 
 _NAME_WIDTH = 23  # width of the column of command names; a longer name has its own line

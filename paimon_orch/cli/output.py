@@ -26,7 +26,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.text import decode_readable_text
 
 _MAX_TABLE_ROWS = 100
-_FIRST_YEAR, _LAST_YEAR = 1, 9999  # the range of Python's dates
+_FIRST_YEAR, _LAST_YEAR = 1, 9999  # the first and last year of Python's dates
 
 
 def to_json_value(value: Any) -> Any:
@@ -92,7 +92,7 @@ def _write_csv(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
 
 
 def _write_csv_batch(rows: pa.RecordBatch, sink: IO[bytes], *, header: bool) -> None:
-    # the type of a column may differ between batches, so each batch has a writer
+    # The type of a column may differ between batches, so each batch has its own writer.
     with csv.CSVWriter(
         sink, rows.schema, write_options=csv.WriteOptions(include_header=header)
     ) as writer:
@@ -133,7 +133,7 @@ def _print_table(reader: pa.RecordBatchReader) -> None:
                 *("" if value is None else str(to_json_value(value)) for value in row.values())
             )
         total += batch.num_rows
-    # rich must not interpret brackets and colons of the data as markup
+    # Rich must not interpret brackets and colons of the data as markup or emoji.
     console = Console(file=sys.stdout, markup=False, emoji=False)
     console.print(shown)
     suffix = f", the first {_MAX_TABLE_ROWS} shown" if total > _MAX_TABLE_ROWS else ""
@@ -144,7 +144,7 @@ def _to_python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     try:
         rows: list[dict[str, Any]] = batch.to_pylist()
         return rows
-    except (ValueError, OverflowError):  # invalid UTF-8, or years out of Python's range
+    except (ValueError, OverflowError):  # text is not UTF-8, or a year is not in Python's range
         columns = [map(_to_python_value, column) for column in batch.columns]
         names = batch.schema.names
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -202,7 +202,7 @@ def _format_time(scalar: "pa.Scalar[Any]", separator: str) -> str | None:
     year, suffix = text[: text.index("-", 1)], text[text.index("-", 1) :]
     if not _FIRST_YEAR <= int(year) <= _LAST_YEAR:
         year = f"{int(year):+05d}"
-    if separator == "T":  # drop a zero fraction, as Python does in other times
+    if separator == "T":  # Python prints no fraction that is zero
         has_fraction = suffix.partition(".")[2].strip("0")
         suffix = suffix if has_fraction else suffix.partition(".")[0]
     return f"{year}{suffix.replace('T', separator)}{zone}"

@@ -97,7 +97,7 @@ def collect_changes(
     if cursor.table != identity:
         return _evaluate_all_partitions(decider, identity, latest, "the table was recreated")
     if latest.id < cursor.handled.snapshot_id or _is_replaced(table, cursor.handled):
-        # the same partitions may have been requested for another snapshot with the same id
+        # The sensor may have requested the same partitions for an earlier snapshot with this id.
         suffix = f" after {cursor.handled}"
         reason = "the table was rolled back"
         return _evaluate_all_partitions(decider, identity, latest, reason, suffix=suffix)

@@ -31,7 +31,7 @@ def raise_dagster_errors(
     """
     try:
         yield
-    except CommitOutcomeUnknownError as error:  # a retry could commit the same rows twice
+    except CommitOutcomeUnknownError as error:  # a retry could commit the same rows again
         raise _build_failure(table, error) from error
     except (TransientError, OSError) as error:
         if context is None:
@@ -41,7 +41,7 @@ def raise_dagster_errors(
     except (dg.Failure, dg.RetryRequested):
         raise
     except CancelledError as error:
-        # Python raises this if Spark's interrupt handler has replaced that of Dagster
+        # Python raises this error if Spark's interrupt handler has replaced that of Dagster.
         raise dg.DagsterExecutionInterruptedError from error
     except Exception as error:
         raise _build_failure(table, error) from error

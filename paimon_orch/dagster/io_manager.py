@@ -49,7 +49,7 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
         with fail_if_unsupported(table.identifier):
             specs = _parse_partition_specs(table, context)
             if context.has_asset_partitions and not specs:
-                # without partitions, an overwrite would replace the whole table
+                # Without partitions, an overwrite would replace the whole table.
                 raise InputError(f"the run of {table.identifier} has no partition to write")
             mode, commit_id = self._parse_write_mode(context), _build_commit_id(context)
             snapshot = _write_rows(table, rows, mode, specs, commit_id=commit_id)
@@ -64,7 +64,7 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
         table = self._load_table(context.asset_key)
         partition_filter, limit = None, None
         if context.has_asset_partitions:
-            # There are no partitions for the first key if the mapping selects the previous one.
+            # If the mapping selects the previous partition, the first partition has no input.
             partitions = _find_partitions(table, _parse_partition_specs(table, context))
             partition_filter = (
                 build_partition_filter(partitions, table.schema) if partitions else None
@@ -147,7 +147,8 @@ def _to_arrow(value: Any) -> pa.Table:
     if isinstance(value, pa.RecordBatchReader):
         return value.read_all()
     if type(value).__module__.partition(".")[0] == "polars":
-        frame = value.collect() if hasattr(value, "collect") else value  # collects a lazy frame
+        # Lazy frames have the method collect.
+        frame = value.collect() if hasattr(value, "collect") else value
         return frame.to_arrow()
     if type(value).__module__.partition(".")[0] == "pandas":
         return pa.Table.from_pandas(value, preserve_index=False)
@@ -155,7 +156,7 @@ def _to_arrow(value: Any) -> pa.Table:
 
 
 def _convert_to_type(rows: pa.Table, annotation: Any) -> Any:
-    if get_origin(annotation) in (Union, UnionType):  # such as DataFrame | None
+    if get_origin(annotation) in (Union, UnionType):  # for example, DataFrame | None
         annotation = next(arg for arg in get_args(annotation) if arg is not NoneType)
     module = getattr(annotation, "__module__", "").partition(".")[0]
     if module == "pandas":

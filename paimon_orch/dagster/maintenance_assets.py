@@ -273,7 +273,7 @@ def asset_decorator(table: str, **options: Any) -> Callable[..., dg.AssetsDefini
     if arguments["partitions_def"] is None:
         del arguments["backfill_policy"]
     with warnings.catch_warnings():
-        # backfill_policy is in beta; users of these definitions cannot act on the warning
+        # backfill_policy is a beta feature; users of these definitions cannot act on the warning.
         warnings.simplefilter("ignore", dg.BetaWarning)
         return dg.asset(**arguments)
 

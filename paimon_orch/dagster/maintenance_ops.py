@@ -65,7 +65,7 @@ class RemoveOrphanFilesConfig(MaintenanceConfig):
     """
 
     older_than: str = Field(
-        default="3 d",  # longer than the slowest writer takes to commit
+        default="3 d",  # the slowest writers commit within this time
         description="Keep files younger than this, for example '3 d'. It must exceed the time "
         "between the first file and the commit of the slowest write.",
     )
@@ -186,7 +186,7 @@ class MaintenanceOp(Generic[C, P]):
             raise InputError(f"invalid config of {self.action}: {details}") from error
         for name, parse in _TIME_PARSERS.items():
             if config.get(name) is not None:
-                # raises an error when definitions load, not in a scheduled run
+                # An invalid value raises an error when definitions load, not in a scheduled run.
                 parse(name, config[name])
 
 
@@ -309,7 +309,7 @@ def _describe_manifest_compaction(_table: Table, plan: ManifestCompactionPlan) -
 
 def _compact_manifests(table: Table, plan: ManifestCompactionPlan, *_: object) -> MaintenanceResult:
     run_step(manifest_step.COMPACT_MANIFESTS, table, plan)
-    after = manifest_step.plan(table, EmptyRequest())  # counts the remaining manifests
+    after = manifest_step.plan(table, EmptyRequest())  # this plan has the remaining manifests
     return MaintenanceResult(
         {
             "manifests_before": plan.manifests,

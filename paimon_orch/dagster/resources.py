@@ -12,7 +12,7 @@ from paimon_orch.storage.object_store_options import parse_storage_option
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 
-if TYPE_CHECKING:  # imported on first use, since sensors and checks do not need Spark
+if TYPE_CHECKING:  # sensors and checks do not need Spark, so it is imported on first use
     from pyspark.sql import SparkSession
 
 

@@ -276,7 +276,7 @@ def build_metadata_table(
 
 
 def _build_table_record(row: Mapping[str, Any]) -> dg.TableRecord:
-    # Dagster cannot serialize the enums of other packages
+    # Dagster cannot serialize enums of other packages.
     return dg.TableRecord({k: str(v) if isinstance(v, StrEnum) else v for k, v in row.items()})
 
 

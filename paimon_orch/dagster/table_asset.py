@@ -178,7 +178,8 @@ def _build_ingest_metadata(
         schema_id=report.schema.id,
         duration_seconds=sum(result.duration_seconds for result in results),
     )
-    if len(keys) > 1:  # the totals of all partitions would be shown on each of them
+    # The totals are sums over all partitions, and Dagster would show them on each partition.
+    if len(keys) > 1:
         return metadata
     return replace(
         metadata,

@@ -64,7 +64,7 @@ def plan(table: Table, request: IngestRequest) -> WritePlan:
     if partitions is not None and request.mode != "overwrite":
         raise InputError("partitions can only be set for an overwrite")
     if partitions is not None:
-        build_partition_matcher(partitions, table.schema)  # refuses other columns
+        build_partition_matcher(partitions, table.schema)  # this refuses other columns
     builder = WriteBuilder(
         table.stores,
         is_overwrite=request.mode == "overwrite",

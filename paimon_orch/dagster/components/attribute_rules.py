@@ -325,7 +325,7 @@ def _refine_attribute(schema: JsonSchema) -> JsonSchema:
         return schema
     value = values[0] if values else {"type": "string"}
     if "$ref" in value:
-        # accepts any value; tools use it to show which values are accepted
+        # This schema accepts any value; editors use the reference to suggest values.
         accepted = {"anyOf": [value, {}]}
         return refined | accepted | {"if": {"anyOf": [_TEMPLATE_SCHEMA, *null]}, "else": value}
     strict = {"enum": value["enum"]} if "enum" in value else {"type": value["type"]}

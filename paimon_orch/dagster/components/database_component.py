@@ -95,7 +95,7 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
             except InputError as error:
                 logger.warning("%s; the table is skipped", error)
                 continue
-            with suppress(NotFoundError):  # the table was just dropped, or is being created
+            with suppress(NotFoundError):  # another process drops or creates the table
                 partition_columns[name] = list(catalog.table(table).schema.partition_keys)
         state_path.write_text(json.dumps(partition_columns), encoding="utf-8")
 

@@ -90,7 +90,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
 
     def definitions(self) -> dg.Definitions:
         """Return the definitions of the table."""
-        self.freshness_policy()  # validates it even if the asset is not defined here
+        self.freshness_policy()  # the policy is validated even if the asset is not defined here
         jobs = self._build_jobs()
         return dg.Definitions(
             assets=self._build_assets(),

@@ -12,7 +12,7 @@ from paimon_orch.table.cleanup.orphan_candidates import DataRoots
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.table import Table
 
-_QUARANTINE_FOLDER = ".quarantine"  # engines ignore unknown folders
+_QUARANTINE_FOLDER = ".quarantine"  # engines ignore folders that they do not know
 _FOLDER_NAME_FORMAT = "%Y%m%dT%H%M%S%f"
 _COMPARE_BYTES = 1 << 20
 _FOLDER_NAME = re.compile(r"\d{8}T\d{12}")
@@ -109,9 +109,8 @@ class Quarantine:
                 continue
             if self.io.move(path, target):
                 restored += 1
-            elif self._has_same_content(
-                path, target
-            ):  # a move that was killed has already copied the file
+            # A move that was killed may have copied the file already.
+            elif self._has_same_content(path, target):
                 self.io.delete(path)
         self._delete_empty_directories(base)
         return restored

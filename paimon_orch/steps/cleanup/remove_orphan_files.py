@@ -136,7 +136,7 @@ def plan(
     data = DataRoots.of(table.io, table.paths, schema)
     branches, references = store.branches(), ReferencedFiles(store=store)
     for paths in branches:
-        SnapshotStore(table.io, paths).latest_id()  # raises if the latest snapshot is missing
+        SnapshotStore(table.io, paths).latest_id()  # this fails if the latest snapshot is missing
     buckets = [
         b for root in data.roots for b in find_bucket_directories(table.io, root, schema, specs)
     ]
@@ -152,7 +152,7 @@ def plan(
         references=references,
         progress=progress,
     )
-    references.update()  # reads versions that were committed during the listing
+    references.update()  # this reads versions that were committed during the listing
     files = [file for file in listing.files if file.name not in references.names]
     if specs is None:
         files += [f for paths in branches for f in find_unfinished_files(table.io, paths, before)]

@@ -69,7 +69,7 @@ def plan(table: Table, request: EmptyRequest) -> MissingFilesPlan:
         directory, _, name = path.rpartition("/")
         if directory not in listed:
             listed[directory] = {info.name for info in table.io.list_dir(directory)}
-        # a listing may be outdated or not permitted, so check each file itself
+        # A listing may be outdated or not permitted, so each file is also checked.
         if name not in listed[directory] and not table.io.exists(path):
             paths.append(path)
             entries.append(entry)

@@ -201,7 +201,8 @@ def run_step(
         max_attempts=step.max_attempts,
     )
     executor = executor or InProcessExecutor()
-    outcome: OutcomeT | None = None  # the outcomes of all parts, including those before a conflict
+    # The outcome includes the parts that were committed before a conflict.
+    outcome: OutcomeT | None = None
     for attempt in attempts:
         with attempt:
             for part in step.split(attempts.next_plan()):

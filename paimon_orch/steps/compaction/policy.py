@@ -58,7 +58,8 @@ class CompactionPolicy:
     """The time after which a partition is compacted even below all thresholds."""
 
     def __post_init__(self) -> None:
-        _ = self.wait_millis, self.rewrite_bytes  # raise for invalid values now, not in a tick
+        # Invalid values raise an error here, not in a later tick.
+        _ = self.wait_millis, self.rewrite_bytes
 
     @property
     def wait_millis(self) -> int:

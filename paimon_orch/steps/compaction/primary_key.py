@@ -257,7 +257,7 @@ def _merge_messages_by_bucket(
 def _merge_messages(plan: CompactionPlan, parts: Sequence[_UnitResult]) -> CommitMessage:
     reader, task = plan.reader, parts[0][0].task
     assert reader is not None
-    # several parts of a section may have read the same file
+    # Several parts of a section may have read the same file.
     entries = tuple(dict.fromkeys(entry for _, message in parts for entry in message.entries))
     changelog = tuple(entry for _, message in parts for entry in message.changelog)
     refusal = next((message.refusal for _, message in parts if message.refusal), None)

@@ -128,7 +128,7 @@ def _collect_files_to_delete(
     for version in expired:
         if version.changelog_list:
             collector.add_changelog_files(version)
-        else:  # the appended rows are the changelog
+        else:  # without a changelog file, the appended rows are the changelog
             collector.add_deleted_files(version)
     return collector.collect(expired)
 

@@ -136,7 +136,7 @@ def exclude_expired_partitions(
     table: Table, splits: Sequence[BucketSplit], now: datetime | None = None
 ) -> list[BucketSplit]:
     """Exclude expired partitions if ``compaction.skip-expired-partitions`` is true."""
-    # as in Java Paimon, this applies only with an expiration time and values-time
+    # As in Java Paimon, the option requires an expiration time and the strategy values-time.
     schema, options = table.schema, table.schema.typed_options
     by_values = options.get(PARTITION_EXPIRATION_STRATEGY) == "values-time"
     skips = options.get(COMPACTION_SKIP_EXPIRED_PARTITIONS) and by_values

@@ -99,7 +99,7 @@ def plan(table: Table, request: ExpireTagsRequest) -> TagExpirationPlan:
     expired = []
     for name in table.tags.names():
         if name not in modified:
-            continue  # another process has just created it
+            continue  # another process created the tag after the listing
         times = read_tag_times(table, name)
         created = times.created or datetime.fromtimestamp(modified[name])  # noqa: DTZ006 - local
         has_times = times.created is not None and times.retained is not None

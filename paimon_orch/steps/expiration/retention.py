@@ -147,7 +147,8 @@ def find_first_retained_snapshot(
     latest, ids = store.latest_id(), store.ids()
     if latest is None or not ids:
         return None
-    earliest = ids[0]  # the hint is not used, because it is moved before an expiration is complete
+    # An expiration moves the hint before it deletes the snapshots, so the hint is not used.
+    earliest = ids[0]
     to_check = retention.find_ids_to_check(latest, earliest, next_snapshots)
     end, id_set = to_check.stop, set(ids)
     for number in to_check:
@@ -156,7 +157,7 @@ def find_first_retained_snapshot(
             break
     if end <= earliest:
         return None
-    return min((number for number in ids if number >= end), default=None)  # ids may have gaps
+    return min((number for number in ids if number >= end), default=None)  # the ids may have gaps
 
 
 def find_first_retained_changelog(

@@ -84,7 +84,8 @@ class FileChecker:
         if schema.primary_keys:
             self._check_system_columns(file, rows)
         if entry.bucket == POSTPONE_BUCKET:
-            return  # rows are in arrival order; the metadata has the keys of the first and last row
+            # The rows are in arrival order, and the metadata has the keys of the first and last row.
+            return
         if schema.primary_keys:
             self._check_keys(file, rows, schema)
         self._check_statistics(entry, rows, schema)
@@ -108,7 +109,8 @@ class FileChecker:
             names = "key" if order == schema.key_fields else ", ".join(f.name for f in order)
             self.findings.add("keys", "", f"{file.file_name} is not sorted by {names}")
         first, last = decode_key_bounds(file, order)
-        # old releases did not update the key bounds when a compaction dropped deletes
+        # Old releases did not update the key bounds when a compaction dropped deleted keys, so keys
+        # within the bounds are accepted.
         if keys.at(0) < first or last < keys.at(len(keys) - 1):
             text = f"{file.file_name} has keys outside of the range in its metadata"
             self.findings.add("key-range", "", text)
@@ -125,7 +127,7 @@ class FileChecker:
                 f"its metadata has {expected['min']} to {expected['max']}"
             )
             self.findings.add("sequence", "", text)
-        minus = pa.array([1, 3], pa.int8())  # -U and -D
+        minus = pa.array([1, 3], pa.int8())  # the row kinds -U and -D
         retracts = int(pc.sum(pc.is_in(rows[VALUE_KIND.name], minus)).as_py() or 0)
         if file.delete_row_count is not None and file.delete_row_count != retracts:
             text = (
@@ -157,7 +159,7 @@ class FileChecker:
             buckets = compute_buckets(
                 columns, [f.type for f in fields], entry.total_buckets, function
             )
-        except InputError:  # unsupported bucket function
+        except InputError:  # the bucket function is not supported
             return
         strays = int((buckets != entry.bucket).sum())
         if strays:
@@ -202,7 +204,7 @@ class FileChecker:
     ) -> None:
         for (partition, bucket), entries in _group_by_bucket(state):
             upper_entries = [entry for entry in entries if entry.file.level > 0]
-            # an older version had the same files with the same deletion vectors
+            # Files and deletion vectors that were checked in another version are not checked again.
             vectors_by_file = {
                 e.file.file_name: vectors.get(e.file.file_name) for e in upper_entries
             }

@@ -220,7 +220,7 @@ class VersionChecker:
                 self.findings.add("path", version, str(error))
                 self._listed[directory] = {}
         actual = self._listed[directory].get(name)
-        if actual is None:  # the file may be newer than the listing
+        if actual is None:  # the file may have been written after the listing
             try:
                 actual = self.io.size(path)
             except (OSError, PaimonError):

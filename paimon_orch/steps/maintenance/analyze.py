@@ -119,7 +119,7 @@ def plan(table: Table, request: AnalyzeRequest) -> AnalyzePlan:
     )
     if snapshot is None:
         return AnalyzePlan(request=request, schema_id=schema.id)
-    # the rows of tables with a key are counted by reading the key columns
+    # The row count of a table with a primary key requires a read of the key columns.
     read = [column.name for column in columns] or [*schema.trimmed_primary_keys, *schema.names][:1]
     scan = replace(table.scan(read, snapshot_id=snapshot.id), fallback=None)
     units, counted_rows = [], 0

@@ -191,7 +191,7 @@ def _plan_units(io: RescaleIo, splits: Sequence[BucketSplit]) -> Iterator[Rescal
     if any(
         build_bucket_key_signature(old.bucket_key_fields) != key for old in reader.schemas.values()
     ):
-        step = 1  # old rows have hashes of another column type
+        step = 1  # the hashes of old rows are of another column type
     for first in range(step):
         sources = tuple(split for split in splits if split.bucket % step == first)
         targets = range(first, count, step)
@@ -211,7 +211,7 @@ def run(shared: RescaleIo | None, unit: RescaleUnit) -> bytes:
     """
     assert shared is not None
     schema = shared.factory.schema
-    # write to the highest level: each key has only one row, so readers do not merge
+    # Each key has only one row, so the files are written to the highest level.
     level = schema.typed_options.num_levels - 1 if schema.primary_keys else 0
     with ExitStack() as written:
         writers = {
@@ -268,7 +268,7 @@ def _route_rows(
         where = format_partition(unit.partition, schema)
         text = f"has rows of other buckets in the buckets {numbers}; nothing was changed"
         raise CorruptFileError(f"{shared.reader.paths.root}/{where}", text)
-    for bucket, writer in writers.items():  # rows of other buckets belong to other units
+    for bucket, writer in writers.items():  # other units write the rows of other buckets
         in_bucket = buckets == bucket
         if in_bucket.any():
             writer.write(rows.filter(pa.array(in_bucket)))

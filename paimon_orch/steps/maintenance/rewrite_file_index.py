@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 FileIdentity = tuple[object, ...]
 
-_READER_THREADS = 8  # threads that read the heads of index files
+_READER_THREADS = 8  # number of threads that read the heads of index files
 _MAX_UNIT_FILES, _MAX_UNIT_BYTES = 100, 1 << 30
 MAX_FILES_PER_COMMIT = 1_000
 
@@ -376,9 +376,8 @@ def _build_container(
     version = read_bitmap_version(reader.io, reader.path(bucket_file), file) or unit.bitmap_version
     builder = FileIndexBuilder(set_default_bitmap_version(file_specs, version), file_fields)
     columns = [field for field in file_fields if field.name in builder.columns]
-    for batch in reader.read(
-        bucket_file, columns
-    ):  # deleted rows are included: indexes use positions in the file
+    # Indexes use positions in the file, so they include deleted rows.
+    for batch in reader.read(bucket_file, columns):
         builder.add(pa.Table.from_batches([batch]))
     return builder.finish()
 
@@ -417,7 +416,7 @@ def _store_index(
     while entry((*other_files, name)).identity in unit.retired_identities or not reader.io.create(
         sibling_path(path, name), container
     ):
-        name = next_index_name(name)  # the name is retired, or the file exists
+        name = next_index_name(name)  # this name is retired, or its file exists
     created.append(sibling_path(path, name))
     return entry((*other_files, name))
 

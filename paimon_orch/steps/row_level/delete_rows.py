@@ -85,7 +85,7 @@ def _rewrite_files(
     """Rewrite each file with deleted rows; new files keep the position in the row order."""
     split = unit.split
     vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, split.vectors)
-    # with row tracking, rewritten rows keep their ids
+    # With row tracking, rewritten rows keep their ids only in files with the source COMPACT.
     source = FileSource.COMPACT if row_tracking_fields(reader.schema) else FileSource.APPEND
     bucket_id, total_buckets = split.partition_bucket, split.total_buckets
     for file in split.files:

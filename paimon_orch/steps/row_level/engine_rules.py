@@ -107,7 +107,7 @@ def build_rows_to_write(schema: TableSchema, rows: pa.Table) -> Iterator[pa.Tabl
 
 
 def _build_updates(schema: TableSchema, changed: pa.Table, names: list[str]) -> pa.Table:
-    # raises InputError if a row is changed more than once
+    # This raises an InputError if a row is changed more than once.
     group_rows_by_file([changed.column(ADDRESS_COLUMN).to_numpy()])
     old = pa.table(
         {

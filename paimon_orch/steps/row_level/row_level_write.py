@@ -335,7 +335,7 @@ def write_changes(planned: WritePlan, parts: Iterable[pa.Table]) -> bytes:
                 yield from build_rows_to_write(schema, rows)
             elif BUCKET_COLUMN in rows.column_names:
                 yield rows.drop_columns([ADDRESS_COLUMN, KIND_COLUMN])
-        # raises errors before the files are finished, so that the writer deletes them
+        # An error is raised before the files are finished, so that the writer deletes them.
         deleted_rows.update(group_rows_by_file(addresses))
 
     if row_tracking_fields(schema):

@@ -20,9 +20,9 @@ from paimon_orch.table.write.commit_message import CommitMessage
 
 RowAddresses = Int64Array
 
-ADDRESS_COLUMN = "__paimon_row"  # the column of addresses
-KIND_COLUMN = "__paimon_kind"  # the column of row kinds: +I, +U, -D
-OLD_VALUE_PREFIX = "__paimon_old_"  # the prefix of columns with old values
+ADDRESS_COLUMN = "__paimon_row"  # name of the column of row addresses
+KIND_COLUMN = "__paimon_kind"  # name of the column of row kinds: +I, +U, -D
+OLD_VALUE_PREFIX = "__paimon_old_"  # name prefix of columns with old values
 _POSITION_BITS = 40
 
 

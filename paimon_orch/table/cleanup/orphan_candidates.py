@@ -26,7 +26,7 @@ from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SNAPSHOT_PREFIX
 
-# directories of a branch, with the name prefixes of their regular files
+# The keys are directories of a branch; the values are the prefixes of their regular file names.
 _BRANCH_FOLDERS = {
     "snapshot": (SNAPSHOT_PREFIX, EARLIEST, LATEST),
     "changelog": (CHANGELOG_PREFIX, EARLIEST, LATEST),
@@ -34,7 +34,7 @@ _BRANCH_FOLDERS = {
 _TEMPORARY_FOLDERS = ("schema", "tag", "consumer")
 _SHARED_FOLDERS = ("manifest", "index", "statistics")
 _DirectoryNames = Mapping[str, set[str]]  # directory names by partition column
-# Manifests do not list these files; only side files of data files refer to them.
+# Manifests do not list these files; only the side files of data files reference them.
 _BLOB_PACK_SUFFIX = ".managed.blob"
 
 
@@ -341,7 +341,8 @@ def _list_unless_table(io: FileIO, directory: str, top: str) -> list[FileInfo]:
 
 def _build_directory_names(spec: Mapping[str, object], schema: TableSchema) -> _DirectoryNames:
     """Return the possible directory names of a spec: its values as given and as writers encode."""
-    build_partition_matcher(spec, schema)  # refuses other columns, which would match all partitions
+    # A column that is not a partition column is refused; the spec would match all partitions.
+    build_partition_matcher(spec, schema)
     options = schema.typed_options
     default = options.default_partition_name
     values = {key: default if value is None else str(value) for key, value in spec.items()}

@@ -306,7 +306,7 @@ class ReferencedFiles:
         """Return the distinct manifests of the current versions that were not read yet."""
         reader, metas = self._lists(), dict[str, ManifestFileMeta]()
         for version in self._list_pending_versions():
-            with suppress(MissingFileError):  # raised by update
+            with suppress(MissingFileError):  # update raises this error
                 for meta in (*reader.state(version), *reader.changelog(version)):
                     metas.setdefault(meta.file_name, meta)
         return [meta for name, meta in metas.items() if name not in self._opened]
@@ -333,7 +333,7 @@ class ReferencedFiles:
         REFERENCE_READ.call(
             read_pending, retry_on=lambda error: isinstance(error, MissingFileError)
         )
-        self._reader = None  # the manifest lists of these versions are not needed any more
+        self._reader = None  # the manifest lists of these versions are no longer needed
         return has_new_versions
 
     def _lists(self) -> ReferenceReader:

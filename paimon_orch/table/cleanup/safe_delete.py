@@ -32,7 +32,7 @@ def list_file_roots(io: FileIO, paths: TablePaths) -> tuple[str, ...]:
     """
     schemas, roots = SchemaStore(io, paths), dict.fromkeys([paths.root])
     for schema_id in schemas.ids():
-        with suppress(PaimonError):  # files in paths of an unreadable schema are not deleted
+        with suppress(PaimonError):  # files of an unreadable schema are not deleted
             roots |= dict.fromkeys(_list_roots_of_schema(schemas.get(schema_id), paths))
     return tuple(roots)
 
@@ -88,7 +88,7 @@ class SafeDeleter:
                 action()
         except (CorruptFileError, IsADirectoryError):  # the path is a directory
             allowed = False
-        except PermissionError as error:  # some systems raise this for a directory
+        except PermissionError as error:  # some systems raise this error for a directory
             if not self._is_directory(path):
                 raise StorageError(
                     f"{path} cannot be removed ({error.strerror or error}). Repeat the step to "
@@ -125,7 +125,7 @@ class SafeDeleter:
         if directory not in self._real_directories:
             parent, _, name = directory.rpartition("/")
             inside = any(directory.startswith(f"{root}/") for root in self.roots)
-            # a missing directory could be created below a link
+            # Another process could create a missing directory below a symbolic link.
             self._real_directories[directory] = (
                 inside
                 and self._is_real_directory(parent)

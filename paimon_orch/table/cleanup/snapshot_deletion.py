@@ -72,7 +72,7 @@ class SnapshotDeletionPlanner:
     retained: Sequence[RetainedSnapshot]
     """All other versions of the table; an unreadable metadata file of them is an error."""
 
-    _entries: dict[str, ManifestEntry] = field(default_factory=dict)  # versions by path
+    _entries: dict[str, ManifestEntry] = field(default_factory=dict)  # by path
     _opened: dict[str, Manifest] = field(default_factory=dict)
     _shared_manifests: set[str] = field(default_factory=set)
     _directories: dict[PartitionBucket, str] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class SnapshotDeletionPlanner:
             name = meta.file_name
             manifest = self._opened.get(name)
             if manifest is None:
-                # an interrupted run may have deleted it if no retained version needs it
+                # An interrupted run may have deleted a manifest that no retained version needs.
                 manifest = self.reader.open(meta, optional=name not in self._shared_manifests)
             if manifest is None:
                 continue

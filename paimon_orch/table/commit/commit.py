@@ -186,13 +186,13 @@ class TableCommit:
         if state.count == 1 or latest is None:
             return None
         if changes.identifier == BATCH_COMMIT_IDENTIFIER and not state.delta_lists:
-            return None  # all attempts certainly lost, and no other job has this user
+            return None  # another commit won each attempt, and no other job has this user
         commit_key = self.user, changes.identifier, changes.kind
         for snapshot_id in range(state.latest_id + 1, latest.id + 1):
             try:
                 snapshot = self.snapshots.get(snapshot_id)
             except NotFoundError as error:
-                # the snapshot has expired since the last attempt, and it may be ours
+                # The snapshot expired after the last attempt, and this commit may have created it.
                 raise self._build_unknown_outcome(snapshot_id, error) from error
             other_key = snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind
             if other_key == commit_key:
@@ -233,7 +233,7 @@ class TableCommit:
             return None
         try:
             self.snapshots.write_hint(LATEST, snapshot.id)
-        except (OSError, StorageError) as error:  # the hint only speeds up reads
+        except (OSError, StorageError) as error:  # readers do not require the hint
             logger.warning(
                 "snapshot %d is committed, but the hint LATEST is not updated: %s",
                 snapshot.id,

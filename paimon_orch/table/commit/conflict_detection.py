@@ -105,7 +105,7 @@ def find_live_entry_per_partition(
     manifests: Iterable[Manifest], partitions: Iterable[bytes]
 ) -> list[ManifestEntry] | None:
     """Return a live entry of each partition with files, or None if this requires all manifests."""
-    # if the newest manifest with a partition adds a file, this file is live
+    # If the newest manifest with entries of a partition adds a file, this file is live.
     entries, missing = list[ManifestEntry](), set(partitions)
     for manifest in manifests:
         row_by_partition: dict[bytes, int | None] = {}
@@ -113,7 +113,7 @@ def find_live_entry_per_partition(
             if partition in missing and row_by_partition.get(partition) is None:
                 row_by_partition[partition] = row if manifest.kinds[row] == FileKind.ADD else None
         if None in row_by_partition.values():
-            # the manifest only deletes files of the partition, which may have other live files
+            # The manifest only deletes files of the partition, but the partition may have live files.
             return None
         rows = sorted(row for row in row_by_partition.values() if row is not None)
         entries += manifest.entries(np.array(rows, np.int64))

@@ -44,7 +44,7 @@ class ReadGuard:
         for number in range(self.snapshot_id + 1, newest + 1):
             try:
                 snapshot = snapshots.get(number)
-            except NotFoundError:  # expired, so its changes are unknown
+            except NotFoundError:  # the snapshot has expired, so its changes are unknown
                 raise _build_conflict_error(self.snapshot_id) from None
             if snapshot.commit_kind is not CommitKind.COMPACT:
                 for entry in manifests.read_delta_entries(snapshot):

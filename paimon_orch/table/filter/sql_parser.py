@@ -36,7 +36,7 @@ _FLIPPED_OPERATORS = {
     Operator.GREATER: Operator.LESS,
     Operator.GREATER_OR_EQUAL: Operator.LESS_OR_EQUAL,
 }
-# Arguments of supported conditions; others (as of BETWEEN SYMMETRIC) are refused.
+# Supported conditions have only these arguments; others, such as SYMMETRIC, are refused.
 _KNOWN_ARGS = {"this", "expression", "expressions", "low", "high", "negate"}
 _SUPPORTED_SYNTAX = "=, <>, <, <=, >, >=, IN, BETWEEN, LIKE, IS NULL, AND, OR and NOT"
 
@@ -148,7 +148,7 @@ class _FilterTranslator:
             return node.name
         if isinstance(node, exp.Boolean):
             return "true" if node.this else "false"
-        if isinstance(node, exp.Cast):  # DATE '2026-01-01', TIMESTAMP '...'
+        if isinstance(node, exp.Cast):  # for example, DATE '2026-01-01'
             return self._parse_literal_text(node.this)
         raise self._build_error(f"{node.sql()!r} is not a constant")
 

@@ -15,7 +15,8 @@ from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 
-_MAX_MANIFESTS = 4  # the newest; writers of one table rarely use different versions
+# Writers of one table rarely use different versions, so only the newest manifests are read.
+_MAX_MANIFESTS = 4
 _ENTRIES_PER_MANIFEST = 16
 
 

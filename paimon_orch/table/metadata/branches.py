@@ -70,7 +70,7 @@ class Branches:
             for path, data in files.items():
                 if not self.io.create(path, data):
                     self.io.write(path, data)
-            if tag is not None:  # fails if the tag was deleted meanwhile
+            if tag is not None:  # this fails if another process has deleted the tag
                 SnapshotStore(self.io, TablePaths(self.root)).tag(tag)
         except BaseException:
             self.io.delete_dir(paths.branch_root)
@@ -107,7 +107,8 @@ class Branches:
     def delete(self, name: str) -> None:
         """Delete a branch. Files that only it referred to are deleted as orphan files later."""
         paths = self.check_can_delete(name)
-        # schemas last, so that an interrupted deletion leaves a branch that can be read and deleted
+        # The schemas are deleted last, so that a branch that is left by an interrupted deletion
+        # can be read and deleted.
         for folder in _REFERENCE_FOLDERS:
             self.io.delete_dir(f"{paths.branch_root}/{folder}")
         self.io.delete_dir(paths.branch_root)
@@ -150,7 +151,7 @@ class Branches:
         old += [Tags(main).path(tag) for tag in main.tags() if main.tag(tag).id >= first]
         old += [main_schemas.path(i) for i in reversed(main_schemas.ids()) if i >= first_schema]
         self.io.delete(f"{main.paths.snapshot_dir}/{LATEST}")
-        for path in old:  # keep files that are equal on main and on the branch
+        for path in old:  # files that are equal on main and on the branch are kept
             if path not in new or not self._have_equal_content(path, new[path]):
                 self.io.delete(path)
         for path, source in new.items():

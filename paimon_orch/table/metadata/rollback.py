@@ -47,7 +47,7 @@ def rollback(store: SnapshotStore, selector: SnapshotSelector) -> Snapshot:
     elif target.id < (store.earliest_id() or 0):
         store.write_hint(EARLIEST, target.id)
     store.write_hint(LATEST, target.id)
-    # delete the newest first, so that an interrupted rollback leaves no gap between the ids
+    # The newest snapshot is deleted first, so that an interrupted rollback leaves no gap in the ids.
     for snapshot_id in reversed(store.ids()):
         if snapshot_id > target.id:
             store.io.delete(store.path(snapshot_id))

@@ -67,7 +67,7 @@ class SchemaStore:
         return self.io.create(self.path(schema.id), schema.to_json())
 
 
-# Each step opens its table again, and decoding a schema takes longer than reading its file.
+# Steps open the same table repeatedly, and decoding a schema takes longer than reading its file.
 @lru_cache(maxsize=256)
 def _decode_schema(data: bytes, path: str) -> TableSchema:
     return TableSchema.from_json(data, path)

@@ -88,7 +88,7 @@ class SnapshotStore:
             if newest >= hint:
                 return newest
             previous, hint = hint, self.hint(LATEST)
-            if hint == previous:  # otherwise a rollback moved it and deleted the snapshot
+            if hint == previous:  # if the hint has changed, a rollback deleted the snapshot
                 raise MissingFileError(self.path(hint), describe_lost_snapshot(hint, newest))
         return max(self.ids(), default=None)
 
@@ -151,7 +151,7 @@ class SnapshotStore:
 
     def tags(self) -> list[str]:
         """Return the names of all tags, sorted."""
-        # tag-success-file is a directory, for the option 'tag.create-success-file'
+        # The directory tag-success-file contains files of the option 'tag.create-success-file'.
         entries = list_metadata_directory(self.io, self.paths.tag_dir)
         names = (info.name for info in entries if not info.is_dir)
         return sorted(name.removeprefix("tag-") for name in names if name.startswith("tag-"))

@@ -108,7 +108,7 @@ class Tags:
         self.get(name)
         io, path = self.snapshots.io, self.path(to)
         data = io.read_bytes(self.path(name))
-        # an equal file was written by an interrupted rename
+        # An interrupted rename has written a file with equal content.
         if name == to or not (io.create(path, data) or io.read_bytes(path) == data):
             raise InputError(f"{self.snapshots.paths.root} already has a tag {to!r}")
         io.delete(self.path(name))

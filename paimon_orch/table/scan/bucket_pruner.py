@@ -18,7 +18,7 @@ from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 from paimon_orch.format.types.predicate import And, Leaf, Operator, Or, Predicate
 
-_MAX_BUCKET_KEYS = 1_000  # hashing more combinations costs more than it saves
+_MAX_BUCKET_KEYS = 1_000  # the hashes of more combinations cost more than they save
 _MAX_HASHABLE_PRECISIONS = {TypeRoot.DECIMAL: 18, TypeRoot.TIMESTAMP: 6, TypeRoot.TIMESTAMP_LTZ: 6}
 
 _BucketKey = tuple["pa.Scalar[pa.DataType]", ...]
@@ -55,7 +55,7 @@ class BucketPruner:
         return [entry for entry in entries if self._may_match(entry, keys)]
 
     def _may_match(self, entry: ManifestEntry, keys: Sequence[_BucketKey]) -> bool:
-        count = entry.total_buckets  # the bucket count when the file was written
+        count = entry.total_buckets  # the bucket count at the time of the write
         if count <= 0 or not self._has_same_hash(entry.file.schema_id):
             return True
         if count not in self._buckets_by_count:
@@ -72,7 +72,7 @@ class BucketPruner:
         function = self._schema.typed_options.get(BUCKET_FUNCTION_TYPE)
         try:
             return set(compute_buckets(columns, types, count, function).tolist())
-        except InputError:  # an unknown bucket function
+        except InputError:  # the bucket function is not supported
             return None
 
     def _has_same_hash(self, schema_id: int) -> bool:

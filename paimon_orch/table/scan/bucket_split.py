@@ -43,7 +43,7 @@ class BucketSplit:
 def count_visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
     """Count the live rows; return None if this requires a merge or the deletion vectors."""
     needs_merge = schema.primary_keys and not is_raw_convertible(split.files, schema)
-    # with data evolution, several files have the same rows
+    # With data evolution, several files contain columns of the same rows.
     if needs_merge or split.postponed_files or schema.typed_options.get(DATA_EVOLUTION_ENABLED):
         return None
     live = {file.file_name for file in split.files}

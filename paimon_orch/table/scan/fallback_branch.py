@@ -82,7 +82,7 @@ def _find_branch_snapshot(
         return None
     try:
         return find_at_time(snapshots, snapshot.time_millis)
-    except NotFoundError:  # the branch was created later: use its first snapshot
+    except NotFoundError:  # the branch was created later
         earliest = snapshots.earliest_id()
         return None if earliest is None else snapshots.get(earliest)
 

@@ -33,7 +33,7 @@ from paimon_orch.merge.tree.levels import plan_merge_sections
 from paimon_orch.table.scan.bucket_pruner import BucketPruner
 from paimon_orch.table.scan.bucket_split import is_raw_convertible
 
-_BATCH_SIZE = 8_192  # files whose statistics and indexes are in memory at the same time
+_BATCH_SIZE = 8_192  # number of files whose statistics and indexes are in memory at the same time
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def build_partition_filter(partitions: Sequence[bytes], schema: TableSchema) -> 
     """Return a filter that selects the rows of one or more serialized partitions."""
     *leading_names, last_name = schema.partition_keys
     values = build_partition_table(partitions, schema)
-    # the values of the last column, by the values of the other columns
+    # This dictionary has the values of the last column by the values of the other columns.
     last_values = defaultdict[tuple[Any, ...], list[Any]](list)
     for row in range(len(partitions)):
         leading_values = tuple(values.column(name)[row] for name in leading_names)

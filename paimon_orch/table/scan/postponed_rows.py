@@ -25,7 +25,7 @@ from paimon_orch.table.write.postpone_bucket import (
     sort_postponed_files,
 )
 
-_FIRST_POSTPONED_SEQUENCE = 1 << 62  # above every sequence number in a bucket
+_FIRST_POSTPONED_SEQUENCE = 1 << 62  # every sequence number in a bucket is lower
 
 
 def should_merge_postponed(schema: TableSchema) -> bool:

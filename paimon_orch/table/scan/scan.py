@@ -150,7 +150,7 @@ class Scan(BaseScan):
         if not self.merge_postponed:
             splits = self._plan_splits(predicate, levels, use_indexes=use_indexes)
             return [split for split in splits if split.bucket >= 0]
-        # postponed rows may replace any row of their key, so only predicates on keys prune files
+        # A postponed row replaces the row with its key, so only predicates on keys can prune files.
         partitions, keys = set(self.schema.partition_keys), set(self.schema.primary_keys)
         on_keys = None if predicate is None else restrict_to_columns(predicate, partitions | keys)
         on_partitions = None if predicate is None else restrict_to_columns(predicate, partitions)
@@ -212,7 +212,7 @@ class Scan(BaseScan):
     def explain(self) -> ScanReport:
         """Report the files, rows and bytes that file indexes and the limit save; reads no rows."""
         if self.fallback is not None or self.merge_postponed:
-            # report neither on the fallback branch nor on postpone buckets
+            # The report covers neither the fallback branch nor postpone buckets.
             return replace(self, fallback=None, merge_postponed=False).explain()
         splits = self.plan(use_indexes=False)
         schemas = self.schemas.get_all(file.schema_id for split in splits for file in split.files)
@@ -247,7 +247,7 @@ class Scan(BaseScan):
     def read_split(self, split: BucketSplit) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one bucket that match the filter; a limit may leave out rows."""
         if split.is_fallback:
-            target = self.arrow_schema  # nullability may differ
+            target = self.arrow_schema  # the nullability of columns may differ
             for batch in self.find_scan_of(split).read_split(replace(split, is_fallback=False)):
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=target)
             return
@@ -259,7 +259,7 @@ class Scan(BaseScan):
         files = (*split.files, *split.postponed_files)
         schemas = self.schemas.get_all(file.schema_id for file in files)
         reader = FileReader(self.io, self.paths, self.schema, schemas, batch_sizes=self.batch_sizes)
-        first = self._first  # set only if the filter keeps all rows of a file or none
+        first = self._first  # not None only if the filter keeps all rows of a file or none
         bucket = BucketReader(
             reader,
             split,

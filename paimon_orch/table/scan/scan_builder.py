@@ -45,7 +45,7 @@ def build_scan(stores: TableStores, request: ScanRequest) -> Scan:
     selector = request.selector
     snapshot = selector.find(stores.snapshots)
     if snapshot is not None:
-        stores.schemas.get(snapshot.schema_id)  # raises if the schema is missing
+        stores.schemas.get(snapshot.schema_id)  # this fails if the schema is missing
     newest = stores.schema
     stores.check_step(StepKind.READ if selector else StepKind.READ | StepKind.DEFAULT_READ, newest)
     warn_of_unknown_options(stores.identifier, newest.options)

@@ -15,7 +15,7 @@ from paimon_orch.table.scan.bucket_split import BucketSplit, is_raw_convertible
 from paimon_orch.table.scan.data_evolution import group_files_by_rows, has_data_evolution
 from paimon_orch.table.scan.scan import Scan
 
-_TARGET_UNIT_BYTES = 32 << 20  # reading this size takes longer than starting a Spark task
+_TARGET_UNIT_BYTES = 32 << 20  # a read of this size takes longer than the start of a Spark task
 
 
 def divide_splits(splits: Iterable[BucketSplit], scan: Scan) -> list[BucketSplit]:

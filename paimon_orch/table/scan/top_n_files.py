@@ -29,7 +29,7 @@ def select_top_n_splits(
     """
     data_type = schema.field(key.column).type
     if not isinstance(data_type, AtomicType) or data_type.name in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
-        return list(splits)  # bounds ignore NaN, but NaN sorts first or last
+        return list(splits)  # bounds exclude NaN, which sorts first or last
     stats_by_file = {
         file.file_name: stats.of(split.partition, file)(key.column)
         for split in splits

@@ -99,7 +99,7 @@ class Visibility:
                 rows = rows[manifest.buckets[rows] >= 0]
             if len(rows):
                 counts.append(sum(build_file_fields(manifest, rows).get("_ROW_COUNT")))
-            return rows[:0]  # do not create entry objects
+            return rows[:0]  # no entry objects are needed
 
         manifests.read_live_entries(
             snapshot, manifests=keep, partitions=choose, levels=_ONLY_LEVEL_0, choose=count

@@ -81,7 +81,7 @@ def _compute_partition_codes(rows: pa.Table, schema: TableSchema) -> Int64Array:
     codes = np.zeros(rows.num_rows, np.int64)
     for name in schema.partition_keys:
         encoded = rows.column(name).combine_chunks().dictionary_encode()
-        # null is a separate partition
+        # Null is a separate partition.
         indices = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()
         codes = codes * (len(encoded.dictionary) + 1) + indices
     return codes

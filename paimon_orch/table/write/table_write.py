@@ -98,7 +98,7 @@ class TableWriter(UncommittedFiles):
         if not rows.num_rows:
             return
         numbered = self._number_rows(partition_bucket, rows)
-        if partition_bucket.bucket == POSTPONE_BUCKET:  # neither sorted nor merged
+        if partition_bucket.bucket == POSTPONE_BUCKET:  # these rows are neither sorted nor merged
             self._get_append_writer(partition_bucket).write(numbered)
             return
         self._buffers.setdefault(partition_bucket, []).append(numbered)
@@ -160,7 +160,8 @@ class TableWriter(UncommittedFiles):
             rows = pa.concat_tables(tables)
             batch = build_sorted_batch(rows, self._schema.trimmed_primary_keys, engine.sequence)
             writer = self._open_writer(partition_bucket)
-            writer.write(engine.merge(batch))  # without prepare: all rows are new and accepted
+            # No call of prepare is needed, because all rows are new and accepted.
+            writer.write(engine.merge(batch))
             if options.has_snapshot_ordering:
                 writer.close()
                 self._flushes.setdefault(partition_bucket, []).append(writer)

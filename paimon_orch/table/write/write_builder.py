@@ -144,7 +144,7 @@ class WriteBuilder:
         try:
             snapshot = self.commit(written, planned.hashes)
         except (CommitConflictError, InputError, UnsupportedError):
-            # after these errors, the files are certainly not committed
+            # After these errors, it is certain that the files are not committed.
             discard_written_files(self.stores.reader(), [written])
             raise
         self._warn_of_unseen_rows(written.entries)
