@@ -86,8 +86,8 @@ _Insert = Annotated[
     AssignmentTexts,
     typer.Option(
         metavar="COLUMN=EXPRESSION",
-        help='Value of rows without a match, e.g. "v = source.v", or "*" for all columns; may be '
-        "repeated.",
+        help='Value of inserted rows, which have no match, e.g. "v = source.v", or "*" for all '
+        "columns; may be repeated.",
     ),
 ]
 _PartitionsToDrop = Annotated[

@@ -28,15 +28,18 @@ class CompactionAttributes(Attributes):
         default=_DEFAULT_POLICY.deleted_ratio,
         ge=0,
         le=1,
-        description="Rewrite the partition above this share of deleted or retracted rows.",
+        description="Share of deleted or retracted rows above which the whole partition is "
+        "rewritten.",
     )
     max_rewrite: Annotated[str | None, SIZE_RULE] = Field(
         default=_DEFAULT_POLICY.max_rewrite,
-        description="Do not request compactions that would read more than this, for example 10 gb.",
+        description="Maximum size of the files that a compaction reads, for example 10 gb. Larger "
+        "compactions are not requested.",
     )
     max_wait: Annotated[str, DURATION_RULE] = Field(
         default=_DEFAULT_POLICY.max_wait,
-        description="Compact a partition below all thresholds after this time, for example 1 h.",
+        description="Time after which a partition is compacted even if it is below all thresholds, "
+        "for example 1 h.",
     )
 
     def policy(self) -> CompactionPolicy:

@@ -88,8 +88,8 @@ class TableAttributes(Attributes):
     )
     trigger: Literal["sensor", "schedule", "none"] = Field(
         default="sensor",
-        description="What requests compactions: a sensor after commits, a daily schedule, or "
-        "neither.",
+        description="Source of compaction requests: a sensor after commits, a daily schedule, or "
+        "none.",
     )
     sensor_interval_seconds: int = Field(
         default=30, ge=1, description="Minimum interval between ticks of the sensor."
@@ -98,7 +98,7 @@ class TableAttributes(Attributes):
         default=False, description="Whether the sensor and the schedules are started by default."
     )
     compaction: CompactionAttributes = Field(
-        default=CompactionAttributes(), description="When a partition is compacted."
+        default=CompactionAttributes(), description="Thresholds at which a partition is compacted."
     )
     max_partitions_per_run: int = Field(
         default=MAX_PARTITIONS_PER_RUN,

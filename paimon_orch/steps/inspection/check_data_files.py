@@ -124,7 +124,7 @@ class FileChecker:
         ):
             text = (
                 f"{file.file_name} has the sequence numbers {actual['min']} to {actual['max']}, "
-                f"its metadata has {expected['min']} to {expected['max']}"
+                f"but its metadata has {expected['min']} to {expected['max']}"
             )
             self.findings.add("sequence", "", text)
         minus = pa.array([1, 3], pa.int8())  # the row kinds -U and -D
@@ -132,7 +132,7 @@ class FileChecker:
         if file.delete_row_count is not None and file.delete_row_count != retracts:
             text = (
                 f"{file.file_name} has {retracts} retract rows, "
-                f"its metadata has {file.delete_row_count}"
+                f"but its metadata has {file.delete_row_count}"
             )
             self.findings.add("delete-rows", "", text)
 
@@ -145,7 +145,7 @@ class FileChecker:
             expected, actual = stats_of(column.name), collector.column(column.name)
             if not _covers_statistics(expected, actual, column.type):
                 name = entry.file.file_name
-                text = f"{name}: column {column.name} has {actual}, its metadata has {expected}"
+                text = f"{name}: column {column.name} has {actual}, but its metadata has {expected}"
                 self.findings.add("statistics", "", text)
 
     def _check_bucket_hash(self, entry: ManifestEntry, rows: pa.Table, schema: TableSchema) -> None:

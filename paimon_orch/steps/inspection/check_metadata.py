@@ -153,7 +153,7 @@ class VersionChecker:
                 "record-count",
                 version,
                 f"changelogRecordCount is {snapshot.changelog_record_count}, "
-                f"the changelog files have {rows} rows",
+                f"but the changelog files have {rows} rows",
             )
         if version.keeps_changelog:
             self._check_files(version, changelog, schema)
@@ -190,7 +190,7 @@ class VersionChecker:
                 self.findings.add(
                     "record-count",
                     state.version,
-                    f"{name} is {expected}, the files have {actual} rows",
+                    f"{name} is {expected}, but the files have {actual} rows",
                 )
         if snapshot.commit_kind is CommitKind.COMPACT and added > deleted:
             self.findings.add(
@@ -229,7 +229,7 @@ class VersionChecker:
             self.findings.add("missing-file", version, f"{path} does not exist")
         elif size is not None and actual != size:
             self.findings.add(
-                "file-size", version, f"{path} has {actual} bytes, its metadata has {size}"
+                "file-size", version, f"{path} has {actual} bytes, but its metadata has {size}"
             )
 
     def _check_buckets(self, state: SnapshotContents) -> None:
@@ -268,7 +268,7 @@ class VersionChecker:
             self._check_file_size(state.version, path, item.file_size)
             where = f"{state.version}, {item.file_name}"
             if item.index_type == HASH_INDEX and item.file_size != _HASH_BYTES * item.row_count:
-                text = f"{item.file_size} bytes are not the size of {item.row_count} hashes"
+                text = f"a file of {item.file_size} bytes cannot contain {item.row_count} hashes"
                 self.findings.add("index", where, text)
         self._check_vector_ranges(state)
 
@@ -280,7 +280,7 @@ class VersionChecker:
                 continue
             where, ranges = f"{state.version}, {item.file_name}", item.ranges or ()
             if item.row_count != len(ranges):
-                text = f"has {len(ranges)} deletion vectors, its metadata has {item.row_count}"
+                text = f"has {len(ranges)} deletion vectors, but its metadata has {item.row_count}"
                 self.findings.add("index", where, text)
             for entry in ranges:
                 name = entry.data_file
@@ -299,7 +299,7 @@ class VersionChecker:
             text = f"{name} has a deletion vector but is not live in the bucket"
             self.findings.add("vector", where, text)
         elif deleted is not None and not 0 < deleted <= file.row_count:
-            text = f"{name} has {file.row_count} rows, its metadata has {deleted} deleted rows"
+            text = f"{name} has {file.row_count} rows, but its metadata has {deleted} deleted rows"
             self.findings.add("vector", where, text)
 
     def _check_statistics(self, version: RetainedSnapshot) -> None:

@@ -266,7 +266,7 @@ def _route_rows(
     if (buckets % unit.step != unit.target_buckets.start % unit.step).any():
         numbers = ", ".join(str(split.bucket) for split in unit.splits)
         where = format_partition(unit.partition, schema)
-        text = f"has rows of other buckets in the buckets {numbers}; nothing was changed"
+        text = f"the buckets {numbers} contain rows of other buckets; nothing was changed"
         raise CorruptFileError(f"{shared.reader.paths.root}/{where}", text)
     for bucket, writer in writers.items():  # other units write the rows of other buckets
         in_bucket = buckets == bucket

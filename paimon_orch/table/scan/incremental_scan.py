@@ -106,7 +106,7 @@ def read_snapshot_or_changelog(store: SnapshotStore, snapshot_id: int) -> Snapsh
     try:
         return store.get(snapshot_id)
     except NotFoundError as error:
-        error.add_note("an incremental read needs every snapshot after the first up to the last")
+        error.add_note("an incremental read requires every snapshot after its start, up to its end")
         raise
 
 

@@ -302,7 +302,8 @@ def _move_column(schema: TableSchema, change: MoveColumn) -> TableSchema:
         position = 0 if change.where == "first" else len(other_fields)
     elif change.to is None or change.to == change.column:
         raise InputError(
-            f"to move column {change.column!r} {change.where} another column, name that column"
+            f"column {change.column!r} cannot be moved {change.where} {change.to!r}; "
+            "name another column"
         )
     else:
         position = other_fields.index(schema.field(change.to)) + (change.where == "after")

@@ -34,6 +34,6 @@ def check_deletion_vectors_change(table: Table, changes: Iterable[SchemaChange])
             where = format_partition(split.partition, table.schema) or table.identifier
             raise InputError(
                 f"option {_DELETION_VECTORS_OPTION!r} can only change after a full compaction of "
-                "the whole table, as with compact(table, executor, strategy='full'): bucket "
-                f"{split.bucket} of {where} has rows to merge or deletion vectors"
+                f"the whole table, because bucket {split.bucket} of {where} has rows to merge or "
+                "deletion vectors; run compact(table, executor, strategy='full') first"
             )

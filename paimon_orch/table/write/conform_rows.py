@@ -131,9 +131,9 @@ def complete_rows_to_delete(rows: pa.Table, schema: TableSchema) -> pa.Table:
     missing = [name for name in needed if name not in rows.column_names]
     if missing:
         raise InputError(
-            f"rows to delete need the columns {', '.join(needed)}: those of the primary key, of "
-            f"the partition and of 'sequence.field'; {', '.join(missing)} is missing. Nothing was "
-            "deleted."
+            f"the rows to delete do not have the columns {', '.join(missing)}. A delete requires "
+            f"the primary key, the partition columns and the 'sequence.field': "
+            f"{', '.join(needed)}. Nothing was deleted."
         )
     for field in schema.fields:
         if field.name not in rows.column_names:
@@ -152,5 +152,5 @@ def build_placeholder_values(field: Field, length: int) -> pa.Array:
         return build_constant_column(empty, field.type, length)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise InputError(
-            f"rows to delete need a value for {field.name!r}, which is NOT NULL"
+            f"the rows to delete must have a column {field.name!r}, because it is NOT NULL"
         ) from error

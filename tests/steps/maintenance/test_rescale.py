@@ -178,7 +178,7 @@ def test_rows_in_a_wrong_bucket_are_not_lost(tmp_path: Path) -> None:
     edit_delta(table, 1, lambda entries: [replace(entry, bucket=1 - entry.bucket) for entry in entries])  # fmt: skip
     before = stored_files(table)
 
-    with pytest.raises(CorruptFileError, match="has rows of other buckets"):
+    with pytest.raises(CorruptFileError, match="contain rows of other buckets"):
         rescale(table, 4)
 
     assert stored_files(table) == before

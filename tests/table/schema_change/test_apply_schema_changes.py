@@ -277,7 +277,7 @@ COLUMNS = "k INT, dt STRING, v INT, t TIMESTAMP(3), r ROW<x INT>, s INT"
         (UpdateType("r", "INT"), "cannot change from"),
         (UpdateNullability("v", False), "alter-column-null-to-not-null.disabled"),
         (UpdateNullability("k", True), "primary key"),
-        (MoveColumn("v", "after"), "name that column"),
+        (MoveColumn("v", "after"), "name another column"),
         (SetOption("merge-engine", "first-row"), "once the table has snapshots"),
         (SetOption("bucket-key", "k"), "once the table has snapshots"),
         (SetOption("bucket", "-1"), "only a positive count"),
