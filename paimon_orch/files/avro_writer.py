@@ -200,8 +200,8 @@ def _build_atom_type(data_type: AtomicType, name: str) -> Any:
             return _ATOM_TYPES[kind]
     column = name.removeprefix(_ROOT + "_")
     raise UnsupportedError(
-        f"column {column!r} of type {type_to_sql(data_type)}: Avro files hold TIME up to 3 and "
-        "timestamps up to 6 digits; choose 'file.format' = 'parquet' or 'orc'"
+        f"column {column!r} of type {type_to_sql(data_type)}: Avro supports TIME with up to 3 and "
+        "timestamps with up to 6 fractional digits; choose 'file.format' = 'parquet' or 'orc'"
     )
 
 

@@ -339,10 +339,9 @@ class FileReader:
             return False
         if bucket_file.file.file_source is None:
             raise UnsupportedError(
-                f"{self.path(bucket_file)}: its metadata has no file source, so "
-                "'sequence.snapshot-ordering' = true cannot order "
-                "its rows by snapshot. Only tables that were created with this option have it in "
-                "all files."
+                f"{self.path(bucket_file)}: 'sequence.snapshot-ordering' = true needs a file source "
+                "in the metadata of every file, which this file does not have; the option works "
+                "only for tables that were created with it"
             )
         return bucket_file.file.file_source == FileSource.APPEND
 
@@ -357,14 +356,14 @@ def _check_file_size(path: str, source: IO[bytes], file: DataFileMeta) -> None:
     source.seek(0)
     if size != file.file_size:
         raise CorruptFileError(
-            path, f"has {size} bytes, but its manifest entry says {file.file_size}"
+            path, f"has {size} bytes, but its manifest entry states {file.file_size}"
         )
 
 
 def _check_row_count(path: str, row_count: int, file: DataFileMeta) -> None:
     if row_count != file.row_count:
         raise CorruptFileError(
-            path, f"has {row_count} rows, but its manifest entry says {file.row_count}"
+            path, f"has {row_count} rows, but its manifest entry states {file.row_count}"
         )
 
 

@@ -154,7 +154,11 @@ def decode_deletion_vector_file(
 ) -> dict[str, DeletionVector]:
     """Return the deletion vectors of an index file by data file; checksums are verified."""
     if data[:1] != bytes([FILE_VERSION]):
-        raise CorruptFileError(path, f"deletion vector file version {data[:1].hex() or 'missing'}")
+        raise CorruptFileError(
+            path,
+            f"the first byte of a deletion vector file must be {FILE_VERSION}, its version, but "
+            f"is {data[0] if data else 'missing'}",
+        )
     return {entry.data_file: decode_deletion_vector(data, entry, path) for entry in ranges}
 
 
@@ -165,7 +169,9 @@ def decode_deletion_vector(data: bytes, entry: DeletionVectorRange, path: str) -
         end = entry.offset + 4 + size
         if size < 4 or end + 4 > len(data) or entry.length not in (size, size + 8):
             raise ValueError(
-                f"the deletion vector of {entry.data_file} does not fit at {entry.offset}"
+                f"the deletion vector of {entry.data_file} has {size} bytes at offset "
+                f"{entry.offset}, but the index manifest says {entry.length} bytes and the file "
+                f"has {len(data)}"
             )
         payload = data[entry.offset + 4 : end]
         if zlib.crc32(payload) != _CRC.unpack_from(data, end)[0]:
@@ -174,6 +180,7 @@ def decode_deletion_vector(data: bytes, entry: DeletionVectorRange, path: str) -
     if entry.cardinality is not None and entry.cardinality != vector.cardinality:
         raise CorruptFileError(
             path,
-            f"{entry.data_file} has {vector.cardinality} deleted rows, not {entry.cardinality}",
+            f"the deletion vector of {entry.data_file} has {vector.cardinality} rows, but the "
+            f"index manifest says {entry.cardinality}",
         )
     return vector if entry.additional is None else replace(vector, additional=entry.additional)

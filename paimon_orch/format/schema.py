@@ -198,14 +198,14 @@ def _parse_key_columns(value: Any, key: str, fields: Sequence[Field]) -> tuple[s
 def _parse_options(value: dict[str, Any]) -> dict[str, Any]:
     options = value["options"]
     if not isinstance(options, dict):
-        raise ValueError(f"options must be an object, but is {options!r}")  # noqa: TRY004 - damage
+        raise ValueError(f"options must be a JSON object, got {options!r}")  # noqa: TRY004 - damage
     return options
 
 
 def _parse_fields(value: dict[str, Any], path: str) -> tuple[Field, ...]:
     fields = value["fields"]
     if not isinstance(fields, list):
-        raise ValueError(f"fields must be a list, but is {fields!r}")  # noqa: TRY004 - damage
+        raise ValueError(f"fields must be a JSON list, got {fields!r}")  # noqa: TRY004 - damage
     return tuple(_parse_field(field, path) for field in fields)
 
 

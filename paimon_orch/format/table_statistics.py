@@ -76,7 +76,7 @@ class TableStatistics:
 def _parse_count(value: Mapping[str, Any], key: str) -> int | None:
     number = value.get(key)
     if number is not None and (not isinstance(number, int) or not 0 <= number < 2**63):
-        raise ValueError(f"{key} must be a count, but is {number!r}")
+        raise ValueError(f"{key} must be a non-negative integer, got {number!r}")
     return number
 
 

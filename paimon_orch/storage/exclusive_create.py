@@ -32,18 +32,18 @@ def check_trusted(fs: Any, path: str, options: StorageOptions) -> None:
     if min_version is None:
         packages = ", ".join(sorted(_MIN_TRUSTED_VERSIONS))
         raise UnsupportedError(
-            f"{path} was not written, because {type(fs).__name__} of {module} is not known to "
-            "create files exclusively, so two committers could overwrite each other. Only "
-            f"{packages} can write tables. Reading works; to write, give all committers the "
-            f"storage option {LOCK_PATH}=<a file that all of them reach>."
+            f"{path} was not written: {type(fs).__name__} of {module} is not known to create "
+            "files exclusively, so two committers could overwrite each other. Write with "
+            f"{packages}, or set the storage option {LOCK_PATH} of all committers to the same "
+            "lock file, which all of them can access. Reading works without this."
         )
     from importlib.metadata import version
 
     installed = version(package)
     if _parse_release(installed) < min_version:
         raise UnsupportedError(
-            f"{path} was not written, because {package} {installed} may overwrite a file of "
-            f"another committer; install {package}>={min_version[0]}.{min_version[1]}"
+            f"{path} was not written: {package} {installed} may overwrite a file of another "
+            f"committer; install {package}>={min_version[0]}.{min_version[1]}"
         )
 
 
@@ -127,8 +127,8 @@ class ExclusiveCreator:
                     fs.rm_file(probe)
         if not is_exclusive:
             raise UnsupportedError(
-                f"{path} was not written, because at {bucket} a second creation of the same name "
-                "replaces the first object, so two committers could overwrite each other. Use a "
+                f"{path} was not written: the store at {bucket} ignores the condition that the "
+                "object must not exist yet, so two committers could overwrite each other. Use a "
                 "store with conditional writes."
             )
         _verified_stores.add((hash(fs), bucket))

@@ -223,7 +223,8 @@ class FsspecFileIO:
             )
         if "?versionId=" in path:
             raise CorruptFileError(
-                path, "is refused: s3fs would read another version of the object for ?versionId="
+                path,
+                "is refused: s3fs would interpret ?versionId= and read another version of it",
             )
         return check_path(path)
 

@@ -71,7 +71,7 @@ def test_older_snapshots_are_read(run: Run, table: Table, warehouse: Path) -> No
         (["nope.t"], "no database 'nope' (databases: db)"),
         (["t"], "must be 'database.table'"),
         (["db.t", "--columns", "nope"], "no column 'nope'; the columns are id, v, price"),
-        (["db.t", "--where", "id ="], "cannot be understood"),
+        (["db.t", "--where", "id ="], "is not a valid SQL condition"),
         (["db.t", "--where", "price = 'x'"], "not a value of column 'price'"),
         (["db.t", "--snapshot", "9"], "has no snapshot 9; it has 1 to 1"),
         (["db.t", "--tag", "x"], "has no tag 'x'; it has none"),

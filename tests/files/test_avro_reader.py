@@ -120,7 +120,7 @@ def test_decimals_are_encoded_in_the_fewest_bytes(number: int, expected: bytes) 
 
 @pytest.mark.parametrize("kind", ["TIMESTAMP(9)", "TIMESTAMP(7) WITH LOCAL TIME ZONE", "TIME(6)"])
 def test_unsupported_time_precisions_are_refused_with_the_column(kind: str) -> None:
-    with pytest.raises(UnsupportedError, match=r"column 'r_x'.*Avro files hold TIME up to 3"):
+    with pytest.raises(UnsupportedError, match=r"column 'r_x'.*Avro supports TIME with up to 3"):
         build_avro_schema(parse_columns(f"r ROW<x {kind}>"))
 
 

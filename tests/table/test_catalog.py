@@ -102,8 +102,8 @@ def test_a_table_is_created_from_an_arrow_schema(catalog: Catalog) -> None:
     ("columns", "keywords", "message"),
     [
         ("id FOO", {}, "unknown type 'FOO'"),
-        ("id", {}, "cannot be understood"),
-        ("", {}, "cannot be understood"),
+        ("id", {}, "type 'id' is not valid: unknown type"),
+        ("", {}, "type '' is not valid"),
         ("id INT,", {"primary_key": ["nope"]}, "primary key column 'nope' is not among"),
         ("id INT, id INT", {}, "column 'id' is declared twice"),
         ("_VALUE_KIND INT", {}, "is reserved"),
@@ -116,8 +116,8 @@ def test_a_table_is_created_from_an_arrow_schema(catalog: Catalog) -> None:
         ("id INT", {"options": {"merge-engine": "magic"}}, "'magic' is not a merge engine"),
         ("p DECIMAL(3, 5)", {}, "scale is larger than the precision"),
         ("p DECIMAL(99)", {}, "99 is not within 1 to 38"),
-        ("id INT NOT", {}, "cannot be understood"),
-        ("id INT; DROP", {}, "cannot be understood near"),
+        ("id INT NOT", {}, "is not valid: "),
+        ("id INT; DROP", {}, "is not valid near '; DROP'"),
     ],
 )
 def test_definitions_that_break_a_rule_create_nothing(

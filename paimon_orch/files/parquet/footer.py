@@ -128,7 +128,9 @@ class Footer:
 
     def _check_range(self, start: int, length: int) -> ByteRange:
         if start < len(PARQUET_MAGIC) or length < 0 or start + length > self._start:
-            raise ValueError(f"{length} bytes at {start} are not before the footer")
+            raise ValueError(
+                f"the range of {length} bytes at {start} is not inside the data before the footer"
+            )
         return start, start + length
 
     def encode_row_group_footer(

@@ -75,7 +75,9 @@ def decode_list_header(data: BytesLike, position: int) -> tuple[int, int, int]:
     else:
         position += 1
     if count > len(data) - position:
-        raise ValueError(f"a list of {count} elements is longer than its bytes")
+        raise ValueError(
+            f"a list of {count} elements does not fit the remaining {len(data) - position} bytes"
+        )
     return count, kind, position
 
 
@@ -98,7 +100,7 @@ def _skip_value(data: BytesLike, position: int, kind: int) -> int:
         return position
     if kind == STRUCT:
         return _skip_struct(data, position)
-    raise ValueError(f"unknown kind of value {kind}")
+    raise ValueError(f"a value has the unknown Thrift type {kind}")
 
 
 def _skip_struct(data: BytesLike, position: int) -> int:

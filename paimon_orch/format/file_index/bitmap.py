@@ -186,7 +186,7 @@ class BitmapIndex:
         if version not in (1, 2):
             raise UnsupportedError(f"bitmap indexes of version {version} are not supported")
         if rows < 0 or not 0 <= count <= rows:
-            raise ValueError(f"the header of a bitmap index states {count} values in {rows} rows")
+            raise ValueError(f"a bitmap index cannot have {count} distinct values in {rows} rows")
         self._version: int = version
         self._count: int = count
         self._has_null: bool = has_null

@@ -34,13 +34,15 @@ def compute_bloom_filter_parameters(items: int, fpp: float) -> tuple[int, int]:
     """
     if items < 0 or not 0 < fpp < 1:
         raise InputError(
-            f"a bloom filter of {items} items with a false-positive rate of {fpp} is not possible"
+            f"a bloom filter cannot have {items} items and a false-positive rate of {fpp}; set "
+            "'items' to at least 0 and 'fpp' between 0 and 1"
         )
     least = int(-items * math.log(fpp) / (math.log(2) * math.log(2)))
     bits = least + 8 - least % 8
     if bits > _MAX_BITS:
         raise InputError(
-            f"a bloom filter of {items} items with a false-positive rate of {fpp} is too large"
+            f"a bloom filter of {items} items with a false-positive rate of {fpp} has more than "
+            f"{_MAX_BITS} bits; reduce 'items' or raise 'fpp'"
         )
     functions = math.floor(bits / items * math.log(2) + 0.5) if items else 1
     return bits, max(1, functions)

@@ -45,17 +45,21 @@ class ByteSource:
         size = self.length - position if size is None else size
         start = self._start + position
         if not 0 <= position <= position + size <= self.length:
-            raise ValueError(f"{size} bytes at {position} do not fit into {self.length}")
+            raise ValueError(
+                f"{size} bytes at {position} exceed the {self.length} bytes of the index"
+            )
         content = self._data
         data = self._read(start, size) if content is None else content[start : start + size]
         if len(data) != size:
-            raise ValueError(f"{size} bytes at {start} are truncated")
+            raise ValueError(f"the file ends after {len(data)} of the {size} bytes at {start}")
         return data
 
     def part(self, position: int, size: int) -> "ByteSource":
         """Return a range of the source as a source."""
         if not 0 <= position <= position + size <= self.length:
-            raise ValueError(f"{size} bytes at {position} do not fit into {self.length}")
+            raise ValueError(
+                f"{size} bytes at {position} exceed the {self.length} bytes of the index"
+            )
         return ByteSource(
             self._read if self._data is None else self._data, size, self._start + position
         )

@@ -26,7 +26,7 @@ def check_manifest_format(options: Options) -> None:
     kind = options.get(MANIFEST_FORMAT)
     if kind != "avro":
         raise UnsupportedError(
-            f"writing manifests with 'manifest.format' = {kind} is not supported; 'avro' is"
+            f"'manifest.format' = {kind}: only Avro manifests can be written; set it to 'avro'"
         )
 
 

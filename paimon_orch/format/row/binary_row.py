@@ -253,6 +253,6 @@ def _read_variable_part(row: memoryview, word: int) -> bytes:
     offset, length = word >> 32, word & 0xFFFFFFFF
     if offset < 0 or offset + length > len(row):
         raise ValueError(
-            f"bytes {offset} to {offset + length} lie outside a row of {len(row)} bytes"
+            f"bytes {offset} to {offset + length} are outside a row of {len(row)} bytes"
         )
     return bytes(row[offset : offset + length])

@@ -163,7 +163,7 @@ class _TypeParser:
             raise self.error(f"expected {token!r}, found {self.peek() or 'the end'!r}")
 
     def error(self, reason: str) -> InputError:
-        return InputError(f"type {self.text!r} cannot be understood: {reason}")
+        return InputError(f"type {self.text!r} is not valid: {reason}")
 
     def type(self) -> DataType:
         parsed = self.parse_nullability(self.parse_bare_type())
@@ -266,9 +266,7 @@ def _tokenize(text: str) -> Iterator[str]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise InputError(
-                f"type {text!r} cannot be understood near {text[position : position + 20]!r}"
-            )
+            raise InputError(f"type {text!r} is not valid near {text[position : position + 20]!r}")
         yield match.group(1)
         position = match.end()
 

@@ -236,7 +236,7 @@ def bind_predicate(predicate: Predicate, type_of: Callable[[Leaf], pa.DataType])
             leaf.op != Operator.IN or not count
         ):
             raise InputError(
-                f"the test {str(leaf.op)!r} of column {leaf.name!r} got {count} values"
+                f"the test {str(leaf.op)!r} of column {leaf.name!r} cannot have {count} values"
             )
         if leaf.op == Operator.LIKE and not pa.types.is_string(target):
             raise InputError(f"LIKE needs a text column; {leaf.name!r} is {target}")

@@ -31,7 +31,7 @@ def read_deletion_vectors(
                 data = io.read_bytes(path)
             if len(data) != entry.file_size:
                 raise CorruptFileError(
-                    path, f"has {len(data)} bytes, but the index manifest says {entry.file_size}"
+                    path, f"has {len(data)} bytes, but the index manifest states {entry.file_size}"
                 )
             vectors |= decode_deletion_vector_file(data, entry.ranges, path)
     return vectors

@@ -86,7 +86,7 @@ def decode_key_bounds(file: DataFileMeta, fields: Sequence[Field]) -> tuple[Key,
     ``fields`` are the columns that the file is sorted by. Raises :class:`CorruptFileError` if
     the bytes show that the bounds are those of other columns.
     """
-    with wrap_decode_errors(f"{file.file_name}, the bounds of its keys in the manifest"):
+    with wrap_decode_errors(f"{file.file_name} (key bounds in the manifest)"):
         return decode_key(file.min_key, fields), decode_key(file.max_key, fields)
 
 
@@ -245,9 +245,9 @@ def unsorted_file_error(file_name: str, order: str = "the primary key") -> Corru
     """Return the error for a file whose rows are not in the order that its level requires."""
     return CorruptFileError(
         file_name,
-        f"its rows are not sorted by {order}, as files of its level must be; the table's metadata "
-        "or its options are damaged. Check the table, and restore its schema or an earlier "
-        "snapshot",
+        f"its rows are not sorted by {order}, which its level requires; the metadata or the "
+        "options of the table are wrong. Check the table, and restore its schema or an "
+        "earlier snapshot",
     )
 
 

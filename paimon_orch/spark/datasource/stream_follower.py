@@ -96,8 +96,8 @@ class StreamFollower:
         if start_options != {needed} & {FROM_SNAPSHOT, FROM_TIMESTAMP}:
             option_names = ", ".join(sorted(start_options)) or "neither of them"
             raise InputError(
-                f"paimon: scan-mode {mode} and the options {FROM_SNAPSHOT} and {FROM_TIMESTAMP} do "
-                f"not match: {option_names} is set"
+                f"paimon: scan-mode {mode} does not match the options {FROM_SNAPSHOT} and "
+                f"{FROM_TIMESTAMP}: {option_names} is set"
             )
         return mode
 
@@ -227,9 +227,9 @@ class StreamFollower:
             logger.warning("%s; the stream continues without them", text)
             return
         raise PaimonError(
-            f"{text}. To continue without them set fail-on-data-loss = false; to read the whole "
-            f"table again {_NEW_CHECKPOINT_ADVICE}. A consumer-id, or a longer "
-            "snapshot.time-retained of the table, keeps snapshots until they are read"
+            f"{text}. To continue without them, set fail-on-data-loss = false. To read the whole "
+            f"table again, {_NEW_CHECKPOINT_ADVICE}. To keep snapshots until they are read, set "
+            "a consumer-id, or a longer snapshot.time-retained of the table"
         )
 
     def record(self, position: StreamOffset) -> None:

@@ -87,7 +87,7 @@ def _find_reason(text: str, error: BaseException) -> str:
         reason = lines[-1] if isinstance(error, PySparkException) else [*lines[:1], *causes][-1]
     if reason.startswith("ModuleNotFoundError"):
         reason += (
-            ". It is not installed on the workers: "
-            "PYSPARK_PYTHON must name a Python with paimon-orch."
+            ". The module is not installed on the workers: set PYSPARK_PYTHON to a Python that "
+            "has paimon-orch."
         )
     return reason

@@ -74,7 +74,8 @@ def _list_package_files() -> Iterator[tuple[str, Path]]:
     for root in _PACKAGE_ROOTS:
         if not (root / "__init__.py").is_file():
             raise InputError(
-                f"The package {root.name} is not installed as files, so it cannot be sent."
+                f"The package {root.name} is not installed as files in a directory, so it cannot "
+                "be sent to the workers."
             )
         for path in sorted(root.rglob("*")):
             if path.is_file() and path.suffix != ".pyc":

@@ -118,10 +118,10 @@ class TableCommit:
     def commit(self, changes: CommitChanges) -> Snapshot:
         """Create and return one new snapshot, or return the snapshot that has the changes already.
 
-        Raises :class:`CommitConflictError` if another committer changed the same files, or if all
-        attempts (``commit.max-retries``, ``commit.timeout``) lost the race for the next snapshot
-        id. The table is then unchanged, and the manifests of the attempt are deleted; the caller
-        must delete the data files.
+        Raises :class:`CommitConflictError` if another committer changed the same files, or if
+        another commit was first in each attempt (``commit.max-retries``, ``commit.timeout``). The
+        table is then unchanged, and the manifests of the attempt are deleted; the caller must
+        delete the data files.
 
         Raises :class:`CommitOutcomeUnknownError` if storage failed after the commit may have
         succeeded; then no file is deleted. Raises :class:`StorageError` if storage failed earlier.
@@ -141,8 +141,8 @@ class TableCommit:
             if state.unresolved_id is not None:
                 raise self._build_unknown_outcome(state.unresolved_id, "all attempts were used")
             raise CommitConflictError(
-                f"{self.snapshots.paths.root}: {self.attempts} attempts lost the race for the next "
-                "snapshot; the table is unchanged. Try again, or raise the options "
+                f"{self.snapshots.paths.root}: another commit was first each time (attempts: "
+                f"{self.attempts}); the table is unchanged. Try again, or raise the options "
                 "'commit.max-retries' and 'commit.timeout'."
             )
         self.is_duplicate = snapshot.delta_manifest_list not in state.delta_lists

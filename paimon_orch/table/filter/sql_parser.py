@@ -47,7 +47,7 @@ def parse_filter(text: str, schema: TableSchema) -> Predicate:
         tree = sqlglot.parse_one(text, dialect="spark")
     except SqlglotError as error:
         first = str(error).splitlines()[0]
-        raise InputError(f"filter {text!r} cannot be understood: {first}") from error
+        raise InputError(f"filter {text!r} is not a valid SQL condition: {first}") from error
     return _FilterTranslator(text, schema).translate(tree)
 
 

@@ -41,12 +41,12 @@ def parse_order(order: str | Sequence[str] | None, schema: TableSchema) -> tuple
         tree = sqlglot.parse_one(f"SELECT 1 ORDER BY {text}", dialect="spark")
     except SqlglotError as error:
         first = str(error).splitlines()[0]
-        raise InputError(f"order {text!r} cannot be understood: {first}") from error
+        raise InputError(f"order {text!r} is not valid: {first}") from error
     ordered = tree.args.get("order")
     parts = {name for name, value in tree.args.items() if value}
     if ordered is None or parts != {"kind", "expressions", "order"} - ({"kind"} - parts):
         raise InputError(
-            f"order {text!r} cannot be understood: name columns, as in 'price desc, id'"
+            f"order {text!r} is not a list of columns; write for example 'price desc, id'"
         )
     return tuple(_parse_sort_key(text, node, schema) for node in ordered.expressions)
 

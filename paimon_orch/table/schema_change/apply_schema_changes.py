@@ -80,8 +80,8 @@ def alter_schema(
     schema = SCHEMA_CHANGE.call_until_result(create_next)
     if schema is None:
         raise CommitConflictError(
-            f"{store.paths.root}: {SCHEMA_CHANGE.attempts} attempts lost the race for the next "
-            "schema; the table is unchanged"
+            f"{store.paths.root}: another schema change was first each time (attempts: "
+            f"{SCHEMA_CHANGE.attempts}); the table is unchanged. Try again."
         )
     return schema
 

@@ -147,8 +147,11 @@ def test_a_batch_reads_a_limited_number_of_snapshots(log: Table) -> None:
     [
         ({"snapshot": "1"}, "unknown option snapshot; the options are warehouse"),
         ({"scan_mode": "newest"}, "scan-mode must be one of latest-full"),
-        ({"scan_mode": "latest", "from_snapshot": "1"}, "do not match"),
-        ({"scan_mode": "from-timestamp"}, "do not match: neither of them is set"),
+        ({"scan_mode": "latest", "from_snapshot": "1"}, "does not match"),
+        (
+            {"scan_mode": "from-timestamp"},
+            "scan-mode from-timestamp does not match .*: neither of them is set",
+        ),
         ({"from_snapshot": "4"}, r"from 1 to 3 \(the next snapshot\), not 4"),
         ({"max_snapshots_per_trigger": "0"}, "must be at least 1"),
         ({"table": "db.t$files"}, r"db.t\$files cannot be read as a stream"),

@@ -138,7 +138,7 @@ def test_a_commit_that_always_loses_gives_up_and_deletes_its_files(
     monkeypatch.setattr(
         "paimon_orch.table.metadata.snapshot_store.SnapshotStore.latest_id", lambda _: 1
     )
-    with pytest.raises(CommitConflictError, match=r"3 attempts lost .*commit\.max-retries"):
+    with pytest.raises(CommitConflictError, match=r"attempts: 3\); .*commit\.max-retries"):
         table.upsert(table_of("k v", [(2, "b")]))
 
     assert len(attempts) == 3
@@ -155,7 +155,7 @@ def test_a_commit_gives_up_after_its_timeout(
         monkeypatch, lambda _: lambda _self, path, _data: bool(Path(path).write_bytes(b""))
     )
 
-    with pytest.raises(CommitConflictError, match=r"1 attempts lost .*commit\.timeout"):
+    with pytest.raises(CommitConflictError, match=r"attempts: 1\); .*commit\.timeout"):
         table.upsert(table_of("k v", [(2, "b")]))
 
 
