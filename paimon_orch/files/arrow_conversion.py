@@ -44,7 +44,8 @@ def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
     if isinstance(target, pa.TimestampType) and pa.types.is_string(array.type):
         return _parse_timestamps(array, target)
     if pa.types.is_decimal(target) and pa.types.is_integer(array.type):
-        # Arrow checks the digits of the type; this checks only that the values fit
+        # A direct cast fails if the largest number of the integer type does not fit. These casts
+        # fail only if one of the values does not fit.
         wide = pa.decimal256(20 + target.scale, target.scale)
         return array.cast(wide).cast(target)
     if isinstance(array.type, pa.StructType) and isinstance(target, pa.StructType):
@@ -57,7 +58,7 @@ def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
         ]
         return with_values(array, target, build_map_entries(target, parts))
     if isinstance(target, pa.ListType) and isinstance(array.type, _LIST_TYPES):
-        # the cast converts 64-bit offsets to 32-bit offsets
+        # this cast converts 64-bit offsets to 32-bit offsets
         lists = array.cast(pa.list_(array.type.value_field))
         return with_values(lists, target, convert_to_arrow_type(lists.values, target.value_type))
     return array.cast(target)

@@ -77,8 +77,8 @@ class AvroFileWriter:
             sync_interval=_BLOCK_BYTES,
             compression_level=zstd_level if codec == "zstd" else None,
         )
-        # text and bytes have the same encoding; bytes are slower and used only for text that is
-        # not UTF-8
+        # Text and bytes have the same encoding. Writing bytes is slower, so they are used only for
+        # text that is not valid UTF-8.
         self._text_schema = self._writer.schema
         self._bytes_schema = fastavro.parse_schema(
             _replace_text_by_bytes(build_avro_schema(fields), _ROOT)
@@ -166,9 +166,8 @@ def _build_type(data_type: DataType, name: str) -> Any:
 def _build_map_type(data_type: MapType | MultisetType, name: str) -> Any:
     key, value = map_key_value_types(data_type)
     if isinstance(data_type, MultisetType):
-        value = value.with_nullable(
-            True
-        )  # Java Paimon makes counts nullable, though they are never null
+        # in files of Java Paimon, the type of counts is nullable
+        value = value.with_nullable(True)
     if isinstance(key, AtomicType) and key.name in (TypeRoot.CHAR, TypeRoot.VARCHAR):
         return {"type": "map", "values": _build_type(value, name)}
     entry = (
@@ -192,7 +191,7 @@ def _build_atom_type(data_type: AtomicType, name: str) -> Any:
         case TypeRoot.TIME if precision <= 3:
             return {"type": "int", "logicalType": "time-millis"}
         case TypeRoot.TIMESTAMP | TypeRoot.TIMESTAMP_LTZ as kind if precision <= 6:
-            # Java Paimon has the two swapped
+            # Java Paimon swaps the logical types of timestamps with and without time zone
             prefix = "local-" if kind == TypeRoot.TIMESTAMP_LTZ else ""
             unit = "millis" if precision <= 3 else "micros"
             return {"type": "long", "logicalType": f"{prefix}timestamp-{unit}"}

@@ -162,7 +162,7 @@ class FileReader:
             (column,) = self._columns(bucket_file, [key], reader.names)
 
             if not isinstance(reader, ParquetFileReader) or column.physical is None:
-                # each read opens the file: the batches of an Avro file can be read once
+                # each read opens the file again, because an Avro reader can be used only once
                 read_file = partial(self.read, bucket_file, deletions=deletions, positions=True)
                 yield RowGroup(range(bucket_file.file.row_count), ColumnStats(), read_file)
                 return

@@ -61,8 +61,8 @@ from paimon_orch.format.types.data_types import Field
 from paimon_orch.storage import FileIO
 
 _ROW_GROUP_BYTES = 128 << 20  # uncompressed Arrow data buffered for one row group
-# only the options per level are replaced, because the file names of Java Paimon contain the codec
-# of ``file.compression``
+# Changelog files have these options instead of those of their level. ``file.compression`` is not
+# replaced, because the names of Java Paimon's changelog files contain its codec.
 _CHANGELOG_OPTIONS = {
     "changelog-file.format": "file.format.per.level",
     "changelog-file.compression": "file.compression.per.level",

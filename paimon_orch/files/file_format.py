@@ -83,7 +83,8 @@ def open_writer(
             pages = SMALL_PAGES if small_pages else None
             return ParquetFileWriter(sink, fields, codec, zstd_level, pages=pages)
         case "orc":
-            # the size of a file is known only after a stripe was written
+            # The size of a file is known only after a stripe is written, so stripes must be smaller
+            # than files.
             stripe = max(_MIN_STRIPE_BYTES, min(_MAX_STRIPE_BYTES, target // 4))
             return OrcFileWriter(sink, fields, codec, options.get(FILE_BLOCK_SIZE, stripe))
         case "avro":

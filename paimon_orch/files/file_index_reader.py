@@ -172,7 +172,7 @@ class FileIndexEvaluator:
         io: FileIO,
         deleted: BitMap | None,
     ) -> IndexEvaluation:
-        """Return rows of a file that include its first ones.
+        """Return rows of a file, among them its first rows.
 
         ``deleted`` are the rows of its deletion vector.
         """
@@ -195,8 +195,8 @@ class FileIndexEvaluator:
                 or not is_same_type(column.type, field.type)
             ):
                 return None
-            # -0.0 and 0.0 are equal, so that the next sort key decides, but they differ in the
-            # index
+            # -0.0 and 0.0 are equal in a sort, so the next sort key decides, but the index
+            # distinguishes them
             is_exact = rows.sort_keys == 1 or column.type.name not in (
                 TypeRoot.FLOAT,
                 TypeRoot.DOUBLE,
@@ -297,7 +297,8 @@ class FileIndexEvaluator:
     def _find_stored_columns(self, schema_id: int, is_orc: bool) -> Mapping[str, StoredColumn]:  # noqa: FBT001
         columns, schema = {}, self.schema
         fields = self.schema_of(schema_id).fields
-        # deletes of a sequence group in Java Paimon leave null in the indexed copy of a key
+        # In Java Paimon, a delete of a sequence group can write null to the value column of a key,
+        # and the index contains the values of this column.
         keys_with_nulls = (
             schema.primary_keys if schema.typed_options.merge_engine == "partial-update" else []
         )
@@ -306,9 +307,9 @@ class FileIndexEvaluator:
             if stored_column is None or column.name in keys_with_nulls:
                 continue
             if column.name in schema.partition_keys:
-                continue  # the value of the partition applies, not the value in the file
+                continue  # the value of the partition is used, not the value in the file
             if stored_column.type.name == TypeRoot.CHAR and is_orc:
-                continue  # either the file or the index has padded values
+                continue  # the values in the file and in the index can differ in their padding
             columns[column.name] = stored_column
         if self.predicate is not None:
             columns |= _find_stored_map_keys(self.predicate, schema, fields)

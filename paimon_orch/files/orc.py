@@ -107,7 +107,7 @@ class OrcFileReader:
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all rows of the named columns in file order; CHAR has no trailing spaces."""
-        import pyarrow.dataset as ds  # slow to import, because it imports pandas
+        import pyarrow.dataset as ds  # this import is slow, because it imports pandas
 
         # a dataset reads a stripe in batches; ORCFile reads the whole stripe
         fragment = ds.OrcFileFormat().make_fragment(self._source)
@@ -238,7 +238,7 @@ class OrcFileWriter:
 
     def close(self) -> None:
         """Write the last stripe and the footer."""
-        if self._is_empty:  # pyarrow writes no footer without a table
+        if self._is_empty:  # pyarrow writes a footer only if it has written a table
             self._writer.write(self._schema.empty_table())
         self._writer.close()
 
@@ -255,7 +255,7 @@ def _clear_below_null(array: pa.Array) -> pa.Array:
     """
     kind = array.type
     if isinstance(kind, pa.StructType):
-        # flatten returns the fields with the nulls of the row
+        # flatten sets the fields of null rows to null
         return with_fields(array, kind, [_clear_below_null(field) for field in array.flatten()])
     if isinstance(kind, pa.MapType):
         parts = [_clear_below_null(array.values.field(index)) for index in range(2)]

@@ -28,7 +28,8 @@ _CRC = struct.Struct(">I")
 _LE = struct.Struct("<i")
 _COUNT = struct.Struct("<q")
 _MAX_POSITION_32 = 2147483647
-# a 64-bit vector has a bitmap for every high word up to the last; more mean damage
+# A 64-bit vector has a bitmap for each high word up to its last one. A vector with more bitmaps
+# than this is damaged.
 _MAX_BITMAPS = 1 << 16
 
 

@@ -128,7 +128,7 @@ def compute_java_string_hash(text: str) -> int:
 def compute_hash_map_order(hashes: Sequence[int], *, computed: bool = False) -> list[int]:
     """Return the iteration order of a small hash table after inserting keys with these hash codes.
 
-    Unlike :func:`compute_index_hash_map_order`, does not model the growth by long chains.
+    Unlike :func:`compute_index_hash_map_order`, this does not model the growth by long chains.
 
     ``computed`` means that keys were added with ``computeIfAbsent``. The table then grows one entry
     later, and new entries are inserted at the front of their slot.

@@ -33,7 +33,8 @@ _KNOWN_KEYS = frozenset(
         *("watermark", "properties", "nextRowId"),
     )
 )
-# keys of later releases that describe the commit, not the table
+# Later releases write these keys. They describe the commit, so the next snapshot does not inherit
+# them.
 _COMMIT_KEYS = frozenset(("uuid", "operation", "writerVersion"))
 
 

@@ -10,10 +10,8 @@ from pendulum.parsing.exceptions import ParserError
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import value_type
 
-_MIN_MILLIS, _MAX_MILLIS = (
-    10**11,
-    253_402_214_400_000,
-)  # the years 1973 to 9999 in epoch milliseconds
+# epoch milliseconds in March 1973 and on the last day of 9999
+_MIN_MILLIS, _MAX_MILLIS = 10**11, 253_402_214_400_000
 _DURATION = re.compile(r"\s*\d+\s*[A-Za-z]+\s*")
 
 
@@ -36,7 +34,7 @@ def parse_duration(name: str, text: str) -> timedelta:
 
 
 def parse_timestamp(name: str, text: str) -> int:
-    """Return epoch milliseconds of a number or of ISO 8601, whose default zone is the local one."""
+    """Parse epoch milliseconds, or ISO 8601 with the local time zone as its default."""
     if text.isascii() and text.isdigit():
         return int(text)
     try:
@@ -54,8 +52,8 @@ def parse_timestamp(name: str, text: str) -> int:
 def parse_cutoff(name: str, text: str, now_millis: int | None = None) -> int:
     """Return epoch milliseconds of a point in time, or of ``now_millis`` minus a duration.
 
-    Raises :class:`InputError` for points in time before 1973 and after 9999: a date without dashes,
-    a year, or epoch seconds would be parsed as a time in 1970.
+    Raises :class:`InputError` for times before 1973, because they are probably dates without
+    dashes, years or epoch seconds, and for times after 9999.
     """
     if _DURATION.fullmatch(text):
         now = int(time.time() * 1000) if now_millis is None else now_millis

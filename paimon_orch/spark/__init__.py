@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from paimon_orch.spark.sort_compact import sort_table
     from paimon_orch.spark.update_and_merge import merge_into, preview_merge, update
 
-_LAZY_MODULES = {  # workers do not need these modules
+# these modules are imported on first use, because workers do not need them
+_LAZY_MODULES = {
     "merge_into": "update_and_merge",
     "preview_merge": "update_and_merge",
     "sort_table": "sort_compact",

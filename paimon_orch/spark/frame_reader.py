@@ -32,8 +32,8 @@ from paimon_orch.table.scan.partition_pruner import filter_partitions
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.split_generator import divide_splits, pack_splits
 
-_GLOB_CHARACTERS = frozenset("*?[]{}\\")  # Spark interprets them as patterns in paths
-_HIDDEN_PREFIXES = ("_", ".")  # Spark ignores such files without an error
+_GLOB_CHARACTERS = frozenset("*?[]{}\\")  # in a path, Spark interprets them as a pattern
+_HIDDEN_PREFIXES = ("_", ".")  # Spark silently ignores files with these prefixes
 _STRICT_OPTIONS = {
     "datetimeRebaseMode": "CORRECTED",
     "ignoreCorruptFiles": "false",
@@ -110,7 +110,8 @@ def _can_read_natively(scan: Scan) -> bool:
         (scan.predicate is None or collect_columns(scan.predicate) <= partition_keys)
         and not scan.is_audit_log
         and not has_data_evolution(schema)
-        # Java 0.9 wrote null keys to the value columns of such tables; we read the key columns
+        # Java Paimon 0.9 wrote null instead of the key into the value columns of such tables, and
+        # Spark would read the value columns
         and not (schema.primary_keys and schema.typed_options.merge_engine == "partial-update")
         and all(is_exact(field.type) for field in scan.arrow_schema)
     )
@@ -119,7 +120,7 @@ def _can_read_natively(scan: Scan) -> bool:
 def _has_same_columns(scan: Scan, written: TableSchema) -> bool:
     """Return whether a schema has the columns of a scan with the same names and types."""
     written_fields = {(field.id, field.name, field.type) for field in written.fields}
-    distinct_names = {name.lower() for name in written.names}  # Spark ignores case
+    distinct_names = {name.lower() for name in written.names}  # Spark ignores the case of names
     return len(distinct_names) == len(written_fields) and all(
         (field.id, field.name, field.type) in written_fields for field in scan.fields
     )

@@ -27,10 +27,10 @@ PrepareRows = Callable[[Iterable[pa.RecordBatch], int], Iterator[pa.Table]]
 _TASK_COLUMN = "task"
 _SHUFFLE_COLUMNS = f"{_TASK_COLUMN} INT, rows BINARY, error STRING"
 _SHUFFLE_SCHEMA = pa.schema({_TASK_COLUMN: pa.int32(), "rows": pa.binary(), "error": pa.string()})
-_MAX_BATCH_ROWS, _MAX_BATCH_BYTES = 65_536, 32 << 20  # limits of the rows that are split together
-_MAX_PIECES = (
-    64  # with more numbers, there is one piece per task, because small batches are too expensive
-)
+_MAX_BATCH_ROWS, _MAX_BATCH_BYTES = 65_536, 32 << 20  # limits of the rows that are split at once
+# A batch is split by number if it has at most this many numbers. Otherwise it is split by task,
+# because many small pieces are too expensive.
+_MAX_PIECES = 64
 TASK_SHIFT_BITS = 33
 """Rows are numbered from ``task number << 33``, as in Spark's ``monotonically_increasing_id``."""
 
@@ -107,7 +107,7 @@ def _pack_pieces(rows: pa.Table, numbers: Int64Array, addresses: Int32Array) -> 
     counts = np.bincount(codes)
     pieces = np.flatnonzero(counts)
     if len(pieces) > 1:
-        # numpy sorts short integers by counting
+        # numpy sorts integers of up to 16 bits by radix, which is faster
         short = codes.astype(np.min_scalar_type(codes.max()))
         rows = rows.take(pa.array(np.argsort(short, kind="stable")))
     streams = _write_streams(rows, counts[pieces].tolist())

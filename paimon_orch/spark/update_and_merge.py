@@ -192,7 +192,7 @@ class _Merge:
 
     @property
     def operation(self) -> Literal["merge", "insert", "update"]:
-        """The name of the operation, for the check of the table's options."""
+        """Return the name of the operation, for the check of the table's options."""
         if self.delete is not None:
             return "merge"
         return "insert" if self.updates is None else "update"
@@ -222,7 +222,8 @@ class _Merge:
         )
 
     def _join_target(self, planned: RowLevelPlan) -> DataFrame:
-        # Spark estimates the size of the table by its list of units, and would broadcast it
+        # Without this hint, Spark would broadcast the table, because it estimates the size of the
+        # table from its list of work units.
         target = _read_target(self.source.sparkSession, planned).alias(TARGET_ALIAS).hint("merge")
         how = "inner" if self.inserts is None else "right"
         return target.join(self.source.alias(SOURCE_ALIAS), to_column(self.on), how)
@@ -320,7 +321,7 @@ class _RowLevelWrite:
         counts = [
             fn.count_if(fn.col(KIND_COLUMN) == kind).alias(name) for name, kind in kinds.items()
         ]
-        # hashing the rows makes Spark compute all new values
+        # Spark computes all new values only if they are used, so they are hashed
         hashable = [f.name for f in frame.schema if not isinstance(f.dataType, MapType)]
         values = fn.xxhash64(*(fn.col(quote_column(name)) for name in hashable))
         try:

@@ -8,7 +8,7 @@ from typing import IO, Protocol
 
 from paimon_orch.errors import CorruptFileError
 
-# an empty, "." or ".." component, or a NUL
+# matches an empty, "." or ".." component, and a NUL character
 _UNSAFE_COMPONENT = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|\0")
 
 

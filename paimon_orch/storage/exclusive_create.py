@@ -14,11 +14,13 @@ from paimon_orch.retry_policy import OBJECT_PUT_WHILE_BUSY
 from paimon_orch.storage.base import FileIO
 from paimon_orch.storage.object_store_options import LOCK_PATH, StorageOptions
 
-# First release of each package that creates files exclusively by a conditional request. s3fs was
-# tested with racing committers; for gcsfs (ifGenerationMatch=0) and adlfs (If-None-Match) only the
-# source code was checked.
+# These are the first releases that create files exclusively by a conditional request. s3fs was
+# tested with concurrent committers. For gcsfs (ifGenerationMatch=0) and adlfs (If-None-Match), only
+# the source code was checked.
 _MIN_TRUSTED_VERSIONS = {"s3fs": (2025, 7), "gcsfs": (2025, 7), "adlfs": (2024, 12)}
-_MEMORY_MODULE = "fsspec.implementations.memory"  # exclusive only within one process, for tests
+_MEMORY_MODULE = (
+    "fsspec.implementations.memory"  # for tests; it is exclusive only within one process
+)
 _verified_stores: set[tuple[int, str]] = set()
 
 
@@ -119,11 +121,11 @@ class ExclusiveCreator:
         with self.options.wrap_errors(probe, "created"):
             try:
                 fs.pipe_file(probe, b"first", mode="create")
-                with suppress(Exception):  # after any error the first object must still be there
+                with suppress(Exception):  # this write should fail; the stored object decides
                     fs.pipe_file(probe, b"second", mode="create")
                 is_exclusive = fs.cat_file(probe) == b"first"
             finally:
-                with suppress(Exception):  # orphan cleanup deletes a remaining object
+                with suppress(Exception):  # orphan cleanup can delete the object later
                     fs.rm_file(probe)
         if not is_exclusive:
             raise UnsupportedError(

@@ -115,7 +115,7 @@ class LocalFileIO:
         except FileNotFoundError:
             raise
         except OSError as error:
-            if os.path.lexists(target):  # another process created it meanwhile
+            if os.path.lexists(target):  # another process has created the target
                 return False
             raise _build_write_error(target, error) from error
         return True
@@ -124,7 +124,7 @@ class LocalFileIO:
         """Delete an empty directory."""
         try:
             os.rmdir(_check_local_path(path))
-        except OSError:  # missing, not empty, not a directory, or not permitted
+        except OSError:  # it is missing, not empty, not a directory, or must not be deleted
             return False
         return True
 

@@ -21,11 +21,11 @@ T = TypeVar("T")
 _PACKAGE_BY_SCHEME = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"} | dict.fromkeys(
     ("abfs", "abfss", "az"), "adlfs"
 )
-# with its default, s3fs requests the size before it reads a whole object
+# with its default concurrency, s3fs requests the size of an object before it reads the object
 _DEFAULT_OPTIONS: dict[str, dict[str, Any]] = {
     name: {"max_concurrency": 1} for name in ("s3", "s3a")
 }
-# bytes per upload part; the 50 MiB of s3fs need too much memory when many buckets are written
+# the default of s3fs, 50 MiB per upload part, needs too much memory if many buckets are written
 _PART_BYTES = 16 << 20
 _PERMANENT_ERRORS = (
     FileExistsError,
@@ -274,7 +274,7 @@ def open_object_store(uri: str, options: Mapping[str, Any]) -> tuple[FsspecFileI
 
 
 def _get_modification_time(entry: Mapping[str, Any]) -> float:
-    """Return when an object was written, or the current time if unknown, so cleanup keeps it."""
+    """Return when an object was written; if unknown, the current time, so cleanup keeps it."""
     if entry["type"] == "directory":
         return 0.0
     for key in ("LastModified", "mtime", "updated", "last_modified", "created"):

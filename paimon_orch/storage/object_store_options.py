@@ -11,7 +11,7 @@ from typing import Any
 from paimon_orch.errors import InputError, PaimonError, StorageError
 
 STORAGE_OPTIONS_ENV = "PAIMON_STORAGE_OPTIONS"
-LOCK_PATH = "lock_path"  # not an fsspec option: a lock file for stores without exclusive creation
+LOCK_PATH = "lock_path"  # our own option: a lock file for stores without exclusive creation
 _REDACTED = "***"
 _MIN_SECRET_LENGTH = 4  # redacting shorter values would remove ordinary words
 # options whose values may appear in messages; values of other options may be secret
@@ -121,7 +121,9 @@ def _read_environment() -> dict[str, Any]:
         options = json.loads(text)
     except ValueError:
         options = None
-    if not isinstance(options, dict):  # the text may hold secrets, so it is not shown
+    if not isinstance(
+        options, dict
+    ):  # the message does not contain the text, which may hold secrets
         raise InputError(
             f'{STORAGE_OPTIONS_ENV} must be a JSON object like {{"key": "...", "secret": "..."}}'
         )

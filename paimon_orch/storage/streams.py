@@ -44,7 +44,7 @@ class ObjectInput(io.RawIOBase):
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return ``size`` bytes, fewer only at the end."""
+        """Return ``size`` bytes, or fewer at the end of the object."""
         start = self._position
         end = self._size if size is None or size < 0 else min(self._size, start + size)
         if start >= end:

@@ -31,12 +31,12 @@ PARQUET_MAGIC = b"PAR1"
 _TAIL_BYTES = 8  # size of the footer length and the magic
 _REMOTE_TAIL_BYTES = 1 << 16  # one request reads the length and, usually, the footer
 
-# field numbers of the file, a row group, a column chunk and its metadata
+# field numbers in the Thrift structs of the file, a row group, a column chunk and its metadata
 _FILE_ROWS, _ROW_GROUPS, _ENCRYPTION = 3, 4, 8
 _CHUNKS, _GROUP_BYTES, _GROUP_ROWS = 1, 2, 3
 _PATH, _START, _METADATA, _INDEX_OFFSET, _INDEX_LENGTH, _CRYPTO, _ENCRYPTED = 1, 2, 3, 4, 5, 8, 9
 _VALUES, _COMPRESSED, _DATA_PAGES, _DICTIONARY = 5, 7, 9, 11
-_KEPT_FIELDS = (1, 2, 3, 4, 6)  # type, encodings, path, codec and uncompressed size
+_KEPT_FIELDS = (1, 2, 3, 4, 6)  # type, encodings, path, codec, uncompressed size
 
 ByteRange = tuple[int, int]
 
@@ -164,7 +164,7 @@ class Footer:
         metadata = self._raw_fields(self._fields(self._fields(old)[_METADATA]), _KEPT_FIELDS) | {
             _VALUES: (I64, encode_integer(chunk.values)),
             _COMPRESSED: (I64, encode_integer(end - start)),
-            _DATA_PAGES: (I64, encode_integer(start)),  # readers find a dictionary at this offset
+            _DATA_PAGES: (I64, encode_integer(start)),  # the dictionary, if any, is the first page
         }
         return encode_struct(
             {_START: (I64, encode_integer(start)), _METADATA: (STRUCT, encode_struct(metadata))}

@@ -30,14 +30,14 @@ from paimon_orch.files.parquet.thrift_compact import (
 from paimon_orch.format.arrays import Int64Array, Positions
 
 _ASSUMED_PAGE_BITS = 9  # pages are assumed to have 2**9 rows until they are located
-_MAX_PAGE_BYTES = 64 << 20  # limit of the page bytes in memory
+_MAX_PAGE_BYTES = 64 << 20  # maximum size of the pages in memory
 _DATA_PAGES = (0, 3)  # page types, by version of the page header
 _TYPE, _SIZE, _HEAD, _HEAD_V2 = 1, 3, 5, 8
 _VALUES, _ROWS_V2 = 1, 3
-_LIST_FIRST = 1 << 4 | LIST  # the first byte of an offset index
-# the bytes around the three numbers of a page location
+_LIST_FIRST = 1 << 4 | LIST  # first byte of an offset index
+# these bytes precede each of the three numbers of a page location and end the location
 _LOCATION_TOKENS = [0x16, 0x15, 0x16, 0]
-_TOKENS_PER_LOCATION = 7  # number of parts of a location: these bytes and the three numbers
+_TOKENS_PER_LOCATION = 7  # these four bytes and three numbers
 _MAX_VARINT_BYTES = 9  # maximum length of an unsigned varint
 
 

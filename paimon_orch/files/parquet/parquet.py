@@ -64,8 +64,8 @@ class PageLimits:
         }
 
 
-# With half these bytes, a full read is 50 % slower; with twice these bytes, adjacent rows need 50 %
-# more bytes.
+# With half of this page size, a full read takes 50 % longer. With twice this page size, a read of
+# adjacent rows needs 50 % more bytes.
 SMALL_PAGES = PageLimits(bytes=32 << 10, rows=2_048, values_per_check=128)
 
 
@@ -76,8 +76,8 @@ class ParquetFileReader:
         self, source: IO[bytes], *, remote: bool = False, costs: ReadCosts | None = None
     ) -> None:
         # pre_buffer merges the ranges of a row group into few requests. Local reads are as fast
-        # without it; their small buffer saves memory in merges of many files, which would hold
-        # whole column chunks of all files.
+        # without it. With a small buffer they need less memory, because a merge of many files does
+        # not hold whole column chunks of all files.
         self._footer = Footer(source, remote=remote)
         self._file = pq.ParquetFile(
             source,

@@ -22,9 +22,7 @@ from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot, 
 
 CastRule = Callable[[pa.Array, AtomicType, AtomicType], pa.Array]
 
-_WIDE_CONTEXT = Context(
-    prec=400
-)  # enough for a double, which has up to 309 digits before the point
+_WIDE_CONTEXT = Context(prec=400)  # a double has up to 309 digits before the point
 _MILLIS_PER_DAY = 86_400_000
 _UNITS_PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 _FAMILIES = {
@@ -73,9 +71,8 @@ def truncate_timestamps(array: pa.Array, unit: str) -> pa.Array:
 def _cast_to_text(array: pa.Array, old: DataType, new: AtomicType) -> pa.Array:
     text = to_text(array, old)
     is_binary = isinstance(old, AtomicType) and type_family(old) == "binary"
-    return (
-        text if is_binary else fit_text_to_length(text, new)
-    )  # Java does not check the length of bytes
+    # Java Paimon does not truncate or pad bytes that it casts to text
+    return text if is_binary else fit_text_to_length(text, new)
 
 
 def _to_numpy(array: pa.Array, dtype: type) -> AnyArray:
@@ -117,9 +114,8 @@ def _to_decimal(array: pa.Array, old: AtomicType, new: AtomicType) -> pa.Array:
         old_precision, old_scale = old.params
         if scale >= old_scale and precision - scale >= old_precision - old_scale:
             return array.cast(to_arrow_type(new))
-    if (
-        type_family(old) == "float"
-    ):  # the shortest decimal form of the double, as in BigDecimal.valueOf
+    if type_family(old) == "float":
+        # repr returns the shortest decimal form of the double, as BigDecimal.valueOf does
         numbers = [None if value is None else Decimal(repr(value)) for value in array.to_pylist()]
     else:
         numbers = [None if value is None else Decimal(value) for value in array.to_pylist()]

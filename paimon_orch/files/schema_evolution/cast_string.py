@@ -194,7 +194,7 @@ def _parse_timestamp(text: str, new: AtomicType) -> int | None:
     if match is None:
         return None
     year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
-    if day <= 31:  # Java takes the last day of a shorter month
+    if day <= 31:  # Java replaces such a day by the last day of a shorter month
         day = min(day, calendar.monthrange(year, month)[1])
     next_day = 86_400 if (hour, minute, second) == (24, 0, 0) else 0
     moment = datetime(year, month, day, 0 if next_day else hour, minute, second, tzinfo=UTC)

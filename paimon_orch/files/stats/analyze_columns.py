@@ -78,9 +78,8 @@ class DistinctCounter:
 
     def to_compact(self) -> "compact_theta_sketch":
         """Return the sketch of all values."""
-        self._merged.update(
-            self._added
-        )  # in a union of sets, adding the same values again has no effect
+        # a later call adds the same values again, which has no effect on a union
+        self._merged.update(self._added)
         return self._merged.get_result()
 
 
@@ -94,7 +93,7 @@ class ColumnStatsBuilder:
         self.total_length = 0
         self.max_length = 0
         self.distinct = DistinctCounter()
-        # an array of the column's type: empty, or the two bounds
+        # this array of the column's type contains the lower and the upper bound, or is empty
         self.bounds: pa.Array | None = None
 
     def add(self, values: pa.Array) -> None:
@@ -195,12 +194,12 @@ def _to_sketch_keys(values: pa.Array) -> Iterable[int] | Iterable[float] | Itera
     """Return values as keys of a sketch, which are equal if and only if the values are equal."""
     data_type = values.type
     if pa.types.is_binary(data_type) or pa.types.is_string(data_type):
-        # text may not be UTF-8; a sketch ignores empty text
+        # latin-1 can decode any bytes; the dot is added because a sketch ignores empty text
         return ("." + value.decode("latin-1") for value in values.cast(pa.binary()).to_pylist())
     if pa.types.is_decimal(data_type):
         values = values.cast(pa.string())
     elif pa.types.is_floating(data_type):
-        values = pc.add(values.cast(pa.float64()), 0.0)  # -0.0 equals 0.0
+        values = pc.add(values.cast(pa.float64()), 0.0)  # this replaces -0.0 by 0.0
     elif pa.types.is_temporal(data_type):
         values = values.view(pa.int32() if data_type.bit_width == 32 else pa.int64())
     else:
@@ -233,6 +232,6 @@ def _compute_bounds(parts: list[pa.Array]) -> pa.Array | None:
 
 def _compute_min_max(values: pa.Array) -> list[object]:
     bounds = pc.min_max(values)
-    if pa.types.is_string(values.type):  # text may not be UTF-8
+    if pa.types.is_string(values.type):  # as_py fails for text that is not valid UTF-8
         return [bounds["min"], bounds["max"]]
     return [bounds["min"].as_py(), bounds["max"].as_py()]

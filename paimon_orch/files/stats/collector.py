@@ -73,7 +73,7 @@ class StatsCollector:
         if bounds is None or self._has_nan[index]:
             return ColumnStats(None, None, self._null_counts[index])
         low, high = bounds
-        # both zeros are inside the bounds, even for readers that order -0.0 before 0.0
+        # some readers order -0.0 before 0.0; for them, the bounds must include both zeros
         return ColumnStats(
             -0.0 if low == 0 and isinstance(low, float) else low,
             0.0 if high == 0 and isinstance(high, float) else high,

@@ -134,7 +134,7 @@ def drop_untrusted_bounds(stats: ColumnStats, *, is_orc: bool, data_type: DataTy
     if _is_nan(low) or _is_nan(high):
         return ColumnStats(None, None, stats.null_count)
     if is_orc and isinstance(data_type, AtomicType) and data_type.name == TypeRoot.CHAR:
-        # ORC pads CHAR in the data or in the statistics, not in both
+        # writers of ORC pad CHAR either in the data or in the statistics
         return ColumnStats(None, None, stats.null_count)
     if isinstance(high, str) and _is_cut_too_low(high):
         high = None

@@ -89,7 +89,8 @@ class FileBounds:
         if name not in self._sources:
             return ColumnBounds.unknown()
         source = self._sources[name]
-        if source is None:  # the column was added after these files: it is null in all rows
+        if source is None:
+            # the column was added after these files were written, so it is null in all rows
             return ColumnBounds.unknown(np.array(self._files.get("_ROW_COUNT"), np.int64))
         return self._decode_file_stats(source)
 

@@ -35,9 +35,8 @@ def decode_column_stats(
     counts = stats.null_counts
     nulls = counts[index] if counts is not None and index < len(counts) else None
     is_char = isinstance(data_type, AtomicType) and data_type.name == TypeRoot.CHAR
-    is_orc = (
-        is_char and parse_file_format(path) == "orc"
-    )  # only bounds of CHAR depend on the format
+    # only the bounds of CHAR depend on the format
+    is_orc = is_char and parse_file_format(path) == "orc"
     return drop_untrusted_bounds(ColumnStats(low, high, nulls), is_orc=is_orc, data_type=data_type)
 
 

@@ -25,7 +25,7 @@ BoundsOf = Callable[[str], ColumnBounds]
 """Returns the statistics of a column in the files of a batch."""
 
 _LIKE_WILDCARDS = "%_\\"
-_MAX_COMPARISONS = 65_536  # comparisons of values with files per step, to limit memory
+_MAX_COMPARISONS = 65_536  # values times files of a step, to limit the memory
 
 
 class _PossibleOutcomes(NamedTuple):

@@ -7,11 +7,8 @@ from paimon_orch.format.row.simple_stats import UNKNOWN_STATS, ColumnStats
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 
 _INTEGER_TYPES = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
-_UNITS_PER_MILLI = {
-    0: 1,
-    1: 1_000,
-    2: 1_000_000,
-}  # units per millisecond, by the unit of the precision
+# the keys stand for the units of timestamps: milliseconds, microseconds, nanoseconds
+_UNITS_PER_MILLI = {0: 1, 1: 1_000, 2: 1_000_000}
 
 
 def evolve_stats(stats: ColumnStats, old: DataType, new: DataType) -> ColumnStats:

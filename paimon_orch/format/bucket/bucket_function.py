@@ -17,7 +17,7 @@ from paimon_orch.format.bucket.hive_hash import hash_rows_hive
 from paimon_orch.format.bytes.murmur3 import hash_fixed_rows, hash_variable_rows
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field, TypeRoot
 
-_CHUNK = 32_768  # rows per step; larger chunks do not fit the cache
+_CHUNK = 32_768  # rows per step; the data of larger steps does not fit the processor cache
 
 
 def hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> Int32Array:
@@ -71,7 +71,7 @@ def _build_type_signature(data_type: DataType) -> object:
         TypeRoot.VARCHAR,
         TypeRoot.VARBINARY,
     ):
-        return data_type.name  # without the length, which does not change the hash
+        return data_type.name  # the length of the type does not change the hash
     return data_type.with_nullable(True)
 
 

@@ -144,10 +144,10 @@ def _write_decimal(
     if precision <= 18:
         slot[:] = words[:, :8]
         return None
-    big = words[:, ::-1]  # big endian, sixteen bytes
+    big = words[:, ::-1]  # 16 big-endian bytes of each value
     sign = big[:, 0] >> 7
     filler = np.where(sign, 0xFF, 0)[:, None]
-    # leading filler bytes are dropped while the next byte keeps the sign
+    # a leading filler byte is dropped if the next byte has the same sign bit
     droppable = (big[:, :-1] == filler) & ((big[:, 1:] >> 7) == sign[:, None])
     drop = np.argmin(np.c_[droppable, np.zeros(len(big), bool)], axis=1)
     places = np.arange(16)[None, :] + drop[:, None]

@@ -63,7 +63,7 @@ def _hash_int64(values: Int64Array) -> UInt32Array:
 
 def _hash_floats(column: pa.Array, name: TypeRoot) -> UInt32Array:
     values = column.fill_null(0).to_numpy(zero_copy_only=False)
-    values = np.where(values == 0, values.dtype.type(0), values)  # -0.0 hashes like 0.0
+    values = np.where(values == 0, values.dtype.type(0), values)  # -0.0 and 0.0 have the same hash
     bits = values.view(np.uint32 if name == TypeRoot.FLOAT else np.int64)
     bits = np.where(np.isnan(values), bits.dtype.type(_NAN_BITS[name]), bits)
     return bits if name == TypeRoot.FLOAT else _hash_int64(bits)
@@ -71,9 +71,8 @@ def _hash_floats(column: pa.Array, name: TypeRoot) -> UInt32Array:
 
 def _hash_bytes(column: pa.Array) -> UInt32Array:
     binary = column.fill_null("" if pa.types.is_string(column.type) else b"")
-    binary = pa.concat_arrays(
-        [binary.cast(pa.large_binary())]
-    )  # a slice shares its parent's buffer
+    # concat_arrays copies the values, because a slice shares the buffer of its parent
+    binary = pa.concat_arrays([binary.cast(pa.large_binary())])
     _, offset_buffer, data_buffer = binary.buffers()
     ends = np.frombuffer(offset_buffer, np.int64)[binary.offset : binary.offset + len(binary) + 1]
     result = np.zeros(len(binary), np.uint32)

@@ -17,7 +17,7 @@ from paimon_orch.format.arrays import (
     UInt64Array,
 )
 
-_PADDING = 8  # bytes after the last value, so that a word can be read at the last byte
+_PADDING = 8  # bytes after the last value, so that a word can be read from its last byte
 _CHUNK = 32_768  # values per step; intermediate results fit the processor cache
 
 
@@ -69,12 +69,12 @@ class BinaryBatch:
         return np.ndarray((len(self.data) - 7,), "<u8", self.data, strides=(1,))
 
     def read_ints(self, positions: Indices) -> Indices:
-        """Return 32-bit big-endian numbers; positions outside the buffer give arbitrary ones."""
+        """Return 32-bit big-endian numbers; they are arbitrary outside the buffer."""
         ints: Int32Array = self._big_endian_ints[positions.clip(0, len(self.data) - 4)]
         return ints.astype(np.int64)
 
     def read_longs(self, positions: Indices) -> Indices:
-        """Return 64-bit little-endian numbers; positions outside the buffer give arbitrary ones."""
+        """Return 64-bit little-endian numbers; they are arbitrary outside the buffer."""
         longs: Indices = self._little_endian_longs[positions.clip(0, len(self.data) - 8)]
         return longs
 

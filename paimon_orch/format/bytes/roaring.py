@@ -33,8 +33,8 @@ _BIT_SET_BYTES = 8192
 _POPCOUNTS = np.array([number.bit_count() for number in range(256)], np.uint8)
 # one pyroaring call per group is faster for groups of at least this size
 _MIN_LARGE_GROUP = 256
-_MIN_MASKED_POSITIONS = 512  # in a block of 65536; pyroaring is as fast for fewer positions
-_MASKED_BLOCKS = 64  # number of blocks per step; they need 4 MB
+_MIN_MASKED_POSITIONS = 512  # per block; pyroaring is as fast for blocks with fewer positions
+_MASKED_BLOCKS = 64  # blocks per step; a step needs 4 MB of memory
 
 
 def build_bitmap(positions: npt.NDArray[np.integer]) -> BitMap:
@@ -99,7 +99,7 @@ def serialize_mask(mask: Mask) -> bytes:
     packed = np.packbits(mask, bitorder="little")
     packed = np.pad(packed, (0, -len(packed) % _BIT_SET_BYTES))
     words = packed.view("<u8").reshape(-1, _BIT_SET_BYTES // 8)
-    after = words << np.uint64(1)  # bits whose predecessor is set
+    after = words << np.uint64(1)  # a bit of ``after`` is set if the previous position is set
     after[:, 1:] |= words[:, :-1] >> np.uint64(63)
     blocks = packed.reshape(-1, _BIT_SET_BYTES)
     cardinality = _POPCOUNTS[blocks].sum(axis=1, dtype=np.int64)
@@ -253,7 +253,7 @@ def serialize_groups(
     for large_before, index in enumerate(np.flatnonzero(is_large)):
         body = serialize_positions(positions[starts[index] : starts[index] + counts[index]])
         lengths[index] = len(body)
-        small_before = int(index) - large_before  # number of small groups
+        small_before = int(index) - large_before  # number of small groups before this group
         parts += [small[0][ends[written] : ends[small_before]], body]
         written = small_before
     return b"".join([*parts, small[0][ends[written] :]]), lengths
@@ -314,7 +314,7 @@ def _write_arrays(groups: _GroupLayout) -> tuple[bytes, Int64Array]:
     words = 4 + 4 * containers + groups.counts
     begin = np.cumsum(words) - words
     out = np.empty(int(words.sum()), "<u2")
-    # overlapping pairs of words
+    # a 32-bit number can start at any 16-bit word, so the elements of this array overlap
     pairs = np.ndarray((max(0, len(out) - 1),), "<u4", out, strides=(2,))
     pairs[begin] = _COOKIE_NO_RUNS
     pairs[begin + 2] = containers
@@ -343,8 +343,8 @@ def _write_arrays_and_runs(
     starts, first = groups.container_starts, groups.first_containers
     containers = groups.containers
     payload = np.where(stored_as_runs, 2 + 4 * runs, 2 * groups.cardinality)
-    group = np.repeat(np.arange(len(first)), containers)  # the group of each container
-    number = np.arange(len(starts)) - first[group]  # the index of each container in its group
+    group = np.repeat(np.arange(len(first)), containers)  # group of each container
+    number = np.arange(len(starts)) - first[group]  # index of each container in its group
     with_runs = np.logical_or.reduceat(stored_as_runs, first)
     with_offsets = ~with_runs | (containers >= _NO_OFFSET_THRESHOLD)
     head = np.where(with_runs, 4 + (containers + 7) // 8, 8)
@@ -363,7 +363,7 @@ def _write_arrays_and_runs(
     high = groups.positions[starts].astype(np.int64) >> 16
     keys = (begin + head)[group] + 4 * number
     _write_numbers(out, keys, high | (groups.cardinality - 1) << 16, 4)
-    # the offset of each payload in its group
+    # these offsets are relative to the start of the group
     payload_offsets = front[group] + payload_begins - payload_begins[first][group]
     listed = with_offsets[group]
     _write_numbers(out, (keys + 4 * containers[group])[listed], payload_offsets[listed], 4)
@@ -379,8 +379,7 @@ def _write_payloads(
     """Write positions of array containers, and counts and runs of run containers, at ``body``."""
     starts = groups.container_starts
     low = (groups.positions & np.uint32(0xFFFF)).astype(np.int64)
-    # the container of each position
-    container = np.repeat(np.arange(len(starts)), groups.cardinality)
+    container = np.repeat(np.arange(len(starts)), groups.cardinality)  # container of each position
     array_items = np.flatnonzero(~stored_as_runs[container])
     _write_numbers(
         out,
@@ -390,8 +389,7 @@ def _write_payloads(
     )
     run = np.flatnonzero(is_run)
     length = np.diff(run, append=len(low))
-    # the index of each run in its container
-    order = np.arange(len(run)) - run.searchsorted(starts)[container[run]]
+    order = np.arange(len(run)) - run.searchsorted(starts)[container[run]]  # index in container
     is_listed = stored_as_runs[container[run]]
     target = body[container[run]] + 2 + 4 * order
     _write_numbers(out, target[is_listed], low[run][is_listed] | (length[is_listed] - 1) << 16, 4)

@@ -106,8 +106,8 @@ def _build_smallest_container(values: Int64Array, *, was_runs: bool = False) -> 
     count, runs = len(values), _count_runs(values)
     as_runs = 2 + 4 * runs
     other = 2 * count if count <= _MAX_ARRAY else _BIT_SET_BYTES
-    # Java counts two bytes for the length of an array that it compares with runs,
-    # and none for an array that becomes runs.
+    # Java adds two bytes to the size of an array when it decides whether runs become an array, but
+    # not when it decides whether an array becomes runs.
     allowed = min(2 * count + 2, _BIT_SET_BYTES) if was_runs else other - 1
     if as_runs <= allowed:
         first = np.flatnonzero(np.diff(values, prepend=-2) != 1)

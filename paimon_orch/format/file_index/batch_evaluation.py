@@ -98,7 +98,8 @@ def _has_same_head(batch: BinaryBatch, files: Indices, layout: HeadLayout) -> Ma
     size = layout.form.size
     is_equal: Mask = batch.lengths[files] >= size
     begin = 0
-    for end in [*layout.entries, size]:  # the ends of the constant parts between the offsets
+    # each constant part ends at the offset of an index, or at the end of the head
+    for end in [*layout.entries, size]:
         parts = batch.read_bytes_at(np.where(is_equal, batch.starts[files] + begin, 0), end - begin)
         is_equal &= (parts == parts[0]).all(axis=1)
         begin = end + _ENTRY_BYTES

@@ -213,7 +213,7 @@ class _BatchBitmapIndex:
         first = starts + 10 + np.where(is_version_2, 8, 4) * self._has_null
         blocks, key = batch.read_ints(first), np.minimum(first + 4, len(batch.data) - 4)
         has_one_block = self._keys.is_inside_index(key) & (blocks == 1)
-        # the block follows its offset and the size of all blocks
+        # two numbers precede the block: its offset and the size of all blocks
         block = key + np.where(has_one_block, self._keys.size(key), 0) + 8
         has_one_block &= (block + 4 <= ends) & (batch.read_ints(block - 8) == 0)
         has_one_block &= batch.read_ints(block) == self._count
@@ -273,7 +273,7 @@ class _BatchRangeBitmapIndex:
         self._high = np.where(has_keys, self._low + self._keys.size(self._low), 0)
         has_keys &= self._keys.is_inside_index(self._high)
         end = np.where(has_keys, self._high + self._keys.size(self._high), 0)
-        # the dictionary starts with its length
+        # the last four bytes of the header are the length of the dictionary
         self._has_keys = has_keys & (end == starts + length)
         self._decided = decided & ((self._count == 0) | self._has_keys)
         self._dictionary = starts + 4 + length
@@ -356,7 +356,7 @@ class _BatchRangeBitmapIndex:
 
     @cached_property
     def _second_key_offsets(self) -> Indices:
-        """The position of the second key of each file; text keys follow a list of their offsets."""
+        """Return the position of each file's second key; a list of offsets precedes text keys."""
         offsets = 0 if self._keys.is_fixed else 4 * (self._count - 1)
         return self._dictionary + 21 + 1 + self._low_sizes + 20 + offsets
 

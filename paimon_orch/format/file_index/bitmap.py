@@ -41,7 +41,7 @@ _INT32 = struct.Struct(">i")
 _INT32_PAIR = struct.Struct(">ii")
 _HEAD = struct.Struct(">bii?")
 _PREFIX_BYTES = 64
-_RADIX = 1 << 16  # 16-bit codes are radix-sorted
+_RADIX = 1 << 16  # numpy sorts 16-bit codes by radix
 _SINGLE_POSITION_BYTES = 18  # size of a stored bitmap with one position
 _NOT_STORED = -1
 
@@ -294,7 +294,7 @@ class BitmapIndex:
 
     @cached_property
     def _all(self) -> _DecodedEntries:
-        """The entries of version 1."""
+        """Return the entries of an index of version 1."""
         start = _HEAD.size + 4 * self._has_null
         return _decode_entries(self._blob.bytes(start), self._count, 1, self._codec)
 

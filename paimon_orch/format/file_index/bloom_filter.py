@@ -22,7 +22,7 @@ from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 from paimon_orch.format.types.predicate import Operator
 
 _HEAD = struct.Struct(">i")
-_CHUNK = 32_768  # number of hashes per step
+_CHUNK = 32_768  # hashes per step
 _MAX_BITS = 2**31 - 1
 
 

@@ -39,7 +39,8 @@ def encode_bit_slice_index(column: EncodedColumn) -> bytes:
         raise InputError(
             f"a bsi index cannot hold the number {_MIN_INT64}; use a range-bitmap index"
         )
-    values = keys[column.codes]  # the code of null is -1, which indexes the last key; that key is 0
+    # the code of null is -1, which selects the last key; that key is 0
+    values = keys[column.codes]
     positive = (column.codes >= 0) & (values >= 0)
     return (
         _HEAD.pack(_VERSION, column.row_count)
@@ -89,7 +90,7 @@ class BitSliceIndex:
 
     @property
     def row_count(self) -> int:
-        """Return the rows of the file, nulls included."""
+        """Return the number of rows of the file, including nulls."""
         return self._parts[0]
 
     def query(self, op: Operator, keys: Sequence[Key]) -> BitMap | None:

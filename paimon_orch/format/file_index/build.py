@@ -70,9 +70,8 @@ class _ColumnIndexBuilder:
                 indexes.append((spec.index, self.filters[spec.index].finish()))
                 continue
             if encoded is None:
-                in_order = any(
-                    spec.index == BITMAP for spec in self.specs
-                )  # keys in the order of their first rows
+                # a bitmap index needs the keys in the order of their first rows
+                in_order = any(spec.index == BITMAP for spec in self.specs)
                 encoded = encode_column(self.chunks, self.data_type, may_sort=not in_order)
             indexes.append((spec.index, _encode_index(spec, encoded, self.data_type)))
         return indexes
@@ -87,7 +86,7 @@ def is_built_with(spec: IndexSpec, blob: ByteSource, data_type: AtomicType) -> b
         return BloomFilterIndex(blob, data_type).is_built_with(*_parse_bloom_filter_options(spec))
     if spec.index == BITMAP:
         version, block_size = _parse_bitmap_options(spec)
-        # Java Paimon 0.9 reads and writes only version 1
+        # an option that is not set allows any version, because Java Paimon 0.9 has only version 1
         any_version = not spec.options.has(BITMAP_VERSION)
         return BitmapIndex(blob, data_type).is_built_with(
             None if any_version else version, block_size
@@ -123,7 +122,7 @@ def _extract_map_values(array: pa.MapArray, key: str) -> pa.Array:
     """Return the value of a key in each map, null if it is absent."""
     offsets = np.asarray(array.offsets, np.int64)
     entries = np.flatnonzero(pc.fill_null(pc.equal(array.keys, key), False))
-    # for duplicate keys in a map, the last entry overwrites earlier ones
+    # if a map has duplicate keys, the value of the last entry counts
     entries = entries[(entries >= offsets[0]) & (entries < offsets[-1])]
     rows = np.searchsorted(offsets, entries, side="right") - 1
     positions, is_absent = np.zeros(len(array), np.int64), np.ones(len(array), bool)

@@ -83,7 +83,7 @@ def encode_container(columns: Iterable[tuple[str, Iterable[tuple[str, bytes | No
         [(_encode_modified_utf8(kind), blob) for kind, blob in indexes]
         for _, indexes in encoded_columns
     ]
-    # the header includes the column count before the columns, and the redundant length after them
+    # the column count (4 bytes) precedes the columns, and a redundant length (4 bytes) follows them
     head = _PREFIX.size + 4 + 4
     for (name, _), entries in zip(encoded_columns, types, strict=True):
         head += len(name) + 4 + sum(len(kind) + 8 for kind, _ in entries)

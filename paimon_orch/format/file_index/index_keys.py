@@ -221,7 +221,7 @@ class EncodedColumn:
 
     @property
     def row_count(self) -> int:
-        """Return the rows, nulls included."""
+        """Return the number of rows, including nulls."""
         return len(self.codes)
 
 

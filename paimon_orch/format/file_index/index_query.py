@@ -106,9 +106,10 @@ class IndexFilter:
     ) -> list[IndexQuery] | None:
         """Return queries; the union of their answers has all rows of a leaf.
 
-        None if no index can restrict the rows.
+        Returns None if no index can restrict the rows.
         """
-        # ids are not reused, because the predicate and the cached value keep both objects alive
+        # The ids are unique: the predicate references the leaf, and the cached value references the
+        # type, so neither object is deleted.
         key = id(leaf), negated, id(data_type)
         if key not in self._queries:
             self._queries[key] = data_type, _plan_queries(leaf, data_type, negated=negated)
@@ -184,17 +185,18 @@ def _plan_queries(leaf: Leaf, data_type: AtomicType, *, negated: bool) -> list[I
     if is_lossy(data_type):
         if op in (Operator.NOT_EQUAL, Operator.NOT_IN):
             return None
+        # a smaller or larger value can have the same key, so rows with this key may match
         op = {
             Operator.LESS: Operator.LESS_OR_EQUAL,
             Operator.GREATER: Operator.GREATER_OR_EQUAL,
-        }.get(op, op)  # other values may have the same key
+        }.get(op, op)
     return [IndexQuery(op, keys)]
 
 
 def _encode_leaf_keys(leaf: Leaf, data_type: AtomicType) -> tuple[Key, ...] | None:
     """Return the values of a leaf as keys of the stored column.
 
-    None if its type cannot hold one of them.
+    Returns None if its type cannot hold one of them.
     """
     target = to_arrow_type(data_type)
     try:
@@ -224,7 +226,7 @@ def _plan_float_queries(
     if has_zero:
         keys = (-1,) if query_op in (Operator.LESS, Operator.GREATER_OR_EQUAL) else (0,)
     tests = [IndexQuery(query_op, keys)]
-    # NaN fails the test that was negated
+    # NaN fails the test, so it passes the negated test
     if negated and query_op in (Operator.LESS, Operator.LESS_OR_EQUAL):
         tests.append(IndexQuery(Operator.EQUAL, (nan,)))
     return tests

@@ -93,7 +93,7 @@ def _encode_keys(codec: KeyCodec, keys: Keys, first_nan: int | None) -> tuple[by
             encode_big_endian(batch.lengths), batch, np.empty((len(keys), 0), np.uint8)
         )
     data = codec.encode(keys)
-    if first_nan is not None:  # NaN is last, and stored with the bits of its first occurrence
+    if first_nan is not None:  # NaN is the last key; the first NaN of the column is stored
         nan = first_nan & (1 << 8 * codec.width) - 1
         data = data[: -codec.width] + nan.to_bytes(codec.width, "big")
     return data, np.arange(1, len(keys) + 1) * codec.width
@@ -104,7 +104,7 @@ def _encode_dictionary(encoded: bytes, ends: Int64Array, codec: KeyCodec, chunk_
     begins = np.concatenate([[0], ends])
     first = 0
     while first < len(ends):
-        # the offset of the key in the chunk header, and the offset of the keys after it
+        # the first key, from ``begin`` to ``start``, is stored in the head of the chunk
         begin, start = int(begins[first]), int(ends[first])
         last = int(np.searchsorted(ends, start + chunk_size, side="right"))
         last = max(last, first + 1)
@@ -166,7 +166,7 @@ class RangeBitmapIndex:
 
     @property
     def row_count(self) -> int:
-        """Return the rows of the file, nulls included."""
+        """Return the number of rows of the file, including nulls."""
         return self._head.rows
 
     def is_built_with(self, chunk_size: int | None) -> bool:
@@ -236,7 +236,7 @@ class RangeBitmapIndex:
         if k == 0 or len(candidates) <= k:
             return BitMap() if k == 0 else candidates
         selected, tied = self._slices.find_largest(k, candidates, smallest=not descending)
-        if strict:  # keep the largest positions among ties
+        if strict:  # of the tied rows, those with the largest positions are returned
             surplus = len(selected) + len(tied) - k
             tied = tied - tied[:surplus]
         return selected | tied
@@ -341,7 +341,7 @@ class RangeBitmapIndex:
 
     @cached_property
     def _layout(self) -> tuple[int, int, tuple[int, ...]]:
-        """Offset and length of the existing rows, and offsets and lengths of the slices."""
+        """Return offset and length of the existing rows, and offsets and lengths of the slices."""
         blob = self._head.slices
         length, version, count, size, indexes = _SLICES.unpack(blob.bytes(0, _SLICES.size))
         if version != _VERSION or indexes != 8 * count or length != _SLICES.size - 4 + indexes:

@@ -311,9 +311,8 @@ def _is_preservable(schema: Any) -> bool:
         return False
     if isinstance(schema, list) and len(schema) > 2:
         kinds = [option["type"] if isinstance(option, dict) else option for option in schema]
-        if (
-            sum(kind in _NAMED_TYPES for kind in kinds) > 1
-        ):  # values of named types contain the type name
+        # fastavro returns the name of a named type with its value if a union has several of them
+        if sum(kind in _NAMED_TYPES for kind in kinds) > 1:
             kinds = [kind for kind in kinds if kind not in _NAMED_TYPES]
         families = [_TYPE_FAMILIES.get(kind, kind) for kind in kinds]
         if len(set(families)) < len(families):

@@ -23,7 +23,8 @@ from paimon_orch.format.manifest.additional_fields import (
 NAMESPACE = "org.apache.paimon.avro.generated"
 ROOT_RECORD = "record"
 AVRO_MAGIC = b"Obj\x01"
-# as in Java Paimon; fastavro's default gives more blocks, which compress worse
+# Java Paimon uses this block size. The default of fastavro is smaller, and smaller blocks compress
+# worse.
 _BLOCK_BYTES = 64_000
 
 HEADER_SCHEMA = {

@@ -78,7 +78,8 @@ class ColumnarManifest:
             with wrap_decode_errors(path):
                 decoded = _decode_columns(data)
                 return None if decoded is None else cls._of(path, *decoded)
-        except (PaimonError, UnexpectedAvroError):  # the other decoder reports the error
+        except (PaimonError, UnexpectedAvroError):
+            # decode_manifest then decodes the file, and reports an error if it is damaged
             return None
 
     @classmethod
@@ -186,7 +187,7 @@ def _decode_columns(
 
     Returns None or raises if record boundaries are uncertain.
     """
-    if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:  # fastavro does not check it
+    if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:  # fastavro does not check the magic
         return None
     reader = open_block_reader(io.BytesIO(data))
     schema = reader.writer_schema
@@ -207,7 +208,7 @@ def _decode_columns(
     chain = _find_record_chain(starts, ends, blocks)
     if chain is None:
         return None
-    if len(chain) < len(starts):  # some candidates were not starts
+    if len(chain) < len(starts):  # some candidates are not starts of entries
         _, columns = walk.walk(schema, starts[chain])
     if any(columns[name].valid is not None for name in _REQUIRED_FIELDS):
         return None
@@ -286,9 +287,8 @@ _REQUIRED_FIELDS = frozenset(_iterate_required_fields(MANIFEST_SCHEMA))
 
 
 def _check_file_names(names: Sequence[str]) -> None:
-    if _UNSAFE_NAMES.isdisjoint(names) and is_safe_file_name(
-        "|".join(names)
-    ):  # one check for all names
+    # one check of the joined names is faster than a check of each name
+    if _UNSAFE_NAMES.isdisjoint(names) and is_safe_file_name("|".join(names)):
         return
     if not all(map(is_safe_file_name, names)):
         raise UnexpectedAvroError("a file name")

@@ -262,7 +262,8 @@ def apply_index_changes(
         return (entry.file_name,)
 
     live: dict[tuple[object, ...], list[IndexManifestEntry]] = {}
-    for entry in previous:  # old writers can leave several deletion vector files in one bucket
+    # a bucket can have several deletion vector files that old writers wrote
+    for entry in previous:
         live.setdefault(key(entry), []).append(entry)
     changes = list(changes)
     for entry in changes:

@@ -828,7 +828,8 @@ HARMLESS: tuple[AnyOption, ...] = (
     harmless("partition.sink-strategy", TEXT, "NONE"),
     harmless("postpone.batch-write-fixed-bucket.max-parallelism", INTEGER, "2048"),
     harmless("postpone.batch-write-fixed-bucket.rescale-load-factor", INTEGER, "32"),
-    # used by Java's Spark writer for the bucket count of new partitions; any count is correct
+    # Java's Spark writer computes the bucket count of new partitions from this option, but any
+    # count is correct.
     harmless("postpone.target-size-per-bucket", MEMORY, "1 gb"),
     harmless("primary-key", TEXT),
     harmless("read.batch-size", INTEGER, "1024"),
@@ -911,7 +912,8 @@ FAMILIES: tuple[AnyOption, ...] = (
     FIELD_NESTED_SEQUENCE_FIELD,
     FIELD_STATS_MODE,
     FIELD_TS_FIELD,
-    # used by reads up to Paimon 1.2; newer releases store it in the column and apply it to writes
+    # Reads of Paimon up to 1.2 use this option. Newer releases store the default in the column and
+    # apply it in writes.
     harmless("fields.<column>.default-value", TEXT),
     changes_format(
         "fields.<column>.map.storage-layout",
@@ -937,7 +939,7 @@ FAMILIES: tuple[AnyOption, ...] = (
         steps=WRITE_ROWS | COMPACT,
         consequence="data files are written without encryption",
     ),
-    # settings of file format writers and index builders in Java
+    # the following options configure file format writers and index builders of Java Paimon
     AVRO_SETTING,
     harmless("csv.<setting>", TEXT),
     harmless("json.<setting>", TEXT),

@@ -105,7 +105,7 @@ class TableOption(Generic[T_co]):
             return self.type.parse(self.key, self.default)
         if isinstance(self.type, CollectionType):
             return cast("T_co", self.type.empty)
-        return cast("T_co", None)  # the type of an option without a default includes None
+        return cast("T_co", None)  # without a default, ``T_co`` includes None
 
     def named(self, *names: str) -> "TableOption[T_co]":
         """Return a member of a family, for example of ``fields.<column>.distinct``."""

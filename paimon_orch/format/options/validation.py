@@ -46,12 +46,13 @@ _NEVER_STORED = {
     "path": "the location of a table follows from its name",
     "primary-key": "the primary key is given when the table is created",
 }
-# options that name columns: as a list in the value, or in the middle of the key
+# the value of these options is a list of columns
 _COLUMN_LISTS = re.compile(
     r"bucket-key|changelog-producer\.row-deduplicate-ignore-fields|sequence\.field|rowkind\.field"
     r"|record-level\.time-field|clustering\.columns"
     r"|file-index\.[^.]+\.columns|fields\..+\.sequence-group"
 )
+# the key of these options contains columns
 _COLUMN_KEYS = re.compile(r"(fields\.)(.+)(\.[^.]+)|(file-index\.[^.]+\.)(.+)(\.[^.]+)")
 
 
@@ -81,7 +82,7 @@ def check_options(
 def _check_retention(options: Options) -> None:
     min_snapshots = options.get(SNAPSHOT_NUM_RETAINED_MIN)
     max_snapshots = options.get(SNAPSHOT_NUM_RETAINED_MAX)
-    # changelogs default to the values of snapshots
+    # the options of snapshots are the defaults of those of changelogs
     min_changelogs = options.get(CHANGELOG_NUM_RETAINED_MIN, min_snapshots)
     max_changelogs = options.get(CHANGELOG_NUM_RETAINED_MAX, max_snapshots)
     for kind, least, most in (
@@ -116,7 +117,7 @@ def _check_columns(values: Mapping[str, str], names: Collection[str]) -> None:
 
 
 def parse_option_columns(key: str, value: str) -> list[str]:
-    """Return the columns that an option names; of a nested path, only the top-level column."""
+    """Return the columns that an option names; a nested path counts as its top-level column."""
     names = _split_names(value) if _COLUMN_LISTS.fullmatch(key) else []
     match = _parse_column_key(key)
     if match:

@@ -195,7 +195,7 @@ def deserialize_row(data: bytes, types: Sequence[DataType]) -> tuple[object, ...
 
     Only simple types are supported: keys, partitions and statistics have no others.
     """
-    if not isinstance(data, bytes):  # the manifest has another schema
+    if not isinstance(data, bytes):  # the manifest has another type for this field
         raise ValueError(f"expected a row as bytes, got {data!r}")  # noqa: TRY004 - damage
     (arity,) = _ARITY.unpack_from(data)
     head = null_bits_size(arity)

@@ -107,7 +107,7 @@ class RowType(DataType):
     fields: tuple[Field, ...] = ()
 
 
-# name: (minimum, maximum, default) of each parameter
+# each type has a tuple of (minimum, maximum, default) for each of its parameters
 _PARAMETERS: dict[TypeRoot, tuple[tuple[int, int, int], ...]] = {
     TypeRoot.BOOLEAN: (),
     TypeRoot.TINYINT: (),
@@ -167,7 +167,7 @@ class _TypeParser:
 
     def type(self) -> DataType:
         parsed = self.parse_nullability(self.parse_bare_type())
-        while self.peek().upper() in ("ARRAY", "MULTISET"):  # the suffix notation
+        while self.peek().upper() in ("ARRAY", "MULTISET"):  # INT ARRAY means ARRAY<INT>
             wrap = ArrayType if self.take().upper() == "ARRAY" else MultisetType
             parsed = self.parse_nullability(wrap(element=parsed))
         return parsed

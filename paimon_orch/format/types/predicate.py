@@ -166,7 +166,7 @@ def _leaf_to_arrow_expression(leaf: Leaf) -> pc.Expression:
         case Operator.IS_NULL:
             return column.is_null()
         case Operator.IN if pa.types.is_floating(leaf.values[0].type):
-            # isin distinguishes -0.0 from 0.0 and finds NaN; = does not
+            # isin distinguishes -0.0 from 0.0 and treats NaN as equal to NaN, but = does neither
             return to_arrow_expression(
                 Or(tuple(replace(leaf, op=Operator.EQUAL, values=(v,)) for v in leaf.values))
             )
@@ -174,7 +174,7 @@ def _leaf_to_arrow_expression(leaf: Leaf) -> pc.Expression:
             is_in = column.isin(
                 pa.array([value.as_py() for value in leaf.values], leaf.values[0].type)
             )
-            # IN is unknown for a null column, not false: NOT IN must not return it
+            # isin returns false for null; with the result unknown, NOT IN does not return the row
             return pc.if_else(column.is_null(), pc.scalar(pa.scalar(None, pa.bool_())), is_in)
         case Operator.LIKE:
             return pc.match_like(column, leaf.values[0].as_py())
@@ -258,7 +258,7 @@ def _cast_literal(
         if not _is_comparable_type(value.type, target):
             raise ValueError(f"{value.type} is not comparable with {target}")
         if pa.types.is_decimal(target) and not pa.types.is_decimal(value.type):
-            return parse_literal(str(value.as_py()), target)  # an Arrow cast would round
+            return parse_literal(str(value.as_py()), target)  # Arrow would round
         literal = value.cast(target)
         if (pa.types.is_date(target) or pa.types.is_boolean(target)) and (
             literal.cast(value.type) != value

@@ -40,7 +40,8 @@ class PythonAggregator(FieldAggregator):
 
     def add_older(self, groups: Indices, rows: Indices) -> None:
         """Combine with an older row's value."""
-        if self._is_commutative and not self.ignores_retract:  # Java Paimon swaps the arguments
+        # Java Paimon passes the accumulated value first here too, except with 'ignore-retract'
+        if self._is_commutative and not self.ignores_retract:
             self.add(groups, rows)
             return
         for group, value in self._values(groups, rows):

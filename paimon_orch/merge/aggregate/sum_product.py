@@ -48,7 +48,7 @@ class NumericAggregator(FieldAggregator):
 
     @abstractmethod
     def retract_first(self, groups: Indices, new: AnyArray) -> None:
-        """Retract a number from a group without one."""
+        """Retract a number from a group that has no number."""
 
     def add(self, groups: Indices, rows: Indices) -> None:
         """Combine with the row's number; nulls are ignored."""
@@ -98,7 +98,7 @@ class NumericAggregator(FieldAggregator):
         """Return the numbers in the column's type."""
         if self.is_decimal:
             return _build_decimals(self.value, self.has_value, self.column.type)
-        # the number for null can be out of range
+        # the number that represents null can be out of range for the column
         return pa.array(np.where(self.has_value, self.value, 0), mask=~self.has_value).cast(
             self.column.type
         )

@@ -196,7 +196,8 @@ class BucketCompaction:
             return self._reader.row_groups(self._bucket_file(file), self._key_fields[0], vector)
 
         files, vectors = self._task.higher_level_files, self._vectors.vectors
-        # an expired first row blocks later rows until a compaction drops it
+        # In first-row tables, later rows of a key are dropped even if its first row is expired,
+        # until a compaction drops the first row.
         is_alive = None
         if self._expiry is not None and values and not self._engine.is_first_row:
             is_alive = self._expiry.is_alive

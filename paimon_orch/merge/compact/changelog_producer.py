@@ -58,7 +58,7 @@ class ChangelogProducer:
         updated = np.flatnonzero(touched & existed & exists)
         first_row = options.merge_engine == "first-row"
         if first_row:
-            updated = updated[:0]  # an existing key never changes
+            updated = updated[:0]  # the row of an existing key never changes
         updated = self._drop_unchanged_updates(updated, step.rows, before, merged)
         groups = np.concatenate((inserted, deleted, updated, updated))
         parts = [
@@ -67,7 +67,7 @@ class ChangelogProducer:
             _take_with_kind(step.rows, before[updated], RowKind.UPDATE_BEFORE),
             _take_with_kind(merged, updated, RowKind.UPDATE_AFTER),
         ]
-        order = np.argsort(groups, kind="stable")  # -U before its +U
+        order = np.argsort(groups, kind="stable")  # a stable sort keeps -U before +U
         return pa.concat_tables(parts).take(pa.array(order))
 
     def _drop_unchanged_updates(

@@ -147,7 +147,7 @@ class ClusteredCompaction(UncommittedFiles):
     """
 
     def __init__(self, reader: FileReader, task: CompactionTask) -> None:
-        # includes the schema of the files that this compaction writes
+        # the reader also needs the schema of the files that this compaction writes
         schemas = {**reader.schemas, reader.schema.id: reader.schema}
         self._reader, self._task = replace(reader, schemas=schemas), task
         self._schema = reader.schema
@@ -189,7 +189,7 @@ class ClusteredCompaction(UncommittedFiles):
         groups, new_files = self._task.groups, self._sort_level0()
         if len(groups) != 1 or self._task.higher_level_files or not new_files:
             return [file for group in groups for file in self._merge(group)] + new_files
-        # all clustered files are merged: the new rows are merged in the same pass
+        # if all clustered files are merged, the new rows are merged with them
         temporary_writers = list(self._writers)
         merged_files = self._merge((*groups[0], *new_files))
         for writer in temporary_writers:

@@ -162,7 +162,7 @@ class PositionLookup:
             if low is not None:
                 start = max(start, keys.first_column.count_below(low))
             if start >= end:
-                return end  # the next window can have a key of this row group
+                return end  # this row group can contain a key of the next window
             if high is not None and keys.first_column.at(start) > high:
                 cursor.group = None
             else:

@@ -32,7 +32,7 @@ from paimon_orch.merge.engine.retracts import (
 from paimon_orch.merge.sort.sequence_order import SequenceOrder
 from paimon_orch.merge.sort.sort_merge_reader import MergeBatch, filter_batch
 
-# functions that can change the first value of a key
+# these functions can change a value even if it is the only one of its key
 _NON_NEUTRAL_FUNCTIONS = {"collect", "listagg", "nested_update", "nested_partial_update"}
 
 
@@ -116,7 +116,7 @@ class MergeEngine:
             return step.rows.slice(0, 0)
         if self._name == "deduplicate" and not step.is_single_run:
             rows = step.newest_row_per_key
-            if not deletes:  # filter before columns are copied
+            if not deletes:  # filtering the indices is faster than filtering the rows
                 rows = rows[~is_retract(step.rows.column(VALUE_KIND.name))[rows]]
             return step.rows.take(pa.array(rows))
         merged = self._merge_batch(step, merges_single_rows=merges_single_rows)
@@ -124,7 +124,7 @@ class MergeEngine:
 
     def _merge_batch(self, step: MergeBatch, *, merges_single_rows: bool) -> pa.Table:
         if self._name == "deduplicate":
-            return step.rows  # a single run
+            return step.rows  # the rows of a single run have distinct keys
         if self._name == "first-row":
             return _take_first_rows(step)
         is_merged = step.sizes > 1

@@ -50,7 +50,7 @@ class MergeFunction(ABC):
                 columns.append(pa.array(kinds))
             elif name in self.aggregators:
                 columns.append(self.aggregators[name].result())
-            else:  # the key and the sequence number are those of the last row
+            else:  # the key and the sequence number are taken from the last row
                 columns.append(self.rows.column(name).take(pa.array(self.last)).combine_chunks())
         return pa.table(columns, schema=target)
 

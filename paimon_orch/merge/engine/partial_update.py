@@ -169,7 +169,7 @@ class PartialUpdateMergeFunction(MergeFunction):
                 merge_older(groups[~fresh], rows[~fresh])
 
     def _retract(self, groups: Indices, rows: Indices) -> None:
-        # a key whose first row is a retract starts with its values
+        # if the first row of a key is a retract, the key starts with the values of this row
         first = ~self.initialized[groups]
         self._start(groups[first], rows[first])
         if self.ignores_delete:
@@ -179,7 +179,7 @@ class PartialUpdateMergeFunction(MergeFunction):
         if self.group_states:
             self._retract_groups(groups, rows)
         elif self.remove_on_delete:
-            deletes = self.deletes[rows]  # -U has no effect
+            deletes = self.deletes[rows]  # -U rows have no effect
             self.apply_delete(groups[deletes], rows[deletes])
         else:
             raise InputError(
@@ -189,7 +189,7 @@ class PartialUpdateMergeFunction(MergeFunction):
 
     def _retract_groups(self, groups: Indices, rows: Indices) -> None:
         self.deleted[groups] = ~self.added[groups]
-        active = np.ones(len(groups), bool)  # groups that no sequence group has deleted
+        active = np.ones(len(groups), bool)  # keys that no sequence group has deleted
         for state in self.group_states:
             some = active & state.has_sequence[rows]
             fresh = some & (state.ranks[rows] >= state.accepted[groups])

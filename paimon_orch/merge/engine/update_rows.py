@@ -143,7 +143,7 @@ def _check_merge_result(
     rows = pa.concat_tables([old_rows, rows_to_write]).add_column(0, SEQUENCE_NUMBER.name, numbers)
     step = engine.prepare(build_sorted_batch(rows, schema.primary_keys, engine.sequence))
     merged = engine.merge(step)
-    # rows of ``old`` in the order of the result, which is sorted by key
+    # the result is sorted by key, so ``new`` is sorted in the same way before the comparison
     row_indices = step.order[step.starts] % count
     expected = new.take(pa.array(row_indices))
     deleted = is_retract(expected.column(VALUE_KIND.name))

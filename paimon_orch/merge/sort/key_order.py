@@ -36,9 +36,8 @@ def to_comparable_column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """Return one contiguous array whose natural order is the key order of the format."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-        if isinstance(
-            column, pa.ChunkedArray
-        ):  # the column has no chunk, or does not fit one array
+        # combine_chunks returns chunks if there are none, or if one array cannot hold all values
+        if isinstance(column, pa.ChunkedArray):
             column = (
                 pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
             )
@@ -195,9 +194,9 @@ class KeyColumns:
     def _sort_with_arrow(self) -> Indices:
         columns = {}
         for index, array in enumerate(self.arrays):
-            if (
-                array.null_count
-            ):  # a validity column, because pyarrow 25 moved the option for null placement
+            # This column sorts nulls first. The option of pyarrow for this is not used, because
+            # pyarrow 25 moved it.
+            if array.null_count:
                 columns[f"{index} is valid"] = array.is_valid()
             columns[str(index)] = array
         keys = [(name, "ascending") for name in columns]
@@ -216,7 +215,7 @@ class KeyColumns:
             hits = np.flatnonzero(candidates == other_words)
             return positions[hits], hits
         order, equals_next = combined.compute_order()
-        pairs = np.flatnonzero(equals_next)  # the sort is stable: the own row is first
+        pairs = np.flatnonzero(equals_next)  # a stable sort puts the row of ``self`` first
         return order[pairs], order[pairs + 1] - len(self)
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from paimon_orch.format.arrays import Int32Array, Int64Array, UInt8Array, UInt64Array
 
 _WORD_BITS = 64
-_MAX_WORDS = 3  # Arrow's sort is as fast for more words
+_MAX_WORDS = 3  # for more words, Arrow's sort is as fast
 _MAX_TEXT_BYTES = 64
 _MAX_SHORT_DECIMAL_DIGITS = 18  # digits of an unscaled value that fits 64 bits
 
@@ -80,7 +80,7 @@ def _split_text(column: pa.Array) -> list[UInt64Array] | None:
     if shortest == longest:
         return list(_read_equal_length_chunks(padded, len(column), longest))
     if not text.all():
-        return None  # shorter values are padded with zeros
+        return None  # a zero byte cannot be distinguished from the padding of shorter values
     return list(_read_chunks(padded, offsets[:-1] - offsets[0], lengths, longest))
 
 
@@ -99,7 +99,7 @@ def _read_chunks(
     at_every_byte = np.ndarray((len(text) - 7,), "<u8", text, strides=(1,))
     for start in range(0, longest, 8):
         chunk = at_every_byte[starts + start].byteswap(inplace=True)
-        # pad a short row with zeros, not with the next row
+        # the bytes after the end of a value belong to the next value, so they are set to zero
         chunk &= _FIRST_BYTES_MASKS[np.clip(lengths - start, 0, 8)]
         yield chunk >> np.uint64(8 * max(0, start + 8 - longest))
 

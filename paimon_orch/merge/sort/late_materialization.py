@@ -16,7 +16,7 @@ from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.sort.key_order import unsorted_file_error
 
 _ROW_LOCATION = f"{KEY_PREFIX}PLACE"  # names with this prefix are reserved
-_FILE_SHIFT = 40  # low bits of a row location, which store the position in the file
+_FILE_SHIFT = 40  # the low 40 bits of a row location are the position in the file
 BatchRows = tuple[pa.RecordBatch, Positions]
 """A batch, and ascending indices of some of its rows."""
 
@@ -126,7 +126,7 @@ class LateMaterialization:
         self._read = read
         self._files = [(run, file) for run, files in enumerate(runs) for file in files]
         self._numbers = {file.file_name: number for number, (_, file) in enumerate(self._files)}
-        # the current file of each run
+        # each run has at most one open file
         self._open: dict[int, _FileValues] = {}
 
     def add_row_location(self, file: DataFileMeta, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -170,7 +170,7 @@ def build_level_runs(section: Sequence[RangedFile]) -> list[list[DataFileMeta]]:
     if section and section[0][2].level == 0:
         return [[file] for _, _, file in section]
     runs: list[list[DataFileMeta]] = []
-    ends: list[tuple[Key, int]] = []  # heap of each run's last key
+    ends: list[tuple[Key, int]] = []  # heap of the last key of each run
     for low, high, file in section:
         if ends and ends[0][0] < low:
             _, run = heapq.heappop(ends)

@@ -32,7 +32,7 @@ from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.split_generator import divide_splits, pack_splits
 from paimon_orch.table.scan.unseen_rows import Visibility, describe_unseen_rows_in_scan
 
-if TYPE_CHECKING:  # Spark 4.0 has no filters
+if TYPE_CHECKING:  # Spark 4.0 does not have this class
     from pyspark.sql.datasource import Filter
 
 logger = logging.getLogger(__name__)
@@ -43,16 +43,16 @@ _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 def register(session: SparkSession) -> None:
     """Register the format ``paimon`` with a session.
 
-    Rarely needed: Spark finds :mod:`pyspark_paimon` if paimon-orch is installed for the workers'
-    Python when the session first looks up a format. This lookup starts a worker, which takes
-    seconds.
+    This call is rarely needed: Spark finds :mod:`pyspark_paimon` if paimon-orch is installed for
+    the workers' Python when the session first looks up a format. This lookup starts a worker, which
+    takes seconds.
     """
     from pyspark_paimon import DefaultSource
 
     try:
         session.dataSource.register(DefaultSource)
     except AnalysisException as error:
-        # Spark 4.0 keeps the data source that it found; later versions replace it
+        # Spark 4.0 raises this error and keeps the registered class; later versions replace it
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
 
@@ -77,7 +77,8 @@ def _select_offered_columns(rows: BaseScan, options: DataSourceOptions) -> pa.Sc
 def _open_rows(options: DataSourceOptions, columns: Sequence[str] | None) -> BaseScan:
     if columns is None or "incremental-between" not in options.values:
         return options.rows(None if columns is None else list(columns))
-    # the row kind is not a column of the table; if it is the only one, read all columns
+    # The row kind is not a column of the table. If no other column is requested, all columns are
+    # read.
     return options.rows([name for name in columns if name != ROW_KIND.name] or None)
 
 
@@ -98,7 +99,7 @@ def _is_pushdown_worker() -> bool:
     """Return whether this process is the worker in which Spark plans reads with push-down.
 
     Other workers must not return a reader that accepts filters: Spark refuses it if its setting
-    for push-down is off, and workers do not know this setting.
+    for push-down is off, and workers cannot read this setting.
     """
     started = getattr(sys.modules["__main__"], "__spec__", None)
     return _PUSHDOWN_WORKER in sys.modules or getattr(started, "name", "") == _PUSHDOWN_WORKER

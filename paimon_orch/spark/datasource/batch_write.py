@@ -25,7 +25,7 @@ from paimon_orch.table.write.write_plan import WritePlan
 def build_writer(
     spark_options: Mapping[str, str], columns: Sequence[str], *, overwrite: bool
 ) -> DataSourceArrowWriter:
-    """Return a writer to the table of the options.
+    """Return a writer to the table that the options name.
 
     Raises :class:`InputError` for tables whose rows must be clustered before a write.
     """

@@ -72,7 +72,7 @@ class DataSourceOptions:
         return cls(values, {n.removeprefix(_STORAGE_PREFIX): v for n, v in storage.items()})
 
     def open(self) -> Table | SystemTable:
-        """Open the table, branch or system table of the options."""
+        """Open the table, branch or system table that the options name."""
         warehouse, identifier = self._locate()
         storage = dict(
             parse_storage_option(f"{name}={value}") for name, value in self.storage.items()

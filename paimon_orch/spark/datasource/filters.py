@@ -2,7 +2,8 @@
 
 Spark applies each filter again, so a predicate may keep more rows than its filter, but not fewer.
 Filters on floating-point columns are not converted, because in Spark, NaN is greater than all
-values and equals NaN. Neither are filters on columns that Spark does not represent exactly.
+values and equals NaN. Filters on columns that Spark does not represent exactly are not converted
+either.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +15,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Predicate, bind_predicate
 from paimon_orch.spark.column_types import is_exact
 
-if TYPE_CHECKING:  # Spark 4.0 has no filters
+if TYPE_CHECKING:  # Spark 4.0 does not have this class
     from pyspark.sql.datasource import Filter
 
 _COMPARISONS = {
@@ -43,15 +44,17 @@ def _translate_filters(filters: Iterable["Filter"], schema: pa.Schema) -> Iterat
         if predicate is not None:
             try:
                 yield bind_predicate(predicate, lambda leaf: schema.field(leaf.column).type)
-            except InputError:  # no row can have this value, such as a timestamp with more digits
+            except InputError:
+                # The column cannot hold the value, for example a timestamp with more digits. Spark
+                # applies such a filter itself.
                 continue
 
 
 def _translate_filter(item: Any, schema: pa.Schema) -> Predicate | None:
-    # compare names, because some versions of Spark lack some classes
+    # names are compared, because not all versions of Spark have all classes
     kind = type(item).__name__
     if kind == "Not":
-        # for NULL, <=> is false and its negation true; in a predicate, both would be unknown
+        # For NULL, <=> is false, so its negation is true. In a predicate, both would be unknown.
         is_null_safe = type(item.child).__name__ == "EqualNullSafe"
         child = None if is_null_safe else _translate_filter(item.child, schema)
         return None if child is None else Not(child)

@@ -59,9 +59,9 @@ class StreamBatch:
     """The snapshots that one batch of a stream reads."""
 
     whole: Snapshot | None
-    """The snapshot to read all rows of, before the changes."""
+    """The snapshot from which all rows are read, before the changes, or None."""
     changes: tuple[Snapshot, ...]
-    """The snapshots to read only the changes of."""
+    """The snapshots from which only the changes are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class StreamFollower:
         return mode
 
     def start(self) -> StreamOffset:
-        """Return the start of a query without a checkpoint, from its consumer or its scan mode."""
+        """Return the start of a query without a checkpoint: that of its consumer or scan mode."""
         mode, consumer = self.mode, self.options.values.get("consumer-id")
         if consumer is not None:
             next_snapshot = self._build_consumer_store().read_next_snapshot(consumer)
@@ -201,7 +201,8 @@ class StreamFollower:
         self.check(end)
         expired = self._list_expired(start, end)
         ids = [i for i in range(start.snapshot, end.snapshot) if i not in expired]
-        # a later snapshot also has all rows; it is used unless the options name the first snapshot
+        # A later snapshot also contains all rows, so the stream can start with it, unless the
+        # options select the first snapshot.
         can_start_later = start.whole and ids and self.mode != FROM_SNAPSHOT_FULL
         if expired and not can_start_later:
             self._report_expired(expired)

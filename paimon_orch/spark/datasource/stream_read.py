@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 else:
     try:
         from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as _AvailableNow
-    except ImportError:  # before Spark 4.2
+    except ImportError:  # the class is new in Spark 4.2
         _AvailableNow = object
 
 _INSERT, _, _UPDATE, _DELETE = ROW_KIND_SYMBOLS
@@ -68,7 +68,7 @@ def build_stream_reader(
             "only batch reads merge postponed rows"
         )
     names = [name for name in schema.names if not (is_audit_log and name == ROW_KIND.name)]
-    # as in Java Paimon, streams ignore the fallback branch
+    # streams ignore the fallback branch, as in Java Paimon
     full_scan = replace(table.scan(names or None, options.values.get("filter")), fallback=None)
     changes = _build_incremental(full_scan)
     visible = changes.arrow_schema if is_audit_log else full_scan.arrow_schema

@@ -34,15 +34,16 @@ else:
     _Writer = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
 
 _QUERY_ID_PROPERTY = "sql.streaming.queryId"  # a property that Spark sets in each task
-# The row numbers of a task start at a multiple of 2 ** 24: with 2 ** 33, as in a batch write, a
-# stream would run out of numbers in months. Rows of different tasks have no defined order anyway.
+# The row numbers of a task start at a multiple of 2 ** 24. In a batch write, this is 2 ** 33, with
+# which a stream would use up all numbers within months. The rows of different tasks have no defined
+# order, so the numbers of a large task may overlap those of the next task.
 _STREAM_TASK_SHIFT_BITS = 24
 
 
 def build_stream_writer(
     spark_options: Mapping[str, str], columns: Sequence[str], *, overwrite: bool
 ) -> DataSourceStreamWriter:
-    """Return a writer to the table of the options.
+    """Return a writer to the table that the options name.
 
     With ``overwrite``, each batch replaces the whole table. Raises :class:`UnsupportedError` for
     Spark 4.0, and :class:`InputError` for tables whose rows must be clustered before a write.

@@ -40,7 +40,10 @@ class TaskCommitMessage(WriterCommitMessage):
 
 
 def open_writable_table(options: DataSourceOptions) -> Table:
-    """Open the table of the options; refuses tables whose rows must be clustered before a write."""
+    """Open the table that the options name.
+
+    Raises an error for tables whose rows must be clustered before a write.
+    """
     table = options.open()
     if not isinstance(table, Table):
         raise InputError(f"{table.table.identifier}${table.name} is a read-only system table")

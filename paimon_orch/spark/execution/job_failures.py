@@ -6,9 +6,9 @@ from pyspark.errors import PySparkException
 
 from paimon_orch.errors import InputError, PaimonError
 
-# Matches if an executor with shuffle rows was lost; repeating its stage may produce another row
-# order. Spark then repeats both stages, or aborts if tasks of the last stage have finished, because
-# it does not know that their files have no effect before the commit.
+# This matches if an executor with shuffle rows was lost, and a repetition of its stage may produce
+# the rows in another order. Spark then repeats both stages. If tasks of the last stage have
+# finished, Spark aborts the job instead, although their files have no effect before the commit.
 STAGE_LOST = re.compile(r"Job aborted due to stage failure: [^\n]*\bindeterminate\b")
 
 _CONDITION = re.compile(
@@ -19,7 +19,7 @@ _ADVICE = re.compile(
     r"(?<=[.!]) (?:Use `try_|If necessary|Correct the value|To return NULL).*", re.DOTALL
 )
 _USER_RAISED = "USER_RAISED_EXCEPTION"
-_DATA_EXCEPTION = "22"  # SQLSTATE
+_DATA_EXCEPTION = "22"  # class of an SQLSTATE
 _MALFORMED_RECORD = ("MALFORMED_RECORD", "MALFORMED_CSV")
 
 
@@ -79,7 +79,7 @@ def _find_reason(text: str, error: BaseException) -> str:
     lines = [line for line in lines if line and not line.startswith("SQLSTATE")]
     causes = [line.partition(": ")[2] for line in lines if line.startswith("Caused by: ")]
     condition = _CONDITION.search(text)
-    # The reason is at the end of Java exceptions and tracebacks; other messages start with it.
+    # Java exceptions and tracebacks end with the reason; other messages begin with it.
     reason = repr(error)
     if condition is not None:
         reason = f"[{condition.group(1)}] {' '.join(condition.group(2).split())}"

@@ -64,7 +64,7 @@ class ClassicJobMonitor:
             tracker = self._context.statusTracker()
             jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
             stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
-        except Py4JError:  # progress is informational; collect raises the error
+        except Py4JError:  # progress is optional, and collect raises the error of the job
             return 0
         return sum(stage.numCompletedTasks for stage in stages if stage)
 
@@ -78,7 +78,7 @@ class ConnectJobMonitor:
 
     def __init__(self, session: SparkSession, label: str) -> None:
         self.session = session
-        # tags must not contain commas
+        # a tag must not contain a comma
         self._tag = f"{label.replace(',', ' ')} {uuid4()}"
         self._thread: int | None = None
         self._finished_tasks = 0

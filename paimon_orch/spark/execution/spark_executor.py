@@ -170,7 +170,7 @@ class SparkExecutor:
         try:
             while not _is_finished(future):
                 if self._cancelled.is_set():
-                    # repeat it, because an interrupt before the start of the job has no effect
+                    # the interrupt is repeated, because it has no effect before the job starts
                     jobs.interrupt()
                 elif (
                     progress is not None

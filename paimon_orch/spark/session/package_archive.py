@@ -11,13 +11,15 @@ from pathlib import Path
 import platformdirs
 from pyspark.sql import SparkSession
 
-# imported at this point, because the client of Spark Connect adds archives to sys.path
+# The paths are read at the import of this module, because the client of Spark Connect later adds
+# archives with the same packages to sys.path.
 import paimon_orch
 import pyspark_paimon
 from paimon_orch.errors import InputError
 
 _PACKAGE_ROOTS = tuple(Path(package.__path__[0]) for package in (paimon_orch, pyspark_paimon))
-# the earliest timestamp of the format; the archive depends on the content of the files only
+# All files get the earliest timestamp of the format, so that the archive depends only on their
+# content.
 _FIXED_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
 
 
@@ -36,7 +38,8 @@ def ship_package(session: SparkSession) -> Path:
 def package_archive(directory: Path | None = None) -> Path:
     """Write the package to an archive for ``spark-submit --py-files``, and return its path.
 
-    The name contains a hash of the content, because a session refuses new content for a name.
+    The name contains a hash of the content, because a session refuses other content with the same
+    name.
 
     :param directory: the directory for the archive; by default the user's cache
     :raises InputError: if the directory cannot be written
@@ -47,7 +50,7 @@ def package_archive(directory: Path | None = None) -> Path:
     try:
         if not archive.is_file():
             folder.mkdir(parents=True, exist_ok=True)
-            # renamed atomically: another process may be reading an existing file
+            # the file is renamed atomically, because another process may read it at the same time
             handle, name = tempfile.mkstemp(dir=folder)
             with os.fdopen(handle, "wb") as file:
                 file.write(content)

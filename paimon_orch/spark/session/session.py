@@ -86,7 +86,7 @@ def spark_session(
             register(session)
     except (PySparkException, Py4JError, ImportError, OSError) as error:
         target, text = remote or master, str(error)
-        # the traceback of a cause could contain a token
+        # the cause is dropped if its text contains parameters, which can include a token
         cause = error if _mask_parameters(target, text) == text else None
         raise InputError(_describe_start_failure(target, error)) from cause
     return session
@@ -96,7 +96,7 @@ def _set_worker_python(settings: Mapping[str, str]) -> None:
     """Set the Python of the workers, which Spark reads only when it creates the context."""
     if python := settings.get("spark.pyspark.python"):
         os.environ["PYSPARK_PYTHON"] = python
-    # the user's value, a path on the nodes, has priority
+    # a value of the user has priority: it is a path on the nodes of the cluster
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
@@ -118,7 +118,7 @@ def active_session() -> SparkSession | None:
 
 
 def _is_ended(session: SparkSession) -> bool:
-    """Ask the server whether it has ended a session, because the client does not know."""
+    """Return whether the server has ended a session; only the server has this information."""
     try:
         session.conf.get("spark.sql.session.timeZone")
     except PySparkException as error:
@@ -152,7 +152,7 @@ def java_in_use(session: SparkSession) -> str:
 
 def _start_classic(master: str, config: Mapping[str, str]) -> SparkSession:
     if master.startswith("local"):
-        # Spark warns about loopback addresses, but no other machine has to connect
+        # this prevents a warning about a loopback address, which is enough for one machine
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(add_task_retries(master)).appName("paimon-orch")
     return _start(builder, _SQL_SETTINGS | _build_quiet_settings() | dict(config))
@@ -167,10 +167,11 @@ def _start_connect(remote: str, config: Mapping[str, str]) -> SparkSession:
             "spark.connect.grpc.binding.address": "127.0.0.1"
         }
         with warnings.catch_warnings():
-            # the client sends the settings of the server again, which refuses them
+            # The client also sends the settings that only the server can have. The server refuses
+            # them, and the client warns about this.
             warnings.filterwarnings("ignore", "Failed to set", UserWarning)
             return _start(builder, _SQL_SETTINGS | server_settings | dict(config))
-    # the server has the static settings; sending them causes a warning for each
+    # other settings are static: the server refuses to change them, with a warning for each
     settings = {key: value for key, value in config.items() if key.startswith("spark.sql.")}
     return _start(builder, _SQL_SETTINGS | settings)
 
