@@ -11,19 +11,19 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Tests can be slow. If CI is set, Hypothesis uses its profile "ci" with constant examples.
+# Tests can be slow, so they have no deadline. If CI is set, Hypothesis uses its profile "ci".
 settings.register_profile("local", deadline=None)
 if not settings.get_current_profile_name().startswith("ci"):
     settings.load_profile("local")
 
-# Options of the JVM of sessions and Connect servers. A JVM runs for a minute or two, in which the
-# second compiler and a parallel collector cost more time than they save.
+# The JVMs of sessions and Connect servers run for one or two minutes. In this time, the second
+# compiler and a parallel garbage collector cost more time than they save.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 
-# First, because xdist reads the groups in this hook too.
+# The hook of xdist reads the groups, so this hook must run before it.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests with a session as ``spark``; one worker runs them all."""

@@ -280,7 +280,7 @@ def components(page: str) -> list[str]:
     return [text for text in blocks(page, "yaml") if text.startswith("type: ")]
 
 
-# Dagster's own loading of YAML causes these warnings.
+# Dagster's code that loads YAML causes these warnings.
 @pytest.mark.filterwarnings("ignore:.parse_obj_as. is deprecated", "ignore::dagster.BetaWarning")
 @pytest.mark.parametrize("page", [page for page in PAGES if components(page)])
 def test_components_in_the_pages_define_their_table(
@@ -296,9 +296,8 @@ def test_components_in_the_pages_define_their_table(
             with sandbox.load_component_and_build_defs(defs_path=path) as (_, defs):
                 dg.Definitions.validate_loadable(defs)
                 defined = {spec.key for spec in defs.resolve_all_asset_specs()}
-            table = yaml.safe_load(text)["attributes"].get(
-                "table"
-            )  # components of databases have no table
+            # Components of databases have no table.
+            table = yaml.safe_load(text)["attributes"].get("table")
             assert table is None or dg.AssetKey(table.split(".")) in defined
 
 

@@ -52,9 +52,8 @@ def test_equal_files_give_equal_archives(tmp_path: Path) -> None:
     packed = [tmp_path / "one.tar.xz", tmp_path / "two.tar.xz"]
     for archive in packed:
         folder = tmp_path / archive.stem / "w"
-        shutil.copytree(
-            GOLDEN / "pypaimon-2.1" / "append", folder
-        )  # the copies have new modification times
+        # The copies have new modification times.
+        shutil.copytree(GOLDEN / "pypaimon-2.1" / "append", folder)
         pack(folder, archive)
 
     assert packed[0].read_bytes() == packed[1].read_bytes()

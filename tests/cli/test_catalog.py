@@ -66,7 +66,7 @@ def test_tables_are_listed_renamed_and_dropped(root: str, table: Table) -> None:
     assert run_command("tables", root) == "other.t2"
     assert run_command("tables", root, "db") == "none"
     assert len(rows_of(Catalog(root).table("other.t2"))) == 1
-    assert invoke("drop", root, "other.t2").exit_code == 1  # no answer on stdin
+    assert invoke("drop", root, "other.t2").exit_code == 1  # stdin has no answer
     with pytest.raises(InputError, match="still exists"):
         run_command("drop", root, "other.t2", answer="n\n")
     run_command("drop", root, "other.t2", answer="y\n")

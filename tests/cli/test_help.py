@@ -10,7 +10,7 @@ from support.commands import option_names, run_command, walk_commands
 from paimon_orch.cli.help_page import Panel
 
 GROUPS = {"branch", "database", "quarantine", "tag"}
-PRINTS_ROWS_OR_A_STORY = {"demo", "read"}  # read has --format
+PRINTS_ROWS_OR_A_STORY = {"demo", "read"}  # the command read has --format
 DELETES_NOTHING = {
     *("branch create", "check", "create", "database create", "demo", "inspect", "read", "rename"),
     *("branch list", "database list", "quarantine list", "tag list", "tables"),

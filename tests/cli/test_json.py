@@ -12,7 +12,7 @@ from support.tables import new_table, table_of
 
 NEEDS_SPARK = {"ingest", "merge-into"}  # tests of their documents are in test_input_files.py
 
-# Commands after warehouse and table, in the order in which they run, with keys of their document.
+# The commands in the order of execution, their arguments, and keys of the JSON that they print.
 STEPS: list[tuple[str, list[str], set[str]]] = [
     ("inspect", [], {"table", "snapshot", "totals"}),
     ("check", [], {"findings"}),

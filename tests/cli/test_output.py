@@ -16,7 +16,7 @@ from paimon_orch.errors import InputError
 
 NOT_UTF8 = pa.array([b"\xff\xe9a", b"ok", None], pa.binary()).view(pa.string())
 SHOWN = ["\ufffd\ufffda", "ok", None]
-FAR = pa.array([10**18, 1_600_000_000_123_000, -(10**17)])  # years 33658, 2020 and -1199
+FAR = pa.array([10**18, 1_600_000_000_123_000, -(10**17)])  # the years are 33658, 2020 and -1199
 FAR_DAYS = pa.array([10**7, 0, -(10**6)], pa.int32()).view(pa.date32())
 
 

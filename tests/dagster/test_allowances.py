@@ -24,7 +24,7 @@ ICEBERG = "metadata.iceberg.storage"
 STALE = f"{ICEBERG}=table-location"
 KEY = dg.AssetKey(["lake", "orders"])
 DAY = "2026-01-01"
-# raised by Dagster for a resource that contains another resource
+# Dagster raises this warning for a resource that contains another resource.
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated")
 
 
@@ -130,7 +130,7 @@ def test_runs_of_component_with_allowance_report_stale_options_as_metadata(
 
     [compacted, indexed] = events_of(dg.materialize(assets_of(defs), resources=resources))
     assert compacted["paimon/stale_external_options"] == STALE
-    assert "paimon/stale_external_options" not in indexed  # there was nothing to do
+    assert "paimon/stale_external_options" not in indexed  # this run changed nothing
     assert inspect(orders).level0_files == 0
     for job in jobs_of(defs):
         action = job.tags["paimon/action"]

@@ -42,7 +42,8 @@ COMPACTION = dg.AssetKey([*BOARD.path, "compaction"])
 FILE_INDEX = dg.AssetKey([*BOARD.path, "file_index"])
 
 
-# raised by Dagster when it copies the checks of components, and for a resource in a resource
+# Dagster raises these warnings when it copies the checks of components, and for a resource that
+# contains another resource.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Parameter `execution_type`:dagster.BetaWarning",
     "ignore:InitResourceContext.dagster_run is deprecated",
@@ -154,9 +155,8 @@ def test_external_writer_reports_no_events_to_dagster(
         "flight_date=2013-01-01",
         "flight_date=2013-01-02",
     ]
-    assert (
-        paimon.load_table(WEATHER_TABLE).scan().to_arrow().num_rows == 139
-    )  # lines of these days in the CSV
+    # The CSV has 139 lines for these days.
+    assert paimon.load_table(WEATHER_TABLE).scan().to_arrow().num_rows == 139
     assert not instance.get_asset_keys()
 
 

@@ -22,7 +22,7 @@ RANGE = {
     "dagster/asset_partition_range_end": DAYS[1],
 }
 Create = Callable[..., Table]
-# raised by Dagster for a resource that contains another resource
+# Dagster raises this warning for a resource that contains another resource.
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated")
 
 
@@ -191,10 +191,11 @@ def test_only_the_partitions_of_the_run_are_replaced(
     asset = producer(rows(7), partitions_def=days, metadata=metadata)
     dg.materialize([asset], resources=resources, tags=RANGE, instance=instance)
 
+    # The second partition is empty now.
     assert read_stored_rows(table) == [
         (DAYS[0], 7),
         ("2026-01-03", 3),
-    ]  # the second partition is empty now
+    ]
 
     strays = producer(rows(8, day="2026-01-03"), partitions_def=days, metadata=metadata)
     with pytest.raises(InputError, match="not all rows are in the partition"):

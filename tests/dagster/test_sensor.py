@@ -68,7 +68,8 @@ def test_changed_partition_with_nothing_to_compact_is_not_requested(
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     compact_all(orders)
-    compact_all(orders)  # again, for the file whose rows are all deleted now
+    # The second compaction removes the file whose rows are all deleted.
+    compact_all(orders)
     upsert(orders, DAYS[1], amount=2)
 
     assert ticks_after_compaction.requested_partitions() == [DAYS[1]]
@@ -89,7 +90,7 @@ def test_repeated_tick_requests_the_same_run_keys(
     upsert(orders, DAYS[0], amount=2)
     cursor = ticks_after_compaction.cursor
     assert ticks_after_compaction.requested_partitions() == [DAYS[0]]
-    # the daemon may stop before it saves the new cursor
+    # The daemon may stop before it saves the new cursor.
     ticks_after_compaction.cursor = cursor
 
     assert ticks_after_compaction.requested_partitions() == []
@@ -414,7 +415,7 @@ def test_data_version_is_reset_by_a_rollback(
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     ticks_after_compaction.result()
-    roll_back(orders, 2)  # the compaction of the first snapshot
+    roll_back(orders, 2)  # snapshot 2 is the compaction of the first one
 
     [event] = events(ticks_after_compaction)
 

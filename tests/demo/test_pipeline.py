@@ -41,7 +41,7 @@ def test_each_wave_contains_only_the_values_known_by_then() -> None:
         build_wave(name, MONTH) for name in ("scheduled", "departed", "arrived")
     )
 
-    assert scheduled.num_rows == 27_004  # the flights of January 2013
+    assert scheduled.num_rows == 27_004  # all flights of January 2013
     assert scheduled["dep_time"].null_count == scheduled["air_time"].null_count == 27_004
     assert departed["dep_time"].null_count == 0
     assert departed["arr_time"].null_count == departed.num_rows
@@ -82,7 +82,7 @@ def test_external_writer_commits_one_day_per_call_until_the_last_day(tmp_path: P
     compact(board, InProcessExecutor())
     flown = compute_expected_board((MONTH,))["day"].isin([1, 2]).sum()
     assert board.scan().to_arrow().num_rows == flown
-    assert weather.scan().to_arrow().num_rows == 139  # lines of these days in the CSV
+    assert weather.scan().to_arrow().num_rows == 139  # the CSV has 139 lines for these days
     assert write_next_day(catalog, last_day=pendulum.date(2013, 1, 2)) is None
 
 
@@ -90,7 +90,7 @@ def test_external_writer_commits_one_day_per_call_until_the_last_day(tmp_path: P
 def test_demo_of_one_month_succeeds(spark: SparkSession, tmp_path: Path) -> None:
     output = io.StringIO()
 
-    # the command also uses a console without markup
+    # The command uses a console without markup, too.
     assert run_demo(str(tmp_path), 1, Console(file=output, width=120, markup=False))
 
     text = output.getvalue()

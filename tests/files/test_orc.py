@@ -75,7 +75,7 @@ def test_stripes_without_selected_rows_are_not_read() -> None:
     assert len(sink.getvalue()) / 2 < reader.count_unread_bytes(selected) < len(sink.getvalue())
     assert reader.count_unread_bytes(np.arange(rows)) == 0
     every = [batch for _, batch in reader.read_selected(["k"], 1_000, np.arange(rows))]
-    # batches are smaller than the stripes
+    # Batches are smaller than stripes.
     assert {batch.num_rows for batch in every[:-1]} <= set(range(1, 1_001))
 
 

@@ -83,7 +83,7 @@ def test_a_container_of_each_kind_is_unpacked(kind: str, seed: int) -> None:
 def test_masks_select_the_rows_that_are_not_deleted(
     parts: list[tuple[int, str, int]], bitmap64: bool, batches: list[tuple[int, int]]
 ) -> None:
-    start = WORD - 2 * BLOCK_SIZE if bitmap64 else 0  # across the end of a word
+    start = WORD - 2 * BLOCK_SIZE if bitmap64 else 0  # the rows cross the end of a word
     deleted = {
         start + block * BLOCK_SIZE + row
         for block, kind, seed in parts

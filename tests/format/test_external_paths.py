@@ -34,7 +34,7 @@ def roots_used(paths: ExternalPaths | None, files: int) -> Counter[str]:
 
 @pytest.mark.parametrize(
     ("data", "expected"),
-    [  # published values of MurmurHash3_x86_32 with seed 0
+    [  # published hashes of MurmurHash3_x86_32 with seed 0
         (b"", 0),
         (b"test", 0xBA6BD213),
         (b"Hello, world!", 0xC0363E43),
@@ -47,7 +47,7 @@ def test_murmur3_with_seed_0_equals_published_hashes(data: bytes, expected: int)
 
 @pytest.mark.parametrize(
     ("name", "directories"),
-    [  # files that Java 2.0 wrote
+    [  # names and directories of files that Java 2.0 wrote
         ("data-0628a234-58d6-4535-b185-96d5a46b64ce-0.parquet", "0011/1100/0010/11111011"),
         ("data-8220040f-bf6a-44d7-b6ec-15e90b0b1ea4-0.parquet", "1101/0010/0010/10101101"),
         ("data-b1506ad6-10c6-4c5a-8e7e-eb3dfcb41a5b-0.parquet", "0110/0100/0100/10000100"),

@@ -176,9 +176,8 @@ def launch(page: Page, months: Sequence[str]) -> None:
     for month in months:
         page.get_by_role("dialog").last.locator(f"span:text-is('{month}')").click()
     page.keyboard.press("Escape")
-    expect(page.get_by_role("dialog")).to_have_count(
-        1
-    )  # the list receives clicks until it is closed
+    # The list receives clicks until it is closed.
+    expect(page.get_by_role("dialog")).to_have_count(1)
     expect(dialog).to_contain_text(f"{len(months)} partition")
     dialog.get_by_role("button", name=re.compile("Launch")).click()
     dialog.wait_for(state="hidden")

@@ -142,7 +142,7 @@ def test_java_reads_row_ids_after_our_compaction(
 
 
 def append_tables() -> list[Any]:
-    # Tables of 2.0 have separate tests.
+    # Tables of Java 2.0 have separate tests.
     tables = [case for case in golden_tables() if not case[0].startswith("java-2.0")]
     without_key = [
         (name, folder, entry) for name, folder, entry in tables if not entry["primary_keys"]

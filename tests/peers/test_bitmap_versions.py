@@ -37,6 +37,6 @@ def test_java_0_9_filters_by_the_bitmaps_of_files_that_we_wrote(
         canonical_rows(ours),
         [str(column.type) for column in ours.schema],
     )
-    absent = "cat1x"  # between the bounds of the files, so that only file indexes exclude it
+    absent = "cat1x"  # the bounds of the files include this value, so only indexes exclude it
     assert referee.find(warehouse, ["s", "=", absent], name) == []
     assert referee.check(warehouse, name) == []

@@ -142,7 +142,7 @@ def test_compaction_writes_the_same_changelog_as_java(
     full = options["changelog-producer"] == "full-compaction"
     for turn in range(3):
         write_only(peer, by_java, turn, engine)
-        if turn == 0:  # both continue with this table
+        if turn == 0:  # both implementations continue with this table
             peer.run(warehouse=by_java, **FULL)
             shutil.copytree(by_java, by_us)
             continue

@@ -106,7 +106,7 @@ def test_java_filters_rows_by_our_file_indexes(
 
         assert len(expected) == 1, where
         assert all(row in rows_found for row in expected), where
-        # bloom filters and old bitmaps exclude whole files, other indexes exclude rows
+        # Bloom filters and old bitmaps exclude whole files; other indexes also exclude rows.
         assert len(rows_found) <= ROWS, where
 
 
@@ -157,7 +157,7 @@ def test_files_of_many_small_pages_are_read(tmp_path: Path, peer: Peer) -> None:
 
     expected = canonical_rows(table.scan().to_arrow())
     assert records_to_rows(peer.read(tmp_path), schema.names) == expected
-    if peer.name != "pypaimon":  # a scan without file indexes
+    if peer.name != "pypaimon":  # the peer scans without file indexes
         assert expected[4_321] in records_to_rows(
             peer.find(tmp_path, ["k", "=", 4_321]), schema.names
         )
@@ -219,7 +219,7 @@ def test_adding_and_removing_file_indexes_repeatedly_loses_no_row(
         assert sorted(records_to_rows(peer.read(tmp_path), ["k", "s"])) == expected, turn
 
 
-# Java 0.9 writes no file indexes in primary-key tables
+# Java 0.9 writes no file indexes in primary-key tables.
 GOLDEN_TABLES = [
     ("java-0.9/fileindex_bitmap", "db.t_emb"), ("java-0.9/fileindex_bitmap", "db.t_ext"),
     ("java-0.9/fileindex_bloom", "db.t_emb"), ("java-0.9/fileindex_bloom", "db.t_ext"),
@@ -253,7 +253,7 @@ def test_our_file_indexes_equal_those_of_other_writers(
     warehouse = copy_warehouse(GOLDEN / folder, tmp_path / "w")
     table = Catalog(str(warehouse)).table(name)
     options = dict(table.schema.options)
-    if folder.startswith("java-0.9"):  # it supports only version 1 of bitmaps
+    if folder.startswith("java-0.9"):  # Java 0.9 supports only version 1 of bitmaps
         named = [c.strip() for c in options.get("file-index.bitmap.columns", "").split(",") if c]
         options |= {f"file-index.bitmap.{column}.version": "1" for column in named}
     compared = 0

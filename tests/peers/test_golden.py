@@ -45,10 +45,10 @@ READS = {
     ],
 }
 
-# Patterns of errors of the peers.
+# The errors of the peers match these patterns.
 REFUSES = {
     "pypaimon": {
-        # All tables of Java 0.9: it requires a field of manifests that 1.0 added.
+        # pypaimon requires a manifest field of Java 1.0, so it refuses all tables of Java 0.9.
         "java-0.9/append_simple/db.t": "_VALUE_STATS_COLS",
         "java-0.9/pk_dv/db.t": "_VALUE_STATS_COLS",
     },
@@ -62,18 +62,18 @@ REFUSES = {
         "java-0.9/pk_format_per_level/db.t": "non-nullable but contains null",
     },
     "java-0.9": {
-        # Dictionary pages of FIXED_LEN_BYTE_ARRAY decimals.
+        # Java 0.9 cannot read dictionary pages of FIXED_LEN_BYTE_ARRAY decimals.
         "pypaimon-2.1/alltypes/db.pk": "PlainBinaryDictionary",
-        # Applies to all primary-key tables of pypaimon-rust, whose files have no key columns.
+        # Files of primary-key tables of pypaimon-rust have no key columns, which Java 0.9 requires.
         "pypaimon-rust-0.4/pk_b4/db.t": "_KEY_k",
     },
     "java-1.4": {
-        # Data evolution together with deletion vectors, which pypaimon allows.
+        # Java 1.4 refuses data evolution with deletion vectors, and pypaimon allows it.
         "pypaimon-2.1/row_tracking/db.t": "Data evolution config must disabled",
     },
 }
 
-# Tables that a peer reads wrongly without an error.
+# A peer reads these tables wrongly without an error.
 MISREADS = {
     "pypaimon-rust": {
         "java-0.9/alltypes_append_orc/db.t": "CHAR columns keep the padding of ORC",

@@ -30,7 +30,7 @@ STRATEGIES: tuple[CompactionStrategy, ...] = ("minor", "full")
 def cases() -> Iterator[Any]:
     for name, folder, entry in golden_tables():
         avro = not name.endswith(("t_orc", "t_parquet")) or "manifest_formats" not in name
-        # Manifests of other formats are read-only; tables of 2.0 have separate tests.
+        # Manifests of other formats are read-only, and tables of Java 2.0 have separate tests.
         if entry["primary_keys"] and avro and not name.startswith("java-2.0"):
             yield pytest.param(folder, entry, id=name)
 
@@ -63,7 +63,7 @@ def test_compacting_a_golden_table_keeps_its_rows(
     assert not [r for split in table.files() for entry in split.vectors for r in entry.ranges or ()]
 
 
-# pk_aggregation_complex is missing because Java misreads null rows in arrays of rows
+# The list lacks pk_aggregation_complex because Java misreads null rows in arrays of rows.
 PICKED = (
     "pk_b4_mor",
     "pk_dv_multi_files",

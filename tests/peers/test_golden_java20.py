@@ -202,7 +202,7 @@ def writes_again(
     java20._oracle("write", warehouse, name, str(file))
     java20._oracle("compact", warehouse, name, "--minor")
     options = entry["options"]
-    # 1.4 supports clustering files only with deletion vectors
+    # Java 1.4 supports clustered files only with deletion vectors.
     newer = "pk-clustering-override" in options and "deletion-vectors.enabled" not in options
     engines_only = entry["bucket_mode"] in ("KEY_DYNAMIC", "POSTPONE_MODE")
     if not newer and not engines_only:

@@ -74,7 +74,7 @@ def board(root: Path, **options: str) -> Table:
     return new_table(root, BOARD, key=key, partition_by=["flight_month"], bucket="2", **options)
 
 
-# `limits` lists the deletion vectors that a peer supports.
+# Not all peers support 64-bit deletion vectors; the module `limits` lists those that do.
 VECTORS = [(peer, bits) for peer in PEERS for bits in (32, 64) if bits == 32 or peer in WIDE]
 
 
@@ -94,7 +94,7 @@ def test_java_and_we_maintain_the_flight_board_through_all_waves(
     table.upsert(flights(range(50, 150), "ARRIVED", 7))
     table.delete(flights(range(280, 300), "SCHEDULED"))
     compact(table, EXECUTOR)
-    table.upsert(flights(range(10), "LATE"))  # is on level 0, which batch readers skip
+    table.upsert(flights(range(10), "LATE"))  # these rows are on level 0, which batch readers skip
     assert_agrees(peer, table)
 
     compact(table, EXECUTOR, partitions=["flight_month=2013-01"], strategy="full")
@@ -231,7 +231,8 @@ def test_a_peer_continues_our_dynamic_buckets(tmp_path: Path, peer: Peer, refere
 
     assert {split.bucket for split in table.files()} == {0, 1, 2, 3, 4}
     assert_agrees(peer, table)
-    if peer.name != "pypaimon-rust":  # its files lack the key columns that the checker requires
+    # Files of pypaimon-rust lack the key columns that the checker requires.
+    if peer.name != "pypaimon-rust":
         assert referee.check(tmp_path) == []
 
 

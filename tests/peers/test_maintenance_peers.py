@@ -89,7 +89,7 @@ def test_java_reads_every_retained_version(
 @pytest.mark.parametrize(
     ("peer", "scenario"),
     [
-        ("pypaimon", "pypaimon-2.1/tags_branches"),  # it does not read the manifests of 0.9
+        ("pypaimon", "pypaimon-2.1/tags_branches"),  # pypaimon does not read manifests of Java 0.9
         ("pypaimon-rust", "pypaimon-2.1/tags_branches"),
         ("pypaimon-rust", "java-0.9/tags"),
     ],

@@ -71,7 +71,7 @@ def check_listed_limit(who: str, does: PeerAction, kind: Kind) -> Iterator[None]
         yield
 
 
-# Peers cannot read kinds that we do not write.
+# Peers can only read kinds of tables that we write.
 OURS = [name for name in KINDS if ("us", "writes", name) not in LIMITS]
 
 

@@ -212,7 +212,7 @@ def value_of(chance: random.Random, kind: pa.DataType) -> Any:
         return None
     if isinstance(kind, pa.ListType):
         items = [value_of(chance, kind.value_type) for _ in range(chance.randrange(4))]
-        # Java fails on null rows in distinct arrays, and misreads them in others
+        # Java fails on null rows in distinct arrays, and misreads null rows in other arrays.
         is_row = isinstance(kind.value_type, pa.StructType)
         return [item for item in items if item is not None] if is_row else items
     if isinstance(kind, pa.MapType):

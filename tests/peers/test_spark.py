@@ -19,7 +19,7 @@ from support.peers.kinds import KINDS, Kind, Record, compact
 from support.peers.limits import PeerAction
 from support.peers.peers import Peer
 
-# Not all kinds, because each command takes about a second.
+# The list has only some kinds, because each command takes about a second.
 TRIED = [
     "append",
     "append, fixed buckets",

@@ -48,9 +48,8 @@ def test_java_reads_our_statistics(tmp_path: Path, java: Peer, referee: Peer) ->
 
     analyze(table, InProcessExecutor(), columns=None)
 
-    assert (
-        referee.check(tmp_path) == []
-    )  # Java reads the file, with bounds in the types of the columns
+    # Java reads the statistics file, whose bounds have the types of the columns.
+    assert referee.check(tmp_path) == []
     [java_statistics] = java.read(tmp_path, "db.t$statistics")
     [ours] = table.system("statistics").scan().to_arrow().to_pylist()
     figures = [json.loads(record.pop("colstat")) for record in (java_statistics, ours)]

@@ -18,7 +18,7 @@ from support.peers.peers import PEERS, Peer, PeerError
 
 from paimon_orch.errors import PaimonError
 
-# Golden tables whose newest rows are written, with and without a primary key.
+# The newest rows of these golden tables are written to tables with and without a primary key.
 GOLDEN_ROWS = [
     ("parquet", "java-0.9/alltypes_append/db.t", False),
     ("orc", "java-0.9/alltypes_append_orc/db.t", False),
@@ -29,7 +29,7 @@ GOLDEN_ROWS = [
     ("parquet", "java-0.9/nested_deep/db.t", True),
     ("orc", "java-0.9/nested_deep_orc/db.t", True),
 ]
-# Tables that a peer reads wrongly without an error: nested types in Avro files.
+# pypaimon-rust reads nested types in Avro files wrongly without an error.
 MISREAD = {("pypaimon-rust", "avro")}
 
 
@@ -55,7 +55,7 @@ def test_we_read_every_type(peer: Peer, kind: str, tmp_path: Path) -> None:
 
 def listed_limits() -> Iterator[Any]:
     for peer, does, kind, column in COLUMN_LIMITS:
-        # Peers cannot read kinds that we do not write.
+        # Peers can only read kinds of tables that we write.
         if peer != "us" and (does == "writes" or column in supported_columns("us", "writes", kind)):
             yield pytest.param(peer, does, kind, column, id=f"{peer} {does} {kind} {column}")
 

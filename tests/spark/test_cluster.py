@@ -42,7 +42,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.xdist_group("cluster"),
-    # executors start cold, and again after each kill: slow on a busy machine
+    # The start of an executor, also after each kill, is slow on a busy machine.
     pytest.mark.timeout(300),
     pytest.mark.skipif(sys.platform != "linux", reason="needs the addresses 127.0.0.2 and .3"),
 ]
@@ -50,7 +50,7 @@ pytestmark = [
 WORKERS = ("127.0.0.2", "127.0.0.3")
 _SECONDS = 280
 
-# Where a task is blocked: at the n-th matching file or directory. Files that it wrote remain.
+# A task is blocked at the n-th file or directory that matches. Files that it wrote remain.
 STOPPED = {
     "ingest": ("open", r"/bucket-\d/data-\S* x$", 2),
     "compact, full": ("open", r"/bucket-\d/data-\S*\.index x$", 1),
@@ -85,7 +85,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
-        # by default, Spark retries a fetch from a lost executor three times, 5 s apart
+        # By default, Spark waits 5 s before each of three retries of a fetch from a lost executor.
         "spark.shuffle.io.retryWait": "200ms",
         "spark.speculation": "true",
         "spark.speculation.interval": "200ms",
@@ -230,7 +230,7 @@ def test_spark_submit_runs_a_program_in_a_packed_environment(
 
     assert [printed[0], *printed[2:]] == [cluster.master, "True", "40"]
     assert printed[1].endswith("/environment/bin/python")
-    assert not printed[1].startswith(str(tmp_path))  # where the executor runs, not the driver
+    assert not printed[1].startswith(str(tmp_path))  # this is the path on the executor
 
 
 PROGRAM = """

@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.xdist_group("connect"),
-    pytest.mark.timeout(300),  # a cold start is slow on a busy machine
+    pytest.mark.timeout(300),  # the start of a server is slow on a busy machine
 ]
 
 

@@ -245,7 +245,7 @@ def test_keys_keep_their_dynamic_bucket(spark: SparkSession, tmp_path: Path) -> 
         dynamic_bucket__target_row_num="10",
     )
     frame = spark.range(0, 90, 1, 4).selectExpr(
-        # two notations of one partition
+        # A partition has two notations, such as "1" and "01".
         "CASE WHEN id % 2 = 0 THEN CAST(id % 3 AS STRING) ELSE '0' || CAST(id % 3 AS STRING) END AS p",
         "id AS k",
         "'a' AS v",
@@ -265,9 +265,8 @@ def test_rows_with_the_default_partition_are_sent_to_the_task_of_that_partition(
     table = new_table(
         tmp_path, "p STRING, k BIGINT", key=("p", "k"), partition_by=["p"], bucket="-1"
     )
-    Catalog(str(tmp_path)).alter_table(
-        "db.t", [UpdateDefault("p", "z")]
-    )  # null belongs to another task
+    # With this default, null and "z" are one partition, although they are different values.
+    Catalog(str(tmp_path)).alter_table("db.t", [UpdateDefault("p", "z")])
 
     frame_writer.write(frame_of(spark, [("z", 1), (None, 2)], "p string, k bigint"), table)
 

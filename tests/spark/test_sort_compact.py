@@ -85,7 +85,7 @@ def test_near_points_are_in_one_file(
     assert rows_of(table) == before
     assert_healthy(table)
     for column in ("x", "y"):
-        # range bounds are estimated from a sample, so the files overlap a little
+        # Range bounds are estimated from a sample, so the files overlap a little.
         assert np.mean(widths(table, column)) < 39 * 0.9
 
 

@@ -120,7 +120,7 @@ STEPS: Mapping[str, Callable[[Table], object]] = {
 """What is done to a table with a tag ``t1`` and a branch ``dev``."""
 NEEDED = {"replace tag": "t1", "rename tag": "t1", "branch": "t1", "rollback": "t1"}
 ONCE = {"new tag", "branch", "rename tag"}
-# These make a version current again that may still have the lost file, and thus cannot be read.
+# After these steps, the current version may contain the lost file, so it cannot be read.
 NOT_AFTER_LOST = {"fast forward", "rollback"}
 
 
@@ -269,7 +269,7 @@ def test_a_later_field_of_a_manifest_that_is_not_avro_refuses_the_step(
         with pytest.raises(UnsupportedError, match=r"'_FILE\._LATER'"):
             step(table)
         assert contents_of(table) == before
-    table.upsert(table_of("k v", [(9, "later")]))  # the manifests are only listed
+    table.upsert(table_of("k v", [(9, "later")]))  # an append only lists the manifests
     assert len(rows_of(table)) == 6
 
 

@@ -157,7 +157,7 @@ def test_a_killed_deletion_of_a_tag_can_be_repeated(
 @pytest.mark.parametrize("tag", [None, "t0"])
 def test_a_killed_rollback_can_be_repeated(tmp_path: Path, tag: str | None) -> None:
     table = make_table(tmp_path / "table", "vectors", [*HISTORY, ("tag", 2)])
-    if tag is not None:  # its snapshot must be restored
+    if tag is not None:  # the rollback must restore the snapshot of the tag
         expire_snapshots(table, retain_max=3)
     target = 3 if tag is None else 1
     expected = rows_of(table, snapshot_id=3) if tag is None else rows_of(table, tag=tag)

@@ -73,7 +73,7 @@ def shared_root(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, di
     """Return a location that several processes can use, and its options."""
     if request.param == "local":
         return str(tmp_path), {}
-    if request.param == "locked":  # a store without trusted exclusive creation
+    if request.param == "locked":  # the store has no trusted exclusive creation
         options = {"lock_path": str(tmp_path / "lock"), "auto_mkdir": True}
         return f"local://{tmp_path}/warehouse", options
     bucket: Bucket = request.getfixturevalue("s3")

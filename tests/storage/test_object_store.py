@@ -22,9 +22,8 @@ from paimon_orch.storage.object_store_options import StorageOptions
 pytest.importorskip("fsspec")
 from fsspec.implementations.memory import MemoryFileSystem
 
-REGISTERED = sys.modules[
-    "fsspec.registry"
-]._registry  # the package has an attribute with the name of the module
+# The package has an attribute with the name of this module, which an import would return.
+REGISTERED = sys.modules["fsspec.registry"]._registry
 
 if TYPE_CHECKING:
     from storage.conftest import Bucket
@@ -71,7 +70,7 @@ class FakeS3(MemoryFileSystem):  # type: ignore[misc]
         return super().info(path, **kwargs)
 
 
-FakeS3.__module__ = "s3fs.fake"  # replaces the real package
+FakeS3.__module__ = "s3fs.fake"  # FakeS3 replaces the real package
 
 
 @pytest.fixture

@@ -171,7 +171,7 @@ def _add_field(schema: Any, records: list[Any], path: str, kind: Any, seed: int)
     schema = record_type(schema)
     for step in above:
         types_by_name = {field["name"]: field["type"] for field in schema["fields"]}
-        if step not in types_by_name:  # an older release wrote the file
+        if step not in types_by_name:  # an older release, without this field, wrote the file
             return
         schema = record_type(types_by_name[step])
     field = {"name": name, "type": with_type_names(kind, path.replace(".", "_"))}
@@ -254,6 +254,7 @@ def added_values(root: Path) -> dict[tuple[str, str, str], set[str]]:
 def assert_added_values_kept(root: Path, before: Mapping[tuple[str, str, str], set[str]]) -> None:
     """Check that added values of existing files are preserved, and that new files have none."""
     for place, values in added_values(root).items():
-        is_range = place[1].startswith("_DELETIONS")  # a changed deletion vector is a new one
+        # A changed deletion vector is a new one, without added values.
+        is_range = place[1].startswith("_DELETIONS")
         allowed = before.get(place, {NO_ADDED_VALUES})
         assert values <= (allowed | {NO_ADDED_VALUES} if is_range else allowed), place

@@ -117,7 +117,7 @@ def run_concurrently(
         for name, role in roles.items()
     ]
     with warnings.catch_warnings():
-        # fork() warns because the process has idle threads
+        # fork() warns because the process has idle threads.
         warnings.simplefilter("ignore", DeprecationWarning)
         for process in processes:
             process.start()

@@ -43,7 +43,7 @@ KINDS: Mapping[str, Mapping[str, str]] = {
     "lookup": {"changelog_producer": "lookup"},
     "dynamic": {"bucket": "-1"},
 }
-# versions of the main branch, a tag and a branch that share files
+# In this history, the versions of main, a tag and a branch share files.
 HISTORY: list[Operation] = [("tag", 0), ("branch", 0), ("on branch", 1), ("full", 0), ("upsert", 2), ("minor", 0)]  # fmt: skip
 _ACTIONS = ("upsert", "upsert", "delete", "minor", "full", "overwrite", "drop", "tag", "untag", "branch", "on branch")  # fmt: skip
 

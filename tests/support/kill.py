@@ -67,7 +67,7 @@ def remove_orphans_of_killed(table: Table) -> None:
 def _run(action: Callable[[], object], number: int, below: str) -> bool:
     """Run an action in a child that is killed before its n-th change; return if it finished."""
     with warnings.catch_warnings():
-        # fork() warns because Arrow has idle threads
+        # fork() warns because Arrow has idle threads.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -83,7 +83,7 @@ def _run(action: Callable[[], object], number: int, below: str) -> bool:
 
 
 def _run_child(action: Callable[[], object], number: int, below: str) -> None:
-    # Otherwise the first collection would copy the whole memory of the test process.
+    # Without this, the first garbage collection would copy the whole memory of the test process.
     gc.freeze()
     remaining = number
 

@@ -84,7 +84,7 @@ def _unpack_once(archives: Sequence[Path], target: Path) -> None:
         if target.is_dir():
             return
         with tempfile.TemporaryDirectory(dir=target.parent, prefix="unpacking-") as folder:
-            # A subfolder, because the temporary folder must exist when the context ends.
+            # The context deletes the temporary folder, so the data is unpacked into a subfolder.
             unpacked = Path(folder) / target.name
             for archive in archives:
                 _unpack(archive, unpacked)

@@ -136,7 +136,8 @@ def _times(kind: str, name: str, params: tuple[int, ...]) -> st.SearchStrategy[i
     divisor = 10**9 // PER_SECOND[unit]
     low, high = NANOS
     numbers = st.integers(low // divisor, high // divisor)
-    if kind == "orc":  # whole seconds before 1970: see files.orc
+    # Times before 1970 must be whole seconds in ORC files: see paimon_orch.files.orc.
+    if kind == "orc":
         second = PER_SECOND[unit]
         return numbers.map(lambda n: n if n >= 0 else n // second * second)
     return numbers

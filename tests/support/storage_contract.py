@@ -276,7 +276,7 @@ class StorageContract:
         assert (catalog.databases() or ["db"], catalog.io.exists(table.paths.root)) == (["db"], False)  # fmt: skip
 
     def test_a_table_is_expired_cleaned_and_checked(self, catalog: Catalog) -> None:
-        if isinstance(catalog.io, FsspecFileIO):  # files need not be a second old
+        if isinstance(catalog.io, FsspecFileIO):  # then files need not be one second old
             catalog.io = replace(catalog.io, time_precision_seconds=0)
         table = catalog.create_table("db.t", "k BIGINT", primary_key=["k"], options={"bucket": "1"})
         for key in range(4):

@@ -103,7 +103,8 @@ def _assert_bucket_healthy(
 ) -> None:
     schema = reader.schema
     if schema.primary_keys:
-        build_sorted_runs(split.files, schema.key_fields)  # raises if files of one level overlap
+        # This fails if files of one level overlap.
+        build_sorted_runs(split.files, schema.key_fields)
     live: Counter[Row] = Counter()
     for file in split.files:
         bucket_file = BucketFile(split.partition, split.bucket, file)

@@ -66,7 +66,7 @@ def list_used_files(warehouse: Path, kind: str) -> list[Path]:
             return [root / "schema" / "schema-0"]
         case "manifest list":
             return lists
-        case "manifest":  # compacted files first, because level 0 is not read
+        case "manifest":  # the last one has the compacted files; level 0 is not read
             return [root / "manifest" / name for name in reversed(manifests)]
         case "index manifest":
             return [index]

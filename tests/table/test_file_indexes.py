@@ -148,7 +148,8 @@ def test_a_row_selection_keeps_row_positions(tmp_path: Path) -> None:
 
     report = table.scan(filter="k in (7, 20, 21, 49)").explain()
     assert (report.files, report.rows, report.rows_selected) == (1, 50, 4)
-    assert report.bytes_not_read > report.bytes / 6  # footer and page index of 50 rows are large
+    # The footer and page index are large for 50 rows.
+    assert report.bytes_not_read > report.bytes / 6
     assert list(report.indexes) == ["range-bitmap(k)"]
 
 

@@ -104,7 +104,7 @@ def test_every_change_runs_when_stale_iceberg_metadata_is_allowed(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = _table(tmp_path, **dict([ICEBERG])).allow(stale_external=True)
-    # a new name per case, because each table is warned about only once
+    # Each case has a new table name, because a warning is logged only once per table.
     table = Table(f"db.{name}", table.io, table.paths, table.allowances)
     with caplog.at_level(logging.WARNING):
         CHANGES[name](table)

@@ -199,9 +199,8 @@ def test_every_system_table_of_golden_tables_is_read(name: str) -> None:
         if folder.name == name:
             table = Catalog(str(folder / "warehouse")).open(table_name(entry))
             assert isinstance(table, Table)
-            for system in set(SYSTEM_TABLE_NAMES) - {
-                "row_tracking"
-            }:  # needs an option of the table
+            # The system table row_tracking requires a table option.
+            for system in set(SYSTEM_TABLE_NAMES) - {"row_tracking"}:
                 scan = table.system(system).scan()
                 assert scan.to_arrow().schema == scan.arrow_schema
 

@@ -96,7 +96,7 @@ def work(paimon: PaimonCatalogResource, upsert: Callable[..., None]) -> Table:
     recent = time.strftime("%Y-%m-%d", time.localtime(time.time() - 9 * DAY_SECONDS))
     for day in (OLD, recent, YOUNG):
         upsert(table, day)
-    for number in (1, 2):  # old enough to expire after a day
+    for number in (1, 2):  # this makes the snapshots old enough to expire
         path = Path(table.stores.snapshots.path(number))
         snapshot = json.loads(path.read_text())
         snapshot["timeMillis"] -= 3 * DAY_SECONDS * 1000
@@ -167,7 +167,7 @@ def test_run_with_only_dry_run_false_retains_snapshots_by_the_policy(
 ) -> None:
     for amount in range(51):
         upsert(orders, OLD, amount=amount)
-    for number in range(1, 41):  # older than the retention time of the table
+    for number in range(1, 41):  # this makes the snapshots older than the retention time
         path = Path(orders.stores.snapshots.path(number))
         snapshot = json.loads(path.read_text())
         snapshot["timeMillis"] -= 89 * 60 * 1000

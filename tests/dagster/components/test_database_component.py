@@ -12,7 +12,7 @@ from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.table.table import Table
 
 Create = Callable[..., Table]
-# raised by Dagster's own code that loads YAML
+# Dagster's code that loads YAML causes these warnings.
 ignore_dagster_warnings = pytest.mark.filterwarnings(
     "ignore:.parse_obj_as. is deprecated", "ignore::dagster.BetaWarning"
 )

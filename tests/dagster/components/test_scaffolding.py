@@ -12,7 +12,7 @@ from dagster.components.testing import create_defs_folder_sandbox
 
 from paimon_orch.dagster import PaimonTableComponent
 
-# raised by Dagster's own code that loads YAML
+# Dagster's code that loads YAML causes these warnings.
 ignore_dagster_warnings = pytest.mark.filterwarnings(
     "ignore:.parse_obj_as. is deprecated", "ignore::dagster.BetaWarning"
 )

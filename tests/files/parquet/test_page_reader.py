@@ -34,7 +34,7 @@ from paimon_orch.files.row_selection import (
 )
 from paimon_orch.format.types.data_types import Field, parse_columns
 
-# With these costs a file is read by pages even if this saves no bytes.
+# With these costs, a file is read by pages even if this saves no bytes.
 NO_COSTS = ReadCosts(
     request_cost=0, lookup_cost=-(1 << 30), footer_cost_factor=0, max_read_share=1 << 30
 )
@@ -125,7 +125,7 @@ def files(draw: st.DrawFn) -> GeneratedFile:
     step, sink = -(-table.num_rows // groups), io.BytesIO()
     if draw(st.booleans()):
         pages = replace(SMALL_PAGES, bytes=64 * page, rows=page)
-        ratio = draw(st.sampled_from([0, 2]))  # dictionaries for hardly any column, or for most
+        ratio = draw(st.sampled_from([0, 2]))  # 0 allows almost no dictionaries, 2 allows most
         writer = ParquetFileWriter(sink, drawn[0], "zstd", 1, pages=pages, max_distinct_ratio=ratio)
         for start in range(0, table.num_rows, step):
             writer.write(table.slice(start, step))
@@ -237,7 +237,7 @@ def test_a_damaged_page_index_never_returns_wrong_rows() -> None:
             return
         if result != expected:
             complete = read_completely_or_none(bytes(damaged), positions)
-            # pyarrow refuses some footers because of statistics that page reads do not use
+            # PyArrow refuses some footers because of statistics that page reads do not use.
             assert result == complete or (complete is None and byte_position >= footer_start)
 
     check()

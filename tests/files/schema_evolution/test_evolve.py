@@ -29,7 +29,7 @@ OLD = RowType(
         Field(id=3, name="c", type=INT),
     ),
 )
-# b was renamed, c dropped and added again, a widened and moved to the end
+# Column b was renamed, c was dropped and added again, and a was widened and moved to the end.
 NEW = RowType(
     True,
     (

@@ -48,7 +48,7 @@ def test_unknown_bytes_after_the_head_are_skipped() -> None:
     head = struct.unpack_from(">i", data, 12)[0]
     longer = bytearray(data[: head - 4] + struct.pack(">i", 3) + b"new" + data[head:])
     struct.pack_into(">i", longer, 12, head + 3)
-    struct.pack_into(">i", longer, head - 12, head + 3)  # the new start of the body
+    struct.pack_into(">i", longer, head - 12, head + 3)  # the body starts here now
 
     blob = decode_container(ByteSource.of(bytes(longer)))["c"]["bitmap"]
 
@@ -157,7 +157,7 @@ def test_queries_find_exactly_the_values_of_many_blocks() -> None:
 
 
 def test_a_key_inside_another_key_is_not_found() -> None:
-    inner = b"\x00\x00\x00\x01a"  # looks like the entry of the text "a"
+    inner = b"\x00\x00\x00\x01a"  # these bytes look like the entry of the text "a"
     rows = pa.array([inner.decode() + "b" * 12, "zz"])
     data = encode_bitmap_index(encode_column([rows], STRING), STRING)
 

@@ -40,8 +40,8 @@ from paimon_orch.format.options.core_options import FILE_INDEX_IN_MANIFEST_THRES
 from paimon_orch.format.types.data_types import AtomicType, Field, parse_type
 from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Or, Predicate
 
-# Java stores many colliding keys in a tree, whose order is not reproduced
-# (docs/format/java-hash-order.md#hash-table)
+# Java stores many colliding keys in a tree. Its order is not reproduced:
+# see docs/format/java-hash-order.md#hash-table.
 ORDER_OF_A_TREE = {"bitmap/hashmap-treeify/INT", "hashmap-treeify/INT"}
 
 
@@ -80,9 +80,8 @@ def test_index_bytes_equal_those_of_java(vector: Vector) -> None:
         return
     data_type, expected = parse_atomic_type(vector["type"]), java_bytes(vector)
     data = built(vector, to_column(vector_rows(vector), data_type))
-    assert is_built_with(
-        spec_of(vector), ByteSource.of(expected), data_type
-    )  # no rebuild is needed
+    # The index of Java needs no rebuild.
+    assert is_built_with(spec_of(vector), ByteSource.of(expected), data_type)
     if name_of(vector) in ORDER_OF_A_TREE:
         assert contents(data, data_type) == contents(expected, data_type)
         assert len(data) == len(expected)
@@ -135,7 +134,7 @@ def test_queries_of_java_indexes_return_the_same_rows_as_java(vector: Vector) ->
     for query in vector["queries"]:
         expected = query["expect"]
         if isinstance(expected, dict):
-            continue  # Java raises
+            continue  # Java raises an error
         if query["op"] == "topn":
             answer: BitMap | None = top(RangeBitmapIndex(blob, data_type), query)
         else:
@@ -154,7 +153,7 @@ def ask(kind: str, blob: ByteSource, data_type: AtomicType, query: dict[str, Any
     literals = query.get("literals", [])
     keys = [None if value is None else key(value, data_type) for value in literals]
     if None in keys and kind == "bloom-filter":
-        return None  # filters have no null literals
+        return None  # bloom filters have no null literals
     if query["op"] in OTHER_OPERATORS:
         return None
     return index.query(OPERATORS[query["op"]], keys)  # type: ignore[arg-type]
@@ -278,7 +277,7 @@ def test_predicates_on_indexes_of_a_data_file_select_the_same_rows_as_java(vecto
             IndexFilter(predicate), indexes, stored_of(types), len(vector["rows"])
         ).rows
         if question["predicate"].get("op") == "between" and result is not None and not result:
-            # Java queries an index without values for both bounds in one call, and gets no answer
+            # Java queries both bounds in one call, and an index without values then has no answer.
             assert None in indexes[question["predicate"]["col"]].values()
             result = None
         compare(result, question["expect"], question)
@@ -289,7 +288,7 @@ def test_predicates_on_indexes_of_a_data_file_select_the_same_rows_as_java(vecto
 def evaluator(vector: Vector, case: dict[str, Any]) -> None:
     values, types = case["input"], types_of(vector)
     if values.get("dv") == "bitmap64":
-        return  # Java reads no positions from these vectors; the other bitmaps are 32-bit
+        return  # Java reads no positions from 64-bit deletion vectors
     question: IndexFilter | TopN | int | None = values.get("limit")
     if values.get("filters"):
         parts = [parse_predicate(part, types) for part in values["filters"]]

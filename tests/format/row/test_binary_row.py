@@ -98,7 +98,7 @@ def test_rows_of_simple_types_are_decoded(vector: dict[str, Any]) -> None:
 )
 def test_columns_hash_like_rows(vector: dict[str, Any]) -> None:
     types, values = decode_vector(vector)
-    # a null between the two values makes the lengths of the rows differ
+    # A null between the two values makes the lengths of the rows differ.
     columns = [
         pa.concat_arrays([arrow_column(v, t), arrow_column(None, t), arrow_column(v, t)])
         for v, t in zip(values, types, strict=True)

@@ -334,7 +334,7 @@ def test_32_bit_bitmaps_are_merged() -> None:
 
 
 def test_64_bit_bitmaps_are_merged_in_the_java_format() -> None:
-    # as Java's Roaring64Bitmap serializes the sets {1}, {-1} and {1, -1}
+    # These are the sets {1}, {-1} and {1, -1}, as serialized by Java's Roaring64Bitmap.
     first = bytes.fromhex(
         "01010000000000000004000000000000000000000000000000000001000000fe01000000010201000000010001000000000000000000000000000000"
     )
@@ -348,7 +348,7 @@ def test_64_bit_bitmaps_are_merged_in_the_java_format() -> None:
     )
 
 
-# two sketches and their union, as serialized by the Java library DataSketches 6.2
+# Two sketches and their union, as serialized by the Java library DataSketches 6.2.
 SKETCHES = [
     (
         "hll_sketch",

@@ -239,7 +239,7 @@ class Driver:
         result = step.compact(self.table, EXECUTOR, strategy=strategy)
         assert bool(result.plan) == (result.snapshot_id is not None)
         changes: list[Change] = []
-        # the table has one bucket, which may be compacted in several slices
+        # The table has one bucket, which may be compacted in several parts.
         tasks = [unit.task for unit in select_primary_key_units(result.plan)]
         assert len({task.output_level for task in tasks}) <= 1
         levels = {file.level for task in tasks for file in task.files}
@@ -323,7 +323,7 @@ class Driver:
         rules = self.case.rules
         if rules.producer not in ("lookup", "full-compaction"):
             return
-        if rules.engine == "first-row":  # the row of a new key keeps its written row kind
+        if rules.engine == "first-row":  # the row of a new key keeps its original row kind
             changes = [("+I" if kind == "+U" else kind, row) for kind, row in changes]
         for (kind, row), (following, _) in zip_longest(changes, changes[1:], fillvalue=("", {})):
             assert (kind == "-U") == (following == "+U"), "-U and +U are adjacent"

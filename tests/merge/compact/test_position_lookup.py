@@ -165,7 +165,7 @@ def test_lookup_finds_the_nearest_older_row_of_every_key(
                 continue
             position = files_by_level.keys[name].index(key)
             if name in vectors and position in vectors[name].positions():
-                continue  # deleted already: the live row is on a higher level
+                continue  # this row is deleted, and the live row is on a higher level
             expected.setdefault(name, []).append(position)
             break
 
@@ -215,7 +215,7 @@ def test_a_file_is_read_once_in_order() -> None:
 
 def test_keys_are_read_from_matching_row_groups_and_values_only_for_found_keys() -> None:
     keys = [key for key in range(0, 60, 2) if key not in (22, 24)]
-    files = RecordingFiles({5: [keys]}, group_rows=5)  # 0-8, 10-18, 20-32, 34-42, 44-52, 54-58
+    files = RecordingFiles({5: [keys]}, group_rows=5)  # keys 0-8, 10-18, 20-32, 34-42, 44-52, 54-58
 
     lookup = files.lookup(values=[*KEY, VALUE])
     lookup.mark_replaced_rows(keys_of(4, 9, 24))

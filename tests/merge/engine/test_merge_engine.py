@@ -192,7 +192,7 @@ def test_sequence_groups_ignore_older_rows(
                     old = old | {"s": row["s"], "a": row["a"]}
             expected[row["k"]] = old
 
-    # the first row of a key is unchanged even without a sequence: nothing is merged with it
+    # The first row of a key is not merged, so it is unchanged even without a sequence.
     assert {k: r["b"] for k, r in expected.items()} == {k: r["b"] for k, r in read(table).items()}
     if all(row["s"] is not None for batch in batches for row in batch):
         check_after_each_compaction(table, expected)

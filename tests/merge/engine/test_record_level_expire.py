@@ -256,6 +256,7 @@ def test_java_20_keeps_the_same_rows_after_expiration(tmp_path: Path) -> None:
 
     step.compact(table, EXECUTOR, strategy="full")
 
-    # a row of 2033 replaced by one of 2001; the rows of Java 2.0 after its full compaction
+    # In Java 2.0, a full compaction drops the row of 2001, and the row of 2033 that it replaced
+    # appears again.
     expected = [row for row in newest if row[2] is None or row[2] > 10**9] + [[28, "", 2 * 10**9]]
     assert_rows_equal(expected, canonical_rows(table.scan().to_arrow()))

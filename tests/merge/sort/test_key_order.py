@@ -24,7 +24,7 @@ from paimon_orch.merge.sort.key_order import KeyColumns, decode_key
 NAN = float("nan")
 INFINITY = float("inf")
 
-# The values of each type in the order of the format.
+# These are values of each type, in the order of the format.
 ORDERED: dict[str, list[Any]] = {
     "BOOLEAN": [None, False, True],
     "TINYINT": [None, -128, -1, 0, 127],
@@ -35,7 +35,7 @@ ORDERED: dict[str, list[Any]] = {
     "DOUBLE": [None, -INFINITY, -1.5, -5e-324, -0.0, 0.0, 5e-324, 1.5, INFINITY, NAN],
     "DECIMAL(10, 2)": [None, Decimal("-9.99"), Decimal("-0.01"), Decimal(0), Decimal("10.00")],
     "DECIMAL(38, 4)": [None, Decimal(-(10**33)), Decimal(0), Decimal(10**33)],
-    # U+FFFF is less than U+1F600 by code point and by UTF-8 bytes, but greater by UTF-16 units
+    # U+FFFF is less than U+1F600 in code points and UTF-8 bytes, but greater in UTF-16 units.
     "STRING": [None, "", "\0", "A", "a", "a\0", "aa", "ä", "\uffff", "\U0001f600"],
     "CHAR(3)": [None, "a", "b"],
     "BYTES": [None, b"", b"\0", b"\x7f", b"\x80", b"\xff", b"\xff\0"],
@@ -171,7 +171,7 @@ def test_packed_and_plain_keys_have_the_same_order(
         tuple(arrays[position] for position in positions)
     ).compute_order()
 
-    # equal keys keep their order, as in Python's stable sort
+    # Equal keys keep their order, as in Python's stable sort.
     assert sorted_positions.tolist() == sorted(
         range(len(keys)), key=lambda position: keys[position]
     )

@@ -73,7 +73,7 @@ def test_merging_equals_updating_a_dictionary(names: list[str]) -> None:
     @given(runs_strategy(names), st.integers(1, 9), st.randoms(use_true_random=False))
     def check(runs: list[list[Record]], batch_rows: int, random: Any) -> None:
         numbers = list(range(sum(map(len, runs))))
-        random.shuffle(numbers)  # the order of the runs differs from the order of their rows
+        random.shuffle(numbers)  # the runs are in another order than their rows
         model: dict[Record, int] = {}
         merged = []
         for keys in runs:

@@ -31,7 +31,7 @@ Rows = list[tuple[int, str]]
     [
         ({}, 51, True),
         ({}, 50, False),
-        ({}, None, True),  # a deletion vector without a cardinality
+        ({}, None, True),  # the deletion vector has no cardinality
         ({"compaction.delete-ratio-threshold": "0.2"}, 21, True),
         ({"compaction.delete-ratio-threshold": "0.2"}, 20, False),
         ({"compaction.delete-ratio-threshold": "1"}, 100, False),

@@ -192,7 +192,7 @@ def test_overlapping_files_of_a_level_are_refused_with_their_names() -> None:
         ([[1]], True),
         ([[1, 3], [4]], True),
         ([[3, 1], [5, 4]], True),
-        ([[1, 3], [3]], False),  # two writers started from the same snapshot
+        ([[1, 3], [3]], False),  # both writers started from the same snapshot
         ([[1, 3], [2]], False),
         ([[2], [1]], False),
     ],

@@ -81,12 +81,10 @@ def test_force_up_level_0_selects_the_documented_runs(
     ("runs", "expected"),
     [
         ("0:1 5:100", (1, 4)),
-        (
-            "0:9 0:9 4:1 5:1",
-            (2, 3),
-        ),  # writing a deletion vector costs less than rewriting small files too
+        # A deletion vector costs less than a rewrite that includes the small files.
+        ("0:9 0:9 4:1 5:1", (2, 3)),
         ("0:1 2:1 5:100", (1, 1)),
-        ("0:1 1:100 5:1000", (2, 1)),  # level 1 is included, because no level is between 0 and 1
+        ("0:1 1:100 5:1000", (2, 1)),  # level 1 is included, because there is no level below it
         ("0:1 1:100", (2, 5)),
         ("0:1", (1, 5)),
         ("1:1 5:1", None),
@@ -180,9 +178,9 @@ HOURLY = {"compaction.optimization-interval": "1 h"}
     [
         ("0:1 5:1000", timedelta(minutes=61), (2, 5)),
         ("0:1 5:1000", timedelta(minutes=59), None),
-        ("0:1 5:1000", None, (2, 5)),  # an unknown time is due
-        ("0:1 4:1000", timedelta(0), (2, 5)),  # there was no full compaction
-        ("5:1000", timedelta(hours=9), None),  # one run is not merged
+        ("0:1 5:1000", None, (2, 5)),  # the time of the last full compaction is unknown
+        ("0:1 4:1000", timedelta(0), (2, 5)),  # there was no full compaction yet
+        ("5:1000", timedelta(hours=9), None),  # a single run is not merged
         ("0:1", None, None),
     ],
 )
@@ -215,7 +213,7 @@ GENTLE = LOOKUP | {"lookup-compact": "gentle"}
             "0:1 0:9 0:99 0:999 0:9999 5:999999",
             (5, 4),
         ),
-        # never less than the trigger
+        # The interval is at least the compaction trigger.
         (GENTLE | {"lookup-compact.max-interval": "1"}, "0:1 0:9 5:99999", None),
         (GENTLE | {"deletion-vectors.enabled": "true"}, "0:1 5:100", None),
     ],

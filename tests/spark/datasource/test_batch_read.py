@@ -296,7 +296,7 @@ def test_each_section_to_merge_is_one_task_and_other_files_are_separate(
         parts = [part for part in reader.partitions() if isinstance(part, BatchInputPartition)]
         return sorted([len(split.files) for split in part.splits] for part in parts)
 
-    assert tasks(table) == [[1], [2]]  # one section of two files, one section of one file
+    assert tasks(table) == [[1], [2]]  # the sections have two files and one file
     unkeyed = new_table(tmp_path / "a", key=(), bucket="-1")
     for _ in range(3):
         unkeyed.append(table_of("k v", [(1, "a")]))
@@ -314,7 +314,7 @@ def test_times_and_nanoseconds_are_converted_to_types_of_spark(
 
     assert frame.dtypes == [("t", "int"), ("n", "timestamp_ntz")]
     assert collect_sorted(frame) == [(1234, datetime(1969, 12, 31, 23, 59, 59, 999_999))]
-    # the filter compares the truncated value, although the stored value differs
+    # The filter compares the truncated value, although the stored value differs.
     assert frame.filter("n = timestamp_ntz'1969-12-31 23:59:59.999999'").count() == 1
     nested = new_table(tmp_path / "a", "a ARRAY<TIMESTAMP(9)>", key=(), bucket="-1")
     with pytest.raises(UnsupportedError, match="column 'a' has"):
@@ -341,9 +341,8 @@ def test_each_use_of_a_frame_is_filtered_separately(
         (1, "a1"),
         (2, "a2"),
     ]
-    assert collect_sorted(frame) == rows_of(
-        table_with_key
-    )  # a filter of one use does not affect other uses
+    # A filter of one use does not affect other uses.
+    assert collect_sorted(frame) == rows_of(table_with_key)
 
 
 def test_filters_skip_files(session_with_pushdown: SparkSession, tmp_path: Path) -> None:

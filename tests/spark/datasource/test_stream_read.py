@@ -39,7 +39,7 @@ class Query:
     ) -> None:
         self._options = path_options(table, **options)
         self._schema = source.read_source_schema(self._options)
-        # one reader plans, the other is for tasks; both are created at the start
+        # One reader plans and the other one runs tasks; both are created at the start.
         self._reader, self._tasks = self._new_reader(), self._new_reader()
         self.at: dict[str, Any] = self._reader.initialOffset() if start is None else start
 
@@ -196,7 +196,7 @@ def test_changes_have_the_row_kinds_of_the_changelog_producer(
     change(table)
     compact(table, InProcessExecutor(), strategy="full")
 
-    # with a changelog producer, rows are read once, after their compaction
+    # With a changelog producer, rows are read once, after their compaction.
     assert sorted(first) == [("+I", 1, "a"), ("+I", 2, "a")]
     assert sorted(audit.rows(), key=str) == sorted(kinds, key=str)
     assert sorted(plain.rows()) == [(1, "b"), (3, "b")]

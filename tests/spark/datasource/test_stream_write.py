@@ -123,7 +123,7 @@ def test_a_table_is_replicated_with_deletes_and_a_repeated_batch_changes_nothing
     assert newest is not None
     before = [path for path in stored_files(target) if "/data-" in path]
     number = newest.commit_identifier
-    # these files are missing if the driver is killed after its commit
+    # These files are missing if the driver is killed after its commit.
     for name in (f"{number}", f".{number}.crc"):
         (tmp_path / "at/commits" / name).unlink()
     write_stream(target, changes, tmp_path / "at", row_kind="rowkind")

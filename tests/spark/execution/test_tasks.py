@@ -90,4 +90,4 @@ def test_a_worker_freezes_its_objects_after_its_first_task(spark: SparkSession) 
         met.add(pid)
 
     assert again
-    assert not gc.get_freeze_count()  # only workers freeze objects
+    assert not gc.get_freeze_count()  # the driver does not freeze its objects

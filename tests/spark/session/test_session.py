@@ -64,7 +64,7 @@ def path_without_java(tmp_path: Path) -> str:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(300)  # a cold start is slow on a busy machine
+@pytest.mark.timeout(300)  # the start of a session is slow on a busy machine
 def test_a_session_without_an_installed_java_uses_this_interpreter_and_leaves_no_files(
     tmp_path: Path, path_without_java: str
 ) -> None:
@@ -133,7 +133,7 @@ def test_the_error_of_a_failed_start_names_the_server_and_a_fix(
 
 def test_errors_do_not_contain_the_token_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paimon_orch.spark.session.session.active_session", lambda: None)
-    # Spark's error for a token that ends in equal signs
+    # Spark raises this error for a token that ends in equal signs.
     invalid = PySparkValueError(f"Parameter 'token={TOKEN}' should be a key and a value")
     monkeypatch.setattr(
         "paimon_orch.spark.session.session._start_connect", Mock(side_effect=invalid, spec=())

@@ -258,7 +258,7 @@ def test_a_transient_listing_failure_deletes_no_file(table: Table, folder: str) 
     before, files = read_all_branches(table), stored_files(table) - {str(path) for path in orphans}
     io = FlickeringFileIO(folder)
 
-    with suppress(NotFoundError):  # refused, because it is not a table without a schema
+    with suppress(NotFoundError):  # a folder without a schema is not a table
         remove_orphan_files(Table(table.identifier, io, table.paths))
 
     assert io.listed

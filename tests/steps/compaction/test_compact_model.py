@@ -69,7 +69,7 @@ class Model:
         match operation:
             case Upsert(keys, partition):
                 self.writes += 1
-                # the last row of a key replaces the earlier ones
+                # The last row of a key replaces the earlier ones.
                 rows = {key: f"{self.writes}.{number}" for number, key in enumerate(keys)}
                 values = [
                     (partition, key, f"{self.writes}.{number}") for number, key in enumerate(keys)

@@ -122,7 +122,7 @@ def test_deleted_rows_and_their_deletion_vectors_are_removed(tmp_path: Path) -> 
     commit(table, planned, sorted_rows(table, planned))
 
     assert rows_of(table) == before
-    # only the deletion vector of partition b remains
+    # Only the deletion vector of partition b remains.
     assert [vector.cardinality for vector in deletion_vectors_of(table).values()] == [1]
     assert_healthy(table)
 

@@ -173,7 +173,7 @@ def test_changelogs_without_manifest_lists_are_valid_and_cleanup_continues(tmp_p
     root = Path(table.paths.root)
     compacted = json.loads((root / "changelog" / "changelog-4").read_bytes())
     assert compacted.get("changelogManifestList") is None
-    # Java deletes these lists although the changelog still references them
+    # Java deletes these lists although the changelog references them.
     for key in ("baseManifestList", "deltaManifestList"):
         (root / "manifest" / compacted[key]).unlink()
     rows = rows_of(table)

@@ -93,9 +93,8 @@ def test_an_index_file_outside_the_table_is_never_deleted(tmp_path: Path) -> Non
     outside.write_bytes(b"precious")
     newest = table.stores.snapshots.latest_id()
     assert newest is not None
-    compact(
-        table, InProcessExecutor(), strategy="full"
-    )  # removes all rows that the index files delete
+    # This compaction removes all rows that the deletion vectors delete.
+    compact(table, InProcessExecutor(), strategy="full")
     edit_index(
         table, newest, lambda items: [replace(item, external_path=str(outside)) for item in items]
     )

@@ -69,7 +69,7 @@ def test_a_snapshot_tagged_during_expiration_is_retained_or_the_tag_is_refused(
     assert io.error is not None
     assert table.tags.names() == []
 
-    # other engines do not check the hint; the tag is noticed, and its files are kept
+    # Other engines do not check the hint. Expiration then finds the new tag and keeps its files.
     table = make_table(tmp_path / "b", "plain", [("upsert", 1), ("full", 0), ("upsert", 2)])
     rows = rows_of(table, snapshot_id=2)
     data = Path(table.stores.snapshots.path(2)).read_bytes()

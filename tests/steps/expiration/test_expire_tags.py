@@ -56,7 +56,8 @@ def test_deleting_a_tag_deletes_the_files_that_only_it_references(history: list[
     with tempfile.TemporaryDirectory() as root:
         history = [("tag", 0), *history, ("tag", 1)]
         table = make_table(Path(root), "vectors", history, batch_rows=3)
-        for name in table.tags.names():  # deleted without their files: those are orphans
+        # These tags are deleted without their files, which become orphans.
+        for name in table.tags.names():
             if name not in ("t0", "t1"):
                 delete_tag(table, name)
         expire_snapshots(table, retain_max=1)

@@ -24,10 +24,10 @@ from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.table.table import Table
 
-# pypaimon writes deletes but a count of 0
 DAMAGED = {
-    # Java 0.9 stored text that is not UTF-8 where it took a null row for a row of nulls.
+    # Java 0.9 wrote invalid UTF-8 because it treated a null row as a row of nulls.
     "java-0.9/pk_aggregation_complex/db.t": {"text"},
+    # pypaimon writes a delete count of 0 for files with deletes.
     "pypaimon-2.1/pk_rowkind_delete/db.t": {"delete-rows"},
 }
 TABLES = {f"{id_.rpartition('/')[0]}/{entry['table']}": folder for id_, folder, entry in golden_tables()}  # fmt: skip

@@ -171,17 +171,17 @@ def test_issue_10091_a_file_from_before_a_column_was_dropped_is_indexed_by_the_r
     table = new_table(tmp_path, "k BIGINT, a STRING, v BIGINT", key=(), bucket="-1")
     table.append(table_of("k a v", [(n, f"a{n}", 100 + n) for n in range(5)]))
     table = alter(table, DropColumn("a"), SetOption(BITMAP, "v"))
-    step.rewrite_file_index(table, EXECUTOR)  # fewer columns than the file has
+    step.rewrite_file_index(table, EXECUTOR)  # the schema has fewer columns than the file
     assert rows_of(table, filter="v = 103") == [(3, 103)]
 
     table = alter(
         table, AddColumn(column="w", type="BIGINT"), ResetOption(BITMAP), SetOption(BITMAP, "v,w")
     )
-    # the file has no column w, and keeps its index of v
+    # The file has no column w, so it keeps its index of v.
     assert not step.plan(table, step.RewriteFileIndexRequest())
     table.append(table_of("k v w", [(9, 103, 1)]))
     table = alter(table, SetOption(BLOOM, "v"), SetOption("file-index.bloom-filter.v.items", "10"))
-    # the options name as many columns as the file has indexes, but different columns
+    # The options name as many columns as the file has indexes, but other columns.
     step.rewrite_file_index(table, EXECUTOR)
 
     assert rows_of(table, filter="v = 103") == [(3, 103, None), (9, 103, 1)]
@@ -223,7 +223,7 @@ def test_a_file_keeps_the_type_that_it_was_written_with(tmp_path: Path) -> None:
 
     assert rows_of(table, filter="v = 6") == [("2", 6)]
     assert rows_of(table, filter="v > 4000000000") == []
-    # an index of numbers is not used for a filter on strings
+    # An index of numbers is not used for a filter on strings.
     assert table.scan(filter="k = '1'").explain().indexes == {}
     assert rows_of(table, filter="k = '1'") == [("1", 5)]
 

@@ -37,7 +37,7 @@ class GatedExecutor(InProcessExecutor):
 
 
 class GatedSparkResource(SparkSessionResource):
-    def executor(self) -> GatedExecutor:  # Dagster would treat a global named Executor as its own
+    def executor(self) -> GatedExecutor:  # Dagster would use a global with the name Executor
         return GatedExecutor(Path(os.environ["LIVE_GATE"]))
 
 

@@ -26,7 +26,7 @@ def evaluate_schedule(
     schedule: dg.ScheduleDefinition, paimon: PaimonCatalogResource
 ) -> list[dg.RunRequest] | dg.SkipReason:
     with (
-        # an ephemeral instance is not available in the context of a schedule
+        # The context of a schedule cannot use an ephemeral instance.
         dg.DagsterInstance.local_temp() as instance,
         dg.build_schedule_context(
             instance, datetime(2026, 1, 4, 3, tzinfo=UTC), resources={"paimon": paimon}

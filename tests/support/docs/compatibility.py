@@ -88,7 +88,7 @@ def _kinds(notes: _Notes) -> Iterator[str]:
 
 
 def _possible(kind: str) -> list[PeerAction]:
-    # Only kinds that we write can be read.
+    # A peer can only read kinds of tables that we write.
     return ["writes"] if ("us", "writes", kind) in LIMITS else ["reads", "writes"]
 
 
@@ -111,7 +111,7 @@ def _types() -> Iterator[str]:
     reasons |= {case: f"{reason}; not tried" for case, reason in UNSETTLED.items()}
     in_format: dict[tuple[str, str, str, str], list[str]] = {}
     for (who, does, kind, column), reason in reasons.items():
-        # Only kinds that we write can be read.
+        # A peer can only read kinds of tables that we write.
         if does == "writes" or ("us", "writes", kind, column) not in COLUMN_LIMITS:
             in_format.setdefault((who, does, reason, kind), []).append(f"`{COLUMNS[column][0]}`")
     formats: dict[tuple[str, str, str, str], list[str]] = {}

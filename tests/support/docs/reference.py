@@ -23,9 +23,8 @@ from paimon_orch.dagster import PaimonDatabaseComponent, PaimonTableComponent
 
 FOLDER = Path(__file__).parents[3] / "docs" / "reference"
 
-_ARGUMENT_TYPE = re.compile(
-    r"(?<=[A-Z]) <(?:str|int|list\[str\])>(?=`)"
-)  # the type follows the metavar
+# Typer writes the type of an argument after its metavar.
+_ARGUMENT_TYPE = re.compile(r"(?<=[A-Z]) <(?:str|int|list\[str\])>(?=`)")
 
 _COMPONENTS = """\
 # Attributes of the components

@@ -39,9 +39,8 @@ def assert_peer_reads(peer: Peer, tmp_path: Path, kind: str, names: Sequence[str
 
 def assert_peer_writes(peer: Peer, tmp_path: Path, kind: str, names: Sequence[str]) -> None:
     """Check that we read columns that a peer writes."""
-    plain = (
-        peer.name == "pypaimon-rust" and kind == "orc"
-    )  # the only ORC compression that it writes
+    # pypaimon-rust writes ORC files only without compression.
+    plain = peer.name == "pypaimon-rust" and kind == "orc"
     table = table_of_columns(kind, names, **({"file.compression": "none"} if plain else {}))
     peer.run("create", tmp_path / "t", spec=ours.table_spec(tmp_path / "spec", table))
     for step in table.steps:

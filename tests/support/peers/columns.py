@@ -62,7 +62,7 @@ COLUMNS: dict[str, tuple[str, list[Any]]] = {
 _TIMES = ["array_of_times"]
 _MULTISETS = ["multiset", "multiset_of_numbers"]
 _NANOS = ["nanos", "recent_nanos", "array_of_nanos"]
-# Values of the last second of 1969.
+# These columns have values in the last second of 1969.
 _BEFORE_EPOCH_COLUMNS = ["millis", "micros", "nanos", "instant", "exact_instant", "array_of_nanos"]
 _NESTED = [name for name, (text, _) in COLUMNS.items() if text.startswith(("ARRAY", "MAP", "ROW"))]
 
@@ -134,7 +134,7 @@ COLUMN_LIMITS = {
     for column in columns
 }
 
-# Neither success nor failure can be asserted.
+# For these columns, neither success nor failure can be asserted.
 UNSETTLED: dict[tuple[str, PeerAction, str, str], str] = {
     ("pypaimon-rust", "reads", "avro", "map_of_rows"): (
         "loses the values of rows in maps with some orders of its hash table, and keeps them with others"

@@ -30,7 +30,7 @@ REQUIREMENTS = {
     # The wheel declares no requirements, but uses pyarrow for all batches.
     "pypaimon-rust": ["pypaimon-rust==0.4.0", "pyarrow==19.0.1"],
 }
-# Paimon's connectors, and the Spark that each requires. The variable overrides the newest jar.
+# Each connector of Paimon requires one release of Spark. The variable overrides the newest jar.
 SPARK, OLD_SPARK = "paimon-spark", "paimon-spark-0.9"
 _SPARKS = {
     SPARK: ("org.apache.paimon:paimon-spark-4.0_2.13:1.4.2", ["pyspark==4.0.2", "pyarrow==19.0.1"]),
@@ -77,9 +77,8 @@ def peer_start(name: str) -> PeerCommand:
     if name in _SPARKS:
         connector, needs = _SPARKS[name]
         connector_jar = os.environ.get(_CONNECTOR_VARIABLE) if name == SPARK else None
-        jar = (
-            Path(connector_jar) if connector_jar else _maven(connector)
-        )  # before Spark itself, which is large
+        # The jar is downloaded before Spark, because Spark is much larger.
+        jar = Path(connector_jar) if connector_jar else _maven(connector)
         command = _script(SPARK, _python(name, needs))
         return PeerCommand((*command, str(jar)), {**os.environ, "PATH": _java_path()})
     return PeerCommand(_script(name, _python(name, REQUIREMENTS[name])), dict(os.environ))
@@ -87,7 +86,7 @@ def peer_start(name: str) -> PeerCommand:
 
 def _script(name: str, python: Path) -> tuple[str, ...]:
     script = _HERE / f"{name.replace('-', '_')}_peer.py"
-    # Isolated: the peer must not import from the environment of the tests.
+    # With -I, the peer cannot import from the environment of the tests.
     return (str(python), "-I", "-X", "utf8", str(script))
 
 
@@ -290,7 +289,7 @@ def _run(command: list[str], product: str, environment: Mapping[str, str] | None
     if finished.returncode != 0:
         # Maven prints codes that reset colors even if colors are disabled.
         lines = re.sub(r"\x1b\[[\d;]*m", "", finished.stderr + finished.stdout).strip().splitlines()
-        # Maven's reason is in the first line that is not empty, pip's in the last.
+        # Maven prints the reason in the first line that is not empty, and pip in the last line.
         error_lines = (
             line for line in lines if line.startswith("[ERROR] ") and line.strip() != "[ERROR]"
         )

@@ -40,7 +40,7 @@ class Kind:
             for number, row in enumerate(step.get("rows", ())):
                 key = tuple(row[name] for name in self.primary_key) or (step_number, number)
                 if step["do"] == "delete":
-                    # Without a key all equal rows are deleted.
+                    # Without a key, all equal rows are deleted.
                     keys = [key] if self.primary_key else [k for k, r in rows.items() if r == row]
                     for deleted in keys:
                         del rows[deleted]
@@ -180,7 +180,7 @@ APPEND = [
     _append("append, Avro files", "avro files", file__format="avro"),
     *(
         _append(f"append, {codec}", *traces, file__compression=codec)
-        # Paimon writes the lz4 of Hadoop, for which pyarrow has no name.
+        # Paimon writes the lz4 format of Hadoop, for which pyarrow has no name.
         for codec, *traces in [("lz4",), ("snappy", "snappy"), ("gzip", "gzip")]
     ),
     _append("append, no statistics", metadata__stats_mode="none"),

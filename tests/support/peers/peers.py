@@ -27,7 +27,7 @@ from support.peers.protocol import PeerError, PeerProcess
 
 Record = dict[str, Any]
 
-# The peers of all tests; Spark is slow and not always available, so it has separate tests.
+# All tests use these peers. Spark has separate tests, because it is slow and may be missing.
 PEERS = ("pypaimon", "pypaimon-rust", *JAVA)
 
 

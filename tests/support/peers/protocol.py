@@ -88,7 +88,8 @@ class PeerProcess:
         """End the peer."""
         if self._process is not None:
             try:
-                self._process.communicate(timeout=_SECONDS_TO_END)  # closing its input ends it
+                # The peer ends when its input is closed.
+                self._process.communicate(timeout=_SECONDS_TO_END)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.communicate()

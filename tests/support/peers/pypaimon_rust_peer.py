@@ -110,7 +110,7 @@ def branch(warehouse: str, table: str, name: str, at: str) -> None:
 
 def _sql(warehouse: str, statement: str) -> None:
     context = SQLContext()
-    # An empty default database: otherwise one named "default" appears in the warehouse.
+    # Without an empty default database, a database named "default" appears in the warehouse.
     context.register_catalog("peer", {"warehouse": warehouse}, "")
     context.sql(statement)
 

@@ -37,7 +37,7 @@ def _data_file_traces(table: Path) -> Iterator[str]:
 def _index_file_traces(table: Path) -> Iterator[str]:
     for path in (table / "index").glob("index-*"):
         data = path.read_bytes()
-        # version, length of the first deletion vector, its magic number
+        # The file starts with its version and the length and magic number of the first vector.
         if data.startswith(_INDEX_FILE_VERSION) and data[5:9] == _BITMAP32_MAGIC:
             yield "32-bit deletion vectors"
         elif data.startswith(_INDEX_FILE_VERSION) and data[5:9] == _BITMAP64_MAGIC:

@@ -23,7 +23,7 @@ from paimon_orch import Catalog, errors
 from paimon_orch.dagster import SparkSessionResource
 from paimon_orch.spark import SparkExecutor
 
-_SECONDS = 270  # less than the timeouts of a test and of the calling process
+_SECONDS = 270  # a test and the calling process have longer timeouts
 
 
 def run(step: str, warehouse: str) -> object:

@@ -47,7 +47,8 @@ def test_concurrent_committers_lose_no_row_and_skip_no_snapshot(
 ) -> None:
     table = new_table(tmp_path, key=key, bucket="1" if key else "-1", commit__max_retries="100")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["paimon_orch"])  # imported once for all processes
+    # The package is imported once for all processes.
+    context.set_forkserver_preload(["paimon_orch"])
     processes = [
         context.Process(target=append_rows, args=(str(tmp_path), number))
         for number in range(PROCESSES)
@@ -134,7 +135,7 @@ def test_a_commit_that_always_loses_gives_up_and_deletes_its_files(
         return create
 
     replace_create(monkeypatch, losing)
-    # the other snapshots are never completed, so each attempt uses the same id
+    # The other snapshots are never completed, so each attempt uses the same id.
     monkeypatch.setattr(
         "paimon_orch.table.metadata.snapshot_store.SnapshotStore.latest_id", lambda _: 1
     )
@@ -409,7 +410,7 @@ def test_an_unknown_outcome_is_raised_and_no_file_is_deleted(
             table.upsert(table_of("k v", [(2, "b")]))
 
     kinds = sorted(Path(path).name.split("-")[0] for path in stored_files(table) - before)
-    assert kinds == ["data", *["manifest"] * 9]  # three attempts write three each
+    assert kinds == ["data", *["manifest"] * 9]  # each of three attempts writes three manifests
     assert rows_of(table) == [(1, "a")]
     table.upsert(table_of("k v", [(3, "c")]))
     assert rows_of(table) == [(1, "a"), (3, "c")]

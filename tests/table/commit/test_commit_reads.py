@@ -22,7 +22,7 @@ PARTITIONS: dict[str, Values] = {
     "STRING": (["a", "b", "c"], "d"),
     "INT": ([-7, 0, 3], 4),
     "DATE": ([date(2026, 1, day) for day in (1, 2, 3)], date(2026, 1, 4)),
-    "BOOLEAN": ([False], True),  # not counted
+    "BOOLEAN": ([False], True),  # manifests are not selected by this type
 }
 
 
@@ -60,7 +60,7 @@ def test_a_write_reads_only_manifests_of_its_partitions(
     for partition in existing:
         upsert(table, partition)
 
-    # before it commits, a write reads all manifests to assign sequence numbers
+    # Before its commit, a write reads all manifests to assign sequence numbers.
     before, judged = len(existing), kind != "BOOLEAN"
     assert count_opened_manifests(lambda: upsert(table, new)) == before + (0 if judged else before)
     assert count_opened_manifests(lambda: upsert(table, existing[0])) == before + 1 + (
@@ -80,7 +80,6 @@ def test_a_compaction_reads_only_manifests_of_its_partitions(
     def work(partition: str) -> None:
         compact(table, InProcessExecutor(), partitions=[partition], strategy="full")
 
-    assert (
-        count_opened_manifests(lambda: work("p=1/q=x")) == 2 * 2
-    )  # once for the plan and once for the conflict check
+    # The plan and the conflict check each read two manifests.
+    assert count_opened_manifests(lambda: work("p=1/q=x")) == 2 * 2
     assert sorted(rows_of(table), key=str) == sorted(rows, key=str)

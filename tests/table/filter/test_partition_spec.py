@@ -88,7 +88,7 @@ def test_the_error_names_a_column_that_is_not_a_partition_column() -> None:
     [
         (date(2024, 5, 14), True),
         ("2024-05-14", True),
-        ("19857", True),  # the day number that old writers use for a name
+        ("19857", True),  # old writers name the directory by the day number
         ("2024-05-15", False),
         ("garbage", False),
         (None, False),
@@ -105,7 +105,7 @@ def test_null_and_empty_text_are_different() -> None:
     null, empty = partition(TWO, None, 1), partition(TWO, "", 1)
     assert [build_partition_matcher({"dt": None}, TWO)(p) for p in (null, empty)] == [True, False]
     assert [build_partition_matcher({"dt": ""}, TWO)(p) for p in (null, empty)] == [False, True]
-    default = {"dt": "__DEFAULT_PARTITION__"}  # both have this directory
+    default = {"dt": "__DEFAULT_PARTITION__"}  # null and empty text have this directory
     assert [build_partition_matcher(default, TWO)(p) for p in (null, empty)] == [True, True]
 
 

@@ -155,9 +155,8 @@ def test_main_fast_forwards_to_a_branch_written_by_java(tmp_path: Path) -> None:
     folder = GOLDEN / "java-0.9" / "branches"
     table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table("db.t")
     assert table.branches.names() == ["dev", "empty"]
-    expected = str(
-        rows_of(branch(table, "dev"))
-    )  # compared as strings, because NaN does not equal NaN
+    # The rows are compared as strings, because NaN does not equal NaN.
+    expected = str(rows_of(branch(table, "dev")))
 
     table.branches.fast_forward("dev")
 

@@ -21,7 +21,7 @@ from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWrite
 from paimon_orch.table.metadata.manifest_merge import ManifestMerger
 from paimon_orch.table.table import Table
 
-# per commit, the number of files to add and the number of existing files to delete
+# Each commit has a number of files to add and a number of existing files to delete.
 commits = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=12)
 
 

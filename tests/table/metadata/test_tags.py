@@ -181,7 +181,7 @@ def test_a_rollback_restores_the_rows_of_its_snapshot(table: Table, target: str)
 
     snapshot = table.rollback(**arguments[target])
 
-    # if several snapshots have the same time, the newest of them is selected
+    # If several snapshots have the same time, the newest one is selected.
     assert snapshot.id == 2 or (target == "timestamp" and snapshot.time_millis == when)
     if snapshot.id == 2:
         assert rows_of(table) == [(1, "2")]
@@ -254,7 +254,8 @@ def test_a_rollback_to_a_missing_snapshot_changes_nothing(table: Table) -> None:
 def test_tags_written_by_java_are_read_and_kept(tmp_path: Path) -> None:
     folder = GOLDEN / "java-0.9" / "tags"
     table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table("db.t")
-    before = str(rows_of(table, tag="ttl"))  # compared as strings, because NaN does not equal NaN
+    # The rows are compared as strings, because NaN does not equal NaN.
+    before = str(rows_of(table, tag="ttl"))
 
     table.tags.rename("ttl", "other")
     table.rollback(tag="other")

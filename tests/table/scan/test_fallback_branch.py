@@ -61,10 +61,8 @@ def test_missing_partitions_are_read_from_the_branch(pair: tuple[Table, Table]) 
     [
         ({"filter": "p = 'c'"}, STREAM[1:2]),
         ({"filter": "p = 'b'"}, MAIN[1:]),
-        (
-            {"filter": "p = 'b' AND k = 3"},
-            [],
-        ),  # the partition is in the table and has no matching row
+        # The table has this partition, so the branch is not read.
+        ({"filter": "p = 'b' AND k = 3"}, []),
         ({"filter": "k > 3"}, STREAM[1:]),
         ({"filter": "v = 'main'"}, MAIN),
         ({"order_by": "k desc", "limit": 2}, STREAM[1:]),

@@ -334,10 +334,11 @@ def test_files_with_overlapping_keys_are_skipped_by_value_only_together(
 ) -> None:
     table = _ten_files(tmp_path)
     table.upsert(table_of("k n f s", [(42, -1, 0.0, "new")]))
+    # The statistics of one file match, but files with overlapping keys are evaluated together.
     assert _files_opened(table, "n = 42", monkeypatch) == (
         0,
         2,
-    )  # the file with 42 would match separately
+    )
     assert _files_opened(table, "n = 52", monkeypatch) == (1, 1)  # no other file has keys 50 to 59
 
 
@@ -450,5 +451,5 @@ def test_files_with_a_dropped_column_of_the_same_name_are_not_skipped(tmp_path: 
     table.stores.schemas.create(replace(schema, id=2, fields=(k, wide, added), highest_field_id=2))
     assert table.scan(["k"], "m > 9").to_arrow().to_pylist() == [{"k": 1}]
     assert table.scan(filter="m > 10").plan() == []
-    assert table.scan(filter="n = 9").plan() == []  # a new column with the name of a dropped one
+    assert table.scan(filter="n = 9").plan() == []  # this n is a new column
     assert table.scan(["k"], "n is null").to_arrow().num_rows == 2

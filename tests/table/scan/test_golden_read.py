@@ -26,8 +26,8 @@ from paimon_orch.errors import UnsupportedError
 Entry = dict[str, Any]
 Warehouses = Callable[[Path], Path]
 
-# Java 0.9 confuses null rows with rows of nulls: see `tests/data/README.md`.
-# It also keeps null rows in nested tables, which Java Paimon drops since 1.0, as we do.
+# Java 0.9 confuses null rows with rows of nulls (see `tests/data/README.md`).
+# It also keeps null rows in nested tables; newer releases of Java Paimon drop them, as we do.
 ROWS_OF_NULLS_MISREAD = {"pk_aggregation_complex"}
 
 

@@ -375,7 +375,7 @@ def test_writers_store_a_default_in_place_of_null(table: Table) -> None:
 
     changed.upsert(pa.table({"k": [2, 3], "v": ["b", None], "n": pa.nulls(2)}))
 
-    # rows written before remain null
+    # Rows that were written before the default remain null.
     assert rows_of(changed) == [(1, "a", 10), (2, "b", 7), (3, "none", 7)]
     assert rows_of(changed, snapshot_id=1) == [(1, "a", 10), (2, "b", None)]
 

@@ -285,7 +285,7 @@ def test_every_type_is_read_back(tmp_path: Path) -> None:
     rows = pa.Table.from_arrays(columns, schema=target)
 
     table.upsert(rows)
-    table.upsert(rows.slice(1))  # two runs, which are merged
+    table.upsert(rows.slice(1))  # these rows are a second run
 
     assert table.scan().to_arrow().sort_by("k").to_pylist() == rows.to_pylist()
     assert_healthy(table)
@@ -365,9 +365,8 @@ def test_partition_values_with_special_characters_are_read_back(tmp_path: Path) 
     assert len(table.files()) == len(NAMES)
     inside = [path for path in stored_files(table) if "/bucket-0/" in path]
     assert all(path.startswith(f"{table.paths.root}/p=") for path in inside)
-    assert (
-        len({Path(path).parent for path in inside}) == len(NAMES) - 4
-    )  # blank values share a directory
+    # The blank values share a directory.
+    assert len({Path(path).parent for path in inside}) == len(NAMES) - 4
     assert_healthy(table)
 
 
