@@ -71,7 +71,7 @@ def _convert_fields(array: pa.Array, target: pa.StructType) -> list[pa.Array]:
     """
     names = {field.name for field in array.type}
     if unknown := sorted(names - {field.name for field in target}):
-        raise pa.ArrowInvalid(f"the row has no field {', '.join(unknown)}")
+        raise pa.ArrowInvalid(f"the type of the row has no field {', '.join(unknown)}: {target}")
     return [
         convert_to_arrow_type(array.field(field.name), field.type)
         if field.name in names

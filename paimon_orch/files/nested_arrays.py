@@ -45,7 +45,9 @@ def with_fields(array: pa.Array, target: pa.DataType, fields: Sequence[pa.Array]
 def _check_layout(array: pa.Array, data_type: DataType, *expected: type[pa.Array]) -> None:
     """Raise ``ValueError`` for a column whose nesting differs from its type in a damaged file."""
     if not isinstance(array, expected):
-        raise ValueError(f"a column of type {type_to_sql(data_type)} is stored as {array.type}")  # noqa: TRY004 - damage, not a bug
+        raise ValueError(  # noqa: TRY004 - damage, not a bug
+            f"a column of type {type_to_sql(data_type)} has the Arrow type {array.type}"
+        )
 
 
 def map_atoms(

@@ -28,8 +28,8 @@ _CRC = struct.Struct(">I")
 _LE = struct.Struct("<i")
 _COUNT = struct.Struct("<q")
 _MAX_POSITION_32 = 2147483647
-# A 64-bit vector has a bitmap for each high word up to its last one. A vector with more bitmaps
-# than this is damaged.
+# A 64-bit vector has one bitmap for each high word up to the highest. Data with more bitmaps than
+# this limit is damaged.
 _MAX_BITMAPS = 1 << 16
 
 

@@ -27,7 +27,7 @@ PrepareRows = Callable[[Iterable[pa.RecordBatch], int], Iterator[pa.Table]]
 _TASK_COLUMN = "task"
 _SHUFFLE_COLUMNS = f"{_TASK_COLUMN} INT, rows BINARY, error STRING"
 _SHUFFLE_SCHEMA = pa.schema({_TASK_COLUMN: pa.int32(), "rows": pa.binary(), "error": pa.string()})
-_MAX_BATCH_ROWS, _MAX_BATCH_BYTES = 65_536, 32 << 20  # limits of the rows that are split at once
+_MAX_BATCH_ROWS, _MAX_BATCH_BYTES = 65_536, 32 << 20  # limits of one combined batch
 # A batch is split by number if it has at most this many numbers. Otherwise it is split by task,
 # because many small pieces are too expensive.
 _MAX_PIECES = 64

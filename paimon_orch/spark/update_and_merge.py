@@ -321,7 +321,7 @@ class _RowLevelWrite:
         counts = [
             fn.count_if(fn.col(KIND_COLUMN) == kind).alias(name) for name, kind in kinds.items()
         ]
-        # Spark computes all new values only if they are used, so they are hashed
+        # Spark computes only the values that are used; the hash uses all new values
         hashable = [f.name for f in frame.schema if not isinstance(f.dataType, MapType)]
         values = fn.xxhash64(*(fn.col(quote_column(name)) for name in hashable))
         try:

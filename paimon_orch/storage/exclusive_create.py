@@ -92,7 +92,7 @@ class ExclusiveCreator:
         except Timeout as error:
             raise StorageError(
                 f"{path}: the lock {lock_path} was not released within "
-                f"{self.lock_seconds:g} seconds"
+                f"{self.lock_seconds:g} seconds. Try again, or find the process that holds it."
             ) from error
         except Exception as error:  # noqa: BLE001 - the stored object decides
             return self._resolve_outcome(path, data, error)
@@ -116,7 +116,7 @@ class ExclusiveCreator:
         if type(fs).__module__ == _MEMORY_MODULE or (hash(fs), bucket) in _verified_stores:
             return
         head, tail = path.rsplit("/", 1)
-        # listings of the format ignore this name (docs/format/table-layout.md#atomic-writes)
+        # listings ignore files with such a name (docs/format/table-layout.md#atomic-writes)
         probe = f"{head}/.{tail}.{uuid4()}.tmp"
         with self.options.wrap_errors(probe, "created"):
             try:

@@ -23,7 +23,7 @@ class LocalFileIO:
         try:
             return open(_check_local_path(path), "rb")
         except IsADirectoryError:
-            raise CorruptFileError(path, "is a directory where a file should be") from None
+            raise CorruptFileError(path, "is a directory, but a file is expected") from None
 
     def open_output(self, path: str) -> IO[bytes]:
         """Open a new file for writing; parent directories are created."""

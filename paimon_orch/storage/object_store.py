@@ -87,7 +87,9 @@ class FsspecFileIO:
                 path, "read", lambda: self._fs.cat_file(path, start=start, end=end)
             )
             if len(data) != end - start:
-                raise CorruptFileError(path, f"has fewer than the {end} bytes it had when opened")
+                raise CorruptFileError(
+                    path, f"has fewer than {end} bytes, but was larger when it was opened"
+                )
             return bytes(data)
 
         return ObjectInput(fetch, size)  # type: ignore[return-value]  # an IO by its methods

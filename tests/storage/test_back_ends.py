@@ -34,7 +34,7 @@ class TestLocal(StorageContract):
 
     def test_a_directory_is_not_a_file(self, io: FileIO, root: str) -> None:
         for read in (io.read_bytes, io.open_input):
-            with pytest.raises(CorruptFileError, match="is a directory where a file should be"):
+            with pytest.raises(CorruptFileError, match="is a directory, but a file is expected"):
                 read(root)
 
 

@@ -115,7 +115,7 @@ def test_a_table_is_created_from_an_arrow_schema(catalog: Catalog) -> None:
         ("a ARRAY<INT>", {"primary_key": ["a"]}, "must have a simple type"),
         ("id INT", {"options": {"merge-engine": "magic"}}, "'magic' is not a merge engine"),
         ("p DECIMAL(3, 5)", {}, "scale is larger than the precision"),
-        ("p DECIMAL(99)", {}, "99 is not within 1 to 38"),
+        ("p DECIMAL(99)", {}, "99 is not between 1 and 38"),
         ("id INT NOT", {}, "is not valid: "),
         ("id INT; DROP", {}, "is not valid near '; DROP'"),
     ],

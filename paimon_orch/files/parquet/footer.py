@@ -29,7 +29,7 @@ from paimon_orch.files.parquet.thrift_compact import (
 
 PARQUET_MAGIC = b"PAR1"
 _TAIL_BYTES = 8  # size of the footer length and the magic
-_REMOTE_TAIL_BYTES = 1 << 16  # one request reads the length and, usually, the footer
+_REMOTE_TAIL_BYTES = 1 << 16  # the first request usually includes the whole footer
 
 # field numbers in the Thrift structs of the file, a row group, a column chunk and its metadata
 _FILE_ROWS, _ROW_GROUPS, _ENCRYPTION = 3, 4, 8
@@ -64,7 +64,7 @@ class Footer:
         length = int.from_bytes(end[-_TAIL_BYTES:-4], "little") + _TAIL_BYTES
         if len(end) < length <= size:
             end = _read_tail(source, size, length)
-        # pyarrow raises the error for a damaged footer
+        # pyarrow raises an error if the footer is damaged
         self.metadata: pq.FileMetaData = pq.read_metadata(
             pa.BufferReader(PARQUET_MAGIC + end[-length:])
         )

@@ -12,7 +12,7 @@ I32, I64, LIST, STRUCT = 5, 6, 9, 12
 _TRUE, _FALSE, _BYTE, _I16, _DOUBLE, _BINARY, _SET = 1, 2, 3, 4, 7, 8, 10
 _MAX_VARINT_BYTES = 10  # maximum length of a 64-bit varint
 BytesLike = bytes | bytearray
-_LONG_FORM = 15  # marks a count or a difference that does not fit into four bits
+_LONG_FORM = 15  # the count does not fit into four bits, so it follows as a varint
 
 
 class ValueSpan(NamedTuple):
@@ -51,7 +51,7 @@ def decode_struct(data: BytesLike, position: int = 0) -> tuple[dict[int, ValueSp
             number += delta
         else:
             number, position = decode_integer(data, position), decode_varint(data, position)[1]
-        # a boolean has no bytes, because its kind is the value
+        # the kind of a boolean is its value, so no bytes follow
         end = position if kind in (_TRUE, _FALSE) else _skip_value(data, position, kind)
         fields[number] = ValueSpan(kind, position, end)
         position = end

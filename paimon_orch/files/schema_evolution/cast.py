@@ -94,7 +94,7 @@ def _boolean_to_number(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa
 
 
 def _integer_to_boolean(array: pa.Array, _old: AtomicType, _new: AtomicType) -> pa.Array:
-    return pc.not_equal(array.cast(pa.int32(), safe=False), 0)  # Java tests the lower 32 bits
+    return pc.not_equal(array.cast(pa.int32(), safe=False), 0)  # Java uses the lower 32 bits
 
 
 def _float_to_integer(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:

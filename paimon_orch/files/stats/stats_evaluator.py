@@ -25,7 +25,7 @@ BoundsOf = Callable[[str], ColumnBounds]
 """Returns the statistics of a column in the files of a batch."""
 
 _LIKE_WILDCARDS = "%_\\"
-_MAX_COMPARISONS = 65_536  # values times files of a step, to limit the memory
+_MAX_COMPARISONS = 65_536  # limit of values times files per step
 
 
 class _PossibleOutcomes(NamedTuple):

@@ -31,7 +31,7 @@ _NO_OFFSET_THRESHOLD = 4
 _MAX_ARRAY = 4096  # a container with more positions is a bit set
 _BIT_SET_BYTES = 8192
 _POPCOUNTS = np.array([number.bit_count() for number in range(256)], np.uint8)
-# one pyroaring call per group is faster for groups of at least this size
+# groups of at least this size are serialized one by one with pyroaring, which is faster for them
 _MIN_LARGE_GROUP = 256
 _MIN_MASKED_POSITIONS = 512  # per block; pyroaring is as fast for blocks with fewer positions
 _MASKED_BLOCKS = 64  # blocks per step; a step needs 4 MB of memory
@@ -39,7 +39,7 @@ _MASKED_BLOCKS = 64  # blocks per step; a step needs 4 MB of memory
 
 def build_bitmap(positions: npt.NDArray[np.integer]) -> BitMap:
     """Return a bitmap of 32-bit positions, without run containers."""
-    # pyroaring has a bulk path only for array.array
+    # pyroaring reads an array.array much faster than other sequences
     return BitMap(array.array("I", positions.astype(np.uint32, copy=False).tobytes()))
 
 

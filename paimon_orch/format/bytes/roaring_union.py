@@ -237,7 +237,7 @@ class _Bitmap64:
             self.places[leaf.place] = _union_containers(previous, container)
             return
         self.last += 1
-        if self.last >= len(self.places):  # Java's array grows by half
+        if self.last >= len(self.places):  # the array in Java grows by half
             grown = max(self.last + 1, len(self.places) + len(self.places) // 2)
             self.places += [None] * (grown - len(self.places))
         self.places[self.last] = container

@@ -22,12 +22,13 @@ Key: TypeAlias = int | bytes
 Keys: TypeAlias = SignedIntArray | pa.BinaryArray
 
 BLOOM_FILTER, BITMAP, RANGE_BITMAP, BSI = "bloom-filter", "bitmap", "range-bitmap", "bsi"
+# the index container stores the indexes of a column in this order
 INDEX_TYPES = (
     BLOOM_FILTER,
     BITMAP,
     BSI,
     RANGE_BITMAP,
-)  # the index container stores the types of a column in this order
+)
 
 _TEXTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
 _BINARIES = (TypeRoot.BINARY, TypeRoot.VARBINARY)

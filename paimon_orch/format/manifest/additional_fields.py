@@ -231,9 +231,9 @@ def extend_schema(schema: Any, *groups: Sequence[AdditionalFields | None]) -> An
     for path, definition in added.items():
         if not _is_preservable(definition["type"]):
             raise UnsupportedError(
-                f"the metadata field {path!r} is not known to this version, and its values "
+                f"the metadata field {path!r} is unknown, and its values "
                 f"({definition['type'] or 'not from an Avro file, or a type that is too large'}) "
-                "cannot be preserved in a new file; use a version that knows it"
+                "cannot be preserved in a new file; use a newer version of this library"
             )
     return _define_once(_add_fields(_qualify_names(schema), added), {})
 
@@ -278,9 +278,8 @@ def _merge_types(left: Any, right: Any, path: str) -> Any:
             if key in left:
                 return {**left, key: _merge_types(left[key], right[key], path)}
     raise UnsupportedError(
-        f"the metadata field {path!r} is not known to this version, and has different types in "
-        f"different files ({left} and {right}): they cannot be merged into one file; use a version "
-        "that knows the field"
+        f"the metadata field {path!r} is unknown, and its types in the input files ({left} and "
+        f"{right}) cannot be merged into one file; use a newer version of this library"
     )
 
 
@@ -351,9 +350,8 @@ def _define_once(schema: Any, defined: dict[str, Any]) -> Any:
         if name in defined:
             if defined[name] != schema:
                 raise UnsupportedError(
-                    "metadata fields that are not known to this version use two different types of "
-                    f"the name {name!r}: they cannot be preserved in one file; use a version "
-                    "that knows them"
+                    f"unknown metadata fields use the name {name!r} for two different types, so "
+                    "they cannot be preserved in one file; use a newer version of this library"
                 )
             return name
         defined[name] = schema

@@ -15,7 +15,7 @@ import numpy as np
 from paimon_orch.format.arrays import Indices, Mask
 
 _PADDING = bytes(16)
-_MAX_VARINT_BITS = 70  # number of bits of the longest varint
+_MAX_VARINT_BITS = 70  # bits of the longest varint
 _INTEGER_TYPES = ("int", "long")
 _BYTE_TYPES = ("string", "bytes")
 _EMPTY_ROW_BYTES = 12  # size of a serialized row without fields

@@ -46,13 +46,13 @@ _NEVER_STORED = {
     "path": "the location of a table follows from its name",
     "primary-key": "the primary key is given when the table is created",
 }
-# the value of these options is a list of columns
+# the values of these options are lists of columns
 _COLUMN_LISTS = re.compile(
     r"bucket-key|changelog-producer\.row-deduplicate-ignore-fields|sequence\.field|rowkind\.field"
     r"|record-level\.time-field|clustering\.columns"
     r"|file-index\.[^.]+\.columns|fields\..+\.sequence-group"
 )
-# the key of these options contains columns
+# the keys of these options contain columns
 _COLUMN_KEYS = re.compile(r"(fields\.)(.+)(\.[^.]+)|(file-index\.[^.]+\.)(.+)(\.[^.]+)")
 
 
@@ -82,7 +82,7 @@ def check_options(
 def _check_retention(options: Options) -> None:
     min_snapshots = options.get(SNAPSHOT_NUM_RETAINED_MIN)
     max_snapshots = options.get(SNAPSHOT_NUM_RETAINED_MAX)
-    # the options of snapshots are the defaults of those of changelogs
+    # an option of changelogs that is not set has the value of the option of snapshots
     min_changelogs = options.get(CHANGELOG_NUM_RETAINED_MIN, min_snapshots)
     max_changelogs = options.get(CHANGELOG_NUM_RETAINED_MAX, max_snapshots)
     for kind, least, most in (

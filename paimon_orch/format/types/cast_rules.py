@@ -12,7 +12,7 @@ _TIMESTAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 _DATETIME_TYPES = (TypeRoot.DATE, TypeRoot.TIME, *_TIMESTAMPS)
 _NUMBERS = (*_INTEGERS, TypeRoot.FLOAT, TypeRoot.DOUBLE, TypeRoot.DECIMAL)
 
-# each new type has the old types that can be cast to it with at most a loss of precision
+# for each type, this contains the types whose cast to it loses at most precision
 _IMPLICIT: dict[str, tuple[str, ...]] = {
     TypeRoot.SMALLINT: (TypeRoot.TINYINT,),
     TypeRoot.INT: (TypeRoot.TINYINT, TypeRoot.SMALLINT),

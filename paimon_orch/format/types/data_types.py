@@ -240,7 +240,7 @@ class _TypeParser:
         params = [*arguments, *(default for _, _, default in limits[len(arguments) :])]
         for value, (low, high, _) in zip(params, limits, strict=True):
             if not low <= value <= high:
-                raise self.error(f"{value} is not within {low} to {high}")
+                raise self.error(f"{value} is not between {low} and {high}")
         if name == TypeRoot.DECIMAL and params[1] > params[0]:
             raise self.error("the scale is larger than the precision")
         return tuple(params)

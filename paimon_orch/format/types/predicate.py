@@ -174,7 +174,7 @@ def _leaf_to_arrow_expression(leaf: Leaf) -> pc.Expression:
             is_in = column.isin(
                 pa.array([value.as_py() for value in leaf.values], leaf.values[0].type)
             )
-            # isin returns false for null; with the result unknown, NOT IN does not return the row
+            # isin returns false for null; the result must be unknown, or NOT IN returns the row
             return pc.if_else(column.is_null(), pc.scalar(pa.scalar(None, pa.bool_())), is_in)
         case Operator.LIKE:
             return pc.match_like(column, leaf.values[0].as_py())

@@ -32,6 +32,6 @@ def listagg(separator: str, *, distinct: bool) -> CombineFunction:
 
 def _is_blank(text: bytes) -> bool:
     """Return whether Java treats a string as blank; a non-breaking space is not blank."""
-    if text and b"!" <= text[:1] <= b"~":  # usually, the first byte is visible ASCII
+    if text and b"!" <= text[:1] <= b"~":  # a fast check that is true for most strings
         return False
     return all(c.isspace() and c not in _NON_BREAKING_SPACES for c in text.decode(errors="replace"))

@@ -19,7 +19,7 @@ _ADVICE = re.compile(
     r"(?<=[.!]) (?:Use `try_|If necessary|Correct the value|To return NULL).*", re.DOTALL
 )
 _USER_RAISED = "USER_RAISED_EXCEPTION"
-_DATA_EXCEPTION = "22"  # class of an SQLSTATE
+_DATA_EXCEPTION = "22"  # first two characters of the SQLSTATE
 _MALFORMED_RECORD = ("MALFORMED_RECORD", "MALFORMED_CSV")
 
 

@@ -293,7 +293,7 @@ def test_a_name_with_two_types_is_refused(first_type: Any, second_type: Any) -> 
     plain = encode_manifest(KINDS["manifest"].records)
     sources = [with_fields(plain, {"_FILE._X": kind}, 0) for kind in (first_type, second_type)]
     entries = [entry for source in sources for entry in decode_manifest(source, "x")]
-    with pytest.raises(UnsupportedError, match=r"'_FILE\._X'.*different types"):
+    with pytest.raises(UnsupportedError, match=r"'_FILE\._X'.*cannot be merged"):
         encode_manifest(entries)
 
 
