@@ -82,7 +82,7 @@ def test_a_damaged_archive_is_an_error_and_leaves_nothing(
     assert [entry.name for entry in cache.iterdir() if entry.is_dir()] == []
 
 
-def test_processes_that_start_together_unpack_once(data: Path, tmp_path: Path) -> None:
+def test_processes_that_start_together_unpack_an_archive_once(data: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         folders = pool.starmap(golden_folder, [(data, cache)] * 6)
@@ -91,7 +91,9 @@ def test_processes_that_start_together_unpack_once(data: Path, tmp_path: Path) -
     assert len(set(folders)) == 1
 
 
-def test_unpacked_files_are_those_of_the_archives_and_read_only(data: Path, tmp_path: Path) -> None:
+def test_unpacked_files_equal_those_of_the_archives_and_are_read_only(
+    data: Path, tmp_path: Path
+) -> None:
     folder = golden_folder(data, tmp_path / "cache")
 
     files = [path for path in folder.rglob("*") if path.is_file()]

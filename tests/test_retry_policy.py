@@ -54,7 +54,7 @@ def test_a_call_is_repeated_until_it_has_a_result() -> None:
     assert RetryPolicy(attempts=2).call_until_result(lambda: None) is None
 
 
-def test_waits_double_up_to_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wait_doubles_up_to_its_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
     waits = list[float]()
     monkeypatch.setattr("tenacity.nap.time.sleep", waits.append)
 

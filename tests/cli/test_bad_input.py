@@ -238,7 +238,7 @@ NEEDS_SPARK = {
 
 
 @pytest.mark.parametrize("names", [names for names, _ in leaves()], ids="-".join)
-def test_odd_arguments_are_refused_in_one_paragraph(
+def test_invalid_arguments_are_refused_in_one_paragraph(
     runner: Runner, sound: Path, tmp_path: Path, names: list[str]
 ) -> None:
     """Commands that would start Spark get a table that does not exist, or a dry run."""
@@ -271,7 +271,7 @@ def test_odd_arguments_are_refused_in_one_paragraph(
         runner.run(*names, *pairs, *dry, "--", *values)
 
 
-def test_processes_end_without_a_traceback(sound: Path) -> None:
+def test_failed_processes_print_no_traceback(sound: Path) -> None:
     """Run processes with a file name that is not UTF-8, a closed pipe, and a file as warehouse."""
     command = [sys.executable, "-m", "paimon_orch.cli"]
     table = [str(sound), TABLE]

@@ -151,7 +151,7 @@ def test_alter_resets_options_comments_and_columns(root: str, table: Table) -> N
         (["--add", "ok INT", "--type", "v=DATE"], "cannot change from INT to DATE"),
     ],
 )
-def test_alter_refuses_and_changes_nothing(
+def test_a_refused_alter_changes_nothing(
     root: str, table: Table, arguments: list[str], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):

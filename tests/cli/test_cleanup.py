@@ -38,7 +38,9 @@ def test_orphan_files_are_quarantined_restored_and_deleted(
     assert not orphan.exists()
 
 
-def test_quarantine_empty_deletes_only_old_files(tmp_path: Path, old_table: Table) -> None:
+def test_the_command_quarantine_empty_deletes_only_old_files(
+    tmp_path: Path, old_table: Table
+) -> None:
     (Path(old_table.paths.manifest_dir) / "manifest-x").write_bytes(b"12345")
     backdate_files(old_table)
     where = (str(tmp_path), "db.t")

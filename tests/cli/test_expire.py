@@ -30,7 +30,7 @@ def test_snapshots_expire_and_a_dry_run_changes_nothing(tmp_path: Path, old_tabl
     assert json.loads(invoke(*command, "--json").stdout)["snapshots"] == 0
 
 
-def test_a_dry_run_of_expiration_names_tags_branches_and_consumers(
+def test_a_dry_run_of_an_expiration_lists_tags_branches_and_consumers(
     tmp_path: Path, old_table: Table
 ) -> None:
     old_table.tags.create("first", 1)

@@ -21,7 +21,7 @@ DELETES_NOTHING = {
 COMMANDS = dict(walk_commands())
 
 
-def test_the_lists_of_this_module_name_existing_commands() -> None:
+def test_the_lists_of_this_module_contain_only_existing_commands() -> None:
     assert set(COMMANDS) > PRINTS_ROWS_OR_A_STORY | DELETES_NOTHING
     assert len(COMMANDS) > 40
 

@@ -101,7 +101,7 @@ def test_files_with_different_headers_are_refused(
         ("v = cast(unhex('ff') as string)", "column 'v' has text that is not UTF-8"),
     ],
 )
-def test_an_update_that_fails_names_its_column_and_expression(
+def test_the_error_of_an_update_contains_its_column_and_expression(
     spark: SparkSession, table: Table, root: str, assignment: str, message: str
 ) -> None:
     before = stored_files(table)

@@ -95,7 +95,7 @@ def test_a_row_with_text_that_is_not_utf_8_keeps_its_other_values() -> None:
     assert lines(rows)[0] == {"v": SHOWN[0], "t": "2026-01-31T12:00:00.500000+00:00", "n": 1.5}
 
 
-def test_csv_holds_binary_as_base64() -> None:
+def test_csv_contains_binary_values_as_base64() -> None:
     rows = {"b": pa.array([b"\xff\x00", None])}
 
     assert written(rows, "csv").decode() == '"b"\n"/wA="\n\n'

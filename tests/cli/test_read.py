@@ -26,7 +26,7 @@ def test_rows_are_printed_as_json_lines(run: Run, warehouse: Path) -> None:
     ]
 
 
-def test_read_selects_columns_filters_and_limits_rows(run: Run, warehouse: Path) -> None:
+def test_read_selects_columns_and_filters_and_limits_rows(run: Run, warehouse: Path) -> None:
     answer = run("read", warehouse, "db.t", "--columns", "v, id", "--where", "id > 1 AND v IS NOT NULL",
                  "--format", "jsonl")  # fmt: skip
     limited = run("read", warehouse, "db.t", "--limit", 2, "--format", "jsonl")

@@ -79,7 +79,7 @@ def test_branches_are_created_fast_forwarded_and_deleted(table: Table) -> None:
     assert len(rows_of(table)) == 2
 
 
-def test_a_dry_run_of_a_rollback_names_both_snapshots(table: Table) -> None:
+def test_a_dry_run_of_a_rollback_prints_both_snapshots(table: Table) -> None:
     assert run(table, "rollback", "--snapshot", "1", "--dry-run").startswith(
         "would roll back from snapshot 2 to 1"
     )

@@ -272,7 +272,7 @@ def test_allowance_of_the_resource_applies_to_the_io_manager(
     assert orders.stores.snapshots.latest_id() == 4
 
 
-def test_io_manager_reports_rows_not_visible_before_a_compaction(
+def test_the_io_manager_reports_rows_that_are_not_visible_before_a_compaction(
     orders: Table, paimon: PaimonCatalogResource, capfd: pytest.CaptureFixture[str]
 ) -> None:
     allowed = PaimonCatalogResource(warehouse=paimon.warehouse, allow_stale_external=True)
@@ -285,7 +285,7 @@ def test_io_manager_reports_rows_not_visible_before_a_compaction(
     assert "10 records of lake.orders are not compacted yet" in capfd.readouterr().err
 
 
-def test_load_reports_rows_not_visible_and_compaction_reports_none(
+def test_a_load_reports_rows_that_are_not_visible_and_a_compaction_reports_none(
     orders: Table, resources: Mapping[str, object]
 ) -> None:
     def load(catalog: Any, session: object, keys: object) -> list[IngestResult]:

@@ -208,7 +208,7 @@ def test_the_plan_that_was_logged_is_executed_after_another_commit(
     assert metadata["paimon/level0_files"] == 1
 
 
-def test_a_compaction_that_lost_a_race_plans_again(
+def test_a_compaction_that_lost_a_race_makes_a_new_plan(
     orders: Table,
     upsert: Upsert,
     compact_all: Callable[[Table], None],
@@ -227,7 +227,7 @@ def test_a_compaction_that_lost_a_race_plans_again(
     assert orders.stores.snapshots.latest_id() == 3
 
 
-def test_second_compaction_commits_nothing_and_reports_it(
+def test_a_second_compaction_commits_nothing_and_reports_this(
     orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
 ) -> None:
     upsert(orders, DAYS[0])
@@ -242,7 +242,7 @@ def test_second_compaction_commits_nothing_and_reports_it(
     assert "paimon/plan" not in metadata
 
 
-def test_range_of_partitions_is_one_commit_with_metadata_for_each_partition(
+def test_a_range_of_partitions_has_one_commit_and_metadata_for_each_partition(
     orders: Table,
     upsert: Upsert,
     compaction: dg.AssetsDefinition,

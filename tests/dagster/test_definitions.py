@@ -160,7 +160,7 @@ def test_external_writer_reports_no_events_to_dagster(
     assert not instance.get_asset_keys()
 
 
-def test_planes_are_upserted_and_delays_computed_from_visible_rows(
+def test_planes_are_upserted_and_delays_are_computed_from_visible_rows(
     paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
     from definitions.assets import delays_by_carrier, planes_by_tail

@@ -61,7 +61,7 @@ def test_second_run_commits_nothing_and_does_not_start_spark(
     assert "paimon/plan" not in metadata
 
 
-def test_rewrite_that_lost_a_race_reports_the_plan_that_was_executed(
+def test_a_rewrite_that_lost_a_race_reports_the_plan_that_was_executed(
     orders: Table,
     resources: Resources,
     monkeypatch: pytest.MonkeyPatch,
@@ -104,7 +104,7 @@ def test_range_of_partitions_is_committed_in_groups_and_reported_by_partition(
     assert orders.stores.snapshots.latest_id() == 3
 
 
-def test_file_index_asset_has_pool_and_dependency_of_the_compaction() -> None:
+def test_the_file_index_asset_has_the_pool_and_the_dependency_of_the_compaction() -> None:
     asset = build_file_index_asset("lake.orders", partitions_def=PARTITIONS, key_prefix=["prod"])
 
     assert asset.key == dg.AssetKey(["prod", "lake", "orders", "file_index"])

@@ -136,7 +136,7 @@ def test_subset_of_checks_can_be_run(
         ("manifest_count", TableHealth(manifests=500), TableHealth(manifests=501)),
     ],
 )
-def test_value_equal_to_the_default_limit_passes_and_next_value_fails(
+def test_a_value_equal_to_the_default_limit_passes_and_the_next_value_fails(
     name: str, good: TableHealth, bad: TableHealth
 ) -> None:
     metric, limit = HEALTH_METRICS[name], DEFAULT_LIMITS[name].limit

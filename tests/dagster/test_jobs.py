@@ -134,7 +134,7 @@ def test_the_plan_that_was_logged_is_executed_after_another_commit(
     assert snapshots.stores.snapshots.ids() == [12, 13]
 
 
-def test_snapshots_younger_than_retain_for_are_retained(
+def test_snapshots_younger_than_the_option_retain_for_are_retained(
     snapshots: Table, resources: Mapping[str, object]
 ) -> None:
     job = build_expire_snapshots_job("lake.orders")
@@ -170,7 +170,7 @@ def test_orphan_files_are_deleted_or_moved_to_quarantine(
         assert metadata["paimon/remove_orphan_files_files"] == 1
 
 
-def test_files_younger_than_older_than_are_not_deleted(
+def test_files_younger_than_the_option_older_than_are_not_deleted(
     orphan: Path, resources: Mapping[str, object]
 ) -> None:
     run(build_remove_orphan_files_job("lake.orders"), resources, dry_run=False, older_than="30 d")
@@ -222,7 +222,9 @@ def test_manifests_are_merged(snapshots: Table, resources: Mapping[str, object])
     assert snapshots.scan().to_arrow().equals(before)
 
 
-def test_spark_runs_the_work_with_use_spark(orphan: Path, paimon: PaimonCatalogResource) -> None:
+def test_the_option_use_spark_runs_the_work_on_spark(
+    orphan: Path, paimon: PaimonCatalogResource
+) -> None:
     labels = list[str]()
 
     class RecordedExecutor(InProcessExecutor):

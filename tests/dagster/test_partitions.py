@@ -56,7 +56,7 @@ def test_key_of_a_path_is_converted_back_to_the_path(spec: dict[str, str]) -> No
 
 
 @given(st.text())
-def test_any_text_is_parsed_or_refused_with_a_paimon_error(text: str) -> None:
+def test_every_text_is_parsed_or_refused_with_a_paimon_error(text: str) -> None:
     for columns in (("dt",), ("dt", "region")):
         try:
             spec = PartitionKeys(columns=columns).parse(text)
@@ -116,7 +116,7 @@ def table_schema(columns: str, *keys: str, **options: str) -> TableSchema:
     return build_table_schema(fields, partition_by=keys, options={"bucket": "-1"} | named)
 
 
-def test_day_numbers_in_directories_are_dates_in_keys() -> None:
+def test_day_numbers_in_directories_become_dates_in_keys() -> None:
     keys = PartitionKeys.of(table_schema("dt DATE, region STRING", "dt", "region"))
 
     assert keys.key_of("dt=19723/region=eu") == "dt=2024-01-01/region=eu"
@@ -132,7 +132,7 @@ def test_day_number_is_unchanged_by_conversion_to_key_and_back(text: str) -> Non
     assert keys.parse(keys.render({"dt": text})) == {"dt": text}
 
 
-def test_dates_in_directories_are_dates_in_keys() -> None:
+def test_dates_in_directories_remain_dates_in_keys() -> None:
     schema = table_schema("dt DATE", "dt", partition__legacy_name="false")
 
     assert PartitionKeys.of(schema).key_of("dt=2024-01-01") == "2024-01-01"

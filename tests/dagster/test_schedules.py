@@ -47,7 +47,7 @@ def test_schedule_requests_one_run_for_an_unpartitioned_asset(
     assert [request.partition_key for request in result] == [None]
 
 
-def test_schedule_is_skipped_with_nothing_to_compact(
+def test_the_schedule_is_skipped_if_there_is_nothing_to_compact(
     orders: Table, paimon: PaimonCatalogResource
 ) -> None:
     result = evaluate_schedule(build_compaction_schedule("lake.orders"), paimon)
@@ -62,7 +62,7 @@ def test_schedule_of_missing_table_is_skipped(paimon: PaimonCatalogResource) -> 
     )
 
 
-def test_minute_depends_only_on_the_table_name() -> None:
+def test_the_minute_of_a_schedule_depends_only_on_the_table_name() -> None:
     minutes = {compute_schedule_minute(f"lake.table_{n}") for n in range(200)}
 
     assert len(minutes) > 50
@@ -94,7 +94,7 @@ def test_schedule_of_each_job_is_not_a_dry_run() -> None:
     }
 
 
-def test_cron_and_config_can_be_set_by_action() -> None:
+def test_cron_and_config_can_be_set_for_each_action() -> None:
     [schedule] = build_maintenance_schedules(
         [build_remove_orphan_files_job("lake.orders")],
         cron={"remove_orphan_files": "0 6 1 * *"},

@@ -76,7 +76,7 @@ def test_table_asset_has_freshness_policy_and_column_lineage(
     assert metadata[DAYS[0]]["paimon/read_amplification"] == 1
 
 
-def test_totals_of_several_partitions_are_not_reported_for_each(
+def test_totals_of_several_partitions_are_not_reported_for_each_partition(
     paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
     resources = {"paimon": paimon, "spark": NoSessionSparkResource()}

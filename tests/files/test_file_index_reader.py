@@ -83,7 +83,7 @@ DAMAGED = [build_container()[:-9], b"", b"x" * 200, NEWER]
 @pytest.mark.parametrize(
     "data", DAMAGED, ids=["truncated", "empty", "other content", "newer version"]
 )
-def test_a_damaged_embedded_index_is_a_warning_and_in_strict_mode_an_error(
+def test_a_damaged_embedded_index_logs_a_warning_and_is_refused_in_strict_mode(
     data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = f"data-{len(data)}-{data[:12].hex()}.parquet"

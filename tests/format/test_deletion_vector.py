@@ -85,7 +85,7 @@ def test_index_files_are_encoded_byte_for_byte(file: dict[str, Any]) -> None:
 
 
 @given(st.sets(st.integers(0, 2**33)), st.sets(st.integers(0, 2**33)))
-def test_union_and_round_trip_preserve_every_position(
+def test_a_union_and_a_round_trip_preserve_every_position(
     positions: set[int], other_positions: set[int]
 ) -> None:
     union = DeletionVector.of(sorted(positions)) | DeletionVector.of(sorted(other_positions))
@@ -109,7 +109,7 @@ def test_positions_beyond_32_bits_are_refused_in_a_32_bit_vector() -> None:
         DeletionVector.of([2**31]).encode_payload(bitmap64=False)
 
 
-def test_a_flipped_bit_is_found_by_the_checksum() -> None:
+def test_the_checksum_detects_a_flipped_bit() -> None:
     data, ranges = encode_deletion_vector_file({"f": DeletionVector.of([1, 2, 3])})
     damaged = bytearray(data)
     damaged[-6] ^= 1

@@ -58,7 +58,7 @@ def test_entropy_directories_equal_those_of_java(name: str, directories: str) ->
     assert compute_entropy_directories(name) == directories
 
 
-def test_round_robin_alternates_paths() -> None:
+def test_the_strategy_round_robin_alternates_between_paths() -> None:
     used = roots_used(external(TWO, "round-robin"), 6)
     assert used == {"/a/t/p=1/bucket-0": 3, "/b/t/p=1/bucket-0": 3}
 
@@ -69,11 +69,11 @@ def test_weights_are_the_probabilities_of_the_paths() -> None:
     assert sum(used.values()) == 2_000
 
 
-def test_without_weights_paths_alternate() -> None:
+def test_paths_without_weights_are_used_in_turn() -> None:
     assert set(roots_used(external(TWO, "weight-robin"), 4).values()) == {2}
 
 
-def test_specific_fs_selects_paths_by_scheme() -> None:
+def test_the_strategy_specific_fs_selects_paths_by_scheme() -> None:
     paths = external(f"s3://x/t,{TWO}", "specific-fs", specific_fs="FILE")
     assert set(roots_used(paths, 4)) == {"/a/t/p=1/bucket-0", "/b/t/p=1/bucket-0"}
 

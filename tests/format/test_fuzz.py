@@ -88,7 +88,7 @@ JSON = st.recursive(
 @pytest.mark.parametrize("name", ["snapshot", "schema"])
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(data=st.data())
-def test_json_of_another_shape_raises_expected_errors(name: str, data: st.DataObject) -> None:
+def test_json_with_another_structure_raises_expected_errors(name: str, data: st.DataObject) -> None:
     sample, decode = DECODERS[name]
     value: dict[str, Any] = json.loads(sample)
     key = data.draw(st.sampled_from(sorted(value)))

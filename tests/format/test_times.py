@@ -64,14 +64,14 @@ def test_invalid_points_in_time_are_refused_with_the_name_of_the_option(text: st
         ("1769860800000", NOW),
     ],
 )
-def test_a_cutoff_is_a_duration_ago_or_a_point_in_time(text: str, millis: int) -> None:
+def test_a_cutoff_is_an_age_or_a_point_in_time(text: str, millis: int) -> None:
     assert parse_cutoff("--older-than", text, NOW) == millis
 
 
 @pytest.mark.parametrize(
     "text", ["", "soon", "-3 d", "20260131", "2026", "1769817600", "99999999999999999999"]
 )
-def test_a_cutoff_that_is_neither_is_refused(text: str) -> None:
+def test_a_cutoff_that_is_neither_an_age_nor_a_point_in_time_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=f"^--older-than '{text}' is neither a duration"):
         parse_cutoff("--older-than", text, NOW)
 

@@ -156,7 +156,7 @@ def test_tables_are_compacted_concurrently_and_partitions_of_one_table_serially(
     assert first.end_time <= second.start_time
 
 
-def test_slot_of_a_killed_run_is_released_and_the_run_retried(
+def test_the_slot_of_a_killed_run_is_released_and_the_run_is_retried(
     daemon: Deployment,
     instance: dg.DagsterInstance,
     commit: Commit,

@@ -77,7 +77,7 @@ def deployment(
         deployment.close()
 
 
-def test_sensor_cursor_partitions_and_runs_are_stored_in_postgresql(
+def test_the_sensor_cursor_the_partitions_and_the_runs_are_stored_in_postgresql(
     deployment: Deployment,
     commit: Commit,
     table: Callable[[str], Table],

@@ -76,7 +76,7 @@ def maintain(table: Table) -> None:
 @pytest.mark.parametrize("kind", ["plain", "vectors", "dynamic", "lookup"])
 @ONCE
 @given(added=fields(), seed=st.integers(0, 99))
-def test_java_reads_and_continues_to_write(
+def test_java_reads_and_extends_tables_with_additional_fields(
     peer: Peer, kind: str, added: Any, seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     warehouse = tmp_path_factory.mktemp("w")

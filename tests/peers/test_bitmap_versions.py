@@ -20,7 +20,7 @@ from paimon_orch.steps.compaction.compact import compact
 
 
 @pytest.mark.parametrize("name", ["db.t_emb", "db.t_ext"])
-def test_java_0_9_filters_by_the_bitmaps_of_files_that_we_wrote(
+def test_java_0_9_uses_the_bitmap_indexes_that_we_wrote(
     referee: Peer, tmp_path: Path, name: str
 ) -> None:
     warehouse = copy_warehouse(GOLDEN / "java-0.9" / "fileindex_bitmap", tmp_path / "w")

@@ -33,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PeerProcess]:
         yield talk
 
 
-def test_units_succeed_fail_and_are_cancelled_like_on_classic_spark(
+def test_units_succeed_fail_and_are_cancelled_as_on_classic_spark(
     server: PeerProcess, tmp_path: Path
 ) -> None:
     outcomes = server.ask("units", folder=str(tmp_path))[0]

@@ -38,7 +38,7 @@ def frame_of(spark: SparkSession, rows: list[tuple[Any, ...]], schema: str) -> D
 KEYED = "k bigint, v string"
 
 
-def test_rows_go_to_their_hash_bucket_and_each_bucket_gets_one_file(
+def test_rows_are_written_to_their_hash_bucket_in_one_file_per_bucket(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = new_table(tmp_path, bucket="5")
@@ -74,7 +74,7 @@ def test_the_last_row_of_a_key_in_the_frame_wins(spark: SparkSession, tmp_path: 
     assert_healthy(table)
 
 
-def test_column_names_and_timestamps_are_stored_like_in_spark(
+def test_column_names_and_timestamps_are_stored_as_in_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     columns = "`k.x` INT NOT NULL, `n.` TIMESTAMP(3) NOT NULL, `with blank` TIMESTAMP_LTZ(6)"

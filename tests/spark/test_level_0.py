@@ -83,7 +83,7 @@ def test_a_stream_skips_level_0_if_compaction_writes_its_changelog(tmp_path: Pat
     assert batch_rows(table, merge_level_0="true") == NEWEST
 
 
-def test_the_option_of_java_merges_level_0_of_tables_with_deletion_vectors(tmp_path: Path) -> None:
+def test_the_java_option_merges_level_0_of_tables_with_deletion_vectors(tmp_path: Path) -> None:
     table = uncompacted_table(tmp_path)
     first = new_table(tmp_path / "first", merge_engine="first-row")
     first.upsert(table_of("k v", [(1, "a")]))

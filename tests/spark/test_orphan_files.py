@@ -46,7 +46,9 @@ def test_spark_finds_and_removes_the_same_orphans(tmp_path: Path, spark: SparkSe
     assert unreferenced_files(table) == set()
 
 
-def test_many_directories_give_the_same_plan(tmp_path: Path, spark: SparkSession) -> None:
+def test_many_directories_have_the_same_plan_on_spark_and_in_process(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     table = create_partitioned_table(tmp_path, 60, commits=7)
     orphans = {write_orphan(table, f"p={p}/bucket-0/data-{p}.parquet") for p in range(0, 90, 3)}
     orphans.add(write_orphan(table, os.fsdecode(b"p=1/bucket-0/no-text-\xff.parquet")))
@@ -77,7 +79,7 @@ class MeasuringExecutor(InProcessExecutor):
         return results
 
 
-def test_returned_bytes_do_not_grow_with_the_files_in_use(tmp_path: Path) -> None:
+def test_task_results_do_not_grow_with_the_number_of_referenced_files(tmp_path: Path) -> None:
     sizes = []
     for files in (5, 200):
         table = create_partitioned_table(tmp_path / f"{files:03}", files, commits=1)

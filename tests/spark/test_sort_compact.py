@@ -74,7 +74,7 @@ def test_rows_of_a_partition_are_sorted(spark: SparkSession, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("strategy", ["zorder", "hilbert"])
-def test_near_points_are_in_one_file(
+def test_neighboring_points_are_in_one_file(
     spark: SparkSession, tmp_path: Path, strategy: OrderStrategy
 ) -> None:
     table = grid(tmp_path, target_file_size="1 kb")

@@ -71,7 +71,7 @@ def source(spark: SparkSession, *rows: tuple[int, str | None]) -> DataFrame:
 
 
 @every_kind
-def test_an_update_changes_the_rows_of_the_filter_and_no_others(
+def test_an_update_changes_only_the_rows_that_match_the_filter(
     spark: SparkSession, tmp_path: Path, kind: dict[str, Any]
 ) -> None:
     table = create_filled_table(tmp_path, **kind)
@@ -104,7 +104,7 @@ def test_column_names_can_contain_dots(spark: SparkSession, tmp_path: Path) -> N
 
 
 @every_kind
-def test_a_merge_updates_deletes_and_inserts(
+def test_a_merge_updates_deletes_and_inserts_rows(
     spark: SparkSession, tmp_path: Path, kind: dict[str, Any]
 ) -> None:
     table = create_filled_table(tmp_path, **kind)
@@ -152,7 +152,7 @@ def test_a_second_match_of_an_unchanged_row_is_allowed(spark: SparkSession, tmp_
     assert len(rows_of(table)) == 19
 
 
-def test_rows_with_a_null_in_the_condition_match_nothing(
+def test_rows_with_a_null_in_the_condition_do_not_match(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = create_filled_table(tmp_path, key=(), bucket="-1")
@@ -189,7 +189,7 @@ def test_a_star_selects_the_columns_of_the_source(spark: SparkSession, tmp_path:
     assert rows_of(table)[-1] == (100, "new", 0)
 
 
-def test_a_merge_into_an_empty_table_inserts(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_merge_into_an_empty_table_inserts_rows(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="-1")
 
     merge_into(source(spark, (1, "a")), table, "target.k = source.k", when_not_matched_insert="*")
@@ -412,7 +412,9 @@ def test_an_update_that_the_engine_would_ignore_is_refused_and_writes_nothing(
     assert stored_files(table) == before
 
 
-def test_a_merge_into_a_first_row_table_only_inserts(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_merge_into_a_first_row_table_only_inserts_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = create_filled_table(tmp_path, merge_engine="first-row")
     changes, on = source(spark, (5, "five"), (100, "new")), "target.k = source.k"
 

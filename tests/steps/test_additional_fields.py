@@ -232,7 +232,7 @@ def test_only_an_unchanged_deletion_vector_keeps_the_fields_of_its_range(tmp_pat
     assert {item["_CARDINALITY"]: item["_LATER"] is not None for item in ranges} == {2: False, 1: True}  # fmt: skip
 
 
-def test_a_field_with_different_types_refuses_the_merge_and_does_not_change_the_table(tmp_path: Path) -> None:  # fmt: skip
+def test_a_field_with_different_types_stops_the_merge_and_does_not_change_the_table(tmp_path: Path) -> None:  # fmt: skip
     table = small_table(tmp_path)
     root = Path(table.paths.root)
     first_manifest, second_manifest = sorted(path.name for path in root.glob("manifest/manifest-*") if "list" not in path.name)  # fmt: skip
@@ -251,7 +251,7 @@ def contents_of(table: Table) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", ["orc", "parquet"])
-def test_a_later_field_of_a_manifest_that_is_not_avro_refuses_the_step(
+def test_an_unknown_field_of_a_manifest_that_is_not_avro_stops_the_step(
     tmp_path: Path, kind: str
 ) -> None:
     table = small_table(tmp_path)

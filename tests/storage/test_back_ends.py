@@ -82,7 +82,7 @@ def shared_root(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, di
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_of_many_processes_exactly_one_creates_a_file(
+def test_exactly_one_of_many_processes_creates_a_file(
     shared_root: tuple[str, dict[str, Any]],
 ) -> None:
     assert count_winners(*shared_root) == dict.fromkeys(range(ROUNDS), 1)

@@ -105,7 +105,7 @@ def test_a_put_succeeds_if_only_its_response_was_lost(
 @pytest.mark.parametrize(
     "refusal", [FileExistsError(), OSError(errno.EINVAL, "pre-condition"), TimeoutError()]
 )
-def test_after_an_error_the_stored_object_decides(
+def test_the_stored_object_determines_the_outcome_after_an_error(
     io: FsspecFileIO, store: type[FakeS3], refusal: Exception
 ) -> None:
     io.write(f"{io.root}/snapshot-1", b"theirs")
@@ -115,7 +115,7 @@ def test_after_an_error_the_stored_object_decides(
 
 
 @pytest.mark.parametrize("error", [TimeoutError("no answer"), PermissionError("denied")])
-def test_without_a_stored_object_the_outcome_is_unknown(
+def test_the_outcome_is_unknown_if_no_object_is_stored(
     io: FsspecFileIO, store: type[FakeS3], error: Exception
 ) -> None:
     store.answers[:] = [error]

@@ -85,7 +85,7 @@ class StorageContract:
         assert list(io.list_dir(f"{root}/missing")) == []
         assert list(io.list_dir(f"{root}/file")) == []
 
-    def test_a_prefix_of_a_name_does_not_exist(self, io: FileIO, root: str) -> None:
+    def test_a_prefix_of_a_file_name_is_not_an_existing_file(self, io: FileIO, root: str) -> None:
         io.write(f"{root}/folder/file", b"")
 
         assert io.exists(f"{root}/folder/file")
@@ -101,7 +101,7 @@ class StorageContract:
         io.delete(f"{root}/missing")
         io.delete_dir(f"{root}/missing")
 
-    def test_a_new_file_is_visible_once_closed(self, io: FileIO, root: str) -> None:
+    def test_a_new_file_is_visible_after_it_is_closed(self, io: FileIO, root: str) -> None:
         path = f"{root}/t/bucket-0/data"
         with io.open_output(path) as sink:
             sink.write(b"rows")
@@ -110,7 +110,7 @@ class StorageContract:
 
         assert (io.size(path), io.read_bytes(path)) == (13, b"rows and more")
 
-    def test_an_empty_file_is_a_file(self, io: FileIO, root: str) -> None:
+    def test_an_empty_file_exists(self, io: FileIO, root: str) -> None:
         path = f"{root}/t/empty"
         with io.open_output(path):
             pass
@@ -194,7 +194,7 @@ class StorageContract:
 
         assert not io.exists(f"{root}/t/full")
 
-    def test_a_file_is_moved_only_to_a_free_name(self, io: FileIO, root: str) -> None:
+    def test_a_file_is_not_moved_to_an_existing_file(self, io: FileIO, root: str) -> None:
         io.write(f"{root}/t/a", b"a")
         io.write(f"{root}/t/b", b"b")
 

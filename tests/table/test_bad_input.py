@@ -148,7 +148,7 @@ def test_a_flipped_bit_raises_only_documented_errors(warehouse: Path, kind: str)
 @pytest.mark.parametrize(
     "text", ["", "garbage", "[]", "null", "7", '"text"', "{}", "[" * 100_000, "Obj\1"]
 )
-def test_other_content_is_refused(warehouse: Path, kind: str, text: str) -> None:
+def test_a_file_with_other_content_is_refused(warehouse: Path, kind: str, text: str) -> None:
     path = list_used_files(warehouse, kind)[0]
     path.write_text(text)
     assert_refused(warehouse, path)

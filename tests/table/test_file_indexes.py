@@ -120,7 +120,7 @@ def test_unsupported_indexes_are_refused(
         append_table(tmp_path, **{option: value})
 
 
-def test_an_embedded_index_skips_a_missing_file(tmp_path: Path) -> None:
+def test_a_missing_file_is_not_opened_if_its_embedded_index_excludes_it(tmp_path: Path) -> None:
     table = append_table(tmp_path, file_index__bitmap__columns="k")
     table.append(table_of("k status price", [(1, "a", 1.0), (9, "a", 1.0)]))
     table.append(table_of("k status price", [(2, "b", 1.0), (8, "b", 1.0)]))
@@ -129,7 +129,7 @@ def test_an_embedded_index_skips_a_missing_file(tmp_path: Path) -> None:
     assert rows_of(table, filter="k = 8") == [(8, "b", 1.0)]
 
 
-def test_an_index_file_skips_its_data_file_without_opening_it(tmp_path: Path) -> None:
+def test_a_data_file_is_not_opened_if_its_index_file_excludes_it(tmp_path: Path) -> None:
     table = append_table(
         tmp_path, file_index__bloom_filter__columns="status", file_index__bloom_filter__status__items="100",
         file_index__in_manifest_threshold="0 b",

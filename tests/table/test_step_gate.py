@@ -347,7 +347,7 @@ def test_a_branch_and_its_system_tables_are_refused_by_the_options_of_the_branch
     assert main.scan().to_arrow().num_rows == 2
 
 
-def test_changes_between_snapshots_are_refused_like_a_scan(tmp_path: Path) -> None:
+def test_incremental_reads_are_refused_for_the_same_options_as_scans(tmp_path: Path) -> None:
     table = _table(tmp_path, **{"query-auth.enabled": "TRUE"})
     with pytest.raises(UnsupportedError, match=r"query-auth\.enabled"):
         table.incremental(1, 2)

@@ -163,7 +163,7 @@ def test_a_bug_in_a_decoder_is_not_reported_as_a_corrupt_file(error: Exception) 
         raise error
 
 
-def test_a_bug_in_the_decoder_of_snapshots_passes_through(
+def test_an_unexpected_error_in_the_decoder_of_snapshots_is_raised_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = new_table(tmp_path)

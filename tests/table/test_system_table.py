@@ -170,7 +170,7 @@ def test_audit_log_of_append_tables_has_inserts(tmp_path: Path) -> None:
     assert _rows(table, "audit_log") == [{"rowkind": "+I", "k": 1, "v": "a"}]
 
 
-def test_ro_has_the_rows_of_the_last_full_compaction(tmp_path: Path) -> None:
+def test_the_read_optimized_table_has_the_rows_of_the_last_full_compaction(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     table.upsert(table_of("k v", [(1, "old"), (2, "old")]))
     assert _rows(table, "ro") == []

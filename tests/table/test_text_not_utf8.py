@@ -136,7 +136,9 @@ def test_partitions_of_invalid_text_keep_their_bytes(
         (b"\xc3\xa9", "\u00e9"),
     ],
 )
-def test_partition_directories_of_invalid_text_are_named_like_java(data: bytes, shown: str) -> None:
+def test_partition_directories_of_invalid_text_have_the_same_names_as_in_java(
+    data: bytes, shown: str
+) -> None:
     """The expected names were created with Java 17."""
     assert decode_readable_text(data) == shown
 

@@ -114,7 +114,7 @@ def load(**attributes: Any) -> dg.Definitions:
 
 
 @pytest.mark.parametrize(("attributes", "name", "value", "accepted"), INVALID, ids=str)
-def test_schema_refuses_invalid_value_with_attribute_value_and_accepted_values(
+def test_the_schema_error_contains_the_attribute_the_value_and_the_accepted_values(
     attributes: dict[str, Any], name: str, value: object, accepted: str
 ) -> None:
     [(path, message)] = refusals(BASE | attributes).items()
@@ -125,7 +125,7 @@ def test_schema_refuses_invalid_value_with_attribute_value_and_accepted_values(
 
 
 @pytest.mark.parametrize(("attributes", "name", "value", "accepted"), INVALID, ids=str)
-def test_loading_refuses_invalid_value_with_attribute_and_value(
+def test_the_loading_error_contains_the_attribute_and_the_value(
     attributes: dict[str, Any], name: str, value: object, accepted: str
 ) -> None:
     with pytest.raises(Exception, match=name) as error:
@@ -187,7 +187,7 @@ def test_templates_are_accepted_for_all_values() -> None:
 
 
 @pytest.mark.parametrize("attribute", ["partitions", "freshness"])
-def test_error_of_missing_alternative_lists_all_alternatives(attribute: str) -> None:
+def test_the_error_of_a_missing_alternative_lists_all_alternatives(attribute: str) -> None:
     [message] = refusals(BASE | {attribute: {}}).values()
 
     assert " or " in message

@@ -150,7 +150,7 @@ def test_dry_run_has_the_plan_of_the_schedule(
         ("expire_partitions", "partitions"),
     ],
 )
-def test_run_with_only_dry_run_false_deletes_the_planned_files(
+def test_a_run_that_only_sets_dry_run_to_false_deletes_the_planned_files(
     work: Table, resources: Mapping[str, object], action: str, metric: str
 ) -> None:
     job = job_of(component(), action)
@@ -162,7 +162,7 @@ def test_run_with_only_dry_run_false_deletes_the_planned_files(
     assert work.stores.snapshots.latest_id()
 
 
-def test_run_with_only_dry_run_false_retains_snapshots_by_the_policy(
+def test_a_run_that_only_sets_dry_run_to_false_retains_snapshots_by_the_policy(
     orders: Table, upsert: Callable[..., None], resources: Mapping[str, object]
 ) -> None:
     for amount in range(51):

@@ -153,7 +153,7 @@ def test_number_below_one_is_refused(name: str, number: int) -> None:
 
 
 @pytest.mark.parametrize("ratio", [-0.1, 50])
-def test_share_outside_zero_to_one_is_refused(ratio: float) -> None:
+def test_a_share_that_is_not_between_zero_and_one_is_refused(ratio: float) -> None:
     with pytest.raises(ValidationError, match="deleted_ratio"):
         load(compaction={"deleted_ratio": ratio})
 
@@ -164,7 +164,7 @@ def test_table_name_that_dagster_does_not_allow_is_refused() -> None:
         load(table="lake.my orders")
 
 
-def test_two_columns_are_two_dimensions() -> None:
+def test_two_partition_columns_become_two_dimensions() -> None:
     columns = {"region": {"values": ["eu", "us"]}, "dt": {"start": "2026-01-01"}}
     asset = load(partitions={"columns": columns}).resolve_assets_def(COMPACTION)
 
@@ -319,7 +319,7 @@ def test_only_the_selected_trigger_is_defined() -> None:
     }
 
 
-def test_sensor_is_started_with_running() -> None:
+def test_the_attribute_running_starts_the_sensor() -> None:
     defs = load(running=True)
 
     sensor = defs.resolve_sensor_def("latest_snapshot__lake__orders")

@@ -49,7 +49,7 @@ def test_each_timestamp_has_the_physical_type_of_its_precision() -> None:
     assert table.column("d").cast(pa.int64()).to_pylist() == NANOS
 
 
-def test_nested_nanosecond_timestamps_are_int96_and_decimals_of_twelve_bytes_are_not() -> None:
+def test_nested_nanosecond_timestamps_are_int96_and_long_decimals_are_fixed_length_bytes() -> None:
     columns = "a ARRAY<TIMESTAMP(9)>, m MAP<STRING, ROW<x TIMESTAMP(9)>>, d DECIMAL(28, 0), i INT"
     rows: list[Any] = [[[1, None], None], [[("k", {"x": -1})], [("k", None)]], [1, None], [1, 2]]
     file = write_file(columns, rows, rows)
@@ -66,7 +66,7 @@ def test_nested_nanosecond_timestamps_are_int96_and_decimals_of_twelve_bytes_are
     assert file.read().column("a").cast(pa.list_(pa.int64())).to_pylist() == [[1, None], None] * 2
 
 
-def test_int96_columns_have_no_statistics_and_other_columns_do() -> None:
+def test_int96_columns_have_no_statistics_and_other_columns_have_statistics() -> None:
     file = write_file("a TIMESTAMP(9), b ARRAY<INT>", [[1, 2], [[1], [2, 3]]])
     statistics = [file.metadata.row_group(0).column(i).statistics for i in range(2)]
     assert statistics[0] is None
@@ -93,7 +93,7 @@ def test_elements_and_map_values_are_optional_even_if_not_null() -> None:
     assert "optional int32 field_id=536871936 value" in text
 
 
-def test_short_decimals_are_integers_and_long_ones_have_no_dictionary() -> None:
+def test_short_decimals_are_integers_and_long_decimals_have_no_dictionary() -> None:
     columns = "a DECIMAL(9, 2), b DECIMAL(18, 2), c DECIMAL(20, 2), s STRING"
     file = write_file(columns, [[None] * 50, [1] * 50, [1] * 50, ["x"] * 50])
     assert list(physical_types(file).values())[:3] == ["INT32", "INT64", "FIXED_LEN_BYTE_ARRAY"]

@@ -14,14 +14,14 @@ from paimon_orch.format.bytes.murmur3 import (
 
 
 @given(st.lists(st.binary(max_size=40)))
-def test_an_array_hashes_like_its_values(values: list[bytes]) -> None:
+def test_an_array_has_the_same_hashes_as_its_values(values: list[bytes]) -> None:
     hashes = hash_binary_array(pa.array([b"sliced off", *values], pa.binary()).slice(1))
 
     assert hashes.tolist() == [hash_bytes(value) for value in values]
 
 
 @given(st.lists(st.lists(st.integers(0, 2**32 - 1), max_size=9), min_size=1))
-def test_rows_of_words_hash_like_their_bytes(rows: list[list[int]]) -> None:
+def test_rows_of_words_have_the_same_hashes_as_their_bytes(rows: list[list[int]]) -> None:
     expected = [hash_bytes(np.array(row, "<u4").tobytes()) for row in rows]
     words = np.array([word for row in rows for word in row], np.uint32)
     counts = np.array([len(row) for row in rows], np.int64)

@@ -31,7 +31,9 @@ INT = AtomicType()
 
 
 @given(COLUMNS)
-def test_containers_round_trip(columns: dict[str, dict[str, bytes | None]]) -> None:
+def test_a_round_trip_does_not_change_containers(
+    columns: dict[str, dict[str, bytes | None]],
+) -> None:
     data = encode_container([(name, indexes.items()) for name, indexes in columns.items()])
 
     decoded = decode_container(ByteSource.of(data))

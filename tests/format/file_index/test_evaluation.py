@@ -252,7 +252,7 @@ def test_an_index_with_another_row_count_is_damaged() -> None:
         ("DECIMAL(10, 2)", "DECIMAL(12, 2)", False),
     ],
 )
-def test_an_index_is_used_only_after_changes_of_type_that_keep_its_keys(
+def test_an_index_is_used_after_a_type_change_only_if_its_keys_are_still_valid(
     stored_type: str, read_type: str, usable: bool
 ) -> None:
     stored_column = find_stored_column(
@@ -318,7 +318,7 @@ def test_batch_evaluation_agrees_with_single_files(text: str, data: st.DataObjec
 
 @pytest.mark.parametrize("kind", ["bloom-filter", "bitmap", "range-bitmap"])
 @pytest.mark.parametrize("text", ["INT", "STRING"])
-def test_equality_is_decided_for_all_files_of_a_batch(kind: str, text: str) -> None:
+def test_equality_is_evaluated_for_all_files_of_a_batch(kind: str, text: str) -> None:
     data_type = atomic(text)
     stored_column = StoredColumn("c", data_type)
     parts = [[number % 7, number % 11, 90, None] for number in range(40)]
@@ -342,7 +342,9 @@ def test_equality_is_decided_for_all_files_of_a_batch(kind: str, text: str) -> N
     position=st.integers(0, 400), damage=st.binary(min_size=1, max_size=4), kind=st.integers(0, 2)
 )
 @settings(max_examples=60)
-def test_a_damaged_index_is_undecided_in_a_batch(position: int, damage: bytes, kind: int) -> None:
+def test_the_result_for_a_damaged_index_of_a_batch_is_undecided(
+    position: int, damage: bytes, kind: int
+) -> None:
     data_type, name = atomic("STRING"), ["bloom-filter", "bitmap", "range-bitmap"][kind]
     data = container(column(["a", "b", None, "a"], data_type), data_type, [name], items="10")
     position %= len(data)

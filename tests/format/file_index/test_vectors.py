@@ -94,7 +94,7 @@ def contents(data: bytes, data_type: AtomicType) -> dict[Key | None, BitMap]:
 
 
 @pytest.mark.parametrize("vector", select_written(vectors("index", "bitmap")), ids=name_of)
-def test_a_bitmap_index_of_java_holds_the_rows_of_every_value(vector: Vector) -> None:
+def test_a_bitmap_index_of_java_contains_the_rows_of_every_value(vector: Vector) -> None:
     data_type = parse_atomic_type(vector["type"])
     encoded = encode_column([to_column(vector_rows(vector), data_type)], data_type)
     keys: list[Key] = (

@@ -221,7 +221,7 @@ def test_extra_bytes_after_the_records_are_an_error() -> None:
 
 @pytest.mark.parametrize("name", ["../../x", "/etc/x", "a\\b", "..", ".", "", "a\0"])
 @pytest.mark.parametrize("field", ["file_name", "extra_files"])
-def test_names_that_leave_their_directory_are_refused(field: str, name: str) -> None:
+def test_names_outside_their_directory_are_refused(field: str, name: str) -> None:
     value: Any = name if field == "file_name" else (name,)
     good, [bad] = entries(400), entries(1, **{field: value})
     with pytest.raises(CorruptFileError, match="outside its directory"):

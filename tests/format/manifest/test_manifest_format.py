@@ -146,6 +146,6 @@ def test_the_manifest_format_is_detected_by_its_first_bytes(kind: str) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"PAR1", b"ORC", b"Obj\1", b"{}", b"PAR1" + bytes(40), b"ORC" + bytes(40)]
 )
-def test_errors_name_the_damaged_manifest(data: bytes) -> None:
+def test_errors_contain_the_name_of_the_damaged_manifest(data: bytes) -> None:
     with pytest.raises(CorruptFileError, match="manifest-7"):
         decode_manifest(data, "manifest-7")

@@ -118,7 +118,9 @@ def test_values_are_compared_by_their_type(key: str, same: str, other: str) -> N
         ("parquet.compression.codec.zstd.level", "parquet.<setting>"),
     ],
 )
-def test_keys_with_column_names_belong_to_a_family(key: str, registered: str) -> None:
+def test_options_with_a_column_name_in_their_key_belong_to_a_family(
+    key: str, registered: str
+) -> None:
     option = find_option(key)
     assert option is not None
     assert option.key == registered
@@ -143,7 +145,7 @@ def test_other_unknown_keys_are_user_properties(key: str) -> None:
     assert not may_be_newer_option(key)
 
 
-def test_a_value_of_the_wrong_type_names_the_option() -> None:
+def test_the_error_of_a_value_of_the_wrong_type_contains_the_option() -> None:
     with pytest.raises(InputError, match=re.escape("'chain-table.enabled' = 'perhaps'")):
         OPTION_REGISTRY["chain-table.enabled"].parse("perhaps")
 

@@ -96,7 +96,7 @@ def test_rows_of_simple_types_are_decoded(vector: dict[str, Any]) -> None:
     ],
     ids=name_of,
 )
-def test_columns_hash_like_rows(vector: dict[str, Any]) -> None:
+def test_columns_have_the_same_hashes_as_rows(vector: dict[str, Any]) -> None:
     types, values = decode_vector(vector)
     # A null between the two values makes the lengths of the rows differ.
     columns = [
@@ -185,7 +185,7 @@ def test_hashes_do_not_depend_on_other_strings_of_the_batch() -> None:
 
 
 @pytest.mark.parametrize("vector", TRUNCATED)
-def test_statistics_are_truncated_as_java_does(vector: dict[str, Any]) -> None:
+def test_statistics_are_truncated_as_in_java(vector: dict[str, Any]) -> None:
     source, length = bytes.fromhex(vector["sourceHex"]), vector["truncateLength"]
     value: Any = source.decode() if vector["kind"] == "STRING" else source
 

@@ -63,7 +63,7 @@ def test_predicates_that_do_not_fit_the_column_are_refused(leaf: Leaf) -> None:
 
 
 @pytest.mark.parametrize("op", [Operator.EQUAL, Operator.IN])
-def test_zeros_are_equal_and_nan_equals_nothing(op: Operator) -> None:
+def test_positive_and_negative_zero_are_equal_and_nan_equals_no_value(op: Operator) -> None:
     rows = pa.table({"f": [0.0, -0.0, math.nan, None]})
     assert rows.filter(to_arrow_expression(_leaf("f", op, -0.0))).num_rows == 2
     assert rows.filter(to_arrow_expression(_leaf("f", op, math.nan))).num_rows == 0

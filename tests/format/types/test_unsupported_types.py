@@ -16,7 +16,7 @@ from paimon_orch.table.catalog import Catalog
     ["BLOB", "VARIANT NOT NULL", {"type": "VECTOR", "element": "FLOAT", "length": 3}],
     ids=["BLOB", "VARIANT", "VECTOR"],
 )
-def test_the_refusal_names_the_schema_the_column_and_the_type(
+def test_the_error_contains_the_schema_the_column_and_the_type(
     stored_type: object, tmp_path: Path
 ) -> None:
     table = Catalog(str(tmp_path)).create_table("db.t", "id BIGINT, payload STRING")

@@ -196,7 +196,7 @@ def test_distinct_rows_are_compared_with_earlier_rows_only() -> None:
     assert aggregate_values(row_type, "collect", None, [second, second], **removing) == [second]
 
 
-def test_a_map_with_timestamps_takes_later_values_and_removes_nulls() -> None:
+def test_a_map_with_timestamps_keeps_newer_values_and_removes_nulls() -> None:
     old = [(1, {"v": 1, "t": "05"}), (2, {"v": 2, "t": "05"}), (3, {"v": 3, "t": None})]
     new = [
         (1, {"v": 10, "t": "04"}),

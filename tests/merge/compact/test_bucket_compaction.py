@@ -394,7 +394,7 @@ def test_rows_and_changelog_of_a_table_equal_the_model(case: str, mode: str, tre
     check()
 
 
-def test_an_upgraded_file_keeps_columns_without_sequence_that_the_changelog_has_as_null(
+def test_an_upgraded_file_keeps_values_without_sequence_that_are_null_in_the_changelog(
     tmp_path: Path,
 ) -> None:
     rules = replace(CASES["partial-update, sequence group"].rules, **MODES["lookup"])

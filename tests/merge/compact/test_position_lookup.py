@@ -235,7 +235,7 @@ def test_the_search_for_a_key_ends_at_the_first_match() -> None:
     assert found_positions(lookup) == {"L2-0": [0], "L5-0": [2]}
 
 
-def test_without_keys_or_files_nothing_is_found() -> None:
+def test_a_lookup_without_keys_or_files_finds_no_rows() -> None:
     assert found_positions(RecordingFiles({}).lookup()) == {}
     lookup = RecordingFiles({5: [[1]]}).lookup()
     lookup.mark_replaced_rows(keys_of())

@@ -113,7 +113,7 @@ AGGREGATED_ROWS = st.fixed_dictionaries(
 @pytest.mark.slow
 @few
 @given(batches_of(AGGREGATED_ROWS))
-def test_aggregation_equals_merging_row_by_row(
+def test_aggregation_has_the_same_result_as_a_merge_row_by_row(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[Row]]
 ) -> None:
     columns = ", ".join(["k INT", *(f"{n} {kind}" for n, (kind, _) in AGGREGATES.items())])
@@ -245,7 +245,9 @@ def test_first_row_keeps_the_first_row(
     check_after_each_compaction(table, expected)
 
 
-def test_sum_retracts_rows_and_starts_negative_from_a_retract(tmp_path: Path) -> None:
+def test_sum_subtracts_retracts_and_is_negative_after_a_retract_without_older_row(
+    tmp_path: Path,
+) -> None:
     options = {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"}
     table = table_of(tmp_path, "k INT, v DECIMAL(10, 1)", options)
 
@@ -281,7 +283,9 @@ def test_an_aggregate_without_retract_raises(tmp_path: Path) -> None:
         read(table)
 
 
-def test_partial_update_removes_a_record_on_delete_and_revives_it_later(tmp_path: Path) -> None:
+def test_partial_update_removes_a_deleted_record_and_a_later_row_adds_it_again(
+    tmp_path: Path,
+) -> None:
     options = {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"}
     table = table_of(tmp_path, "k INT, a INT, b INT", options)
     write(table, [{"k": 1, "a": 1, "b": 1}, {"k": 2, "a": 2, "b": 2}])

@@ -143,7 +143,7 @@ def has_requested_values(row: Row | None, requested: Row) -> bool:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_update_gives_the_requested_rows_or_is_refused(engine: str) -> None:
+def test_an_update_produces_the_requested_rows_or_is_refused(engine: str) -> None:
     @settings(max_examples=30)
     @given(cases(engine))
     def check(case: tuple[Rules, list[list[Row]], list[Row]]) -> None:
@@ -246,7 +246,7 @@ def test_an_unchanged_value_is_not_aggregated_again(function: str) -> None:
         ),
     ],
 )
-def test_an_update_that_loses_by_its_sequence_field_is_refused_with_advice(
+def test_an_update_that_the_sequence_field_orders_before_the_old_row_is_refused_with_advice(
     order: str, lower: int, message: str
 ) -> None:
     options = {"sequence.field": "v", "sequence.field.sort-order": order}

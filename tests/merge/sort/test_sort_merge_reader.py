@@ -69,7 +69,7 @@ def runs_strategy(names: list[str]) -> st.SearchStrategy[list[list[Record]]]:
 
 
 @pytest.mark.parametrize("names", [INTEGER, COMPOSITE], ids=["one column", "two columns"])
-def test_merging_equals_updating_a_dictionary(names: list[str]) -> None:
+def test_a_merge_has_the_same_result_as_updates_of_a_dictionary(names: list[str]) -> None:
     @given(runs_strategy(names), st.integers(1, 9), st.randoms(use_true_random=False))
     def check(runs: list[list[Record]], batch_rows: int, random: Any) -> None:
         numbers = list(range(sum(map(len, runs))))
@@ -114,7 +114,7 @@ def test_steps_are_ascending_and_return_every_row_once() -> None:
     assert sum(len(step.order) for step in steps) == sum(map(len, rows))
 
 
-def test_rows_of_equal_sequence_number_keep_the_order_of_the_runs() -> None:
+def test_rows_with_equal_sequence_numbers_keep_the_order_of_the_runs() -> None:
     runs = [
         MergeRun([(0, batch_of([((1,), 5)], INTEGER).set_column(3, "v", pa.array([position])))])
         for position in range(3)

@@ -48,7 +48,7 @@ def file_of(
 
 
 @given(ranges)
-def test_sections_are_disjoint_and_hold_every_file_once(drawn: list[Range]) -> None:
+def test_sections_are_disjoint_and_contain_every_file_once(drawn: list[Range]) -> None:
     files = [file_of(low, high, f"f{ranges}") for ranges, (low, high) in enumerate(drawn)]
     ranges = {file.file_name: keys for file, keys in zip(files, drawn, strict=True)}
 
@@ -75,7 +75,7 @@ def test_sections_are_disjoint_and_hold_every_file_once(drawn: list[Range]) -> N
 
 
 @given(ranges)
-def test_the_runs_of_a_level_in_a_section_equal_its_maximum_overlap(
+def test_the_number_of_runs_in_a_section_equals_its_maximum_overlap(
     drawn: list[Range],
 ) -> None:
     files = [file_of(low, high, f"f{ranges}", level=2) for ranges, (low, high) in enumerate(drawn)]
@@ -125,7 +125,7 @@ def test_equal_rows_are_ordered_by_level_and_then_by_file_age() -> None:
 
 
 @given(ranges)
-def test_a_section_cannot_be_cut_further(drawn: list[Range]) -> None:
+def test_a_section_cannot_be_split_further(drawn: list[Range]) -> None:
     files = [file_of(low, high, f"f{ranges}") for ranges, (low, high) in enumerate(drawn)]
     ranges = {file.file_name: keys for file, keys in zip(files, drawn, strict=True)}
 
@@ -142,7 +142,7 @@ def test_files_that_share_a_key_are_in_one_section() -> None:
     assert len(split_into_sections([file_of(1, 5, "a"), file_of(6, 9, "b")], KEY)) == 2
 
 
-def test_runs_are_level_0_files_newest_first_then_one_run_per_level() -> None:
+def test_each_level_0_file_is_a_run_newest_first_and_each_other_level_is_one_run() -> None:
     files = [
         file_of(50, 60, "upper-2", level=5),
         file_of(0, 100, "old", sequence=1),
@@ -159,7 +159,7 @@ def test_runs_are_level_0_files_newest_first_then_one_run_per_level() -> None:
     assert runs[-1].size == 200
 
 
-def test_level_0_ties_are_broken_as_specified() -> None:
+def test_level_0_files_with_equal_sequence_numbers_have_the_specified_order() -> None:
     def file(name: str, low: int, high: int, created: int) -> DataFileMeta:
         return DataFileMeta(
             file_name=name,

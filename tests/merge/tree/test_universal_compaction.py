@@ -131,7 +131,7 @@ def test_a_full_compaction_selects_all_runs_for_the_highest_level() -> None:
         ({"compaction.size-ratio": "100"}, "0:5 0:10 0:20 0:40 5:1000", (4, 4)),
     ],
 )
-def test_options_move_the_thresholds(
+def test_options_change_the_thresholds(
     options: dict[str, str], runs: str, expected: tuple[int, int] | None
 ) -> None:
     universal = UniversalCompaction.of(Options(options), NOON)
@@ -150,7 +150,9 @@ def test_options_move_the_thresholds(
         (7, 7, 7, 1),
     ],
 )
-def test_the_ratio_grows_off_peak(start: int, end: int, hour: int, expected: int) -> None:
+def test_the_size_ratio_is_larger_in_off_peak_hours(
+    start: int, end: int, hour: int, expected: int
+) -> None:
     options = {
         "compaction.offpeak.start.hour": str(start),
         "compaction.offpeak.end.hour": str(end),

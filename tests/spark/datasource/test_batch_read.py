@@ -364,7 +364,7 @@ def test_filters_skip_files(session_with_pushdown: SparkSession, tmp_path: Path)
     st.sampled_from([None, "k < 4", "v LIKE 'a%'", "k IN (0, 4, 9) AND v <> 'a4'", "NOT v = 'b4'"]),
     st.sampled_from(["", "1", "2", "3"]),
 )
-def test_columns_filters_and_snapshots_combine_like_in_a_scan(
+def test_columns_filters_and_snapshots_can_be_combined_as_in_a_scan(
     table_with_key: Table, columns: list[str], condition: str | None, snapshot: str
 ) -> None:
     drawn = {"columns": ",".join(columns), "filter": condition, "snapshot": snapshot}

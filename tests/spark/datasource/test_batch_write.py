@@ -143,7 +143,7 @@ def test_a_retried_task_writes_its_rows_once(spark: SparkSession, tmp_path: Path
     assert len(data_files(table)) == len([f for split in table.files() for f in split.files])
 
 
-def test_a_failing_row_leaves_nothing_visible_and_no_file(
+def test_after_an_invalid_row_no_row_is_visible_and_no_file_remains(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = new_table(tmp_path, "k INT", key=(), bucket="-1")

@@ -47,7 +47,7 @@ def test_a_map_without_units_returns_no_results(executor: Executor) -> None:
     assert executor.map(lambda _: b"", [], label="nothing") == []
 
 
-def test_no_units_do_not_use_spark() -> None:
+def test_a_map_without_units_does_not_use_spark() -> None:
     executor = SparkExecutor(None)  # type: ignore[arg-type] # would fail if it were used
 
     assert executor.map(lambda _: b"", [], label="nothing") == []
@@ -251,7 +251,7 @@ def test_ctrl_c_cancels_the_units(
         errors.CancelledError("stopped"),
     ],
 )
-def test_errors_round_trip(error: errors.PaimonError) -> None:
+def test_a_round_trip_does_not_change_errors(error: errors.PaimonError) -> None:
     decoded = decode_error(encode_error(error))
 
     assert (type(decoded), str(decoded)) == (type(error), str(error))

@@ -104,7 +104,7 @@ def test_a_branch_without_a_schema_stops_the_cleanup(table: Table) -> None:
         remove_orphan_files(table)
 
 
-def test_a_table_without_its_snapshots_is_not_emptied(table: Table) -> None:
+def test_files_of_a_table_without_snapshots_are_not_deleted(table: Table) -> None:
     before = len(list(Path(table.paths.root).glob("p=*/*/*")))
     for path in Path(table.paths.root).rglob("*"):
         if path.parent.name in ("snapshot", "tag"):

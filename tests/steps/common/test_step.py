@@ -61,7 +61,7 @@ def test_units_do_not_contain_shared_objects(table: Table) -> None:
     assert max(sizes) < MAX_UNIT_BYTES
 
 
-def test_a_step_without_conflict_executes_the_plan_of_the_caller(table: Table) -> None:
+def test_without_a_conflict_a_step_executes_the_plan_of_the_caller(table: Table) -> None:
     plan = COMPACT_MANIFESTS.plan(table, EmptyRequest())
 
     result = run_step(COMPACT_MANIFESTS, table, plan)

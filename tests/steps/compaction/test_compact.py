@@ -207,7 +207,7 @@ def test_a_unit_can_run_twice(tmp_path: Path) -> None:
     assert rows_of(table) == [(n, "b" if n < 10 else "a") for n in range(20)]
 
 
-def test_the_winner_of_equal_sequence_numbers_does_not_change(
+def test_compaction_keeps_the_row_that_readers_select_among_equal_sequence_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two writers from one snapshot use equal numbers; compaction must not change the winner."""

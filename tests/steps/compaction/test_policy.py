@@ -154,7 +154,7 @@ def test_postponed_rows_require_compaction(tmp_path: Path) -> None:
     assert decision.partition == ""
 
 
-def test_a_table_without_partitions_has_one_decision_and_an_empty_table_none(
+def test_a_table_without_partitions_has_one_decision_and_an_empty_table_has_no_decision(
     tmp_path: Path,
 ) -> None:
     table = new_table(tmp_path, **VECTORS)

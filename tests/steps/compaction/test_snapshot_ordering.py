@@ -106,7 +106,7 @@ def test_the_later_snapshot_wins_over_larger_sequence_numbers(tmp_path: Path) ->
     assert rows_of(table) == [(1, "late"), (2, "late"), (3, "early")]
 
 
-def test_a_retried_commit_stamps_the_id_of_its_snapshot(
+def test_a_retried_commit_writes_the_id_of_its_snapshot_to_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = ordered_table(tmp_path)
@@ -130,7 +130,7 @@ def test_a_retried_commit_stamps_the_id_of_its_snapshot(
     assert rows_of(table) == [(1, "mine")]
 
 
-def test_compacted_files_hold_the_snapshots_of_their_rows(tmp_path: Path) -> None:
+def test_compacted_files_contain_the_snapshots_of_their_rows(tmp_path: Path) -> None:
     table = ordered_table(tmp_path)
     for number in range(3):
         commit(
@@ -173,7 +173,7 @@ def test_several_flushes_of_a_writer_become_one_sorted_run(tmp_path: Path) -> No
     assert {path.name for path in Path(table.paths.root).glob("bucket-0/*")} == named
 
 
-def test_rescaled_rows_are_rows_of_the_snapshot_that_rescales(tmp_path: Path) -> None:
+def test_rescaled_rows_belong_to_the_snapshot_of_the_rescale(tmp_path: Path) -> None:
     table = ordered_table(tmp_path)
     commit(table, prepare(table, table_of("k v", [(k, "old") for k in range(20)]), 900))
 
@@ -299,7 +299,7 @@ def test_readers_see_rows_in_the_order_of_their_snapshots(variant: dict[str, str
     run()
 
 
-def test_partial_updates_take_columns_of_the_later_snapshot(tmp_path: Path) -> None:
+def test_partial_updates_use_columns_of_the_later_snapshot(tmp_path: Path) -> None:
     table = ordered_table(tmp_path, "k BIGINT, a STRING, b STRING", merge_engine="partial-update")
     late = prepare(table, table_of("k a b", [(1, "late", "late")]), 0)
     early = table_of("k a b", [(1, "early", "early"), (2, None, "early")])

@@ -154,7 +154,7 @@ def test_an_empty_table_has_nothing_to_sort(tmp_path: Path) -> None:
         (("x",), NotFoundError, "x"),
     ],
 )
-def test_columns_that_cannot_be_sorted_by_are_refused(
+def test_unsupported_sort_columns_are_refused(
     tmp_path: Path, columns: tuple[str, ...], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -176,7 +176,7 @@ def test_tables_with_keys_or_buckets_are_refused(tmp_path: Path, options: dict[s
         plan(table, SortRequest(order=BY_K))
 
 
-def test_keys_along_a_curve_compare_by_all_columns() -> None:
+def test_keys_on_a_space_filling_curve_are_compared_by_all_columns() -> None:
     rows = pa.table({"x": [0, 0, 7, 7], "y": [0, 7, 0, 7]})
 
     z_order = SortOrder(("x", "y"), "zorder").keys(rows, 8)

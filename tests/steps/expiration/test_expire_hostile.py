@@ -123,7 +123,7 @@ def test_a_tag_that_references_files_elsewhere_stops_the_expiration(
     assert stored_files(table) == before
 
 
-def test_nothing_is_deleted_through_a_link(tmp_path: Path) -> None:
+def test_no_file_is_deleted_through_a_symbolic_link(tmp_path: Path) -> None:
     table = make_snapshots(tmp_path / "w", 1)
     table.truncate()
     table.upsert(table_of("k v", [(1, "1")]))

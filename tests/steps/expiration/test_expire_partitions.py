@@ -136,7 +136,7 @@ def test_negative_limits_and_batch_sizes_are_refused(
     assert table.stores.snapshots.ids() == [1]
 
 
-def test_a_text_that_only_resembles_the_format_never_expires(tmp_path: Path) -> None:
+def test_a_partition_value_that_does_not_match_the_format_never_expires(tmp_path: Path) -> None:
     table = by_day(tmp_path, ["2026111", "20260101", "202601011"])
 
     assert names(table, 1, timestamp_formatter="yyyyMMdd") == ["dt=20260101"]

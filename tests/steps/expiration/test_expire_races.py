@@ -106,7 +106,7 @@ class _AtDeletion(LocalFileIO):
 
 
 @pytest.mark.parametrize("other", ["branch", "tag"])
-def test_a_branch_from_a_tag_that_is_being_deleted_keeps_its_files(
+def test_the_files_of_a_branch_from_a_tag_that_is_being_deleted_are_kept(
     tmp_path: Path, other: str
 ) -> None:
     """Another engine read the tag before it was deleted."""

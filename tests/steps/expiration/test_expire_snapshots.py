@@ -53,7 +53,7 @@ def plan_expired_ids(table: Table, **arguments: Any) -> list[int]:
     )
 
 
-def test_defaults_keep_ten_snapshots_and_those_of_the_last_hour(tmp_path: Path) -> None:
+def test_by_default_ten_snapshots_and_those_of_the_last_hour_are_retained(tmp_path: Path) -> None:
     table = make_snapshots(tmp_path, 15)
 
     assert plan_expired_ids(table) == [1, 2, 3, 4, 5]

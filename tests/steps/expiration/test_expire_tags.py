@@ -71,7 +71,7 @@ def test_deleting_a_tag_deletes_the_files_that_only_it_references(history: list[
             assert check(table, deep=True).findings == ()
 
 
-def test_an_unreadable_neighbouring_version_stops_the_deletion(tmp_path: Path) -> None:
+def test_an_unreadable_adjacent_version_stops_the_deletion(tmp_path: Path) -> None:
     """Files that the earliest snapshot needs were deleted with a tag (apache/paimon#6479)."""
     table = make_table(tmp_path, "plain", [("tag", 0), ("upsert", 1), ("full", 0), ("tag", 1), ("upsert", 2)])  # fmt: skip
     expire_snapshots(table, retain_max=1)
@@ -208,7 +208,7 @@ def test_delayed_snapshots_wait_and_missing_days_are_completed(tmp_path: Path) -
         ({"creation_period_duration": "5 min"}, "202601010855"),
     ],
 )
-def test_periods_have_lengths_and_tag_names(
+def test_each_period_has_its_length_and_its_tag_names(
     tmp_path: Path, options: dict[str, str], name: str
 ) -> None:
     table = create_table_with_times(
@@ -255,7 +255,9 @@ def test_tags_are_named_in_the_time_zone_of_the_table(
     assert create_tags(table) == [name]
 
 
-def test_a_time_zone_that_does_not_exist_is_refused_by_its_option(tmp_path: Path) -> None:
+def test_a_time_zone_that_does_not_exist_is_refused_with_the_name_of_the_option(
+    tmp_path: Path,
+) -> None:
     table = create_table_with_times(tmp_path, DAYS[:1], automatic_creation="process-time")
     set_option(table, "sink.process-time-zone", "Mars/Olympus")
 

@@ -82,7 +82,7 @@ def test_the_report_counts_checked_versions_and_files(table: Table) -> None:
     assert report.data_files == len(list(Path(table.paths.root).glob("p=*/*/*")))
 
 
-def test_an_empty_table_is_sound(tmp_path: Path) -> None:
+def test_an_empty_table_has_no_findings(tmp_path: Path) -> None:
     assert check(new_table(tmp_path), deep=True)
 
 

@@ -23,7 +23,7 @@ def test_an_empty_table_is_healthy(tmp_path: Path) -> None:
     assert compute_health(new_table(tmp_path)) == TableHealth()
 
 
-def test_level_0_and_sorted_runs_grow_with_commits_and_shrink_by_compaction(tmp_path: Path) -> None:
+def test_commits_add_sorted_runs_and_compaction_removes_them(tmp_path: Path) -> None:
     table = new_table(tmp_path, deletion_vectors__enabled="true")
     for number in range(3):
         table.upsert(table_of("k v", [(k, str(number)) for k in range(10)]))
@@ -52,7 +52,7 @@ def test_deleted_rows_and_retract_rows_count_as_deleted(tmp_path: Path) -> None:
     assert compute_health(table).deleted_ratio == pytest.approx(6 / 16)
 
 
-def test_snapshots_have_ages_and_expired_ones_do_not_count(tmp_path: Path) -> None:
+def test_expired_snapshots_are_neither_counted_nor_included_in_ages(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     for number in range(1, 5):
         table.upsert(table_of("k v", [(number, "x")]))
@@ -75,7 +75,7 @@ def test_snapshots_have_ages_and_expired_ones_do_not_count(tmp_path: Path) -> No
     assert compute_health(table, now=10).snapshots == 1
 
 
-def test_bucket_skew_is_that_of_the_worst_partition(tmp_path: Path) -> None:
+def test_the_bucket_skew_is_the_maximum_of_all_partitions(tmp_path: Path) -> None:
     table = new_table(tmp_path, "p INT, k BIGINT", key=("p", "k"), partition_by=("p",), bucket="4")
     table.upsert(table_of("p k", [(1, k) for k in range(400)]))
     assert compute_health(table).bucket_skew < 1.3

@@ -17,7 +17,7 @@ HISTORY = [("upsert", 1), ("full", 0), ("tag", 1), ("overwrite", 2), ("upsert", 
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_manifests_become_one_and_nothing_else_changes(tmp_path: Path, kind: str) -> None:
+def test_manifests_are_merged_into_one_and_nothing_else_changes(tmp_path: Path, kind: str) -> None:
     table = make_table(tmp_path, kind, HISTORY)
     before, newest = read_all_branches(table), table.stores.snapshots.latest()
     assert newest is not None

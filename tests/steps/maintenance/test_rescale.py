@@ -34,7 +34,7 @@ def bucket_counts(table: Table) -> set[int]:
 
 
 @pytest.mark.parametrize("kind", ["plain", "vectors", "lookup"])
-def test_rescaling_keeps_rows_and_writers_continue(tmp_path: Path, kind: str) -> None:
+def test_a_rescale_keeps_the_rows_and_later_writes_succeed(tmp_path: Path, kind: str) -> None:
     table = make_table(tmp_path, kind, [("upsert", 1), ("delete", 2), ("full", 0)])
     before = read_all_branches(table)
 
@@ -137,7 +137,7 @@ def test_each_row_is_written_once_to_its_bucket(
     assert check(table, deep=True).findings == ()
 
 
-def test_few_rows_are_buffered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rescale_buffers_few_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = new_table(tmp_path, bucket="2")
     for start in (0, 1):
         table.upsert(table_of("k v", [(k, "x") for k in range(start, 4_000, 2)]))

@@ -212,7 +212,7 @@ def test_a_column_that_was_dropped_and_added_again_has_no_index_in_old_files(tab
     assert indexes_of(table) == [{}, {}]
 
 
-def test_a_file_keeps_the_type_that_it_was_written_with(tmp_path: Path) -> None:
+def test_an_index_of_an_old_file_uses_the_column_types_of_the_file(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k INT, v INT", key=(), bucket="-1")
     table.append(pa.table({"k": pa.array([1, 2], pa.int32()), "v": pa.array([5, 6], pa.int32())}))
     table = alter(

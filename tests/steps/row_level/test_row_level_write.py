@@ -136,7 +136,7 @@ def test_rows_deleted_by_other_engines_remain_deleted_when_files_are_rewritten(
     assert_healthy(table)
 
 
-def test_deleting_nothing_commits_nothing(tmp_path: Path) -> None:
+def test_a_deletion_without_matching_rows_commits_nothing(tmp_path: Path) -> None:
     table = append_table(tmp_path)
     before = stored_files(table)
 
@@ -168,7 +168,9 @@ def test_a_plan_includes_only_files_that_may_match(tmp_path: Path) -> None:
     [{}, {"bucket": "3"}, {"bucket": "-1"}, VECTORS, {"changelog_producer": "input"}],
     ids=str,
 )
-def test_keys_are_deleted_by_their_newest_version(tmp_path: Path, options: dict[str, str]) -> None:
+def test_a_deletion_tests_only_the_newest_row_of_a_key(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
     table = create_table_with_key(tmp_path, **options)
 
     result = delete(table, EXECUTOR, "v = 'old' and k < 8")
@@ -439,7 +441,7 @@ def test_addresses_consist_of_file_and_position() -> None:
     }
 
 
-def test_task_results_round_trip() -> None:
+def test_a_round_trip_does_not_change_task_results() -> None:
     changes = RowLevelTaskResult(rows={3: DeletionVector.of([1, 1 << 32])}, counts={"deleted": 2})
 
     assert RowLevelTaskResult.decode(changes.encode()) == changes

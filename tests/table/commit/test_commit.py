@@ -118,7 +118,7 @@ def test_a_commit_that_loses_a_race_uses_the_next_id(
     assert_no_stray_manifests(table)
 
 
-def test_a_commit_that_always_loses_gives_up_and_deletes_its_files(
+def test_a_commit_that_always_loses_the_race_fails_and_deletes_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = new_table(tmp_path, commit__max_retries="2", commit__min_retry_wait="1 ms")
@@ -147,9 +147,7 @@ def test_a_commit_that_always_loses_gives_up_and_deletes_its_files(
     assert stored_files(table) == before
 
 
-def test_a_commit_gives_up_after_its_timeout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_fails_after_its_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = new_table(tmp_path, commit__timeout="0 ms")
     Path(table.paths.snapshot_dir).mkdir()
     replace_create(
@@ -477,7 +475,7 @@ def test_a_failure_before_the_snapshot_leaves_no_manifest(
     assert table.stores.snapshots.ids() == [1]
 
 
-def test_a_hint_that_cannot_be_written_does_not_undo_the_commit(
+def test_a_commit_succeeds_if_its_hint_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = new_table(tmp_path)

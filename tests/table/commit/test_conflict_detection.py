@@ -75,7 +75,7 @@ def test_a_file_of_the_same_name_on_a_different_level_is_a_different_file() -> N
     assert "file a was removed" in conflict([entry("a", level=4)], [entry("a", level=0).deleted()])
 
 
-def test_moving_a_file_up_is_a_delete_and_an_add() -> None:
+def test_a_move_to_a_higher_level_is_a_delete_and_an_add() -> None:
     assert not conflict([entry("a")], [entry("a").deleted(), entry("a", level=5)])
 
 
@@ -131,13 +131,13 @@ GUARD = BucketGuard.of(
 )
 
 
-def test_an_unchanged_bucket_passes() -> None:
+def test_a_compaction_of_an_unchanged_bucket_is_accepted() -> None:
     base = [entry("top", level=5), entry("new")]
     index = [vectors("index-1")]
     assert not refusal(lambda: check_bucket_guards([GUARD], base, index))
 
 
-def test_new_files_on_level_0_and_in_other_buckets_pass() -> None:
+def test_new_files_on_level_0_and_in_other_buckets_are_accepted() -> None:
     base = [entry("top", level=5), entry("newer"), entry("x", level=5, bucket=1)]
     index = [
         vectors("index-1"),

@@ -109,7 +109,7 @@ def test_null_and_empty_text_are_different() -> None:
     assert [build_partition_matcher(default, TWO)(p) for p in (null, empty)] == [True, True]
 
 
-def test_any_of_no_spec_matches_nothing() -> None:
+def test_an_empty_list_of_specs_matches_no_partition() -> None:
     assert not build_any_partition_matcher([], TWO)(partition(TWO, "a", 1))
     assert build_any_partition_matcher([{"dt": "b"}, {"n": 1}], TWO)(partition(TWO, "a", 1))
 

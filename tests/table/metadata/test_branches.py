@@ -53,7 +53,7 @@ def test_a_branch_starts_at_its_tag_and_is_independent_of_main(table: Table) -> 
     assert_healthy(dev)
 
 
-def test_a_branch_has_the_schemas_until_its_tag(table: Table, tmp_path: Path) -> None:
+def test_a_branch_has_all_schemas_up_to_that_of_its_tag(table: Table, tmp_path: Path) -> None:
     Catalog(str(tmp_path)).alter_table("db.t", [AddColumn(column="n", type="INT")])
 
     table.branches.create("dev", "base")
@@ -74,7 +74,7 @@ def test_an_empty_branch_has_no_rows(table: Table) -> None:
     assert value(table) == ["3"]
 
 
-def test_main_fast_forwards_to_a_branch(table: Table, tmp_path: Path) -> None:
+def test_a_fast_forward_moves_main_to_a_branch(table: Table, tmp_path: Path) -> None:
     table.branches.create("dev", "base")
     dev = branch(table, "dev")
     Catalog(str(tmp_path)).alter_table("db.t$branch_dev", [AddColumn(column="n", type="INT")])
@@ -100,7 +100,7 @@ def test_main_fast_forwards_to_a_branch(table: Table, tmp_path: Path) -> None:
     assert_healthy(table)
 
 
-def test_main_does_not_fast_forward_to_a_branch_without_snapshots(table: Table) -> None:
+def test_a_fast_forward_to_a_branch_without_snapshots_is_refused(table: Table) -> None:
     table.branches.create("dev")
 
     with pytest.raises(InputError, match="no snapshot"):
@@ -151,7 +151,7 @@ def test_errors_of_missing_and_existing_branches_contain_their_names(table: Tabl
     assert table.branches.names() == ["dev"]
 
 
-def test_main_fast_forwards_to_a_branch_written_by_java(tmp_path: Path) -> None:
+def test_a_fast_forward_moves_main_to_a_branch_written_by_java(tmp_path: Path) -> None:
     folder = GOLDEN / "java-0.9" / "branches"
     table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table("db.t")
     assert table.branches.names() == ["dev", "empty"]
@@ -163,7 +163,9 @@ def test_main_fast_forwards_to_a_branch_written_by_java(tmp_path: Path) -> None:
     assert str(rows_of(table)) == expected
 
 
-def test_a_fast_forward_to_before_the_earliest_snapshot_moves_the_hint(tmp_path: Path) -> None:
+def test_a_fast_forward_to_snapshots_before_the_earliest_one_changes_the_hint(
+    tmp_path: Path,
+) -> None:
     """Snapshots below the EARLIEST hint count as expired, except those copied from the branch."""
     table = new_table(tmp_path)
     table.upsert(table_of("k v", [(1, "a")]))
@@ -198,7 +200,7 @@ def test_files_of_a_symbolically_linked_branch_are_kept(table: Table, tmp_path: 
     assert value(branch(table, "dev")) == ["2"]
 
 
-def test_main_does_not_fast_forward_to_snapshots_that_are_being_expired(table: Table) -> None:
+def test_a_fast_forward_to_snapshots_that_are_being_expired_is_refused(table: Table) -> None:
     """The expiration was killed after it moved the hint; some files may be deleted."""
     table.branches.create("dev", "base")
     dev = branch(table, "dev")

@@ -91,7 +91,7 @@ def test_a_hint_that_is_a_directory_is_ignored(table: Table) -> None:
 
 
 @pytest.mark.parametrize("text", ["1", "7", "", "x"])
-def test_the_oldest_snapshot_exists(table: Table, text: str) -> None:
+def test_the_oldest_snapshot_is_found_if_the_hint_is_wrong(table: Table, text: str) -> None:
     snapshot_file(table, "EARLIEST").write_text(text)
 
     assert table.stores.snapshots.earliest_id() == 1

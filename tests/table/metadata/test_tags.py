@@ -104,7 +104,7 @@ def test_a_tag_is_replaced_renamed_and_deleted(table: Table) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a/b", "../x", "a\\b", "a\n"])
-def test_a_tag_name_is_a_file_name(table: Table, name: str) -> None:
+def test_a_tag_name_must_be_a_valid_file_name(table: Table, name: str) -> None:
     for act in (table.tags.create, table.tags.delete, table.tags.replace):
         with pytest.raises(InputError, match="tag name"):
             act(name)
@@ -158,7 +158,7 @@ def test_a_tag_can_be_renamed_to_its_own_name(table: Table) -> None:
     assert table.tags.names() == ["one"]
 
 
-def test_a_tag_does_not_take_the_name_of_another_snapshot(table: Table) -> None:
+def test_a_tag_cannot_be_renamed_to_a_tag_of_another_snapshot(table: Table) -> None:
     table.tags.create("one", 1)
     table.tags.create("two", 2)
 

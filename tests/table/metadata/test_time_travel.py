@@ -67,12 +67,12 @@ def test_a_selector_without_a_snapshot_is_an_error(table: Table, moment: dict[st
         table.scan(**moment)
 
 
-def test_two_selectors_exclude_each_other(table: Table) -> None:
+def test_two_selectors_cannot_be_combined(table: Table) -> None:
     with pytest.raises(InputError, match="tag and watermark cannot be combined"):
         table.scan(tag="two", watermark=5)
 
 
-def test_a_timestamp_selects_the_newest_snapshot_not_after_it(table: Table) -> None:
+def test_a_timestamp_selects_the_newest_snapshot_up_to_that_time(table: Table) -> None:
     snapshots, times = table.stores.snapshots, (1000, 1999, 2000, 3000, 9999)
     assert [find_at_time(snapshots, time).id for time in times] == [1, 1, 2, 3, 6]
     with pytest.raises(NotFoundError, match="no snapshot at or before 999 ms"):

@@ -105,7 +105,7 @@ def test_the_branch_is_read_at_the_time_of_the_snapshot(tmp_path: Path) -> None:
     assert rows_of(table, snapshot_id=2) == [*MAIN, ("c", 1, "late")]
 
 
-def test_the_branch_follows_its_own_options(tmp_path: Path) -> None:
+def test_the_branch_uses_its_own_options(tmp_path: Path) -> None:
     table, branch = table_and_branch(
         tmp_path, deletion_vectors__enabled="true", deletion_vectors__merge_on_read="true"
     )
@@ -159,7 +159,9 @@ def test_an_overwrite_with_rows_of_a_read_does_not_change_the_branch(
     assert rows_of(branch) == STREAM
 
 
-def test_changes_between_snapshots_are_refused_by_the_option(pair: tuple[Table, Table]) -> None:
+def test_incremental_reads_are_refused_with_the_option_in_the_error(
+    pair: tuple[Table, Table],
+) -> None:
     with pytest.raises(UnsupportedError, match=r"scan\.fallback-branch"):
         pair[0].incremental(1, 1)
 

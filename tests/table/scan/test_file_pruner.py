@@ -426,7 +426,7 @@ def test_deleted_rows_remain_deleted_if_their_manifest_is_skipped(tmp_path: Path
 
 
 @pytest.mark.parametrize("mode", ["none", "counts", "truncate(2)", "full"])
-def test_every_statistics_mode_gives_the_same_rows(tmp_path: Path, mode: str) -> None:
+def test_the_rows_are_the_same_with_every_statistics_mode(tmp_path: Path, mode: str) -> None:
     table = _ten_files(tmp_path, key=(), bucket="-1", metadata__stats_mode=mode)
     assert table.scan(filter="n = 42").to_arrow().num_rows == 1
     assert table.scan(filter="s >= '04' and s < '05'").to_arrow().num_rows == 10

@@ -107,7 +107,7 @@ def test_a_delta_returns_appended_rows(keyed: Table) -> None:
     assert _changes(keyed, "t1", "t3", "delta", columns=["k"], filter="v = 'C'") == [("+I", 3)]
 
 
-def test_nothing_changes_between_a_snapshot_and_itself(keyed: Table) -> None:
+def test_there_are_no_changes_from_a_snapshot_to_itself(keyed: Table) -> None:
     for mode in ("auto", "delta", "changelog", "diff"):
         assert _changes(keyed, 2, 2, mode) == []
 

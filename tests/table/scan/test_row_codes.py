@@ -33,7 +33,7 @@ TYPES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
 
 @pytest.mark.parametrize(("data_type", "values"), TYPES, ids=str)
 @given(data=st.data())
-def test_codes_are_equal_where_values_are(
+def test_codes_are_equal_if_and_only_if_values_are_equal(
     data_type: pa.DataType, values: st.SearchStrategy[Any], data: st.DataObject
 ) -> None:
     learned = pa.array([None, *data.draw(st.lists(values, max_size=8))], data_type).slice(1)

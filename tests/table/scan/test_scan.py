@@ -96,7 +96,7 @@ def test_a_time_before_the_first_snapshot_is_reported(table: Table) -> None:
         table.scan(timestamp=0)
 
 
-def test_time_travel_selectors_exclude_each_other(table: Table) -> None:
+def test_time_travel_selectors_cannot_be_combined(table: Table) -> None:
     with pytest.raises(InputError, match="snapshot_id and timestamp cannot be combined"):
         table.scan(snapshot_id=1, timestamp=5)
     with pytest.raises(InputError, match="cannot be combined"):

@@ -221,7 +221,7 @@ def test_the_type_of_a_bucket_key_cannot_change_its_hash() -> None:
     assert after(by_value, UpdateType("k", "BIGINT")).field("k").type == parse_type("BIGINT")
 
 
-def test_options_follow_a_renamed_column() -> None:
+def test_options_are_updated_when_a_column_is_renamed() -> None:
     schema = schema_of(
         "a INT, b INT, c INT, g INT, s INT",
         "a b",
@@ -295,7 +295,7 @@ COLUMNS = "k INT, dt STRING, v INT, t TIMESTAMP(3), r ROW<x INT>, s INT"
     ],
     ids=str,
 )
-def test_the_error_of_an_invalid_change_names_the_rule(change: SchemaChange, rule: str) -> None:
+def test_the_error_of_an_invalid_change_contains_the_rule(change: SchemaChange, rule: str) -> None:
     schema = schema_of(COLUMNS, "k dt", "dt", sequence__field="s")
 
     with pytest.raises(InputError, match=rule):

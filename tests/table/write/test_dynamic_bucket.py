@@ -54,7 +54,7 @@ class Model:
     st.integers(1, 8),
     st.integers(1, 6),
 )
-def test_a_batch_is_assigned_like_its_rows_in_sequence(
+def test_a_batch_gets_the_same_buckets_as_its_rows_in_sequence(
     batches: Sequence[Sequence[int]], target: int, max_buckets: int
 ) -> None:
     assigner, model = BucketAssigner({}, target, max_buckets), Model(target, max_buckets)
@@ -85,7 +85,7 @@ def test_known_hashes_keep_their_bucket_and_gaps_are_filled_first() -> None:
     assert {b: h.tolist() for b, h in assigner.changed.items()} == {0: [21, 22], 3: [12, 20]}
 
 
-def test_buckets_run_out_with_an_error_that_names_the_option() -> None:
+def test_the_error_of_too_many_keys_for_all_buckets_contains_the_option() -> None:
     assigner = BucketAssigner({}, 1)
 
     with pytest.raises(InputError, match=r"dynamic-bucket\.target-row-num"):
@@ -130,7 +130,7 @@ def assert_index_is_right(table: Table) -> None:
     assert_healthy(table)
 
 
-def test_keys_fill_buckets_in_sequence(table: Table) -> None:
+def test_new_keys_fill_one_bucket_after_another(table: Table) -> None:
     assert {bucket: entry.row_count for (_, bucket), entry in indexes(table).items()} == {
         0: 10,
         1: 10,

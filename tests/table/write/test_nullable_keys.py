@@ -66,7 +66,7 @@ def test_key_columns_are_nullable_although_defined_not_null(tmp_path: Path) -> N
     ]
 
 
-def test_the_option_needs_a_primary_key_and_cannot_change(tmp_path: Path) -> None:
+def test_the_option_requires_a_primary_key_and_cannot_change(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="needs a table with a primary key"):
         new_table(tmp_path / "append", key=(), primary_key__nullable="true")
     new_table(tmp_path).upsert(table_of("k v", [(1, "a")]))

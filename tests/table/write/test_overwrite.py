@@ -122,7 +122,9 @@ def test_a_static_overwrite_refuses_rows_of_other_partitions(table: Table) -> No
     assert stored_files(table) == files
 
 
-def test_a_dropped_table_leaves_no_file_and_its_name_is_free(table: Table, tmp_path: Path) -> None:
+def test_a_dropped_table_leaves_no_file_and_its_name_can_be_reused(
+    table: Table, tmp_path: Path
+) -> None:
     catalog = Catalog(str(tmp_path))
 
     catalog.drop_table("db.t")

@@ -121,7 +121,7 @@ def test_row_kinds_are_read_from_the_column_of_rowkind_field(tmp_path: Path) -> 
     assert rows_of(table) == [(2, "b")]
 
 
-def test_a_delete_needs_only_the_key(tmp_path: Path) -> None:
+def test_a_delete_requires_only_the_key(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     table.upsert(table_of("k v", [(1, "a"), (2, "b")]))
 
@@ -205,7 +205,7 @@ def test_values_that_fit_are_converted_to_the_column_type(
 
 
 @pytest.mark.parametrize("given_type", [pa.int32(), pa.int64()], ids=str)
-def test_integers_fit_into_decimals(tmp_path: Path, given_type: pa.DataType) -> None:
+def test_integers_are_converted_to_decimals(tmp_path: Path, given_type: pa.DataType) -> None:
     table = new_table(tmp_path, "k BIGINT, price DECIMAL(10, 2)")
 
     table.upsert(pa.table({"k": [1, 2], "price": pa.array([7, None], given_type)}))
@@ -410,7 +410,9 @@ def create_partitioned_table(root: Path, **options: str) -> Table:
     return table
 
 
-def test_overwriting_replaces_the_partitions_that_receive_rows(tmp_path: Path) -> None:
+def test_an_overwrite_without_a_spec_replaces_the_partitions_that_receive_rows(
+    tmp_path: Path,
+) -> None:
     table = create_partitioned_table(tmp_path)
 
     table.overwrite(table_of("p k v", [("a", 7, "new")]))
@@ -420,7 +422,7 @@ def test_overwriting_replaces_the_partitions_that_receive_rows(tmp_path: Path) -
     assert table.overwrite(table_of("p k v", []).cast(table.scan().arrow_schema)) is None
 
 
-def test_overwriting_a_spec_replaces_the_matching_partitions(tmp_path: Path) -> None:
+def test_an_overwrite_with_a_spec_replaces_the_matching_partitions(tmp_path: Path) -> None:
     table = create_partitioned_table(tmp_path)
 
     table.overwrite(table_of("p k v", [("a", 7, "new")]), {"p": "a"})
@@ -430,7 +432,7 @@ def test_overwriting_a_spec_replaces_the_matching_partitions(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("function", ["option", "spec"])
-def test_overwriting_with_an_empty_spec_replaces_the_whole_table(
+def test_an_overwrite_with_an_empty_spec_replaces_the_whole_table(
     tmp_path: Path, function: str
 ) -> None:
     options = {"dynamic_partition_overwrite": "false"} if function == "option" else {}
@@ -493,7 +495,7 @@ def test_the_input_changelog_producer_writes_rows_unchanged(tmp_path: Path) -> N
     assert rows_of(table) == [(1, 11)]
 
 
-def test_files_end_at_the_target_number_of_rows(tmp_path: Path) -> None:
+def test_a_file_is_closed_at_the_target_number_of_rows(tmp_path: Path) -> None:
     table = new_table(tmp_path, target_file_row_num="3")
     table.upsert(table_of("k v", [(key, "a") for key in range(8)]))
     counts = sorted(file.row_count for split in table.files() for file in split.files)
