@@ -52,7 +52,7 @@ class AvroFileReader:
         self.names: Sequence[str] = list(self._columns)
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield all rows of the named columns in file order; a reader can be read once."""
+        """Yield all rows of the named columns in file order. A reader can be used once."""
         return self._build_batches(self._decode_blocks(columns, None), columns, batch_rows)
 
     def read_selected(
@@ -60,7 +60,7 @@ class AvroFileReader:
     ) -> Iterator[NumberedBatch]:
         """Yield the selected rows with their positions; blocks without them are not decoded.
 
-        A reader can be read once.
+        A reader can be used once.
         """
         for batch in self._build_batches(
             self._decode_blocks(columns, selected), columns, batch_rows

@@ -41,7 +41,7 @@ def find_bitmap_version(
     files: Iterable[DataFileMeta],
     schema: TableSchema,
 ) -> int:
-    """Return the version of the bitmap indexes in ``files``, so that new ones get the same.
+    """Return the version of the bitmap indexes in ``files``, so that new indexes get it too.
 
     Java Paimon 0.9 writes version 1 and fails on files with version 2. A table without bitmap
     indexes gets the default of newer releases.

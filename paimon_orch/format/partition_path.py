@@ -21,7 +21,7 @@ _EPOCH = date(1970, 1, 1)
 
 
 def escape_path_name(text: str) -> str:
-    """Escape one path component. Raises :class:`InputError` for an empty one."""
+    """Escape one path component. Raises :class:`InputError` for an empty component."""
     if not text:
         raise InputError("a partition directory name must not be empty")
     return "".join(f"%{ord(char):02X}" if char in _CHARS_TO_ESCAPE else char for char in text)

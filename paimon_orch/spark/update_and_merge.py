@@ -87,8 +87,8 @@ def update(
     ``assignments`` are Spark expressions of the old values, in which TIME is an INT of
     milliseconds, and a timestamp with a precision above microseconds is a BIGINT of nanoseconds.
     Columns of the primary key, the partition and the bucket key cannot be updated. For tables that
-    merge rows (``partial-update``, ``aggregation``, a sequence field), writes records that produce
-    the new rows when they are merged with the old rows.
+    merge rows (``partial-update``, ``aggregation``, a sequence field), the update writes records
+    that produce the new rows when they are merged with the old rows.
 
     Conflicts are handled as in :func:`paimon_orch.steps.row_level.row_level_write.delete`.
 

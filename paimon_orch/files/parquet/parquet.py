@@ -145,7 +145,7 @@ class ParquetFileReader:
 
     @cached_property
     def _page_reader(self) -> PageReader | None:
-        """Return None if pyarrow would read a dot in a name as a nested column."""
+        """Return None if pyarrow would interpret a dot in a name as a nested column."""
         leaves, start = {}, 0
         for field in self._file.schema_arrow:
             end = start + sum(1 for _ in _iterate_leaves(field))

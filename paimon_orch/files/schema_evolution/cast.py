@@ -174,7 +174,7 @@ def _count_units(array: pa.Array, unit: str) -> AnyArray:
 
 
 def _divide_toward_zero(values: AnyArray, step: int) -> AnyArray:
-    """Divide as Java does, rounding to zero."""
+    """Divide as Java does, rounding toward zero."""
     return np.where(values < 0, -(-values // step), values // step)
 
 

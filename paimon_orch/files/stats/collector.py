@@ -27,7 +27,7 @@ _KEY_STATS_MODE = StatsMode.parse("truncate(128)")
 
 
 def to_internal_value(scalar: "pa.Scalar[pa.DataType]") -> Any:
-    """Return the internal value (see ``format.binary_row``) of an Arrow scalar."""
+    """Return the internal value (see ``format.row.binary_row``) of an Arrow scalar."""
     if not scalar.is_valid:
         return None
     if isinstance(scalar, pa.Date32Scalar | pa.Time32Scalar | pa.TimestampScalar):

@@ -193,7 +193,7 @@ class BitmapIndex:
         self.row_count: int = rows
 
     def is_built_with(self, version: int | None, block_size: int) -> bool:
-        """Return whether the index has the version, if given, and full blocks of the size."""
+        """Return whether the index has the given version, if any, and full blocks of this size."""
         if version not in (None, self._version):
             return False
         if self._version == 1:

@@ -305,7 +305,7 @@ def _make_nullable(definition: FieldDefinition) -> dict[str, Any]:
 
 
 def _is_preservable(schema: Any) -> bool:
-    """Return whether values keep their encoding; Python types must identify union branches."""
+    """Return whether values can be written unchanged; their types must identify union branches."""
     if schema is None:
         return False
     if isinstance(schema, list) and len(schema) > 2:

@@ -125,7 +125,7 @@ class AvroBatchDecoder:
         self._lost = self._size + 1
 
     def find_entry_starts(self, version: int, branch: int | None) -> Indices:
-        """Return candidate positions of manifest entries: version, kind, and a partition row.
+        """Return the positions of bytes that look like version, kind and partition of an entry.
 
         ``branch``: the encoded union index that precedes the version, if entries are in a union.
         """

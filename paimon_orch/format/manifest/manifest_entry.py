@@ -185,9 +185,9 @@ def encode_manifest(
 
 
 def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
-    """Decode a manifest record by record; fields that its writer did not know are null.
+    """Decode a manifest record by record; fields that the file does not have are null.
 
-    Scans use :func:`open_manifest` of the columnar manifest, and this function if it cannot decode.
+    Scans use ``columnar_manifest.open_manifest``, which decodes most manifests as columns.
     """
     records = decode_records(data, path, MANIFEST_FIELDS)
     return [_entry_from_avro(value, path, records.unknown) for value in records.values]

@@ -101,7 +101,7 @@ class Options:
 
     @property
     def ignores_delete(self) -> bool:
-        """Return whether -D and -U rows are ignored; options of single engines are older names."""
+        """Return whether -D and -U rows are ignored, also by an older name of the option."""
         option = next((option for option in _IGNORE_DELETE_OPTIONS if self.has(option)), None)
         return option is not None and self.get(option)
 

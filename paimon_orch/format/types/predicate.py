@@ -191,7 +191,7 @@ def _leaf_to_arrow_expression(leaf: Leaf) -> pc.Expression:
 
 
 def split_conjuncts(predicate: Predicate) -> Iterable[Predicate]:
-    """Yield the parts that must all hold."""
+    """Yield the conjuncts of a predicate, all of which must be true."""
     if isinstance(predicate, And):
         for child in predicate.children:
             yield from split_conjuncts(child)

@@ -28,7 +28,7 @@ class FieldAggregator(ABC):
         """Add a row to each group."""
 
     def add_older(self, groups: Indices, rows: Indices) -> None:
-        """Add a row that is older by its sequence group than earlier ones."""
+        """Add a row whose sequence in its sequence group is older than that of earlier rows."""
         self.add(groups, rows)
 
     def take_back(self, groups: Indices, rows: Indices) -> None:

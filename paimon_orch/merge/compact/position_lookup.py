@@ -1,7 +1,7 @@
 """Looks up the older rows of keys on higher levels, as a merge join over sorted files.
 
-Keys arrive in ascending windows. Files outside the window are not opened. In an open file only the
-row groups whose bounds contain a key are read: first their key columns, and their value columns
+Keys are passed in ascending windows. Files outside the window are not opened. In an open file, only
+the row groups whose bounds contain a key are read: first their key columns, and their value columns
 only if they have one of the keys.
 
 See docs/format/lookup-compaction.md.

@@ -178,8 +178,8 @@ def select_minor_compaction(
     """Select runs by the table's options; ``now`` is local time.
 
     A table with lookup moves level 0 up each time or, if ``lookup-compact`` is ``gentle``, when
-    level 0 has ``lookup-compact.max-interval`` files. Java Paimon counts calls instead; it calls
-    once per flushed file.
+    level 0 has ``lookup-compact.max-interval`` files. Java Paimon counts the calls of its
+    strategy instead, which it calls once per flushed file.
     """
     universal = UniversalCompaction.of(options, now)
     forced = options.needs_lookup or options.get(COMPACTION_FORCE_UP_LEVEL_0)

@@ -120,9 +120,9 @@ class SparkExecutor:
     ) -> list[bytes]:
         """Return the results of a frame whose tasks yield batches of :func:`build_result_batch`.
 
-        Similar to :meth:`map`, for tasks that read rows; ``tasks`` is the total for ``progress``.
-        If Spark aborts the job because an earlier stage was lost, runs it again with a new frame
-        that reads the rows again.
+        This is similar to :meth:`map`, for tasks that read rows; ``tasks`` is the total for
+        ``progress``. If Spark aborts the job because an earlier stage was lost, a second job runs
+        with a new frame that reads the rows again.
         """
 
         def warn(_number: int, _error: BaseException) -> None:
