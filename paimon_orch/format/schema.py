@@ -69,7 +69,7 @@ class TableSchema:
     comment: str | None = None
     time_millis: int = 0
     additional: Mapping[str, Any] = dataclass_field(default_factory=dict, repr=False)
-    """Keys of the schema file that are not known to this version."""
+    """Unknown keys of the schema file."""
 
     @property
     def typed_options(self) -> Options:
@@ -164,7 +164,7 @@ class TableSchema:
             if version > SCHEMA_VERSION:
                 raise UnsupportedError(
                     f"{path}: schema version {version} is newer than {SCHEMA_VERSION}, the newest "
-                    "known"
+                    "supported version; upgrade paimon-orch"
                 )
             options = {key: _format_option(text) for key, text in _parse_options(value).items()}
             if version <= 1:

@@ -73,7 +73,7 @@ class Snapshot:
     next_row_id: int | None = None
     version: int = SNAPSHOT_VERSION
     additional: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """Keys that are not known to this version."""
+    """Unknown keys of the snapshot file."""
 
     @property
     def inherited(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class Snapshot:
             if version > SNAPSHOT_VERSION:
                 raise UnsupportedError(
                     f"{path}: snapshot version {version} is newer than {SNAPSHOT_VERSION}, the "
-                    "newest known"
+                    "newest supported version; upgrade paimon-orch"
                 )
             return cls(
                 id=_parse_integer(value, "id", FIRST_SNAPSHOT_ID),

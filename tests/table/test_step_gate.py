@@ -224,7 +224,7 @@ def test_create_warns_about_options_that_block_steps_and_misspelled_options(
             },
         )
     assert (
-        "'deletion-vector.enabled' = 'true' is not known (did you mean 'deletion-vectors.enabled'?)"
+        "'deletion-vector.enabled' = 'true' is unknown (did you mean 'deletion-vectors.enabled'?)"
         in caplog.text
     )
     assert "did you mean 'bucket'?" in caplog.text

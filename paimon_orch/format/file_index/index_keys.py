@@ -88,7 +88,7 @@ def check_indexable_type(index: str, data_type: DataType) -> AtomicType:
     )
     if index == RANGE_BITMAP and limit is not None and data_type.params[0] > limit:
         raise InputError(
-            f"a range-bitmap index takes {data_type.name} up to precision {limit}, "
+            f"a range-bitmap index supports {data_type.name} with a precision of up to {limit}, "
             f"not {type_to_sql(data_type)}"
         )
     return data_type

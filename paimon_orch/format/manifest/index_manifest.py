@@ -36,7 +36,7 @@ class DeletionVectorRange:
     length: int
     cardinality: int | None = None
     additional: AdditionalFields | None = field(default=None, repr=False, compare=False)
-    """Fields of the range that are not known to this version."""
+    """Unknown fields of the range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class IndexManifestEntry:
     external_path: str | None = None
     global_index: GlobalIndexMeta | None = None
     additional: AdditionalFields | None = field(default=None, repr=False, compare=False)
-    """Fields of the entry and of its global index that are not known to this version."""
+    """Unknown fields of the entry and of its global index."""
 
     @property
     def partition_bucket(self) -> PartitionBucket:

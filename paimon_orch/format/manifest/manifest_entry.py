@@ -72,7 +72,7 @@ class DataFileMeta:
     first_row_id: int | None = None
     write_cols: tuple[str, ...] | None = None
     additional: AdditionalFields | None = field(default=None, repr=False, compare=False)
-    """Fields of the file's manifest entry that are not known to this version."""
+    """Unknown fields of the file's manifest entry."""
 
     def with_level(self, level: int) -> "DataFileMeta":
         """Return the same file on another level."""

@@ -45,7 +45,7 @@ class ManifestFileMeta:
     min_row_id: int | None = None
     max_row_id: int | None = None
     additional: AdditionalFields | None = field(default=None, repr=False, compare=False)
-    """Fields of the record that are not known to this version."""
+    """Unknown fields of the record."""
 
     @classmethod
     def of(

@@ -55,7 +55,7 @@ class BlockingOption:
             nearest = find_nearest_option(self.key)
             hint = f" (did you mean {nearest!r}?)" if nearest else ""
             return (
-                f"option {self.key!r} = {self.value!r} is not known{hint}; "
+                f"option {self.key!r} = {self.value!r} is unknown{hint}; "
                 "it may belong to a newer release of Paimon"
             )
         implemented = ""
@@ -83,7 +83,7 @@ class BlockingOption:
                 "Java Paimon."
             )
         if self.key == "type":
-            return "Use an engine that knows this type of table."
+            return "Use an engine that supports this type of table."
         return "Use Java Paimon for this step, or remove the option if the table does not need it."
 
 

@@ -50,7 +50,7 @@ class DataType:
     additional: Mapping[str, Any] = field(
         default_factory=dict, kw_only=True, repr=False, compare=False
     )
-    """Keys of a nested type's object in schema files that are not known to this version."""
+    """Unknown keys of a nested type's object in a schema file."""
 
     def with_nullable(self, nullable: bool) -> "DataType":  # noqa: FBT001 - it is the subject
         """Return the same type, nullable or not."""
@@ -97,7 +97,7 @@ class Field:
     description: str | None = None
     default_value: str | None = None
     additional: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    """Keys in schema files that are not known to this version."""
+    """Unknown keys of the field's object in a schema file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def _to_java_theta(theta: bytes) -> bytes:
 
 
 def hll_sketch_union() -> CombineFunction:
-    """Return the union of serialized HLL sketches with the later one's precision, as HLL_4."""
+    """Return the union of serialized HLL sketches as HLL_4, with the later sketch's precision."""
 
     def union(old: bytes, new: bytes) -> bytes:
         from datasketches import hll_sketch, hll_union, tgt_hll_type

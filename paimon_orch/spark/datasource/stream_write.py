@@ -67,7 +67,7 @@ def build_stream_writer(
 
 @dataclass(frozen=True)
 class StreamTaskCommitMessage(TaskCommitMessage):
-    """The files of a task of a batch, and the id of the query, which only tasks know."""
+    """The files of a task of a batch, and the id of the query, which only tasks can read."""
 
     query: str
 
