@@ -1,4 +1,4 @@
-"""Every command with damaged tables and odd arguments fails cleanly and changes nothing."""
+"""With damaged tables and invalid arguments, every command fails cleanly and changes nothing."""
 
 from __future__ import annotations
 

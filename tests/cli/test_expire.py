@@ -117,7 +117,7 @@ def test_due_tags_are_created_and_expire(tmp_path: Path) -> None:
 def test_dates_without_dashes_and_epoch_seconds_are_refused(
     tmp_path: Path, old_table: Table, command: str, text: str
 ) -> None:
-    """Read as epoch milliseconds they are in 1970, so nothing would be deleted without a note."""
+    """As epoch milliseconds, these are times in 1970, and nothing would be deleted."""
     with pytest.raises(InputError, match=f"--older-than '{text}' is neither a duration"):
         invoke(command, str(tmp_path), "db.t", "--older-than", text)
 

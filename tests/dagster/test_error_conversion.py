@@ -1,4 +1,4 @@
-"""Which errors of the library Dagster retries."""
+"""Dagster does not retry all errors of the library."""
 
 import dagster as dg
 import pytest

@@ -73,7 +73,7 @@ def run(
 
 
 def read_observation(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
-    """The metadata of the only observation, which is of the table's asset."""
+    """The metadata of the only observation, which belongs to the table's asset."""
     [observation] = [
         event.asset_observation_data.asset_observation
         for event in result.all_events

@@ -260,7 +260,7 @@ STORED = [
 def test_key_of_an_existing_partition_selects_its_files(
     tmp_path: Path, kind: str, values: list[object], legacy: str
 ) -> None:
-    """For all values of a table, with the partition filter of the compaction."""
+    """The partition filter of a compaction selects the files of each partition of a table."""
     table = new_table(
         tmp_path,
         f"p {kind}, k BIGINT",

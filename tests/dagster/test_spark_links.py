@@ -96,7 +96,7 @@ def test_interrupted_run_cancels_its_spark_job_and_commits_nothing(
 def test_terminated_run_cancels_its_spark_connect_job_and_commits_nothing(
     repository: Path, orders: Table, upsert: Upsert, tmp_path: Path
 ) -> None:
-    """In a separate process, since a process can only have one kind of session."""
+    """The run uses a separate process, because a process can have only one kind of session."""
     upsert(orders, DAY)
 
     program = repository / "tests" / "support" / "dagster" / "interrupted.py"

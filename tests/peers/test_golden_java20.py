@@ -59,7 +59,7 @@ EXPIRATION_REFUSED = {
     not in (EVOLVED, "changelog-file.format", "clustering.incremental", "csv", "json")
     and name != "data_evolution_sidecar"
 }
-"""The tables above whose expiration of snapshots is refused too."""
+"""The tables above for which the expiration of snapshots is refused, too."""
 
 Step = Callable[[Table], object]
 EXECUTOR = InProcessExecutor()

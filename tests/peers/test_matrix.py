@@ -36,7 +36,7 @@ def create_once(tmp_path_factory: pytest.TempPathFactory) -> Written:
 
 
 def assert_as_asked(kind: Kind, warehouse: Path) -> None:
-    """Check the traces in the files, and our rows of full scans and of filters by key."""
+    """Check the traces in the files, and the rows of our full scans and of our filters on keys."""
     assert set(kind.traces) <= find_traces(warehouse / "db.db" / "t")
     assert_found(kind, ours.read(warehouse, kind))
     expected = kind.expected()

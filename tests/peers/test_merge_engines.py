@@ -1,4 +1,4 @@
-"""The newest Java and we merge and compact its rows to the same rows and changelogs."""
+"""The newest Java and we merge and compact rows of Java to the same rows and changelogs."""
 
 from __future__ import annotations
 

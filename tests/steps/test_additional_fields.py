@@ -117,7 +117,7 @@ STEPS: Mapping[str, Callable[[Table], object]] = {
     "rollback": lambda table: table.rollback(tag="t1"),
     "alter": lambda table: alter(table, UpdateComment("later"), UpdateColumnComment("v", "x")),
 }
-"""What is done to a table with a tag ``t1`` and a branch ``dev``."""
+"""The steps for a table with a tag ``t1`` and a branch ``dev``."""
 NEEDED = {"replace tag": "t1", "rename tag": "t1", "branch": "t1", "rollback": "t1"}
 ONCE = {"new tag", "branch", "rename tag"}
 # After these steps, the current version may contain the lost file, so it cannot be read.

@@ -130,7 +130,7 @@ def test_fast_forward_makes_main_equal_to_the_branch(
 def test_changes_of_a_branch_do_not_affect_main_and_vice_versa(
     kind: str, history: list[Operation], later: list[Operation], on_branch: bool
 ) -> None:
-    """Invariant 34; expiration included, which deletes files that both may share."""
+    """Invariant 34, also with an expiration, which deletes files that both may share."""
     with past(kind, [*history, ("tag", 7), ("branch", 7), ("on branch", 1)]) as table:
         branch = branch_of(table, "dev")
         changed, other = (branch, table) if on_branch else (table, branch)
@@ -311,6 +311,6 @@ def test_sorting_keeps_the_rows(writes: list[list[int]]) -> None:
 
 @pytest.mark.parametrize("number", range(25, 45))
 def test_every_maintenance_invariant_is_named_by_a_test(number: int) -> None:
-    """All numbers occur."""
+    """The tests contain the numbers of all invariants."""
     texts = [path.read_text() for path in Path(__file__).parent.rglob("test_*.py")]
     assert any(f"nvariant {number}" in text for text in texts)

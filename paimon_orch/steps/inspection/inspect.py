@@ -69,7 +69,7 @@ class TableReport:
     buckets: tuple[BucketReport, ...]
     health: TableHealth | None = None
     problem: str | None = None
-    """Why the health could not be computed: an error in the table's metadata."""
+    """The error in the table's metadata because of which the health could not be computed."""
 
     @property
     def snapshot_id(self) -> int | None:

@@ -252,7 +252,7 @@ def test_component_has_all_config_fields_of_a_job(action: str) -> None:
 
 @pytest.mark.slow
 def test_launchpad_of_the_webserver_shows_the_policy(repository: Path, tmp_path: Path) -> None:
-    """With the query of the page of the launchpad."""
+    """The test sends the query of the launchpad page."""
     file = tmp_path / "location.py"
     attributes = {
         "table": "lake.orders",

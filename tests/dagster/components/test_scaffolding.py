@@ -34,7 +34,7 @@ def test_scaffolded_component_can_be_loaded(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.slow
 def test_dg_accepts_the_component_that_it_scaffolds(tmp_path: Path) -> None:
-    """With the commands that a user runs, in a new project."""
+    """The test runs the commands of a user in a new project."""
     defs = tmp_path / "project" / "defs"
     defs.mkdir(parents=True)
     for folder in (defs, defs.parent):

@@ -42,7 +42,7 @@ NO_COSTS = ReadCosts(
 
 @pytest.fixture
 def no_earlier_warnings() -> None:
-    """Forget which damaged files other tests had: each file name is reported once per process."""
+    """Clear the damaged files of other tests: each file name is reported only once per process."""
     selection._warn_damaged_page_index.cache_clear()
 
 

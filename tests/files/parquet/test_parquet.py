@@ -1,4 +1,4 @@
-"""Parquet files are written like by Java: physical types, repetition, field ids."""
+"""Parquet files have the same physical types, repetition and field ids as those of Java."""
 
 from __future__ import annotations
 

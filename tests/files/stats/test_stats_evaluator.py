@@ -97,7 +97,7 @@ def predicates(kind: AtomicType, values: list[Any]) -> st.SearchStrategy[Predica
 
 
 def outcomes(predicate: Predicate, stats: ColumnStats, rows: int) -> tuple[bool, bool]:
-    """Return whether a predicate can be true, and false, for a row of a file: the reference."""
+    """Return whether a predicate can be true, and whether it can be false, for a row of a file."""
     if isinstance(predicate, Leaf):
         return leaf_outcomes(predicate, stats, rows)
     if isinstance(predicate, Not):

@@ -1,4 +1,4 @@
-"""Whether updates that change no value are in the changelog, and which columns are compared."""
+"""Changelogs omit updates that change no value if the table deduplicates its changelog."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_unchanged_update_is_in_the_changelog_unless_the_table_deduplicates(
 
 @pytest.mark.parametrize("vectors", ["false", "true"])
 def test_a_row_deleted_and_inserted_again_is_in_the_changelog(tmp_path: Path, vectors: str) -> None:
-    """Java Paimon differs (issue 8204): there a row deleted by a deletion vector is the old row."""
+    """In Java Paimon (issue 8204), the old row can be a row that a deletion vector deletes."""
     table = new_table(
         tmp_path, changelog_producer="lookup", deletion_vectors__enabled=vectors, **ONCE
     )

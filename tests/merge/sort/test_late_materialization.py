@@ -1,4 +1,4 @@
-"""Values read after the merge: the same rows, and no reads of other row groups."""
+"""Late materialization returns the same rows, and reads only row groups that contain them."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def collect_sorted(frame: DataFrame) -> list[Row]:
 
 
 def have_equal_rows(actual: pa.Table, expected: pa.Table) -> bool:
-    """Compare rows in any order; first in their given order, as some golden text is not UTF-8."""
+    """Compare rows in their given order and, because some text is not UTF-8, only then sorted."""
     if actual.combine_chunks().equals(expected.combine_chunks()):
         return True
     return sorted(map(repr, actual.to_pylist())) == sorted(map(repr, expected.to_pylist()))

@@ -32,7 +32,7 @@ def path_options(table: Table, /, **options: str) -> dict[str, str]:
 
 
 class Query:
-    """A query in this process, run like by Spark: offsets in JSON, tasks from pickled objects."""
+    """A query that runs in this process as in Spark: with JSON offsets and pickled tasks."""
 
     def __init__(
         self, table: Table, start: dict[str, Any] | None = None, /, **options: str

@@ -1,4 +1,4 @@
-"""Structured Streaming from and to tables: each row exactly once, also after failures."""
+"""Structured Streaming reads and writes each row of a table exactly once, also after failures."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def test_a_table_in_a_partition_directory_is_skipped(table: Table, tmp_path: Pat
 
 
 def test_an_external_path_of_two_databases_is_skipped(table: Table, tmp_path: Path) -> None:
-    """Each of them does not know the files of the other."""
+    """Each database does not know the files of the other one."""
     folder = tmp_path / "elsewhere" / "t"
     [orphan] = external_files(folder, "p=0/bucket-0/data-0.parquet")
     with_external_path(table, folder)

@@ -269,7 +269,7 @@ def test_a_transient_listing_failure_deletes_no_file(table: Table, folder: str) 
 
 @pytest.mark.parametrize("place", ["p=0/bucket-0", "manifest", "index", "snapshot", "tag"])
 def test_directories_are_never_orphans(table: Table, place: str) -> None:
-    """No delete is recursive (apache/paimon#7920)."""
+    """Deletes are never recursive (apache/paimon#7920)."""
     names = ("data-0.parquet", "manifest-0", ".x.tmp")
     directories = [Path(table.paths.root) / place / name / "precious" for name in names]
     for path in directories:

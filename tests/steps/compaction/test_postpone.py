@@ -167,7 +167,7 @@ def test_batch_writes_use_real_buckets_by_default(tmp_path: Path) -> None:
 
 
 def test_new_rows_are_postponed_while_older_rows_are_postponed(tmp_path: Path) -> None:
-    """Otherwise the older row would be moved later, and win."""
+    """Otherwise the older row would be moved later, and would replace the newer row."""
     table = waiting_table(tmp_path)
     table.upsert(table_of("p k v", [(1, 1, "old")]))
     changed = replace(

@@ -1,4 +1,4 @@
-"""Existing files get the indexes of changed options, and lose the others."""
+"""Existing files get the indexes of changed options, and other indexes are removed."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ _TABLE_BOXES = """\
 
 
 def table_on_disk() -> Picture:
-    """The files of a table, and which file names which."""
+    """The files of a table and the references between them."""
     picture = Picture(1000, 440, "The files of a Paimon table and their references")
     picture.boxes(_TABLE_BOXES)
     picture.arrow((170, 65), (219, 65))
@@ -326,7 +326,7 @@ _TICK_BOXES = """\
 
 
 def sensor() -> Picture:
-    """How the sensor on LATEST decides in one tick."""
+    """The decisions of the sensor on LATEST in one tick."""
     picture = Picture(960, 640, "The decision of the sensor in one tick")
     picture.boxes(_TICK_BOXES)
     downwards = ("", "yes", "yes", "", "compact", "yes")
