@@ -19,6 +19,7 @@ from paimon_orch.format.arrays import AnyArray, Indices, Mask
 from paimon_orch.format.bytes.binary_batch import to_object_array
 from paimon_orch.format.row.binary_row_columns import FieldColumn
 from paimon_orch.format.row.simple_stats import UNKNOWN_STATS, ColumnStats
+from paimon_orch.format.row.trusted_bounds import drop_untrusted_bounds, is_cut_too_low
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 
@@ -102,7 +103,7 @@ class ColumnBounds:
             has_low, has_high = has_low & ~is_nan, has_high & ~is_nan
         if data_type.name == TypeRoot.VARCHAR:
             upper_bounds = zip(high.values, has_high, strict=True)
-            is_cut = [bool(exists) and _is_cut_too_low(text) for text, exists in upper_bounds]
+            is_cut = [bool(exists) and is_cut_too_low(text) for text, exists in upper_bounds]
             has_high = has_high & ~np.array(is_cut, bool)
         return cls(
             low=low.values,
@@ -126,31 +127,6 @@ class ColumnBounds:
 def encode_null_counts(counts: Sequence[int | None]) -> Indices:
     """Return null counts as numbers: :data:`UNKNOWN_COUNT` for None."""
     return np.array([UNKNOWN_COUNT if count is None else count for count in counts], np.int64)
-
-
-def drop_untrusted_bounds(stats: ColumnStats, *, is_orc: bool, data_type: DataType) -> ColumnStats:
-    """Return statistics without the bounds that may not enclose all values."""
-    low, high = stats.min, stats.max
-    if _is_nan(low) or _is_nan(high):
-        return ColumnStats(None, None, stats.null_count)
-    if is_orc and isinstance(data_type, AtomicType) and data_type.name == TypeRoot.CHAR:
-        # writers of ORC pad CHAR either in the data or in the statistics
-        return ColumnStats(None, None, stats.null_count)
-    if isinstance(high, str) and _is_cut_too_low(high):
-        high = None
-    return ColumnStats(low, high, stats.null_count)
-
-
-def _is_nan(bound: object) -> bool:
-    return isinstance(bound, float) and np.isnan(bound)
-
-
-def _is_cut_too_low(text: str) -> bool:
-    """Return whether an upper bound may be below a value.
-
-    Java's truncation writes a question mark if the last character should become U+E000.
-    """
-    return text.endswith(("?", "\ufffd"))
 
 
 def build_constant_stats(value: object, data_type: DataType) -> ColumnStats:

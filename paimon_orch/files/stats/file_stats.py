@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.files.schema_evolution.evolve import find_source_field
-from paimon_orch.files.stats.column_bounds import build_constant_stats, drop_untrusted_bounds
+from paimon_orch.files.stats.column_bounds import build_constant_stats
 from paimon_orch.files.stats.stats_evolution import evolve_stats
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.paths import parse_file_format
 from paimon_orch.format.row.binary_row import deserialize_row, read_field, read_row_arity
 from paimon_orch.format.row.simple_stats import UNKNOWN_STATS, ColumnStats, SimpleStats
+from paimon_orch.format.row.trusted_bounds import drop_untrusted_bounds
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 

@@ -85,7 +85,7 @@ def _write_value(  # noqa: C901 - one case per type
             params[0] > _MAX_COMPACT_DECIMAL_PRECISION
         ):
             if value is not None:
-                data = _encode_minimal_int(_to_unscaled_int(value, params[1]))
+                data = encode_minimal_int(to_unscaled_int(value, params[1]))
                 _write_variable_part(row, slot, data.ljust(16, b"\0"), len(data))
             elif reserve_nulls:
                 _write_variable_part(row, slot, bytes(16), 0)
@@ -103,7 +103,7 @@ def _write_value(  # noqa: C901 - one case per type
         case _ if value is None:
             return
         case AtomicType(name=TypeRoot.DECIMAL, params=params):
-            _I64.pack_into(row, slot, _to_unscaled_int(value, params[1]))
+            _I64.pack_into(row, slot, to_unscaled_int(value, params[1]))
         case AtomicType(name=TypeRoot.TIMESTAMP | TypeRoot.TIMESTAMP_LTZ):
             _I64.pack_into(row, slot, _expect_int(value))
         case AtomicType(name=name) if name in _FIXED_WIDTH_STRUCTS:
@@ -135,13 +135,14 @@ def _expect_bytes(value: object) -> bytes:
     return value
 
 
-def _to_unscaled_int(value: object, scale: int) -> int:
+def to_unscaled_int(value: object, scale: int) -> int:
+    """Return a decimal without its point: 12.30 with scale 2 is 1230."""
     assert isinstance(value, Decimal)
     with localcontext(prec=76):
         return int(value.scaleb(scale).to_integral_exact())
 
 
-def _encode_minimal_int(value: int) -> bytes:
+def encode_minimal_int(value: int) -> bytes:
     """Return big-endian two's complement in the fewest bytes."""
     bits = value.bit_length() if value >= 0 else (value + 1).bit_length()
     return value.to_bytes(bits // 8 + 1, "big", signed=True)

@@ -111,8 +111,16 @@ def _to_arrow_child(
     field = pa.field(name, arrow, data_type.nullable)
     if field_id is None:
         return field
-    child_id = _NESTED_ID_BASE + sign * (_NESTED_ID_STEP * field_id + depth)
+    child_id = compute_nested_field_id(field_id, depth, sign)
     return field.with_metadata({FIELD_ID: str(child_id).encode()})
+
+
+def compute_nested_field_id(field_id: int, depth: int, sign: int) -> int:
+    """Return the id of a list element or a map value (``sign`` 1), or of a map key (-1).
+
+    ``depth`` counts the lists and maps below the column or ROW field with the id ``field_id``.
+    """
+    return _NESTED_ID_BASE + sign * (_NESTED_ID_STEP * field_id + depth)
 
 
 def to_arrow_field(field: Field, *, with_ids: bool = False) -> "pa.Field[pa.DataType]":

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from paimon_orch.files.stats.collector import to_internal_value
 from paimon_orch.files.stats.column_bounds import (
     ColumnBounds,
-    drop_untrusted_bounds,
     encode_null_counts,
 )
 from paimon_orch.files.stats.stats_evaluator import may_contain, may_match
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.row.binary_row_columns import read_field_column
 from paimon_orch.format.row.simple_stats import UNKNOWN_STATS, ColumnStats
+from paimon_orch.format.row.trusted_bounds import drop_untrusted_bounds
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, parse_type
 from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Or, Predicate

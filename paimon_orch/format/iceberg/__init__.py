@@ -1,0 +1,4 @@
+"""Iceberg metadata of Paimon tables: schemas, values and files, without I/O.
+
+See docs/format/iceberg-metadata.md.
+"""
