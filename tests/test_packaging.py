@@ -26,7 +26,7 @@ def requirements(repository: Path) -> list[Requirement]:
     return [r for r in map(Requirement, texts) if r.name != project["name"]]
 
 
-def test_constraints_are_exact_pins_and_nothing_else(repository: Path) -> None:
+def test_constraints_contain_only_exact_pins(repository: Path) -> None:
     lines = (repository / "constraints.txt").read_text().splitlines()
 
     assert [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[\w.!+]+", line)] == []

@@ -217,7 +217,7 @@ def expire_tags(
     Prints the names of the tags.
     """
     before = parse_optional_cutoff("--older-than", older_than)
-    # The times that tags store are local times.
+    # Tags store local times.
     local = None if before is None else datetime.fromtimestamp(before / 1000)  # noqa: DTZ006
     target = open_table(ctx, warehouse, table)
     expired = tag_step.plan(target, tag_step.ExpireTagsRequest(older_than=local))

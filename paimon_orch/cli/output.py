@@ -202,7 +202,7 @@ def _format_time(scalar: "pa.Scalar[Any]", separator: str) -> str | None:
     year, suffix = text[: text.index("-", 1)], text[text.index("-", 1) :]
     if not _FIRST_YEAR <= int(year) <= _LAST_YEAR:
         year = f"{int(year):+05d}"
-    if separator == "T":  # Python prints no fraction that is zero
+    if separator == "T":  # Python omits a fraction of zero
         has_fraction = suffix.partition(".")[2].strip("0")
         suffix = suffix if has_fraction else suffix.partition(".")[0]
     return f"{year}{suffix.replace('T', separator)}{zone}"

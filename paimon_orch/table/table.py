@@ -214,7 +214,7 @@ class Table:
     ) -> Snapshot | None:
         """Add rows in one snapshot; for a table with a primary key, same as :meth:`upsert`.
 
-        >>> table.append(rows, commit_id=CommitId("nightly load", 20260131))  # repeated: no change
+        >>> table.append(rows, commit_id=CommitId("nightly load", 20260131))  # commits once
         """
         return WriteBuilder(self.stores, commit_id=commit_id).write(rows)
 

@@ -95,7 +95,7 @@ def test_partitions_expire(tmp_path: Path) -> None:
     assert rows_of(table) == [("29990101", 2)]
 
 
-def test_due_tags_are_created_and_expire(tmp_path: Path) -> None:
+def test_due_tags_are_created_and_expired_tags_are_deleted(tmp_path: Path) -> None:
     table = new_table(tmp_path, tag__automatic_creation="process-time")
     table.upsert(table_of("k v", [(1, "a")]))
     where = (str(tmp_path), "db.t")

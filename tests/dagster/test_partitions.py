@@ -65,7 +65,7 @@ def test_every_text_is_parsed_or_refused_with_a_paimon_error(text: str) -> None:
         assert columns == tuple(spec)
 
 
-def test_key_of_one_column_is_the_value() -> None:
+def test_the_key_of_a_partition_with_one_column_is_its_value() -> None:
     keys = PartitionKeys(columns=("flight_month",))
 
     assert keys.key_of("flight_month=2013-01") == "2013-01"

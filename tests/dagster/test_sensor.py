@@ -311,7 +311,7 @@ def test_observations_report_new_data_but_not_compactions(
 
 
 @pytest.mark.parametrize("partition_by", [(), ("dt",)])
-def test_unpartitioned_asset_has_one_request_for_the_table(
+def test_the_sensor_requests_one_run_for_an_unpartitioned_asset(
     create: Callable[..., Table],
     upsert: Upsert,
     paimon: PaimonCatalogResource,

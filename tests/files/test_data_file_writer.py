@@ -18,7 +18,7 @@ ROWS = 120_000
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
-def test_files_are_rolled_near_the_target_size(kind: str, tmp_path: Path) -> None:
+def test_writers_start_a_new_file_near_the_target_size(kind: str, tmp_path: Path) -> None:
     options = {"file.format": kind, "target-file-size": "256 kb"}
     table = Catalog(str(tmp_path)).create_table("db.t", "id BIGINT, v BIGINT", options=options)
     noise = np.random.default_rng(1).integers(-(2**63), 2**63 - 1, ROWS)

@@ -126,7 +126,7 @@ def test_damaged_deletion_vector_files_raise_expected_errors(bitmap64: bool) -> 
 def test_zero_length_records_are_refused(schema: Any) -> None:
     text = json.dumps(schema).encode()
     head = b"Obj\1" + b"\2" + b"\x16avro.schema" + _length(text) + text + b"\0" + b"s" * 16
-    # A large number of records in an almost empty block.
+    # This is a large number of records for an almost empty block.
     many = b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f"
     with pytest.raises(CorruptFileError, match="zero-length"):
         avro.decode_avro_file(head + many + b"\x02\0" + b"s" * 16, FILE, {})

@@ -208,7 +208,7 @@ def test_columns_updated_by_pypaimon_are_read_from_their_own_files(
     ]
     assert [row[0] for row in rows_of(table, columns=["_ROW_ID"])] == [row[0] for row in rows_left]
     assert rows_of(table, columns=["n"], filter="v = 'new'") == [(0,), (0,)]
-    if not deletes:  # Java 1.4 refuses tables with both
+    if not deletes:  # Java 1.4 refuses data evolution with deletion vectors
         assert values_of(java.read(tmp_path)) == rows_left
     statistics = analyze(table, InProcessExecutor()).statistics
     assert statistics is not None

@@ -96,7 +96,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         run_standalone_cluster(folder, WORKERS) as master,
         run_driver(master=master, spark_config=settings, ship_package=True) as talk,
     ):
-        talk.ask("workers", tasks=2)  # starts the session before the first test
+        talk.ask("workers", tasks=2)  # this starts the session before the first test
         yield Cluster(master, python, talk)
 
 

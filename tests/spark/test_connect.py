@@ -29,7 +29,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PeerProcess]:
         run_connect_server(folder, python) as remote,
         run_driver(remote=remote, ship_package=True) as talk,
     ):
-        talk.ask("workers", tasks=2)  # starts the session before the first test
+        talk.ask("workers", tasks=2)  # this starts the session before the first test
         yield talk
 
 

@@ -225,7 +225,8 @@ def test_columns_whose_names_differ_only_in_case_are_read_by_tasks(tmp_path: Pat
     catalog = Catalog(str(tmp_path))
     catalog.alter_table("db.t", [DropColumn("K")])
 
-    assert separate_native_files(catalog.table("db.t").scan())[0] == []  # the file still has both
+    # The file still has both columns.
+    assert separate_native_files(catalog.table("db.t").scan())[0] == []
     catalog.alter_table(
         "db.t", [AddColumn(column="v", type="INT"), UpdateColumnComment("k", "a number")]
     )

@@ -48,7 +48,7 @@ def test_random_reads_equal_reads_of_a_local_file(
         assert source.read(1) == expected.read(1)
 
 
-def test_sequential_small_reads_send_no_further_requests() -> None:
+def test_sequential_small_reads_send_no_additional_requests() -> None:
     counted = CountingObject(bytes(3 << 20))
     with counted.open() as source:
         while source.read(1000):

@@ -276,7 +276,8 @@ class StorageContract:
         assert (catalog.databases() or ["db"], catalog.io.exists(table.paths.root)) == (["db"], False)  # fmt: skip
 
     def test_a_table_is_expired_cleaned_and_checked(self, catalog: Catalog) -> None:
-        if isinstance(catalog.io, FsspecFileIO):  # then files need not be one second old
+        # With precision 0, files need not be one second old.
+        if isinstance(catalog.io, FsspecFileIO):
             catalog.io = replace(catalog.io, time_precision_seconds=0)
         table = catalog.create_table("db.t", "k BIGINT", primary_key=["k"], options={"bucket": "1"})
         for key in range(4):

@@ -13,7 +13,7 @@ from paimon_orch.steps.cleanup.remove_orphan_files import RemoveOrphanFilesReque
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
 
-SMALL_FILE_RATIO = 0.7  # smaller files, as a share of the target size, are small files
+SMALL_FILE_RATIO = 0.7  # files below this share of the target size are small files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

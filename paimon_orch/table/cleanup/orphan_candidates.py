@@ -341,7 +341,7 @@ def _list_unless_table(io: FileIO, directory: str, top: str) -> list[FileInfo]:
 
 def _build_directory_names(spec: Mapping[str, object], schema: TableSchema) -> _DirectoryNames:
     """Return the possible directory names of a spec: its values as given and as writers encode."""
-    # A column that is not a partition column is refused; the spec would match all partitions.
+    # Other columns are refused, because a spec without partition columns matches all partitions.
     build_partition_matcher(spec, schema)
     options = schema.typed_options
     default = options.default_partition_name

@@ -107,8 +107,8 @@ class Branches:
     def delete(self, name: str) -> None:
         """Delete a branch. Files that only it referred to are deleted as orphan files later."""
         paths = self.check_can_delete(name)
-        # The schemas are deleted last, so that a branch that is left by an interrupted deletion
-        # can be read and deleted.
+        # The schemas are deleted last, because a partly deleted branch without schemas could not
+        # be read or deleted.
         for folder in _REFERENCE_FOLDERS:
             self.io.delete_dir(f"{paths.branch_root}/{folder}")
         self.io.delete_dir(paths.branch_root)

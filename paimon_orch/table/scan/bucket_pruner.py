@@ -18,7 +18,7 @@ from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 from paimon_orch.format.types.predicate import And, Leaf, Operator, Or, Predicate
 
-_MAX_BUCKET_KEYS = 1_000  # the hashes of more combinations cost more than they save
+_MAX_BUCKET_KEYS = 1_000  # above this number, hashing costs more than it saves
 _MAX_HASHABLE_PRECISIONS = {TypeRoot.DECIMAL: 18, TypeRoot.TIMESTAMP: 6, TypeRoot.TIMESTAMP_LTZ: 6}
 
 _BucketKey = tuple["pa.Scalar[pa.DataType]", ...]

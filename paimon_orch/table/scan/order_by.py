@@ -15,7 +15,7 @@ from paimon_orch.table.scan.base_scan import BaseScan
 if TYPE_CHECKING:
     from sqlglot import exp
 
-_MIN_BUFFERED_ROWS = 262_144  # number of buffered rows at which they are sorted and limited
+_MIN_BUFFERED_ROWS = 262_144  # minimum number of rows to buffer before sorting and limiting them
 _RANK_COLUMN = "_rank_{}"
 _VALUE_COLUMN = "_value_{}"
 

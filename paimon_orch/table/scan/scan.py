@@ -259,7 +259,7 @@ class Scan(BaseScan):
         files = (*split.files, *split.postponed_files)
         schemas = self.schemas.get_all(file.schema_id for file in files)
         reader = FileReader(self.io, self.paths, self.schema, schemas, batch_sizes=self.batch_sizes)
-        first = self._first  # not None only if the filter keeps all rows of a file or none
+        first = self._first  # None if the filter may keep only some rows of a file
         bucket = BucketReader(
             reader,
             split,

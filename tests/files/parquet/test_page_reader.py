@@ -125,7 +125,7 @@ def files(draw: st.DrawFn) -> GeneratedFile:
     step, sink = -(-table.num_rows // groups), io.BytesIO()
     if draw(st.booleans()):
         pages = replace(SMALL_PAGES, bytes=64 * page, rows=page)
-        ratio = draw(st.sampled_from([0, 2]))  # 0 allows almost no dictionaries, 2 allows most
+        ratio = draw(st.sampled_from([0, 2]))  # 0 allows almost no dictionaries, and 2 allows most
         writer = ParquetFileWriter(sink, drawn[0], "zstd", 1, pages=pages, max_distinct_ratio=ratio)
         for start in range(0, table.num_rows, step):
             writer.write(table.slice(start, step))

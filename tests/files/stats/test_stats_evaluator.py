@@ -157,7 +157,7 @@ def like_outcomes(pattern: str, low: Any, high: Any) -> tuple[bool, bool]:
 @pytest.mark.parametrize("text", VALUES)
 @settings(max_examples=15)
 @given(data=st.data())
-def test_each_file_of_a_batch_has_the_outcome_of_its_statistics(
+def test_the_evaluation_of_a_batch_agrees_with_the_statistics_of_each_file(
     text: str, data: st.DataObject
 ) -> None:
     kind = parse_type(text)

@@ -180,7 +180,7 @@ def leaf(op: Operator, *literals: Any) -> Leaf:
     return Leaf("c", op, literals)
 
 
-def test_a_filter_on_zero_finds_zeros_of_either_sign() -> None:
+def test_a_filter_on_zero_finds_positive_and_negative_zero() -> None:
     rows, zero = [0.0, -0.0, 1.0, None], pa.scalar(0.0)
     for kind in ("bitmap", "range-bitmap"):
         assert rows_for("DOUBLE", rows, kind, leaf(Operator.EQUAL, zero)) == {0, 1}
@@ -230,7 +230,7 @@ def test_several_indexes_of_a_column_are_intersected() -> None:
     assert evaluation.used == ("bitmap(c)", "bsi(c)")
 
 
-def test_an_index_with_another_row_count_is_damaged() -> None:
+def test_an_index_with_another_row_count_is_treated_as_damaged() -> None:
     specs = parse_index_specs({"file-index.bitmap.columns": "c"})
     builder = FileIndexBuilder(specs, [Field(id=0, name="c", type=atomic("INT"))])
     builder.add(pa.table({"c": pa.array([1, 2], pa.int32())}))

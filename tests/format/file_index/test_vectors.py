@@ -277,7 +277,7 @@ def test_predicates_on_indexes_of_a_data_file_select_the_same_rows_as_java(vecto
             IndexFilter(predicate), indexes, stored_of(types), len(vector["rows"])
         ).rows
         if question["predicate"].get("op") == "between" and result is not None and not result:
-            # Java queries both bounds in one call, and an index without values then has no answer.
+            # Java queries both bounds in one call, which has no result for an index without values.
             assert None in indexes[question["predicate"]["col"]].values()
             result = None
         compare(result, question["expect"], question)

@@ -189,7 +189,7 @@ def switch_deletion_vectors(table: Table, value: str) -> Table:
     return catalog.table("db.t")
 
 
-def test_deletion_vectors_are_switched_on_and_off_after_a_full_compaction(tmp_path: Path) -> None:
+def test_deletion_vectors_are_enabled_and_disabled_after_a_full_compaction(tmp_path: Path) -> None:
     table = create_table_with_key(tmp_path, deletion_vectors__modifiable="true")
     expected: dict[int, int] = {}
     for turn, value in enumerate(["true", "false", "true"]):
@@ -209,7 +209,7 @@ def test_deletion_vectors_are_switched_on_and_off_after_a_full_compaction(tmp_pa
         assert deletion_vectors_of(table) == {}
 
 
-def test_deletion_vectors_are_not_switched_on_while_rows_wait_to_be_merged(tmp_path: Path) -> None:
+def test_deletion_vectors_are_not_enabled_while_rows_are_not_merged(tmp_path: Path) -> None:
     table = create_table_with_key(tmp_path, deletion_vectors__modifiable="true")
     table.upsert(table_of("k v", [(1, 1)]))
 
@@ -217,7 +217,7 @@ def test_deletion_vectors_are_not_switched_on_while_rows_wait_to_be_merged(tmp_p
         switch_deletion_vectors(table, "true")
 
 
-def test_deletion_vectors_are_not_switched_off_while_they_delete_rows(tmp_path: Path) -> None:
+def test_deletion_vectors_are_not_disabled_while_they_delete_rows(tmp_path: Path) -> None:
     table = create_table_with_key(
         tmp_path, deletion_vectors__modifiable="true", deletion_vectors__enabled="true"
     )
@@ -232,7 +232,7 @@ def test_deletion_vectors_are_not_switched_off_while_they_delete_rows(tmp_path: 
 
 
 @pytest.mark.parametrize("value", ["true", "false"])
-def test_deletion_vectors_of_a_table_with_rows_change_only_if_modifiable(
+def test_the_deletion_vectors_option_of_a_table_with_rows_changes_only_if_it_is_modifiable(
     tmp_path: Path, value: str
 ) -> None:
     table = create_table_with_key(

@@ -348,7 +348,7 @@ def test_64_bit_bitmaps_are_merged_in_the_java_format() -> None:
     )
 
 
-# Two sketches and their union, as serialized by the Java library DataSketches 6.2.
+# These are two sketches and their union, as serialized by the Java library DataSketches 6.2.
 SKETCHES = [
     (
         "hll_sketch",

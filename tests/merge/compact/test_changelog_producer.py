@@ -47,7 +47,7 @@ NOT_TIME = ONCE | {"changelog_producer__row_deduplicate_ignore_fields": "at"}
         (NOT_TIME, OTHER, [("-U", "a", 1), ("+U", "a", 1)]),
     ],
 )
-def test_an_unchanged_update_is_in_the_changelog_unless_the_table_deduplicates(
+def test_an_unchanged_update_is_in_the_changelog_unless_the_table_deduplicates_changes(
     tmp_path: Path,
     producer: str,
     options: dict[str, str],

@@ -162,7 +162,7 @@ def finish(model: Model) -> None:
         assert check(model.table, deep=True).findings == ()
     assert not deletion_vectors_of(model.table)
     before = model.table.snapshot()
-    model.apply(Compact("full"))  # another compaction does no work
+    model.apply(Compact("full"))  # a second compaction has nothing to do
     assert model.table.snapshot() == before
 
 

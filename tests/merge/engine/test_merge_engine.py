@@ -229,7 +229,7 @@ def test_the_sequence_field_orders_the_rows_of_a_key(
 @few
 @given(batches_of(st.fixed_dictionaries({"k": KEYS, "v": NUMBERS})))
 @pytest.mark.parametrize("producer", ["none", "lookup"])
-def test_first_row_keeps_the_first_row(
+def test_the_first_row_engine_keeps_the_first_row(
     tmp_path_factory: pytest.TempPathFactory, producer: str, batches: list[list[Row]]
 ) -> None:
     options = {"merge-engine": "first-row", "changelog-producer": producer}

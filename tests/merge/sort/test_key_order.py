@@ -100,7 +100,7 @@ def test_different_keys_are_not_equal(name: str) -> None:
         (np.float64, [0x7FF8000000000000, 0xFFF8000000000000, 0x7FF0000000000001]),
     ],
 )
-def test_every_nan_is_the_same_key(kind: type[np.floating], raw: list[int]) -> None:
+def test_all_nan_values_are_the_same_key(kind: type[np.floating], raw: list[int]) -> None:
     form = "<I" if kind is np.float32 else "<Q"
     values = np.frombuffer(b"".join(struct.pack(form, bits) for bits in raw), kind)
     columns = KeyColumns.of(pa.table({"k": values}), ["k"])

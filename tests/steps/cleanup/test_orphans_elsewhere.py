@@ -42,7 +42,9 @@ def test_files_outside_the_table_are_never_deleted(table: Table) -> None:
 
 
 @pytest.mark.parametrize("link", ["p=0/bucket-0/data-link.parquet", "manifest/manifest-link", "p=8/bucket-0", "p=8", "index/link"])  # fmt: skip
-def test_links_are_not_followed_and_not_removed(table: Table, tmp_path: Path, link: str) -> None:
+def test_symbolic_links_are_neither_followed_nor_removed(
+    table: Table, tmp_path: Path, link: str
+) -> None:
     outside = tmp_path / "precious"
     (outside / "bucket-0").mkdir(parents=True)
     (outside / "bucket-0" / "data.parquet").write_bytes(b"precious")

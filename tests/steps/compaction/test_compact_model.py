@@ -186,7 +186,7 @@ def test_readers_see_the_rows_of_a_dictionary_model(variant: dict[str, str]) -> 
             model.compact("full", None)
             model.check()
             before = table.snapshot()
-            model.compact("full", None)  # another compaction does no work
+            model.compact("full", None)  # a second compaction has nothing to do
             assert table.snapshot() == before
 
     check()

@@ -212,7 +212,7 @@ def test_only_manifests_of_the_selected_partitions_are_read(tmp_path: Path) -> N
     st.booleans(),
     st.integers(1, 3),
 )
-def test_compacted_partitions_have_work_and_others_have_a_reason(
+def test_compacted_partitions_have_work_and_other_partitions_have_a_reason(
     tmp_path_factory: pytest.TempPathFactory, life: list[str], vectors: bool, least: int
 ) -> None:
     table = create_partitioned_table(tmp_path_factory.mktemp("t"), **(VECTORS if vectors else {}))

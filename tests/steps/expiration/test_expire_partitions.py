@@ -52,7 +52,7 @@ def test_partitions_expire_by_the_time_in_their_value(tmp_path: Path) -> None:
     assert names(table, 2_000_000) == [], "longer ago than there are years"
 
 
-def test_expired_partitions_are_dropped_and_others_kept(tmp_path: Path) -> None:
+def test_expired_partitions_are_dropped_and_other_partitions_are_kept(tmp_path: Path) -> None:
     table = by_day(tmp_path, ["2020-01-01", "2020-01-02", "2999-01-01"], partition__expiration_time="7 d")  # fmt: skip
     assert table.stores.snapshots.ids() == [1]
 

@@ -124,7 +124,8 @@ def test_expiration_changes_no_retained_version_and_leaves_no_orphans(
 
         expire_snapshots(table, retain_max=first + second, older_than=0)
         expire_snapshots(table, retain_max=first, older_than=0)
-        expire_snapshots(table, retain_max=first, older_than=0)  # another expiration does no work
+        # A second expiration has nothing to do.
+        expire_snapshots(table, retain_max=first, older_than=0)
 
         after = read_all_branches(table)
         assert after == select_retained(before, after)
@@ -336,7 +337,9 @@ def test_tags_with_a_retention_time_retain_their_files(tmp_path: Path) -> None:
     assert rows_of(table, tag="month") == rows
 
 
-def test_replaced_index_files_are_deleted_and_others_retained(tmp_path: Path) -> None:
+def test_replaced_index_files_are_deleted_and_other_index_files_are_retained(
+    tmp_path: Path,
+) -> None:
     """Java Paimon leaves the extra files of replaced indexes to orphan cleanup."""
     table = new_table(tmp_path, key=(), bucket="-1", file_index__in_manifest_threshold="1 b")
     table.append(table_of("k v", [(k, str(k)) for k in range(50)]))

@@ -188,7 +188,7 @@ def test_daily_tags_are_created_from_the_first_snapshot_after_the_day(tmp_path: 
     assert create_tags(table) == []
 
 
-def test_delayed_snapshots_wait_and_missing_days_are_completed(tmp_path: Path) -> None:
+def test_tags_are_created_after_the_delay_and_missing_days_get_tags(tmp_path: Path) -> None:
     table = create_table_with_times(tmp_path, DAYS, automatic_creation="process-time", creation_delay="10 min", automatic_completion="true")  # fmt: skip
 
     assert create_tags(table) == ["2025-12-31", "2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04"]  # fmt: skip

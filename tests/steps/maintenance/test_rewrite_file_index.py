@@ -165,7 +165,7 @@ def test_adding_and_removing_file_indexes_repeatedly_loses_no_row(table: Table) 
     assert_healthy(table)
 
 
-def test_issue_10091_a_file_from_before_a_column_was_dropped_is_indexed_by_the_right_column(
+def test_issue_10091_a_file_that_was_written_before_a_column_was_dropped_is_indexed_correctly(
     tmp_path: Path,
 ) -> None:
     table = new_table(tmp_path, "k BIGINT, a STRING, v BIGINT", key=(), bucket="-1")
@@ -247,7 +247,7 @@ def test_issue_6090_the_help_says_that_partitions_are_rewritten() -> None:
     assert "Partitions, separated by semicolons" in shown.output
 
 
-def test_the_command_line_plans_and_reports_when_there_is_nothing_to_do(table: Table) -> None:
+def test_the_command_prints_a_plan_and_reports_if_there_is_nothing_to_do(table: Table) -> None:
     root = str(Path(table.paths.root).parents[1])
     nothing = CliRunner().invoke(app, ["rewrite-file-index", root, "db.t"])
     assert "nothing to do" in nothing.output
@@ -312,7 +312,9 @@ def test_a_rewrite_that_loses_a_conflict_deletes_its_index_files(table: Table) -
     )
 
 
-def test_replaced_index_files_are_deleted_on_expiration_and_used_ones_kept(table: Table) -> None:
+def test_an_expiration_deletes_replaced_index_files_and_keeps_used_index_files(
+    table: Table,
+) -> None:
     table = alter(table, SetOption(BITMAP, "v"), BESIDE)
     step.rewrite_file_index(table, EXECUTOR)
     table = alter(table, SetOption(BITMAP, "v,k"))

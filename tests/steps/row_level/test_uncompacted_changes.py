@@ -90,7 +90,7 @@ def run(table: Table, model: Model, step: str, argument: Any) -> Model:
             return {k: row for k, row in model.items() if k != argument}
     column, value = argument
     if step == "delete" and table.options.merge_engine == "partial-update":
-        return model  # later nulls would leave the values of the -D record, in Java Paimon too
+        return model  # as in Java Paimon, later nulls would keep the values of the -D record
     index = ("n", "m").index(column) if column != "k" else None
     changed_keys = {k for k, row in model.items() if (k if index is None else row[index]) == value}
     if step == "delete":

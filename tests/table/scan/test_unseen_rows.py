@@ -291,7 +291,7 @@ def test_a_scan_of_a_tag_uses_the_current_option(tmp_path: Path) -> None:
     assert table.system("audit_log").scan(tag="before").rows_not_visible == 0
 
 
-def test_system_tables_without_level_0_refuse_to_merge_it(tmp_path: Path) -> None:
+def test_merge_level_0_is_refused_for_system_tables_without_level_0(tmp_path: Path) -> None:
     table = create_compacted_table(tmp_path)
 
     for name in ("files", "ro"):

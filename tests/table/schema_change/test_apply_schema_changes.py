@@ -63,7 +63,7 @@ def table(tmp_path: Path) -> Table:
     return table
 
 
-def test_rows_older_than_a_column_are_null_in_it(table: Table) -> None:
+def test_a_new_column_is_null_in_older_rows(table: Table) -> None:
     changed = alter(
         table,
         AddColumn(column="first", type="DOUBLE", first=True),

@@ -317,7 +317,7 @@ def test_sequence_numbers_continue_in_a_fixed_bucket(tmp_path: Path) -> None:
     assert sorted(numbers) == [(0, 2), (3, 4)]
 
 
-def test_a_full_buffer_is_flushed_as_further_files(tmp_path: Path) -> None:
+def test_a_full_buffer_is_flushed_to_additional_files(tmp_path: Path) -> None:
     table = new_table(tmp_path, write_buffer_size="1 b")
     writer = TableWriter(WritePlan(factory=table.stores.build_writer_factory()))
     for number in range(3):
