@@ -91,7 +91,7 @@ def events_of(result: dg.ExecuteInProcessResult) -> list[Mapping[str, Any]]:
     ]
 
 
-def test_compaction_of_table_with_iceberg_metadata_fails_with_the_option(
+def test_a_compaction_of_a_table_with_iceberg_metadata_fails_with_the_option(
     orders: Table, resources: Mapping[str, object]
 ) -> None:
     result = dg.materialize(
@@ -123,7 +123,7 @@ def test_jobs_that_delete_fail_with_the_option(
     assert orders.stores.snapshots.ids() == [1, 2, 3]
 
 
-def test_runs_of_component_with_allowance_report_stale_options_as_metadata(
+def test_runs_of_a_component_with_an_allowance_report_stale_options_as_metadata(
     orders: Table, resources: Mapping[str, object]
 ) -> None:
     defs = component(allow_stale_external=True)
@@ -140,7 +140,7 @@ def test_runs_of_component_with_allowance_report_stale_options_as_metadata(
     assert len(orders.stores.snapshots.ids()) == 1
 
 
-def test_dry_run_reports_no_stale_options(orders: Table, resources: Mapping[str, object]) -> None:
+def test_a_dry_run_reports_no_stale_options(orders: Table, resources: Mapping[str, object]) -> None:
     for job in jobs_of(component(allow_stale_external=True)):
         [metadata] = events_of(job.execute_in_process(resources=dict(resources)))
         assert "paimon/stale_external_options" not in metadata
@@ -165,7 +165,9 @@ def test_stale_options_are_logged_as_a_warning(
     )
 
 
-def test_launchpad_can_allow_a_single_run(orders: Table, resources: Mapping[str, object]) -> None:
+def test_the_launchpad_can_allow_a_single_run(
+    orders: Table, resources: Mapping[str, object]
+) -> None:
     config = {"ops": {"lake__orders__compaction": {"config": {"allow_stale_external": True}}}}
 
     result = dg.materialize(
@@ -179,7 +181,7 @@ def test_launchpad_can_allow_a_single_run(orders: Table, resources: Mapping[str,
     assert orders.stores.snapshots.latest_id() == 4
 
 
-def test_allowances_of_the_component_are_in_the_default_config_of_its_jobs() -> None:
+def test_the_allowances_of_the_component_are_in_the_default_config_of_its_jobs() -> None:
     for job in jobs_of(component(allow_stale_external=True, allow_unknown_options=True)):
         assert job.run_config
         [op] = job.run_config["ops"].values()
@@ -187,7 +189,7 @@ def test_allowances_of_the_component_are_in_the_default_config_of_its_jobs() -> 
         assert op["config"]["allow_unknown_options"] is True
 
 
-def test_sensor_does_not_request_refused_runs_and_reports_the_reason(
+def test_the_sensor_does_not_request_refused_runs_and_reports_the_reason(
     orders: Table, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
     assert orders.stores.snapshots.ids()
@@ -207,7 +209,7 @@ def test_sensor_does_not_request_refused_runs_and_reports_the_reason(
     assert allowed_result.run_requests
 
 
-def test_refused_compaction_is_requested_after_it_is_allowed(
+def test_a_refused_compaction_is_requested_after_it_is_allowed(
     orders: Table, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
     assert orders.stores.snapshots.ids()
@@ -221,7 +223,7 @@ def test_refused_compaction_is_requested_after_it_is_allowed(
         cursor = result.cursor
 
 
-def test_daily_schedule_does_not_request_refused_runs(
+def test_a_daily_schedule_does_not_request_refused_runs(
     orders: Table, paimon: PaimonCatalogResource
 ) -> None:
     assert orders.stores.snapshots.ids()
@@ -251,7 +253,7 @@ def producer() -> dg.AssetsDefinition:
     return orders
 
 
-def test_io_manager_fails_without_retry(orders: Table, paimon: PaimonCatalogResource) -> None:
+def test_the_io_manager_fails_without_a_retry(orders: Table, paimon: PaimonCatalogResource) -> None:
     manager = PaimonArrowIOManager(paimon=paimon)
 
     result = dg.materialize([producer()], resources={"io_manager": manager}, raise_on_error=False)
@@ -260,7 +262,7 @@ def test_io_manager_fails_without_retry(orders: Table, paimon: PaimonCatalogReso
     assert orders.stores.snapshots.latest_id() == 3
 
 
-def test_allowance_of_the_resource_applies_to_the_io_manager(
+def test_the_allowance_of_the_resource_applies_to_the_io_manager(
     orders: Table, paimon: PaimonCatalogResource
 ) -> None:
     allowed = PaimonCatalogResource(warehouse=paimon.warehouse, allow_stale_external=True)

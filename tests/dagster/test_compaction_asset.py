@@ -44,7 +44,7 @@ def compaction() -> dg.AssetsDefinition:
     return build_compaction_asset("lake.orders", partitions_def=PARTITIONS)
 
 
-def test_compaction_of_a_partition_changes_no_other_partition(
+def test_a_compaction_of_a_partition_changes_no_other_partition(
     orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
 ) -> None:
     upsert(orders, *DAYS[:2])
@@ -86,7 +86,7 @@ def test_hours_stored_as_numbers_are_requested_and_reported(
     )
 
 
-def test_compaction_reports_its_plan_and_result(
+def test_a_compaction_reports_its_plan_and_its_result(
     orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
 ) -> None:
     upsert(orders, DAYS[0])
@@ -107,7 +107,7 @@ def test_compaction_reports_its_plan_and_result(
     assert record.data["files"] == 2
 
 
-def test_compaction_reports_state_before_and_after_and_its_cost(
+def test_a_compaction_reports_its_cost_and_the_state_before_and_after_it(
     orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
 ) -> None:
     upsert(orders, DAYS[0])
@@ -132,7 +132,7 @@ def test_compaction_reports_state_before_and_after_and_its_cost(
     assert {"paimon/bytes_rewritten", "paimon/bytes_written", "paimon/bytes"} <= numbers
 
 
-def test_compaction_reports_columns_of_the_table_and_their_lineage(
+def test_a_compaction_reports_the_columns_of_the_table_and_their_lineage(
     orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
 ) -> None:
     upsert(orders, DAYS[0])
@@ -146,7 +146,7 @@ def test_compaction_reports_columns_of_the_table_and_their_lineage(
     assert lineage["amount"] == [dg.TableColumnDep(table, "amount")]
 
 
-def test_partition_of_two_dimensions_is_compacted(
+def test_a_partition_of_two_dimensions_is_compacted(
     paimon: PaimonCatalogResource, resources: Resources
 ) -> None:
     table = paimon.catalog().create_table(
@@ -265,7 +265,7 @@ def test_a_range_of_partitions_has_one_commit_and_metadata_for_each_partition(
     assert {len(metadata["paimon/plan"].records) for metadata in metadata_of.values()} == {1}
 
 
-def test_long_range_of_partitions_is_committed_in_groups(
+def test_a_long_range_of_partitions_is_committed_in_groups(
     orders: Table, upsert: Upsert, resources: Resources, instance: dg.DagsterInstance
 ) -> None:
     asset = build_compaction_asset(
@@ -280,7 +280,7 @@ def test_long_range_of_partitions_is_committed_in_groups(
     assert inspect(orders).level0_files == 0
 
 
-def test_full_compaction_can_be_configured_in_the_launchpad(
+def test_a_full_compaction_can_be_configured_in_the_launchpad(
     orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
 ) -> None:
     upsert(orders, DAYS[0])
@@ -296,7 +296,7 @@ def test_full_compaction_can_be_configured_in_the_launchpad(
     assert metadata["dagster/partition_row_count"] == 3
 
 
-def test_unpartitioned_compaction_compacts_the_whole_table(
+def test_an_unpartitioned_compaction_compacts_the_whole_table(
     orders: Table, upsert: Upsert, resources: Resources
 ) -> None:
     asset = build_compaction_asset("lake.orders")
@@ -331,7 +331,7 @@ def test_small_files_of_an_append_table_are_merged(
     assert record.data["files"] == 3
 
 
-def test_compaction_without_work_does_not_start_spark(
+def test_a_compaction_without_work_does_not_start_spark(
     orders: Table, compaction: dg.AssetsDefinition, paimon: PaimonCatalogResource
 ) -> None:
     assert materialize(
@@ -383,7 +383,7 @@ def test_only_transient_errors_are_retried(
 @pytest.mark.parametrize(
     "stop", [KeyboardInterrupt(), dg.DagsterExecutionInterruptedError(), CancelledError("stopped")]
 )
-def test_terminated_run_is_not_retried(
+def test_a_terminated_run_is_not_retried(
     orders: Table,
     resources: Resources,
     monkeypatch: pytest.MonkeyPatch,
@@ -398,7 +398,7 @@ def test_terminated_run_is_not_retried(
     assert len(calls) == 1
 
 
-def test_compaction_of_missing_table_fails_without_retry(
+def test_a_compaction_of_a_missing_table_fails_without_a_retry(
     compaction: dg.AssetsDefinition, resources: Resources
 ) -> None:
     result = materialize(compaction, resources, DAYS[0], raise_on_error=False)
@@ -409,7 +409,7 @@ def test_compaction_of_missing_table_fails_without_retry(
     assert "there is no table lake.orders" in failure.error.message
 
 
-def test_compaction_is_downstream_of_its_table() -> None:
+def test_the_compaction_asset_is_downstream_of_its_table() -> None:
     asset = build_compaction_asset("lake.orders", partitions_def=PARTITIONS, key_prefix=["prod"])
 
     assert asset.key == dg.AssetKey(["prod", "lake", "orders", "compaction"])

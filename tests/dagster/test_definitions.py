@@ -62,7 +62,7 @@ def test_definitions_can_be_loaded(defs: dg.Definitions) -> None:
     assert defs.resolve_all_asset_keys()
 
 
-def test_loading_takes_little_time_and_uses_neither_spark_nor_the_warehouse(
+def test_loading_the_definitions_takes_little_time_and_uses_neither_spark_nor_the_warehouse(
     repository: Path, tmp_path: Path
 ) -> None:
     code = (
@@ -88,7 +88,7 @@ def test_loading_takes_little_time_and_uses_neither_spark_nor_the_warehouse(
     assert output["cpu"] < 3, "CPU seconds, including the start of the interpreter"
 
 
-def test_default_warehouse_is_in_the_user_cache() -> None:
+def test_the_default_warehouse_is_in_the_user_cache() -> None:
     assert default_warehouse().endswith("warehouse")
     assert "paimon-orch" in Path(default_warehouse()).parts
 
@@ -143,7 +143,7 @@ def test_each_maintained_table_has_checks(defs: dg.Definitions) -> None:
     }
 
 
-def test_external_writer_reports_no_events_to_dagster(
+def test_the_external_writer_reports_no_events_to_dagster(
     defs: dg.Definitions, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
     job = defs.resolve_job_def("external_writer")
@@ -186,7 +186,7 @@ def test_planes_are_upserted_and_delays_are_computed_from_visible_rows(
 
 
 @pytest.mark.timeout(300)
-def test_month_of_flights_is_written_in_three_waves_and_compacted(
+def test_a_month_of_flights_is_written_in_three_waves_and_compacted(
     spark: "SparkSession", paimon: PaimonCatalogResource
 ) -> None:
     from definitions.assets import flight_board, months

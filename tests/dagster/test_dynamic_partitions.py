@@ -73,7 +73,7 @@ def ticks_with_two_days(dynamic: SensorTicks, orders: Table, upsert: Upsert) -> 
     return dynamic
 
 
-def test_partitions_of_the_previous_table_are_deleted_after_it_is_recreated(
+def test_the_partitions_of_the_previous_table_are_deleted_after_it_is_recreated(
     ticks_with_two_days: SensorTicks, create: Callable[[], Table], upsert: Upsert
 ) -> None:
     ticks_with_two_days.paimon.catalog().drop_table("lake.orders")
@@ -107,7 +107,7 @@ def test_partitions_removed_by_a_rollback_are_deleted(
     assert (added, deleted) == (set(), {DAYS[2]})
 
 
-def test_values_of_a_dynamic_dimension_are_added(
+def test_the_values_of_a_dynamic_dimension_are_added(
     paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
     table = paimon.catalog().create_table(

@@ -44,7 +44,7 @@ def test_only_files_of_the_partition_of_the_run_are_indexed(
     assert record.data["partition"] == f"dt={DAYS[1]}"
 
 
-def test_second_run_commits_nothing_and_does_not_start_spark(
+def test_a_second_run_commits_nothing_and_does_not_start_spark(
     orders: Table, resources: Resources, paimon: PaimonCatalogResource
 ) -> None:
     asset = build_file_index_asset("lake.orders")
@@ -83,7 +83,7 @@ def test_a_rewrite_that_lost_a_race_reports_the_plan_that_was_executed(
     assert compute_health(orders).index_coverage == 1
 
 
-def test_range_of_partitions_is_committed_in_groups_and_reported_by_partition(
+def test_a_range_of_partitions_is_committed_in_groups_and_reported_by_partition(
     orders: Table, resources: Resources, instance: dg.DagsterInstance
 ) -> None:
     asset = build_file_index_asset(

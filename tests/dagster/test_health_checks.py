@@ -44,7 +44,7 @@ def find_materialized_assets(result: dg.ExecuteInProcessResult) -> set[dg.AssetK
     return {event.asset_key for event in result.get_asset_materialization_events()}
 
 
-def test_healthy_table_passes_all_default_checks(
+def test_a_healthy_table_passes_all_default_checks(
     orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
 ) -> None:
     upsert(orders, DAY)
@@ -58,7 +58,7 @@ def test_healthy_table_passes_all_default_checks(
     assert "paimon/value" not in results["file_index_coverage"].metadata
 
 
-def test_failed_check_describes_the_remedy(
+def test_a_failed_check_describes_the_remedy(
     orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
 ) -> None:
     for amount in range(3):
@@ -74,7 +74,7 @@ def test_failed_check_describes_the_remedy(
     assert results["sorted_runs"].passed
 
 
-def test_blocking_error_stops_downstream_assets_and_warning_does_not(
+def test_a_blocking_error_stops_downstream_assets_and_a_warning_does_not(
     orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
 ) -> None:
     upsert(orders, DAY)
@@ -105,7 +105,7 @@ def test_file_references_are_checked_if_limits_contain_the_check(
     assert data.name in (damaged.description or "")
 
 
-def test_subset_of_checks_can_be_run(
+def test_a_subset_of_the_checks_can_be_run(
     orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
 ) -> None:
     upsert(orders, DAY)
@@ -147,13 +147,13 @@ def test_a_value_equal_to_the_default_limit_passes_and_the_next_value_fails(
         assert metric.is_within_limit(value, limit) is passes
 
 
-def test_empty_table_passes() -> None:
+def test_an_empty_table_passes() -> None:
     for name, limit in DEFAULT_LIMITS.items():
         value = HEALTH_METRICS[name].read(TableHealth())
         assert value is None or HEALTH_METRICS[name].is_within_limit(value, limit.limit)
 
 
-def test_checks_of_missing_table_fail_with_its_name(paimon: PaimonCatalogResource) -> None:
+def test_the_checks_of_a_missing_table_fail_with_its_name(paimon: PaimonCatalogResource) -> None:
     result = run(paimon, raise_on_error=False)
 
     failure = result.failure_data_for_node("checks__lake__orders")
@@ -162,6 +162,6 @@ def test_checks_of_missing_table_fail_with_its_name(paimon: PaimonCatalogResourc
     assert "lake.orders" in failure.error.message
 
 
-def test_unknown_check_is_refused_with_the_list_of_checks() -> None:
+def test_an_unknown_check_is_refused_with_the_list_of_checks() -> None:
     with pytest.raises(InputError, match=r"too_big; the checks are level0_backlog"):
         build_paimon_table_checks("lake.orders", limits={"too_big": Limit(limit=1)})

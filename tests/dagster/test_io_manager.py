@@ -80,7 +80,7 @@ def read_stored_rows(table: Table) -> list[tuple[str, int]]:
     ],
     ids=["arrow", "batches", "pandas", "polars"],
 )
-def test_value_of_an_asset_is_written(
+def test_the_value_of_an_asset_is_written(
     table: Table, paimon: PaimonCatalogResource, convert: Callable[[pa.Table], Any]
 ) -> None:
     run(paimon, producer(convert(rows(1, 2))))
@@ -93,7 +93,7 @@ def test_value_of_an_asset_is_written(
     [pa.Table, pa.RecordBatchReader, pd.DataFrame, pl.DataFrame, pl.LazyFrame, pd.DataFrame | None],
     ids=str,
 )
-def test_input_is_loaded_as_the_annotated_type(
+def test_the_input_is_loaded_as_the_annotated_type(
     table: Table, paimon: PaimonCatalogResource, form: type
 ) -> None:
     loaded: list[Any] = []
@@ -203,7 +203,7 @@ def test_only_the_partitions_of_the_run_are_replaced(
     assert read_stored_rows(table) == [(DAYS[0], 7), ("2026-01-03", 3)]
 
 
-def test_input_before_the_first_partition_is_empty(
+def test_the_input_before_the_first_partition_is_empty(
     table: Table, paimon: PaimonCatalogResource
 ) -> None:
     table.append(pa.concat_tables([rows(1, 2), rows(7, day=DAYS[1])]))
@@ -277,7 +277,7 @@ def test_only_the_partition_of_the_run_is_overwritten_and_loaded_for_each_type(
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 3, 5]
 
 
-def test_partition_of_two_dimensions_is_overwritten_and_loaded(
+def test_a_partition_of_two_dimensions_is_overwritten_and_loaded(
     paimon: PaimonCatalogResource,
 ) -> None:
     table = paimon.catalog().create_table(
@@ -302,7 +302,7 @@ def test_partition_of_two_dimensions_is_overwritten_and_loaded(
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 3]
 
 
-def test_missing_partition_is_loaded_as_an_empty_table(
+def test_a_missing_partition_is_loaded_as_an_empty_table(
     table: Table, paimon: PaimonCatalogResource
 ) -> None:
     table.append(rows(7, day=DAYS[1]))
@@ -315,7 +315,7 @@ def test_missing_partition_is_loaded_as_an_empty_table(
     assert loaded[0].column_names == ["dt", "id", "amount"]
 
 
-def test_unpartitioned_overwrite_replaces_the_table(
+def test_an_unpartitioned_overwrite_replaces_the_table(
     table: Table, paimon: PaimonCatalogResource
 ) -> None:
     table.append(rows(7, day=DAYS[1]))
@@ -325,7 +325,7 @@ def test_unpartitioned_overwrite_replaces_the_table(
     assert read_stored_rows(table) == [(DAYS[0], 3)]
 
 
-def test_run_can_set_the_write_mode_and_reports_written_rows(
+def test_a_run_can_set_the_write_mode_and_reports_the_written_rows(
     create: Create, paimon: PaimonCatalogResource
 ) -> None:
     table = create("lake.sales")
@@ -343,7 +343,7 @@ def test_run_can_set_the_write_mode_and_reports_written_rows(
     assert table.stores.snapshots.latest_id() == 1
 
 
-def test_step_retried_after_its_commit_does_not_write_rows_again(
+def test_a_step_that_is_retried_after_its_commit_does_not_write_rows_again(
     table: Table, paimon: PaimonCatalogResource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append, calls = Table.append, list[int]()
@@ -377,12 +377,12 @@ def test_two_outputs_of_a_step_can_be_written_to_one_table(
     assert read_stored_rows(table) == [(DAYS[0], 1), (DAYS[0], 2)]
 
 
-def test_unknown_write_mode_is_refused(table: Table, paimon: PaimonCatalogResource) -> None:
+def test_an_unknown_write_mode_is_refused(table: Table, paimon: PaimonCatalogResource) -> None:
     with pytest.raises(InputError, match="'replace' must be one of append"):
         run(paimon, producer(rows(1), metadata={"write_mode": "replace"}))
 
 
-def test_value_of_another_type_is_refused(table: Table, paimon: PaimonCatalogResource) -> None:
+def test_a_value_of_another_type_is_refused(table: Table, paimon: PaimonCatalogResource) -> None:
     with pytest.raises(InputError, match="not <class 'dict'>"):
         run(paimon, producer({"a": 1}))
 

@@ -83,7 +83,7 @@ def read_observation(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
     return {key: value.value for key, value in observation.metadata.items()}
 
 
-def test_expiration_is_a_dry_run_by_default(
+def test_an_expiration_is_a_dry_run_by_default(
     snapshots: Table, resources: Mapping[str, object]
 ) -> None:
     metadata = read_observation(
@@ -97,7 +97,7 @@ def test_expiration_is_a_dry_run_by_default(
     assert kinds[:11] == ["snapshot"] * 10 + ["metadata"]
 
 
-def test_expiration_reports_deleted_files(
+def test_an_expiration_reports_deleted_files(
     snapshots: Table, resources: Mapping[str, object]
 ) -> None:
     job = build_expire_snapshots_job("lake.orders")
@@ -144,7 +144,7 @@ def test_snapshots_younger_than_the_option_retain_for_are_retained(
     assert len(snapshots.stores.snapshots.ids()) == 12
 
 
-def test_dry_run_shows_orphan_files(orphan: Path, resources: Mapping[str, object]) -> None:
+def test_a_dry_run_shows_orphan_files(orphan: Path, resources: Mapping[str, object]) -> None:
     metadata = read_observation(run(build_remove_orphan_files_job("lake.orders"), resources))
 
     assert orphan.exists()
@@ -251,7 +251,7 @@ def test_the_option_use_spark_runs_the_work_on_spark(
     assert not orphan.exists()
 
 
-def test_invalid_duration_fails_without_retry(
+def test_an_invalid_duration_fails_without_a_retry(
     orphan: Path, resources: Mapping[str, object]
 ) -> None:
     job = build_remove_orphan_files_job("lake.orders")
@@ -265,7 +265,7 @@ def test_invalid_duration_fails_without_retry(
 
 
 @pytest.mark.parametrize("build", BUILDERS)
-def test_jobs_use_the_pool_of_their_table_and_are_tagged_with_table_and_action(
+def test_jobs_use_the_pool_of_their_table_and_have_tags_for_the_table_and_the_action(
     build: Callable[..., dg.JobDefinition],
 ) -> None:
     job = build("lake.orders", key_prefix=["prod"])

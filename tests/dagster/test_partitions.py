@@ -36,19 +36,19 @@ SPECS = st.dictionaries(TEXT, VALUES, min_size=1, max_size=3)
 
 
 @given(SPECS)
-def test_rendered_key_is_parsed_to_the_same_partition(spec: dict[str, str]) -> None:
+def test_a_rendered_key_is_parsed_to_the_same_partition(spec: dict[str, str]) -> None:
     keys = PartitionKeys(columns=tuple(spec))
 
     assert spec == keys.parse(keys.render(spec))
 
 
 @given(SPECS)
-def test_formatted_path_is_parsed_to_the_same_partition(spec: dict[str, str]) -> None:
+def test_a_formatted_path_is_parsed_to_the_same_partition(spec: dict[str, str]) -> None:
     assert spec == parse_partition_path(format_partition_path(spec))
 
 
 @given(SPECS)
-def test_key_of_a_path_is_converted_back_to_the_path(spec: dict[str, str]) -> None:
+def test_the_key_of_a_path_is_converted_back_to_the_path(spec: dict[str, str]) -> None:
     keys = PartitionKeys(columns=tuple(spec))
     path = format_partition_path(spec)
 
@@ -73,7 +73,7 @@ def test_the_key_of_a_partition_with_one_column_is_its_value() -> None:
     assert keys.key_of("flight_month=2013-01-01 00%3A00") == "2013-01-01 00:00"
 
 
-def test_key_of_several_columns_is_the_path_in_the_order_of_the_table() -> None:
+def test_the_key_of_several_columns_is_the_path_in_the_order_of_the_table() -> None:
     keys = PartitionKeys(columns=("dt", "region"))
 
     assert (
@@ -85,7 +85,7 @@ def test_key_of_several_columns_is_the_path_in_the_order_of_the_table() -> None:
     "key",
     ["", "2026-01-01", "dt=a", "dt=a/region=", "region=a/dt=b", "dt=a/region=b/x=c", "dt=a/dt=b"],
 )
-def test_key_that_does_not_match_the_columns_is_refused(key: str) -> None:
+def test_a_key_that_does_not_match_the_columns_is_refused(key: str) -> None:
     with pytest.raises(InputError):
         PartitionKeys(columns=("dt", "region")).parse(key)
 
@@ -93,12 +93,12 @@ def test_key_that_does_not_match_the_columns_is_refused(key: str) -> None:
 @pytest.mark.parametrize(
     "spec", [{}, {"dt": "a"}, {"dt": "a", "region": ""}, {"dt": "a", "x": "b"}]
 )
-def test_incomplete_partition_is_refused(spec: dict[str, str]) -> None:
+def test_an_incomplete_partition_is_refused(spec: dict[str, str]) -> None:
     with pytest.raises(InputError, match="dt, region"):
         PartitionKeys(columns=("dt", "region")).render(spec)
 
 
-def test_unpartitioned_table_is_refused() -> None:
+def test_an_unpartitioned_table_is_refused() -> None:
     schema = build_table_schema(
         parse_columns("id INT"), primary_key=["id"], options={"bucket": "1"}
     )
@@ -126,7 +126,7 @@ def test_day_numbers_in_directories_become_dates_in_keys() -> None:
 
 
 @given(st.integers(-800_000, 2_932_896).map(str) | st.sampled_from(DATES))
-def test_day_number_is_unchanged_by_conversion_to_key_and_back(text: str) -> None:
+def test_a_day_number_is_unchanged_by_a_conversion_to_a_key_and_back(text: str) -> None:
     keys = PartitionKeys.of(table_schema("dt DATE", "dt"))
 
     assert keys.parse(keys.render({"dt": text})) == {"dt": text}
@@ -148,7 +148,7 @@ MULTI = dg.MultiPartitionsDefinition(
 
 
 @pytest.mark.parametrize("columns", [("dt", "region"), ("region", "dt")])
-def test_key_of_two_dimensions_is_unchanged_by_conversion_to_path_and_back(
+def test_a_key_of_two_dimensions_is_unchanged_by_a_conversion_to_a_path_and_back(
     columns: tuple[str, ...],
 ) -> None:
     keys = PartitionKeys.of(table_schema("dt DATE, region STRING", *columns), MULTI)
@@ -171,7 +171,7 @@ def test_any_two_values_have_a_two_dimensional_key_or_are_refused(first: str, se
 
 
 @pytest.mark.parametrize("key", ["", "a", "a|", "|", "a|b|c"])
-def test_key_with_another_number_of_dimensions_is_refused(key: str) -> None:
+def test_a_key_with_another_number_of_dimensions_is_refused(key: str) -> None:
     with pytest.raises(InputError, match="does not match"):
         PartitionKeys(columns=("a", "b"), dimensions=("a", "b")).parse(key)
 
@@ -195,7 +195,7 @@ TIMES = [
 
 
 @pytest.mark.parametrize(("definition", "count"), TIMES)
-def test_time_keys_are_unchanged_by_conversion_to_path_and_back(
+def test_time_keys_are_unchanged_by_a_conversion_to_a_path_and_back(
     definition: dg.PartitionsDefinition[str], count: int
 ) -> None:
     keys = PartitionKeys.of(table_schema("dt STRING", "dt"), definition)
@@ -229,13 +229,13 @@ def test_hours_can_be_stored_in_two_columns() -> None:
         ("INT", "__DEFAULT_PARTITION__", "__DEFAULT_PARTITION__"),
     ],
 )
-def test_value_in_another_spelling_is_converted_to_the_directory_name(
+def test_a_value_in_another_notation_is_converted_to_the_directory_name(
     kind: str, key: str, directory: str
 ) -> None:
     assert PartitionKeys.of(table_schema(f"p {kind}", "p")).parse(key) == {"p": directory}
 
 
-def test_key_that_is_not_a_value_of_its_column_is_refused() -> None:
+def test_a_key_that_is_not_a_value_of_its_column_is_refused() -> None:
     """With Dagster's default format of hours, loads would be empty without an error."""
     keys = PartitionKeys.of(table_schema("p TIMESTAMP(3)", "p"))
 
@@ -257,7 +257,7 @@ STORED = [
 
 @pytest.mark.parametrize("legacy", ["true", "false"])
 @pytest.mark.parametrize(("kind", "values"), STORED)
-def test_key_of_an_existing_partition_selects_its_files(
+def test_the_key_of_an_existing_partition_selects_its_files(
     tmp_path: Path, kind: str, values: list[object], legacy: str
 ) -> None:
     """The partition filter of a compaction selects the files of each partition of a table."""

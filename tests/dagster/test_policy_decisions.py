@@ -54,7 +54,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return now
 
 
-def test_run_request_has_a_reason(build_ticks: BuildTicks, orders: Table, upsert: Upsert) -> None:
+def test_a_run_request_has_a_reason(build_ticks: BuildTicks, orders: Table, upsert: Upsert) -> None:
     upsert(orders, DAYS[0])
 
     [request] = build_ticks().new_run_requests()
@@ -63,7 +63,7 @@ def test_run_request_has_a_reason(build_ticks: BuildTicks, orders: Table, upsert
     assert not request.run_config
 
 
-def test_skip_message_contains_the_reasons(
+def test_the_skip_message_contains_the_reasons(
     build_ticks: BuildTicks, orders: Table, upsert: Upsert, instance: dg.DagsterInstance
 ) -> None:
     upsert(orders, *DAYS[:2])
@@ -76,7 +76,7 @@ def test_skip_message_contains_the_reasons(
     assert f"dt={DAYS[1]}: not now" in message
 
 
-def test_observation_contains_all_decisions(
+def test_the_observation_contains_all_decisions(
     build_ticks: BuildTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, *DAYS[:2])
@@ -96,7 +96,7 @@ def test_observation_contains_all_decisions(
     assert all(row["reason"] for row in rows)
 
 
-def test_tick_logs_all_decisions(
+def test_a_tick_logs_all_decisions(
     build_ticks: BuildTicks, orders: Table, upsert: Upsert, caplog: pytest.LogCaptureFixture
 ) -> None:
     upsert(orders, *DAYS[:2])
@@ -113,7 +113,7 @@ def test_tick_logs_all_decisions(
     assert f"lake.orders: dt={DAYS[1]}: minor compaction: level-0 files: 2" in caplog.text
 
 
-def test_waiting_partition_is_requested_after_the_threshold_is_reached(
+def test_a_waiting_partition_is_requested_after_the_threshold_is_reached(
     build_ticks: BuildTicks, orders: Table, upsert: Upsert
 ) -> None:
     ticks = build_ticks(level0_files=2)
@@ -124,7 +124,7 @@ def test_waiting_partition_is_requested_after_the_threshold_is_reached(
     assert ticks.requested_partitions() == [DAYS[0]]
 
 
-def test_waiting_partition_is_requested_after_max_wait_without_a_commit(
+def test_a_waiting_partition_is_requested_after_max_wait_without_a_commit(
     build_ticks: BuildTicks, orders: Table, upsert: Upsert, clock: list[int]
 ) -> None:
     ticks = build_ticks(level0_files=9, max_wait="2 h")
@@ -145,7 +145,7 @@ def test_waiting_partition_is_requested_after_max_wait_without_a_commit(
     assert ticks.requested_partitions() == [DAYS[1]]
 
 
-def test_failed_compaction_is_requested_again_after_max_wait(
+def test_a_failed_compaction_is_requested_again_after_max_wait(
     build_ticks: BuildTicks,
     orders: Table,
     upsert: Upsert,
@@ -169,7 +169,7 @@ def test_failed_compaction_is_requested_again_after_max_wait(
     assert ticks.skip_message() == "lake.orders: snapshot 2 was already handled"
 
 
-def test_waiting_table_is_requested_after_max_wait(
+def test_a_waiting_table_is_requested_after_max_wait(
     build_ticks: BuildTicks, orders: Table, upsert: Upsert, clock: list[int]
 ) -> None:
     ticks = build_ticks(None, level0_files=9)
@@ -195,7 +195,7 @@ def mostly_deleted(
     return orders
 
 
-def test_partition_with_many_deleted_rows_is_fully_compacted(
+def test_a_partition_with_many_deleted_rows_is_compacted_fully(
     build_ticks: BuildTicks, mostly_deleted: Table, paimon: PaimonCatalogResource
 ) -> None:
     [request] = build_ticks().new_run_requests()
@@ -205,13 +205,13 @@ def test_partition_with_many_deleted_rows_is_fully_compacted(
     assert "67% of the rows are deleted" in request.tags["paimon/reason"]
 
 
-def test_unpartitioned_asset_of_partitioned_table_is_not_fully_compacted(
+def test_an_unpartitioned_asset_of_a_partitioned_table_is_not_fully_compacted(
     build_ticks: BuildTicks, mostly_deleted: Table
 ) -> None:
     assert build_ticks(None).requested_partitions() == []
 
 
-def test_schedule_ignores_thresholds(
+def test_the_schedule_ignores_thresholds(
     orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
 ) -> None:
     upsert(orders, DAYS[0])
@@ -227,7 +227,7 @@ def test_schedule_ignores_thresholds(
     assert request.tags["paimon/reason"].startswith("the partition has waited")
 
 
-def test_full_compaction_is_requested_only_once(
+def test_a_full_compaction_is_requested_only_once(
     build_ticks: BuildTicks, mostly_deleted: Table
 ) -> None:
     ticks = build_ticks()

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_missing_table_is_refused(paimon: PaimonCatalogResource) -> None:
+def test_a_missing_table_is_refused(paimon: PaimonCatalogResource) -> None:
     with pytest.raises(NotFoundError, match=r"there is no table lake\.orders"):
         paimon.load_table("lake.orders")
 
 
-def test_warehouse_can_be_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_warehouse_can_be_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_WAREHOUSE", "/somewhere")
 
     @dg.asset
@@ -49,19 +49,21 @@ def test_storage_options_are_used_but_not_printed(monkeypatch: pytest.MonkeyPatc
     assert result.output_for_node("options") == {"secret": "very-secret-word", "anon": True}
 
 
-def test_spark_settings_are_not_printed() -> None:
+def test_the_spark_settings_are_not_printed() -> None:
     resource = SparkSessionResource(spark_config={"spark.hadoop.fs.s3a.secret.key": "very-secret"})
 
     assert "very-secret" not in repr(resource)
 
 
-def test_executor_without_units_does_not_start_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_executor_without_units_does_not_start_a_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delattr(SparkSessionResource, "session")
 
     assert SparkSessionResource().executor().map(lambda _: b"", [], label="nothing") == []
 
 
-def test_active_session_is_used_and_not_stopped(spark: "SparkSession") -> None:
+def test_the_active_session_is_used_and_not_stopped(spark: "SparkSession") -> None:
     @dg.asset
     def length(spark: SparkSessionResource) -> int:
         results = spark.executor().map(bytes, [3], label="bytes")
@@ -90,7 +92,7 @@ def test_active_session_is_used_and_not_stopped(spark: "SparkSession") -> None:
         ),
     ],
 )
-def test_spark_session_is_started_with_the_configuration(
+def test_the_spark_session_is_started_with_the_configuration(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, object], expected: tuple[object, ...]
 ) -> None:
     calls: list[tuple[object, ...]] = []

@@ -25,7 +25,7 @@ def test_metadata_keys_have_a_prefix_and_missing_values_are_omitted() -> None:
     }
 
 
-def test_state_of_a_partition_counts_only_its_files(
+def test_the_state_of_a_partition_counts_only_its_files(
     orders: Table, upsert: Callable[..., None]
 ) -> None:
     upsert(orders, "2026-01-01", "2026-01-02")
@@ -37,7 +37,7 @@ def test_state_of_a_partition_counts_only_its_files(
     assert build_table_state(filter_report(report, "dt=2026-01-09")).files == 0
 
 
-def test_plan_table_has_a_row_for_each_unit(orders: Table, upsert: Callable[..., None]) -> None:
+def test_the_plan_table_has_a_row_for_each_unit(orders: Table, upsert: Callable[..., None]) -> None:
     upsert(orders, "2026-01-01")
 
     [record] = build_plan_table(plan(orders, CompactRequest()).units, partition=False).records
@@ -47,14 +47,14 @@ def test_plan_table_has_a_row_for_each_unit(orders: Table, upsert: Callable[...,
     assert record.data["reason"]
 
 
-def test_plan_table_is_truncated(orders: Table, upsert: Callable[..., None]) -> None:
+def test_the_plan_table_is_truncated(orders: Table, upsert: Callable[..., None]) -> None:
     upsert(orders, "2026-01-01")
     units = plan(orders, CompactRequest()).units * (MAX_TABLE_RECORDS + 1)
 
     assert len(build_plan_table(units, partition=True).records) == MAX_TABLE_RECORDS
 
 
-def test_column_schema_has_types_and_keys(orders: Table) -> None:
+def test_the_column_schema_has_types_and_keys(orders: Table) -> None:
     schema = build_column_schema(orders.schema)
 
     assert [(c.name, c.type, c.constraints.nullable) for c in schema.columns] == [

@@ -18,7 +18,7 @@ from paimon_orch.table.table import Table
 PARTITIONS = dg.StaticPartitionsDefinition(["2026-01-01", "2026-01-02", "2026-01-03"])
 
 
-def test_schedule_requests_partitions_that_need_compaction(
+def test_the_schedule_requests_partitions_that_need_compaction(
     orders: Table,
     upsert: Callable[..., None],
     compact_all: Callable[[Table], None],
@@ -36,7 +36,7 @@ def test_schedule_requests_partitions_that_need_compaction(
     assert len({request.run_key for request in result}) == 2
 
 
-def test_schedule_requests_one_run_for_an_unpartitioned_asset(
+def test_the_schedule_requests_one_run_for_an_unpartitioned_asset(
     orders: Table, upsert: Callable[..., None], paimon: PaimonCatalogResource
 ) -> None:
     upsert(orders, "2026-01-01", "2026-01-02")
@@ -56,7 +56,7 @@ def test_the_schedule_is_skipped_if_there_is_nothing_to_compact(
     assert result.skip_message == "lake.orders: nothing to compact"
 
 
-def test_schedule_of_missing_table_is_skipped(paimon: PaimonCatalogResource) -> None:
+def test_the_schedule_of_a_missing_table_is_skipped(paimon: PaimonCatalogResource) -> None:
     assert isinstance(
         evaluate_schedule(build_compaction_schedule("lake.orders"), paimon), dg.SkipReason
     )
@@ -70,7 +70,7 @@ def test_the_minute_of_a_schedule_depends_only_on_the_table_name() -> None:
     assert build_compaction_schedule("lake.orders", hour=4).cron_schedule == "23 4 * * *"
 
 
-def test_schedule_is_stopped_by_default_and_uses_utc() -> None:
+def test_a_schedule_is_stopped_by_default_and_uses_utc() -> None:
     schedule = build_compaction_schedule("lake.orders")
 
     assert schedule.name == "compaction__lake__orders_schedule"
@@ -78,7 +78,7 @@ def test_schedule_is_stopped_by_default_and_uses_utc() -> None:
     assert schedule.execution_timezone == "UTC"
 
 
-def test_schedule_of_each_job_is_not_a_dry_run() -> None:
+def test_the_schedule_of_each_job_is_not_a_dry_run() -> None:
     jobs = [build_expire_snapshots_job("lake.orders"), build_remove_orphan_files_job("lake.orders")]
 
     expire, orphans = build_maintenance_schedules(jobs)
@@ -94,7 +94,7 @@ def test_schedule_of_each_job_is_not_a_dry_run() -> None:
     }
 
 
-def test_cron_and_config_can_be_set_for_each_action() -> None:
+def test_the_cron_schedule_and_the_config_can_be_set_for_each_action() -> None:
     [schedule] = build_maintenance_schedules(
         [build_remove_orphan_files_job("lake.orders")],
         cron={"remove_orphan_files": "0 6 1 * *"},
@@ -112,12 +112,12 @@ def test_cron_and_config_can_be_set_for_each_action() -> None:
     }
 
 
-def test_cron_of_unknown_action_is_refused() -> None:
+def test_the_cron_schedule_of_an_unknown_action_is_refused() -> None:
     with pytest.raises(InputError, match="vacuum; the actions are expire_snapshots"):
         build_maintenance_schedules([], cron={"vacuum": "@daily"})
 
 
-def test_schedule_adds_the_dynamic_partitions_that_it_requests(
+def test_the_schedule_adds_the_dynamic_partitions_that_it_requests(
     orders: Table, upsert: Callable[..., None], paimon: PaimonCatalogResource
 ) -> None:
     dynamic = dg.DynamicPartitionsDefinition(name="paimon/lake.orders")

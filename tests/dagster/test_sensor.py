@@ -63,7 +63,7 @@ def test_compactions_do_not_cause_requests(
     assert ticks_after_compaction.skip_message() == "lake.orders: snapshot 4 was already handled"
 
 
-def test_changed_partition_with_nothing_to_compact_is_not_requested(
+def test_a_changed_partition_with_nothing_to_compact_is_not_requested(
     ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
@@ -84,7 +84,7 @@ def test_each_commit_requests_the_partition_again(
         compact_all(orders)
 
 
-def test_repeated_tick_requests_the_same_run_keys(
+def test_a_repeated_tick_requests_the_same_run_keys(
     ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
@@ -96,7 +96,7 @@ def test_repeated_tick_requests_the_same_run_keys(
     assert ticks_after_compaction.requested_partitions() == []
 
 
-def test_run_requests_have_tags_for_table_partition_and_snapshot(
+def test_run_requests_have_tags_for_the_table_the_partition_and_the_snapshot(
     ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
@@ -131,7 +131,7 @@ class RecordedCatalogResource(PaimonCatalogResource):
         return catalog
 
 
-def test_tick_without_new_snapshots_reads_only_the_newest_snapshot(
+def test_a_tick_without_new_snapshots_reads_only_the_newest_snapshot(
     ticks_after_compaction: SensorTicks,
 ) -> None:
     ticks_after_compaction.paimon = RecordedCatalogResource(
@@ -143,7 +143,7 @@ def test_tick_without_new_snapshots_reads_only_the_newest_snapshot(
     assert RECORDER.reads == ["snapshot-2"]
 
 
-def test_first_tick_requests_partitions_of_existing_commits(
+def test_the_first_tick_requests_partitions_of_existing_commits(
     ticks: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, *DAYS[:2])
@@ -152,14 +152,14 @@ def test_first_tick_requests_partitions_of_existing_commits(
     assert ticks.requested_partitions() == []
 
 
-def test_tick_of_missing_table_is_skipped_and_keeps_the_cursor(ticks: SensorTicks) -> None:
+def test_a_tick_for_a_missing_table_is_skipped_and_keeps_the_cursor(ticks: SensorTicks) -> None:
     ticks.cursor = "previous"
 
     assert "no database 'lake'" in ticks.skip_message()
     assert ticks.cursor == "previous"
 
 
-def test_table_without_snapshots_is_skipped(ticks: SensorTicks, orders: Table) -> None:
+def test_a_table_without_snapshots_is_skipped(ticks: SensorTicks, orders: Table) -> None:
     assert ticks.skip_message() == "lake.orders has no snapshot yet"
 
 
@@ -175,7 +175,7 @@ def test_all_partitions_are_evaluated_after_unread_snapshots_expired(
     assert ticks_after_compaction.requested_partitions() == []
 
 
-def test_expired_snapshot_of_the_cursor_does_not_prevent_reading_later_snapshots(
+def test_an_expired_snapshot_of_the_cursor_does_not_prevent_reads_of_later_snapshots(
     ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
@@ -186,7 +186,7 @@ def test_expired_snapshot_of_the_cursor_does_not_prevent_reading_later_snapshots
     assert [r.partition_key for r in result.run_requests or []] == [DAYS[0]]
 
 
-def test_partition_is_requested_again_after_rollback_of_its_compaction(
+def test_a_partition_is_requested_again_after_a_rollback_of_its_compaction(
     ticks_after_compaction: SensorTicks,
     orders: Table,
     upsert: Upsert,
@@ -203,7 +203,7 @@ def test_partition_is_requested_again_after_rollback_of_its_compaction(
     assert ticks_after_compaction.requested_partitions() == []
 
 
-def test_rollback_followed_by_new_commits_is_detected(
+def test_a_rollback_that_is_followed_by_new_commits_is_detected(
     ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert, roll_back: RollBack
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
@@ -229,7 +229,7 @@ def test_all_partitions_of_a_recreated_table_are_evaluated(
 @pytest.mark.parametrize(
     "cursor", ["41", "{", "[]", pytest.param("[" * 9999, id="deep"), '{"v": 2}', '{"v": 1}', "null"]
 )
-def test_unknown_cursor_is_ignored(
+def test_an_unknown_cursor_is_ignored(
     ticks: SensorTicks, orders: Table, upsert: Upsert, cursor: str
 ) -> None:
     upsert(orders, DAYS[0])
@@ -250,7 +250,7 @@ def test_unknown_cursor_is_ignored(
     ],
     ids=str,
 )
-def test_damaged_cursor_is_ignored(
+def test_a_damaged_cursor_is_ignored(
     ticks: SensorTicks, orders: Table, upsert: Upsert, damage: dict[str, object]
 ) -> None:
     upsert(orders, DAYS[0])
@@ -287,7 +287,7 @@ def test_snapshots_above_the_limit_are_read_by_later_ticks(
     assert [ticks.requested_partitions() for _ in range(4)] == [DAYS[:2], DAYS[2:4], DAYS[4:5], []]
 
 
-def test_partition_without_a_key_of_the_asset_is_not_requested(
+def test_a_partition_without_a_key_of_the_asset_is_not_requested(
     ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, "1999-12-31", DAYS[0], amount=2)
@@ -345,7 +345,7 @@ def test_day_numbers_in_directories_are_requested_as_daily_partitions(
     assert SensorTicks(sensor, paimon, instance).requested_partitions() == ["2026-01-05"]
 
 
-def test_sensor_is_stopped_by_default_and_targets_only_the_compaction() -> None:
+def test_a_sensor_is_stopped_by_default_and_targets_only_the_compaction() -> None:
     sensor = build_latest_snapshot_sensor("lake.orders", key_prefix=["prod"])
 
     assert sensor.name == "latest_snapshot__prod__lake__orders"
@@ -366,7 +366,7 @@ def test_each_tick_reads_at_most_one_hundred_snapshots(
 
 
 @pytest.mark.parametrize("hint", [b"2", b"1", b"rubbish", b"", None])
-def test_wrong_or_missing_hint_is_ignored(
+def test_a_wrong_or_missing_hint_is_ignored(
     ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert, hint: bytes | None
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
@@ -379,7 +379,7 @@ def test_wrong_or_missing_hint_is_ignored(
     assert ticks_after_compaction.skip_message() == "lake.orders: snapshot 3 was already handled"
 
 
-def test_tick_fails_with_the_name_of_a_missing_newest_snapshot(
+def test_a_tick_fails_with_the_name_of_a_missing_newest_snapshot(
     ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
@@ -410,7 +410,7 @@ def test_each_snapshot_that_changed_data_is_observed(
     assert observations[1].metadata["paimon/physical_rows"].value == 15
 
 
-def test_data_version_is_reset_by_a_rollback(
+def test_a_rollback_resets_the_data_version(
     ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert, roll_back: RollBack
 ) -> None:
     upsert(orders, DAYS[0], amount=2)

@@ -25,7 +25,7 @@ Upsert = Callable[..., None]
 DAY = "2026-01-01"
 
 
-def test_run_and_its_spark_job_reference_each_other(
+def test_a_run_and_its_spark_job_reference_each_other(
     spark: "SparkSession", orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
 ) -> None:
     upsert(orders, DAY)
@@ -43,7 +43,7 @@ def test_run_and_its_spark_job_reference_each_other(
     assert any(name in text for text in described)
 
 
-def test_spark_ui_is_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_spark_ui_is_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
     links = {"application_id": "local-1", "ui": "http://spark:4040"}
     monkeypatch.setattr(SparkSessionResource, "links", lambda _: links)
 
@@ -73,7 +73,7 @@ def assert_untouched(table: Table, folder: Path) -> None:
     assert compact(table, InProcessExecutor()).snapshot_id == 2
 
 
-def test_interrupted_run_cancels_its_spark_job_and_commits_nothing(
+def test_an_interrupted_run_cancels_its_spark_job_and_commits_nothing(
     spark: "SparkSession", orders: Table, upsert: Upsert, tmp_path: Path
 ) -> None:
     upsert(orders, DAY)
@@ -93,7 +93,7 @@ def test_interrupted_run_cancels_its_spark_job_and_commits_nothing(
 @pytest.mark.xdist_group("connect")  # the server always listens on the same port
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_terminated_run_cancels_its_spark_connect_job_and_commits_nothing(
+def test_a_terminated_run_cancels_its_spark_connect_job_and_commits_nothing(
     repository: Path, orders: Table, upsert: Upsert, tmp_path: Path
 ) -> None:
     """The run uses a separate process, because a process can have only one kind of session."""

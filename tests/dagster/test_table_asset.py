@@ -34,7 +34,7 @@ def load(catalog: Catalog, _session: object, keys: Sequence[str]) -> Iterator[In
         )
 
 
-def test_table_asset_reports_loaded_rows_and_data_version(
+def test_the_table_asset_reports_the_loaded_rows_and_the_data_version(
     paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
     resources = {"paimon": paimon, "spark": NoSessionSparkResource()}
@@ -54,7 +54,7 @@ def test_table_asset_reports_loaded_rows_and_data_version(
     assert event.materialization.tags["dagster/data_version"] == "2"
 
 
-def test_table_asset_has_freshness_policy_and_column_lineage(
+def test_the_table_asset_has_the_freshness_policy_and_the_column_lineage(
     paimon: PaimonCatalogResource,
 ) -> None:
     policy = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=24))
@@ -91,7 +91,7 @@ def test_totals_of_several_partitions_are_not_reported_for_each_partition(
     assert single[DAYS[2]]["paimon/rows_written"] == 2
 
 
-def test_unpartitioned_table_asset_reports_the_state_of_the_table(
+def test_an_unpartitioned_table_asset_reports_the_state_of_the_table(
     paimon: PaimonCatalogResource,
 ) -> None:
     def load_all(catalog: Catalog, session: object, keys: Sequence[str]) -> Iterator[IngestResult]:
@@ -109,7 +109,7 @@ def test_unpartitioned_table_asset_reports_the_state_of_the_table(
 
 
 @pytest.mark.parametrize("partitions_def", [PARTITIONS, None])
-def test_load_without_rows_keeps_the_data_version(
+def test_a_load_without_rows_keeps_the_data_version(
     paimon: PaimonCatalogResource,
     instance: dg.DagsterInstance,
     partitions_def: dg.StaticPartitionsDefinition | None,

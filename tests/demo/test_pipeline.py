@@ -72,7 +72,7 @@ def test_waves_of_days_and_of_their_month_have_the_same_flights() -> None:
         )
 
 
-def test_external_writer_commits_one_day_per_call_until_the_last_day(tmp_path: Path) -> None:
+def test_the_external_writer_commits_one_day_per_call_until_the_last_day(tmp_path: Path) -> None:
     catalog = Catalog(str(tmp_path))
 
     assert [write_next_day(catalog), write_next_day(catalog)] == ["2013-01-01", "2013-01-02"]
@@ -87,7 +87,7 @@ def test_external_writer_commits_one_day_per_call_until_the_last_day(tmp_path: P
 
 
 @pytest.mark.slow
-def test_demo_of_one_month_succeeds(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_demo_of_one_month_succeeds(spark: SparkSession, tmp_path: Path) -> None:
     output = io.StringIO()
 
     # The command uses a console without markup, too.
@@ -113,7 +113,7 @@ def test_demo_of_one_month_succeeds(spark: SparkSession, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_demo_reports_a_table_with_wrong_rows(
+def test_the_demo_reports_a_table_with_wrong_rows(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def with_another_status(months: tuple[str, ...]) -> object:

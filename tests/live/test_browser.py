@@ -204,7 +204,9 @@ def wait_for(demo: Deployment, table: str, *key: str, partitions: Collection[str
         wait_for_result(is_done, demo.logs, seconds=WAIT)
 
 
-def test_external_writer_commits_and_small_table_is_upserted(page: Page, demo: Deployment) -> None:
+def test_the_external_writer_commits_and_the_small_table_is_upserted(
+    page: Page, demo: Deployment
+) -> None:
     launch_job(page, "external_writer")
     page.get_by_text("committed 2013-01-01").first.wait_for()
 
@@ -213,7 +215,7 @@ def test_external_writer_commits_and_small_table_is_upserted(page: Page, demo: D
     wait_for(demo, PLANES_TABLE)
 
 
-def test_check_of_a_materialized_month_fails_before_its_compaction(
+def test_the_check_of_a_materialized_month_fails_before_its_compaction(
     page: Page, demo: Deployment, picture: Callable[..., None]
 ) -> None:
     months = MONTHS if PICTURES else ONE
@@ -229,7 +231,7 @@ def test_check_of_a_materialized_month_fails_before_its_compaction(
     picture("failed-check")
 
 
-def test_backfill_compacts_three_months_and_has_plots(
+def test_the_backfill_compacts_three_months_and_has_plots(
     page: Page, demo: Deployment, picture: Callable[..., None]
 ) -> None:
     months = MONTHS if PICTURES else THREE

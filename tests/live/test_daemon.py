@@ -125,7 +125,7 @@ def test_one_tick_adds_the_partition_of_a_commit_and_requests_its_compaction(
     assert observed[0].asset_observation.tags["dagster/data_version"] == "1"
 
 
-def test_tables_are_compacted_concurrently_and_partitions_of_one_table_serially(
+def test_tables_are_compacted_concurrently_and_partitions_of_one_table_one_after_another(
     daemon: Deployment, instance: dg.DagsterInstance, commit: Commit, gate: Path, shut: Path
 ) -> None:
     commit("lake.orders", "2026-02-01", "2026-02-02")
@@ -181,7 +181,7 @@ def test_the_slot_of_a_killed_run_is_released_and_the_run_is_retried(
     assert inspect(table("lake.orders")).level0_files == 0
 
 
-def test_restarted_daemon_continues_from_the_last_cursor(
+def test_a_restarted_daemon_continues_from_the_last_cursor(
     daemon: Deployment, instance: dg.DagsterInstance, commit: Commit
 ) -> None:
     if not ticks_with_requests(daemon, "lake.events"):  # no other test runs at the same time
@@ -201,7 +201,7 @@ def test_restarted_daemon_continues_from_the_last_cursor(
     assert handled[0] < handled[1]
 
 
-def test_backfill_of_twelve_months_compacts_them_in_two_runs(
+def test_a_backfill_of_twelve_months_compacts_them_in_two_runs(
     daemon: Deployment,
     instance: dg.DagsterInstance,
     backfill: str,

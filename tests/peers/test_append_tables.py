@@ -151,7 +151,7 @@ def append_tables() -> list[Any]:
 
 
 @pytest.mark.parametrize(("folder", "entry"), append_tables())
-def test_compacting_append_tables_of_other_writers_keeps_their_rows(
+def test_a_compaction_of_append_tables_of_other_writers_keeps_their_rows(
     tmp_path: Path, folder: Path, entry: dict[str, Any]
 ) -> None:
     if entry.get("branch"):

@@ -133,7 +133,7 @@ CHANGES = [
 
 @pytest.mark.parametrize("peer", JAVA, indirect=True)
 @pytest.mark.parametrize(("engine", "options"), CHANGES)
-def test_compaction_writes_the_same_changelog_as_java(
+def test_a_compaction_writes_the_same_changelog_as_java(
     peer: Peer, referee: Peer, tmp_path: Path, engine: str, options: dict[str, str]
 ) -> None:
     by_java, by_us = tmp_path / "java", tmp_path / "us"

@@ -228,7 +228,7 @@ GOLDEN_TABLES = [
 
 
 @pytest.mark.parametrize(("folder", "name"), GOLDEN_TABLES)
-def test_filtering_by_file_indexes_of_other_writers_equals_a_plain_scan(
+def test_filters_with_file_indexes_of_other_writers_return_the_rows_of_a_plain_scan(
     tmp_path: Path, folder: str, name: str
 ) -> None:
     warehouse = copy_warehouse(GOLDEN / folder, tmp_path / "w")

@@ -103,12 +103,12 @@ def _compare(peer: Peer, warehouse: Path, entry: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("peer", "name"), _cases(READS), indirect=["peer"])
-def test_peer_reads_golden_table(peer: Peer, golden: tuple[Path, dict[str, Any]]) -> None:
+def test_a_peer_reads_the_golden_table(peer: Peer, golden: tuple[Path, dict[str, Any]]) -> None:
     _compare(peer, *golden)
 
 
 @pytest.mark.parametrize(("peer", "name"), _cases(REFUSES), indirect=["peer"])
-def test_peer_refuses_golden_table(
+def test_a_peer_refuses_the_golden_table(
     peer: Peer, golden: tuple[Path, dict[str, Any]], name: str
 ) -> None:
     warehouse, entry = golden
@@ -117,6 +117,6 @@ def test_peer_refuses_golden_table(
 
 
 @pytest.mark.parametrize(("peer", "name"), _cases(MISREADS), indirect=["peer"])
-def test_peer_misreads_golden_table(peer: Peer, golden: tuple[Path, dict[str, Any]]) -> None:
+def test_a_peer_misreads_the_golden_table(peer: Peer, golden: tuple[Path, dict[str, Any]]) -> None:
     with pytest.raises(AssertionError, match="missing"):
         _compare(peer, *golden)

@@ -44,7 +44,7 @@ def levels_of(table: Table) -> set[int]:
 
 
 @pytest.mark.parametrize(("folder", "entry"), list(cases()))
-def test_compacting_a_golden_table_keeps_its_rows(
+def test_a_compaction_of_a_golden_table_keeps_its_rows(
     folder: Path, entry: dict[str, Any], tmp_path: Path
 ) -> None:
     name = table_name(entry)

@@ -130,7 +130,7 @@ def test_a_compaction_is_refused_with_the_option_in_the_error_and_changes_nothin
     ("name", "folder", "entry"),
     [c for c in CASES if find_refusal(c.values[0], COMPACTION_REFUSED) == EVOLVED],
 )
-def test_rows_of_data_evolution_tables_survive_snapshot_expiration(
+def test_an_expiration_of_snapshots_keeps_the_rows_of_data_evolution_tables(
     java20: Peer, name: str, folder: Path, entry: dict[str, Any], tmp_path: Path
 ) -> None:
     warehouse, table_id = copy_warehouse(folder, tmp_path / "w"), table_name(entry)

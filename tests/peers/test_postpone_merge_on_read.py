@@ -19,7 +19,7 @@ from paimon_orch.table.schema_change.schema_changes import SetOption
 
 
 @pytest.mark.parametrize("folder", ["postpone", "postpone_merge_on_read"])
-def test_merge_on_read_of_postponed_rows_equals_a_compaction_by_java(
+def test_a_merge_on_read_of_postponed_rows_returns_the_rows_of_a_compaction_by_java(
     java20: Peer, folder: str, tmp_path: Path
 ) -> None:
     warehouse = copy_warehouse(GOLDEN / "java-2.0" / folder, tmp_path / "w")

@@ -142,7 +142,7 @@ def test_valid_values_match_the_schema_and_load(attributes: dict[str, Any]) -> N
     assert load(**attributes).assets
 
 
-def test_minimum_above_the_maximum_is_refused_when_definitions_load() -> None:
+def test_a_minimum_above_the_maximum_is_refused_when_definitions_load() -> None:
     with pytest.raises(InputError, match=r"snapshot_expiration\.retain_min 10 is greater than"):
         load(snapshot_expiration={"retain_min": 10, "retain_max": 5})
 
@@ -194,7 +194,7 @@ def test_the_error_of_a_missing_alternative_lists_all_alternatives(attribute: st
     assert message.endswith("is a required property")
 
 
-def test_database_component_has_the_same_rules() -> None:
+def test_the_database_component_has_the_same_rules() -> None:
     invalid = {"database": "a.b", "trigger": "sensr", "orphan_files": {"older_than": "long"}}
 
     assert set(refusals(invalid, PaimonDatabaseComponent)) == {
@@ -218,7 +218,7 @@ def accepts(check: Callable[[], object]) -> bool:
     return True
 
 
-def test_schema_accepts_the_units_of_the_parsers() -> None:
+def test_the_schema_accepts_the_units_of_the_parsers() -> None:
     times = [unit for unit in value_type._DURATION_UNITS if unit]
     sizes = [unit for unit in value_type._MEMORY_UNITS if unit]
     for unit in [*times, *sizes, "moons", "w", "x"]:
@@ -241,18 +241,20 @@ _FIELD = st.lists(
 
 
 @given(st.lists(_FIELD, min_size=5, max_size=5).map(" ".join))
-def test_schema_accepts_every_cron_schedule_of_dagster(text: str) -> None:
+def test_the_schema_accepts_every_cron_schedule_of_dagster(text: str) -> None:
     if accepts(lambda: CRON_RULE.check("cron", text)):
         assert matches(CRON_RULE, text)
 
 
 @given(st.text(alphabet="ab.-_ 0é\n", max_size=8))
-def test_schema_accepts_every_valid_table_name(text: str) -> None:
+def test_the_schema_accepts_every_valid_table_name(text: str) -> None:
     assert matches(TABLE_RULE, text) or not accepts(lambda: TABLE_RULE.check("table", text))
 
 
 @pytest.mark.slow
-def test_dg_check_yaml_refuses_invalid_and_accepts_valid_attributes(tmp_path: Path) -> None:
+def test_dg_check_yaml_refuses_invalid_attributes_and_accepts_valid_attributes(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "project" / "defs" / "orders"
     folder.mkdir(parents=True)
     for package in (folder.parent, folder.parent.parent):

@@ -111,20 +111,20 @@ def work(paimon: PaimonCatalogResource, upsert: Callable[..., None]) -> Table:
 
 
 @pytest.mark.parametrize("action", POLICIES)
-def test_default_run_config_of_a_job_is_the_policy_of_the_component(action: str) -> None:
+def test_the_default_run_config_of_a_job_is_the_policy_of_the_component(action: str) -> None:
     job = job_of(component(), action)
 
     assert job.run_config == {"ops": {action: {"config": {"dry_run": True, **POLICIES[action]}}}}
 
 
 @pytest.mark.parametrize("action", POLICIES)
-def test_schedule_has_the_default_run_config_of_its_job_without_dry_run(action: str) -> None:
+def test_a_schedule_has_the_default_run_config_of_its_job_without_the_dry_run(action: str) -> None:
     assert schedule_config(component(), action) == {**POLICIES[action], "dry_run": False}
 
 
 @pytest.mark.parametrize("config", [None, {"dry_run": True}], ids=str)
 @pytest.mark.parametrize("action", POLICIES)
-def test_dry_run_has_the_plan_of_the_schedule(
+def test_a_dry_run_has_the_plan_of_the_schedule(
     work: Table,
     resources: Mapping[str, object],
     action: str,
@@ -189,7 +189,7 @@ def test_null_in_the_launchpad_selects_the_option_of_the_table(
     assert work.stores.snapshots.ids() == [4]
 
 
-def test_policy_of_a_job_built_in_python_is_its_default_config() -> None:
+def test_the_policy_of_a_job_that_is_built_in_python_is_its_default_config() -> None:
     job = build_expire_snapshots_job("lake.orders", config={"retain_for": "2 d"})
 
     assert job.run_config == {
@@ -197,7 +197,7 @@ def test_policy_of_a_job_built_in_python_is_its_default_config() -> None:
     }
 
 
-def test_launchpad_defaults_to_a_dry_run_for_any_config_of_the_schedule() -> None:
+def test_the_launchpad_defaults_to_a_dry_run_for_any_config_of_the_schedule() -> None:
     defs = component(
         snapshot_expiration={"dry_run": True}, orphan_files={"older_than": "3 d", "dry_run": False}
     )
@@ -218,7 +218,7 @@ def test_launchpad_defaults_to_a_dry_run_for_any_config_of_the_schedule() -> Non
         ({"retain_for": "soon"}, "retain_for.*soon"),
     ],
 )
-def test_invalid_policy_is_refused_when_the_job_is_built(
+def test_an_invalid_policy_is_refused_when_the_job_is_built(
     config: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
@@ -226,7 +226,7 @@ def test_invalid_policy_is_refused_when_the_job_is_built(
 
 
 @pytest.mark.usefixtures("work")
-def test_default_age_of_orphan_files_is_three_days(
+def test_the_default_age_of_orphan_files_is_three_days(
     resources: Mapping[str, object],
 ) -> None:
     metadata = launch_job(build_remove_orphan_files_job("lake.orders"), resources, dry_run=True)
@@ -235,7 +235,7 @@ def test_default_age_of_orphan_files_is_three_days(
 
 
 @pytest.mark.parametrize("action", POLICIES)
-def test_component_has_all_config_fields_of_a_job(action: str) -> None:
+def test_the_component_has_all_config_fields_of_a_job(action: str) -> None:
     attribute = PaimonTableComponent.model_fields[ATTRIBUTES[action]]
     [policy] = [
         kind
@@ -251,7 +251,7 @@ def test_component_has_all_config_fields_of_a_job(action: str) -> None:
 
 
 @pytest.mark.slow
-def test_launchpad_of_the_webserver_shows_the_policy(repository: Path, tmp_path: Path) -> None:
+def test_the_launchpad_of_the_webserver_shows_the_policy(repository: Path, tmp_path: Path) -> None:
     """The test sends the query of the launchpad page."""
     file = tmp_path / "location.py"
     attributes = {

@@ -54,7 +54,7 @@ def test_matching_tables_are_discovered(warehouse: str, tmp_path: Path) -> None:
     }
 
 
-def test_table_that_cannot_be_an_asset_is_skipped(
+def test_a_table_that_cannot_be_an_asset_is_skipped(
     warehouse: str, create: Create, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     create("lake.my orders")
@@ -77,7 +77,7 @@ def test_each_component_has_its_own_state_key() -> None:
     assert len(keys) == len(variants)
 
 
-def test_missing_database_is_refused(warehouse: str, tmp_path: Path) -> None:
+def test_a_missing_database_is_refused(warehouse: str, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no database 'sea'"):
         discover(tmp_path, warehouse=warehouse, database="sea")
 

@@ -19,7 +19,7 @@ ignore_dagster_warnings = pytest.mark.filterwarnings(
 
 
 @ignore_dagster_warnings
-def test_scaffolded_component_can_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scaffolded_component_can_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAIMON_WAREHOUSE", "/lake")
 
     with create_defs_folder_sandbox() as sandbox:

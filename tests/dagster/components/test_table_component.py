@@ -42,7 +42,7 @@ def asset_keys(defs: dg.Definitions) -> set[str]:
     return {key.to_user_string() for key in defs.resolve_all_asset_keys()}
 
 
-def test_minimal_component_has_assets_sensor_and_jobs() -> None:
+def test_a_minimal_component_has_assets_a_sensor_and_jobs() -> None:
     defs = load()
 
     dg.Definitions.validate_loadable(defs)
@@ -54,7 +54,7 @@ def test_minimal_component_has_assets_sensor_and_jobs() -> None:
     }
 
 
-def test_policies_are_the_config_of_the_schedules() -> None:
+def test_policies_become_the_config_of_the_schedules() -> None:
     defs = load()
 
     expire = defs.resolve_schedule_def("expire_snapshots__lake__orders_schedule")
@@ -119,7 +119,7 @@ def test_partitions_can_be_values_or_times(partitions: object, expected: list[st
         ),
     ],
 )
-def test_external_table_has_a_partition_for_the_current_time(
+def test_an_external_table_has_a_partition_for_the_current_time(
     partitions: object, external: bool, last: str
 ) -> None:
     asset = load(partitions=partitions, external=external).resolve_assets_def(COMPACTION)
@@ -138,7 +138,7 @@ def test_external_table_has_a_partition_for_the_current_time(
     ],
     ids=str,
 )
-def test_invalid_age_is_refused_when_definitions_load(attributes: dict[str, Any]) -> None:
+def test_an_invalid_age_is_refused_when_definitions_load(attributes: dict[str, Any]) -> None:
     [[name]] = attributes.values()
 
     with pytest.raises(InputError, match=name):
@@ -147,7 +147,7 @@ def test_invalid_age_is_refused_when_definitions_load(attributes: dict[str, Any]
 
 @pytest.mark.parametrize("name", ["max_partitions_per_run", "sensor_interval_seconds"])
 @pytest.mark.parametrize("number", [0, -1])
-def test_number_below_one_is_refused(name: str, number: int) -> None:
+def test_a_number_below_one_is_refused(name: str, number: int) -> None:
     with pytest.raises(ValidationError, match=name):
         load(**{name: number})
 
@@ -158,7 +158,7 @@ def test_a_share_that_is_not_between_zero_and_one_is_refused(ratio: float) -> No
         load(compaction={"deleted_ratio": ratio})
 
 
-def test_table_name_that_dagster_does_not_allow_is_refused() -> None:
+def test_a_table_name_that_dagster_does_not_allow_is_refused() -> None:
     assert load(table="lake.my-orders").sensors
     with pytest.raises(InputError, match=r"'lake\.my orders'.*letters, digits, _ and -"):
         load(table="lake.my orders")
@@ -172,7 +172,7 @@ def test_two_partition_columns_become_two_dimensions() -> None:
     assert asset.partitions_def.get_partition_keys()[:2] == ["2026-01-01|eu", "2026-01-01|us"]
 
 
-def test_dynamic_dimension_is_named_after_table_and_column() -> None:
+def test_a_dynamic_dimension_is_named_after_its_table_and_its_column() -> None:
     columns = {"region": {"dynamic": True}, "dt": {"start": "2026-01-01"}}
     asset = load(partitions={"columns": columns}).resolve_assets_def(COMPACTION)
 
@@ -210,7 +210,7 @@ def test_hours_can_be_stored_in_two_columns() -> None:
     assert list(asset.partitions_def.get_partition_keys())[1] == "dt=2026-01-01/hh=01"
 
 
-def test_sensor_uses_the_policy_of_the_component(
+def test_the_sensor_uses_the_policy_of_the_component(
     orders: Table,
     upsert: Callable[..., None],
     paimon: PaimonCatalogResource,
@@ -227,13 +227,13 @@ def test_sensor_uses_the_policy_of_the_component(
     assert not result.run_requests
 
 
-def test_component_has_all_fields_of_a_policy() -> None:
+def test_the_component_has_all_fields_of_a_policy() -> None:
     policy = {field.name: field.default for field in fields(CompactionPolicy)}
 
     assert CompactionAttributes().model_dump() == policy
 
 
-def test_invalid_size_is_refused_when_definitions_load() -> None:
+def test_an_invalid_size_is_refused_when_definitions_load() -> None:
     with pytest.raises(InputError, match="max_rewrite"):
         load(compaction={"max_rewrite": "much"})
 
@@ -253,7 +253,7 @@ def test_invalid_size_is_refused_when_definitions_load() -> None:
         ),
     ],
 )
-def test_asset_has_the_freshness_policy_and_sensor_reports_materializations(
+def test_the_asset_has_the_freshness_policy_and_the_sensor_reports_materializations(
     orders: Table,
     upsert: Callable[..., None],
     paimon: PaimonCatalogResource,
@@ -344,19 +344,19 @@ def test_option_values_of_other_types_are_converted_to_text() -> None:
     assert resources["spark"].ship_package
 
 
-def test_component_of_a_loaded_table_does_not_define_its_asset() -> None:
+def test_a_component_of_a_loaded_table_does_not_define_its_asset() -> None:
     assets = load(external=False, file_index=True).assets or []
 
     keys = {asset.key for asset in assets if isinstance(asset, dg.AssetsDefinition | dg.AssetSpec)}
     assert {key.path[-1] for key in keys} == {"compaction", "file_index"}
 
 
-def test_unknown_attribute_is_refused() -> None:
+def test_an_unknown_attribute_is_refused() -> None:
     with pytest.raises(Exception, match="compactoin"):
         load(compactoin={})
 
 
-def test_assets_of_the_component_compact_the_table(
+def test_the_assets_of_the_component_compact_the_table(
     orders: Table,
     upsert: Callable[..., None],
     paimon: PaimonCatalogResource,
