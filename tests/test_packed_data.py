@@ -48,7 +48,7 @@ def test_archives_equal_a_new_packing_of_their_files(writer: str) -> None:
     assert tar_bytes(GOLDEN / writer) == archive
 
 
-def test_equal_files_give_equal_archives(tmp_path: Path) -> None:
+def test_archives_of_equal_files_are_equal(tmp_path: Path) -> None:
     packed = [tmp_path / "one.tar.xz", tmp_path / "two.tar.xz"]
     for archive in packed:
         folder = tmp_path / archive.stem / "w"

@@ -159,7 +159,7 @@ def test_issue_5872_a_row_written_first_but_committed_late_loses_to_equal_rows(
     assert_healthy(table)
 
 
-def test_issue_5631_a_lookup_takes_the_row_of_the_lowest_higher_level() -> None:
+def test_issue_5631_a_lookup_uses_the_row_of_the_nearest_higher_level() -> None:
     schema = build_table_schema(
         parse_columns("k INT, v INT"),
         primary_key=["k"],
@@ -219,7 +219,7 @@ def test_issue_5631_the_changelog_of_a_table_has_the_old_row_of_the_lowest_level
 
 
 @pytest.mark.slow
-def test_issue_5762_two_jobs_that_take_one_snapshot_id_both_keep_their_rows(tmp_path: Path) -> None:
+def test_issue_5762_the_rows_of_two_jobs_that_use_one_snapshot_id_are_kept(tmp_path: Path) -> None:
     table = new_table(tmp_path, "process BIGINT, number BIGINT", key=(), bucket="-1")
 
     written = append_concurrently(str(tmp_path), {}, processes=2, appends=8)

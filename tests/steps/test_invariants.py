@@ -310,7 +310,7 @@ def test_sorting_keeps_the_rows(writes: list[list[int]]) -> None:
 
 
 @pytest.mark.parametrize("number", range(25, 45))
-def test_every_maintenance_invariant_is_named_by_a_test(number: int) -> None:
+def test_every_maintenance_invariant_has_a_test(number: int) -> None:
     """The tests contain the numbers of all invariants."""
     texts = [path.read_text() for path in Path(__file__).parent.rglob("test_*.py")]
     assert any(f"nvariant {number}" in text for text in texts)

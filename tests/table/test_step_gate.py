@@ -266,7 +266,7 @@ def test_an_ingest_is_refused_before_any_task_writes(tmp_path: Path) -> None:
     assert _digest(table) == before
 
 
-def test_the_tables_of_a_dropped_database_are_checked_like_a_dropped_table(tmp_path: Path) -> None:
+def test_the_tables_of_a_dropped_database_are_checked_as_dropped_tables(tmp_path: Path) -> None:
     table = _table(tmp_path, **dict([ICEBERG]))
     before = _digest(table)
     with pytest.raises(UnsupportedError, match=r"metadata\.iceberg\.storage"):

@@ -70,7 +70,9 @@ def test_a_bitmap_of_many_sorted_positions_has_equal_content(share: float) -> No
 
 
 @given(st.lists(RUNS.filter(bool), min_size=1, max_size=8))
-def test_groups_are_serialized_like_single_bitmaps(groups: list[list[tuple[int, int]]]) -> None:
+def test_groups_are_serialized_in_the_same_way_as_single_bitmaps(
+    groups: list[list[tuple[int, int]]],
+) -> None:
     parts = [rows_of(runs) for runs in groups]
     counts = np.array([len(part) for part in parts])
 

@@ -236,7 +236,7 @@ def test_files_with_different_fields_are_merged(data: st.DataObject, name: str) 
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.integers(0, 99))
-def test_columns_hold_the_same_fields_as_records(data: st.DataObject, seed: int) -> None:
+def test_columns_contain_the_same_fields_as_records(data: st.DataObject, seed: int) -> None:
     simple: st.SearchStrategy[Any] = st.sampled_from(["int", "long", "string", "bytes"])
     kinds = simple | simple.map(lambda item: {"type": "array", "items": item})
     kinds |= kinds.map(lambda kind: ["null", kind])

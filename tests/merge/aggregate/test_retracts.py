@@ -361,7 +361,7 @@ def test_ignored_rows_get_no_sequence_number_and_no_changelog(
     assert rows_of(table) == [("a",), ("c",)]
 
 
-def test_a_column_can_hold_the_row_kind(tmp_path: Path) -> None:
+def test_a_column_can_contain_the_row_kind(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k STRING, kind STRING", rowkind__field="kind")
 
     table.upsert(table_of("k kind", [("a", "+I"), ("b", "+I")]))

@@ -66,7 +66,7 @@ def test_columns_are_sorted_in_the_order_of_the_format(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_single_keys_are_ordered_like_columns(name: str) -> None:
+def test_single_keys_have_the_same_order_as_columns(name: str) -> None:
     columns = KeyColumns.of(column_of(name, ORDERED[name]), ["k"])
     keys = [columns.at(position) for position in range(len(columns))]
 
@@ -77,7 +77,7 @@ def test_single_keys_are_ordered_like_columns(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_manifest_keys_are_ordered_like_row_keys(name: str) -> None:
+def test_manifest_keys_have_the_same_order_as_row_keys(name: str) -> None:
     kind, table = parse_type(name), column_of(name, ORDERED[name])
     columns = KeyColumns.of(table, ["k"])
     for position, scalar in enumerate(table["k"]):

@@ -45,7 +45,7 @@ def keys(column: pa.Array, width: int = 8) -> list[bytes]:
     ],
     ids=str,
 )
-def test_packed_bytes_are_ordered_like_values(kind: pa.DataType, values: list[Any]) -> None:
+def test_packed_bytes_have_the_same_order_as_values(kind: pa.DataType, values: list[Any]) -> None:
     sort_keys = keys(pa.array(values, kind))
 
     assert all(key < next_key for key, next_key in pairwise(sort_keys))
@@ -106,7 +106,7 @@ def test_hilbert_positions_of_different_wide_coordinates_differ(
     assert len(places) == len(set(cells))
 
 
-def test_integers_of_packed_bytes_are_ordered_like_the_bytes() -> None:
+def test_integers_of_packed_bytes_have_the_same_order_as_the_bytes() -> None:
     rows = np.array([[0, 1, 2], [0, 2, 0], [255, 0, 0]], np.uint8)
 
     sort_keys = decode_leading_words(rows).tolist()

@@ -37,7 +37,7 @@ def test_python_imports_the_package_from_the_archive(tmp_path: Path) -> None:
     assert process.stdout.startswith(str(archive))
 
 
-def test_equal_source_files_give_equal_archives(tmp_path: Path) -> None:
+def test_archives_of_equal_source_files_are_equal(tmp_path: Path) -> None:
     first, second = package_archive(tmp_path / "a"), package_archive(tmp_path / "b")
 
     assert first.name == second.name

@@ -155,7 +155,7 @@ def test_a_commit_with_an_unknown_outcome_is_not_retried(table: Table) -> None:
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: type(request).__name__)
-def test_requests_are_frozen_and_take_keywords_only(request_: object) -> None:
+def test_requests_are_frozen_and_accept_only_keywords(request_: object) -> None:
     name = next(iter(inspect.signature(type(request_)).parameters))
 
     with pytest.raises(AttributeError):

@@ -187,7 +187,7 @@ def test_constants_are_converted_to_the_column_type(
 @pytest.mark.parametrize(
     "value", [2**40, "one", 1.5, [1], object(), dt.date(2024, 1, 1), True, 2**70]
 )
-def test_constants_that_the_column_cannot_hold_are_refused(tmp_path: Path, value: object) -> None:
+def test_constants_that_the_column_cannot_store_are_refused(tmp_path: Path, value: object) -> None:
     table = new_table(tmp_path, "k INT, r ROW<x INT>")
 
     with pytest.raises(InputError):

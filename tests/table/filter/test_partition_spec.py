@@ -137,7 +137,7 @@ def test_a_formatted_partition_is_a_spec_that_matches_it(name: str, number: int 
         ("BIGINT", -7, "-7", "-7"),
     ],
 )
-def test_directories_are_named_by_the_format(
+def test_directories_have_the_names_that_the_format_defines(
     tmp_path: Path, kind: str, values: Any, legacy: str, modern: str
 ) -> None:
     for text, expected in (("true", legacy), ("false", modern)):

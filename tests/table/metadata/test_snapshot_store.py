@@ -60,7 +60,7 @@ def test_a_missing_newest_snapshot_is_an_error_for_readers_and_writers(
     assert len(rows_of(table)) == 3
 
 
-def test_a_table_that_lost_all_snapshots_is_not_empty(table: Table) -> None:
+def test_a_table_that_lost_all_snapshots_is_not_treated_as_empty(table: Table) -> None:
     for number in (1, 2, 3):
         snapshot_file(table, f"snapshot-{number}").unlink()
 

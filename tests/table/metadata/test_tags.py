@@ -56,7 +56,7 @@ def test_a_tag_is_a_copy_of_its_snapshot(table: Table) -> None:
         (datetime(2026, 1, 2, 3, 4, 0, 6), [2026, 1, 2, 3, 4, 0, 6000]),
     ],
 )
-def test_a_tag_with_a_retention_time_stores_its_creation_time_like_java(
+def test_a_tag_with_a_retention_time_stores_its_creation_time_as_in_java(
     table: Table, moment: datetime, parts: list[int]
 ) -> None:
     Tags(table.stores.snapshots, lambda: moment).create("t", time_retained=timedelta(hours=1.5))

@@ -153,7 +153,7 @@ def test_a_scan_reads_the_latest_snapshot(
 
 
 @pytest.mark.parametrize(("name", "folder", "entry"), list(_cases_with("combined_rows")))
-def test_a_read_combines_the_branches_like_the_writer(
+def test_a_read_combines_the_branches_as_the_writer_does(
     warehouse_of: Warehouses, name: str, folder: Path, entry: Entry
 ) -> None:
     table = _open(warehouse_of(folder), entry)

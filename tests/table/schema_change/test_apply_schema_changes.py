@@ -170,7 +170,7 @@ def test_new_columns_get_unused_ids() -> None:
     assert changed.highest_field_id == 8
 
 
-def test_fields_of_nested_rows_change_like_columns() -> None:
+def test_fields_of_nested_rows_can_be_changed_in_the_same_way_as_columns() -> None:
     schema = schema_of(
         "r ROW<x INT, y STRING>, a ARRAY<ROW<z INT>>, m MAP<STRING, INT>, l ARRAY<INT>"
     )
