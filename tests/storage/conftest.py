@@ -64,7 +64,7 @@ def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         _wait_for(server, port, log.read_text)
         yield f"http://127.0.0.1:{port}"
     finally:
-        server.terminate()
+        server.kill()  # the server inherits ignored signals, and then SIGTERM does not end it
         server.wait()
 
 
