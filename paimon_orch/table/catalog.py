@@ -20,6 +20,7 @@ from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.storage import resolve_warehouse
 from paimon_orch.table.cleanup.safe_delete import list_file_roots
+from paimon_orch.table.iceberg.iceberg_settings import build_iceberg_settings
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.schema_change.apply_schema_changes import alter_schema
 from paimon_orch.table.schema_change.deletion_vectors_switch import check_deletion_vectors_change
@@ -195,7 +196,9 @@ class Catalog:
         """Drop a table with all its files and branches."""
         if not self.can_drop_table(identifier, if_exists=if_exists):
             return
-        external = list_file_roots(self.io, self.table(identifier).paths)[1:]
+        table = self.table(identifier)
+        external = list_file_roots(self.io, table.paths)[1:]
+        self._delete_iceberg_metadata(_find_iceberg_directory(table))
         self.io.delete_dir(self._get_table_root(identifier))
         if external:
             logger.warning(
@@ -204,6 +207,10 @@ class Catalog:
                 identifier,
                 ", ".join(external),
             )
+
+    def _delete_iceberg_metadata(self, directory: str | None) -> None:
+        if directory is not None:
+            self.io.delete_dir(directory)
 
     def can_drop_table(self, identifier: str, *, if_exists: bool = False) -> bool:
         """Return whether :meth:`drop_table` has a table to delete; raises the same errors."""
@@ -245,9 +252,13 @@ class Catalog:
         if database not in self.databases():
             existing = ", ".join(self.databases()) or "none"
             raise NotFoundError(f"{self.uri} has no database {database!r}; it has {existing}")
+        iceberg_directory = _find_iceberg_directory(source)
         if not self.io.rename_dir(source.paths.root, target):
             raise InputError(f"table {to} already exists in {self.uri}")
-        return self.table(to)
+        renamed = self.table(to)
+        renamed.stores.publish_iceberg_metadata()
+        self._delete_iceberg_metadata(iceberg_directory)
+        return renamed
 
     def alter_table(self, identifier: str, changes: Iterable[SchemaChange]) -> TableSchema:
         """Apply all changes to columns, options or comments in one schema version.
@@ -255,8 +266,8 @@ class Catalog:
         Returns the new schema. Old files are not rewritten; reads convert their rows. Raises
         :class:`InputError` if a change breaks a rule of the format; the table is then unchanged.
 
-        >>> changes = [AddColumn("note", "STRING"), SetOption("bucket", "4")]
-        >>> catalog.alter_table("db.orders", changes)
+        >>> note = AddColumn(column="note", type="STRING")
+        >>> catalog.alter_table("db.orders", [note, SetOption("bucket", "4")])
 
         See docs/format/schema.md#schema-changes.
         """
@@ -269,6 +280,15 @@ class Catalog:
             has_snapshots=lambda: table.stores.snapshots.latest_id() is not None,
             time_millis=int(time.time() * 1000),
         )
+        table.stores.publish_iceberg_metadata()
         altered = {change.key for change in changes if isinstance(change, SetOption)}
         warn_of_options(identifier, {k: v for k, v in schema.options.items() if k in altered})
         return schema
+
+
+def _find_iceberg_directory(table: Table) -> str | None:
+    """Return the directory of a table's Iceberg metadata if it is outside of the table."""
+    settings = build_iceberg_settings(table.schema, table.paths)
+    if settings is None or settings.directory.startswith(f"{table.paths.root}/"):
+        return None
+    return settings.directory

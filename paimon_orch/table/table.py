@@ -271,7 +271,9 @@ class Table:
         """
         self.stores.check_step(StepKind.METADATA)
         selector = SnapshotSelector(snapshot_id, tag, timestamp, watermark)
-        return rollback(self.stores.snapshots, selector)
+        target = rollback(self.stores.snapshots, selector)
+        self.stores.publish_iceberg_metadata()
+        return target
 
     def truncate(self) -> Snapshot | None:
         """Delete all rows in one snapshot; returns None if the table has no files."""

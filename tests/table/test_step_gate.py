@@ -27,7 +27,7 @@ from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 
 ROWS = pa.table({"id": [1, 2], "v": ["a", "b"]})
-ICEBERG = ("metadata.iceberg.storage", "table-location")
+ICEBERG = ("metadata.iceberg.storage", "hive-catalog")
 
 
 def _table(tmp_path: Path, **options: str) -> Table:
@@ -109,7 +109,7 @@ def test_every_change_runs_when_stale_iceberg_metadata_is_allowed(
     with caplog.at_level(logging.WARNING):
         CHANGES[name](table)
     assert "stale after this run: option 'metadata.iceberg.storage'" in caplog.text
-    assert table.stale_external_options() == ["metadata.iceberg.storage=table-location"]
+    assert table.stale_external_options() == ["metadata.iceberg.storage=hive-catalog"]
 
 
 @pytest.mark.parametrize("name", sorted(set(CHANGES) - {"drop"}))

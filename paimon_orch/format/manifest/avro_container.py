@@ -67,13 +67,24 @@ def build_simple_stats_schema(name: str) -> dict[str, Any]:
 
 
 def encode_avro_file(
-    schema: Any, records: Iterable[AvroRecord], codec: str = "zstandard", level: int = 1
+    schema: Any,
+    records: Iterable[AvroRecord],
+    codec: str = "zstandard",
+    level: int = 1,
+    *,
+    header: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Return a container file; ``records`` may be empty."""
+    """Return a container file; ``records`` may be empty. ``header`` has additional keys."""
     buffer = io.BytesIO()
     compression = level if codec == "zstandard" else None
     fastavro.writer(
-        buffer, schema, records, codec, _BLOCK_BYTES, codec_compression_level=compression
+        buffer,
+        schema,
+        records,
+        codec,
+        _BLOCK_BYTES,
+        metadata=None if header is None else dict(header),
+        codec_compression_level=compression,
     )
     return buffer.getvalue()
 
@@ -89,22 +100,42 @@ class DecodedRecords:
 def decode_avro_file(data: bytes, path: str, known_fields: KnownFields) -> DecodedRecords:
     """Return all records of a container. Error messages contain ``path``."""
     with wrap_decode_errors(path):
-        if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:
-            raise ValueError("the file is not an Avro file")
-        reader = open_block_reader(io.BytesIO(data))
-        _refuse_zero_length_types(reader.writer_schema)
+        reader = _open_container(data)
         unknown = find_unknown_fields(known_fields, reader.writer_schema)
         if unknown:
-            reader = _open_verbatim_reader(data, unknown)
-        records: list[dict[str, Any]] = []
-        for block in iterate_blocks(reader):
-            with wrap_library_errors():
-                records += block
-            if remaining := len(block.bytes_.read()):
-                raise ValueError(
-                    f"{remaining} bytes follow the {block.num_records} records of a block"
-                )
-        return DecodedRecords(records, unknown)
+            reader = _open_verbatim_reader(data, unknown, return_named_type=True)
+        return DecodedRecords(_read_records(reader), unknown)
+
+
+def decode_raw_avro_file(data: bytes, path: str) -> list[dict[str, Any]]:
+    """Return all records with their values as stored: logical types are not converted.
+
+    Error messages contain ``path``.
+    """
+    with wrap_decode_errors(path):
+        schema = _open_container(data).writer_schema
+        if not isinstance(schema, dict) or schema["type"] != "record":
+            raise ValueError("the file does not contain records")
+        names = [field["name"] for field in schema["fields"]]
+        return _read_records(_open_verbatim_reader(data, names, return_named_type=False))
+
+
+def _open_container(data: bytes) -> Any:
+    if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:
+        raise ValueError("the file is not an Avro file")
+    reader = open_block_reader(io.BytesIO(data))
+    _refuse_zero_length_types(reader.writer_schema)
+    return reader
+
+
+def _read_records(reader: Any) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = []
+    for block in iterate_blocks(reader):
+        with wrap_library_errors():
+            records += block
+        if remaining := len(block.bytes_.read()):
+            raise ValueError(f"{remaining} bytes follow the {block.num_records} records of a block")
+    return records
 
 
 def open_block_reader(source: IO[bytes], **options: Any) -> Any:
@@ -124,7 +155,7 @@ def iterate_blocks(reader: Any) -> Iterator[Any]:
         yield from reader
 
 
-def _open_verbatim_reader(data: bytes, unknown: Iterable[str]) -> Any:
+def _open_verbatim_reader(data: bytes, unknown: Iterable[str], *, return_named_type: bool) -> Any:
     """Return a reader that does not convert logical types of unknown fields."""
     source = io.BytesIO(data)
     with wrap_library_errors():
@@ -135,7 +166,9 @@ def _open_verbatim_reader(data: bytes, unknown: Iterable[str]) -> Any:
     fastavro.schemaless_writer(target, HEADER_SCHEMA, {**header, "meta": changed})
     target.write(data[source.tell() :])
     target.seek(0)
-    return open_block_reader(target, return_named_type=True, return_named_type_override=True)
+    return open_block_reader(
+        target, return_named_type=return_named_type, return_named_type_override=True
+    )
 
 
 def _refuse_zero_length_types(schema: Any) -> None:

@@ -120,8 +120,9 @@ def external(
     *,
     steps: StepKind,
     consequence: str,
+    choices: tuple[str, ...] = (),
 ) -> AnyOption:
-    """Register an option that makes Java Paimon notify another system."""
+    """Register an option that makes Java Paimon notify another system, for ``choices`` if given."""
     return TableOption(
         key=key,
         type=type,
@@ -129,6 +130,7 @@ def external(
         option_class=OptionClass.EXTERNAL,
         steps=steps,
         consequence=consequence,
+        choices=choices,
     )
 
 
@@ -269,6 +271,41 @@ FILE_SUFFIX_INCLUDE_COMPRESSION = honoured("file.suffix.include.compression", BO
 FORCE_LOOKUP = honoured("force-lookup", BOOLEAN, "false")
 FULL_COMPACTION_DELTA_COMMITS = honoured("full-compaction.delta-commits", INTEGER)
 GLOBAL_INDEX_EXTERNAL_PATH = honoured("global-index.external-path", TEXT)
+ICEBERG_COMPACTION_MAX_FILE_NUM = honoured(
+    "metadata.iceberg.compaction.max.file-num", INTEGER, "50"
+)
+ICEBERG_COMPACTION_MIN_FILE_NUM = honoured(
+    "metadata.iceberg.compaction.min.file-num", INTEGER, "10"
+)
+ICEBERG_DELETE_AFTER_COMMIT = honoured(
+    "metadata.iceberg.delete-after-commit.enabled", BOOLEAN, "true"
+)
+ICEBERG_FORMAT_VERSION = honoured("metadata.iceberg.format-version", INTEGER, "2", bounds=(2, 3))
+ICEBERG_MANIFEST_COMPRESSION = honoured(
+    "metadata.iceberg.manifest-compression",
+    KEYWORD,
+    "snappy",
+    choices=("null", "deflate", "snappy", "bzip2", "xz", "zstandard", "zstd"),
+    steps=EVERY_CHANGE,
+    consequence="the Iceberg metadata cannot be written with this compression",
+)
+ICEBERG_MANIFEST_LEGACY_VERSION = honoured(
+    "metadata.iceberg.manifest-legacy-version", BOOLEAN, "false"
+)
+ICEBERG_PREVIOUS_VERSIONS_MAX = honoured(
+    "metadata.iceberg.previous-versions-max", INTEGER, "0", bounds=(0, inf)
+)
+ICEBERG_STORAGE = external(
+    "metadata.iceberg.storage",
+    KEYWORD,
+    "disabled",
+    steps=EVERY_CHANGE,
+    consequence="the table in the external catalog is not updated: Iceberg readers miss the commit",
+    choices=("hive-catalog", "rest-catalog"),
+)
+ICEBERG_STORAGE_LOCATION = honoured(
+    "metadata.iceberg.storage-location", KEYWORD, choices=("table-location", "catalog-location")
+)
 IGNORE_DELETE = honoured("ignore-delete", BOOLEAN, "false")
 IGNORE_UPDATE_BEFORE = honoured("ignore-update-before", BOOLEAN, "false")
 INCREMENTAL_BETWEEN_SCAN_MODE = honoured("incremental-between-scan-mode", KEYWORD, "auto")
@@ -415,16 +452,6 @@ EXTERNAL: tuple[AnyOption, ...] = (
         "metadata.iceberg-compatible",
         BOOLEAN,
         "false",
-        steps=EVERY_CHANGE,
-        consequence=(
-            "the Iceberg metadata is not updated: Iceberg readers miss the commit, or try to "
-            "read deleted files"
-        ),
-    ),
-    external(
-        "metadata.iceberg.storage",
-        TEXT,
-        "disabled",
         steps=EVERY_CHANGE,
         consequence=(
             "the Iceberg metadata is not updated: Iceberg readers miss the commit, or try to "
@@ -794,11 +821,7 @@ HARMLESS: tuple[AnyOption, ...] = (
     harmless("manifest-sort.partition-field", TEXT),
     harmless("manifest.delete-file-drop-stats", BOOLEAN, "false"),
     harmless("manifest.merge-optimize.enabled", BOOLEAN, "true"),
-    harmless("metadata.iceberg.compaction.max.file-num", INTEGER, "50"),
-    harmless("metadata.iceberg.compaction.min.file-num", INTEGER, "10"),
     harmless("metadata.iceberg.database", TEXT),
-    harmless("metadata.iceberg.delete-after-commit.enabled", BOOLEAN, "true"),
-    harmless("metadata.iceberg.format-version", INTEGER, "2"),
     harmless("metadata.iceberg.glue.skip-archive", BOOLEAN, "false"),
     harmless("metadata.iceberg.hadoop-conf-dir", TEXT),
     harmless(
@@ -808,10 +831,6 @@ HARMLESS: tuple[AnyOption, ...] = (
     ),
     harmless("metadata.iceberg.hive-conf-dir", TEXT),
     harmless("metadata.iceberg.hive-skip-update-stats", BOOLEAN, "false"),
-    harmless("metadata.iceberg.manifest-compression", TEXT, "snappy"),
-    harmless("metadata.iceberg.manifest-legacy-version", BOOLEAN, "false"),
-    harmless("metadata.iceberg.previous-versions-max", INTEGER, "0"),
-    harmless("metadata.iceberg.storage-location", TEXT),
     harmless("metadata.iceberg.table", TEXT),
     harmless("metadata.iceberg.uri", TEXT),
     harmless("object-location", TEXT),

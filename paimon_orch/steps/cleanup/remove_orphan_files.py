@@ -230,8 +230,10 @@ def _check_has_references(
         )
 
 
-def _exclude_newly_referenced(_table: Table, plan: OrphanFilesPlan) -> OrphanFilesPlan:
+def _exclude_newly_referenced(table: Table, plan: OrphanFilesPlan) -> OrphanFilesPlan:
     """Exclude files of new versions, because a slow writer may have committed old files."""
+    if plan.files:
+        table.stores.require_iceberg_metadata()
     references = plan.references
     if references is None:
         return plan

@@ -109,6 +109,9 @@ class TableCommit:
     check: Callable[[TableSchema], None] = lambda _: None
     """Raises an error if the options of a schema forbid the step; called by each attempt."""
 
+    on_commit: Callable[[], None] = lambda: None
+    """Called after each commit; must not raise an error, because the snapshot exists."""
+
     attempts: int = field(default=0, init=False)
     """The number of attempts of the last commit."""
 
@@ -146,6 +149,7 @@ class TableCommit:
                 "'commit.max-retries' and 'commit.timeout'."
             )
         self.is_duplicate = snapshot.delta_manifest_list not in state.delta_lists
+        self.on_commit()
         logger.info(
             "committed snapshot %d (%s) to %s, attempt %d",
             snapshot.id,

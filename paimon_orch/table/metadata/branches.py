@@ -38,6 +38,8 @@ class Branches:
     root: str
     check: Callable[[], None] = lambda: None
     """Raises an error if the table's options forbid changes of branches."""
+    on_change: Callable[[], None] = lambda: None
+    """Called after main was moved to the state of a branch; must not raise an error."""
 
     def names(self) -> list[str]:
         """Return the sorted names of all branches except main.
@@ -159,6 +161,7 @@ class Branches:
         if (main.hint(EARLIEST) or 0) > first:
             main.write_hint(EARLIEST, first)
         main.write_hint(LATEST, ids[-1])
+        self.on_change()
 
     def snapshots(self, name: str) -> list[int]:
         """Return the snapshot ids of a branch for :meth:`fast_forward`, ascending.

@@ -1,0 +1,113 @@
+"""The options ``metadata.iceberg.*`` of a table, and where its Iceberg metadata is.
+
+See docs/format/iceberg-metadata.md#options.
+"""
+
+from dataclasses import dataclass
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.options.core_options import (
+    ICEBERG_COMPACTION_MAX_FILE_NUM,
+    ICEBERG_COMPACTION_MIN_FILE_NUM,
+    ICEBERG_DELETE_AFTER_COMMIT,
+    ICEBERG_FORMAT_VERSION,
+    ICEBERG_MANIFEST_COMPRESSION,
+    ICEBERG_MANIFEST_LEGACY_VERSION,
+    ICEBERG_PREVIOUS_VERSIONS_MAX,
+    ICEBERG_STORAGE,
+    ICEBERG_STORAGE_LOCATION,
+    MANIFEST_TARGET_FILE_SIZE,
+)
+from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
+from paimon_orch.format.schema import TableSchema
+
+DISABLED, TABLE_LOCATION, CATALOG_LOCATION = "disabled", "table-location", "catalog-location"
+_FILE_STORAGES = (TABLE_LOCATION, "hadoop-catalog")
+"""Storages whose readers find the metadata by its files, without a catalog service."""
+_DATABASE_SUFFIX = ".db"
+_CODECS = {"zstd": "zstandard"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergSettings:
+    """How the Iceberg metadata of a table is written."""
+
+    directory: str
+    """The directory of the metadata, manifest lists and manifests."""
+    format_version: int
+    publishes_vectors: bool
+    """Whether readers get the deletion vectors of the table."""
+    codec: str
+    """The Avro codec of manifests and manifest lists."""
+    level: int
+    """The compression level of the codec ``zstandard``."""
+    legacy_lists: bool
+    """Whether manifest lists have the old names of their counts."""
+    target_manifest_size: int
+    """Bytes."""
+    min_small_manifests: int
+    max_small_manifests: int
+    previous_versions: int
+    """The number of older metadata files to keep."""
+    deletes_old_versions: bool
+
+
+def is_iceberg_enabled(schema: TableSchema) -> bool:
+    """Return whether the options of a table ask for Iceberg metadata."""
+    return bool(schema.typed_options.get(ICEBERG_STORAGE) != DISABLED)
+
+
+def build_iceberg_settings(schema: TableSchema, paths: TablePaths) -> IcebergSettings | None:
+    """Return the settings of a table, or None if no Iceberg metadata is written for it.
+
+    None is written for branches, and for catalogs that would have to be notified. Raises :class:`InputError` if the location of the
+    metadata cannot be derived from the path of the table.
+    """
+    options = schema.typed_options
+    if options.get(ICEBERG_STORAGE) not in _FILE_STORAGES or paths.branch != MAIN_BRANCH:
+        return None
+    codec = options.get(ICEBERG_MANIFEST_COMPRESSION)
+    version = options.get(ICEBERG_FORMAT_VERSION)
+    return IcebergSettings(
+        directory=find_metadata_directory(schema, paths),
+        format_version=version,
+        publishes_vectors=publishes_vectors(schema),
+        codec=_CODECS.get(codec, codec),
+        level=options.zstd_level,
+        legacy_lists=options.get(ICEBERG_MANIFEST_LEGACY_VERSION),
+        target_manifest_size=options.get(MANIFEST_TARGET_FILE_SIZE),
+        min_small_manifests=options.get(ICEBERG_COMPACTION_MIN_FILE_NUM),
+        max_small_manifests=options.get(ICEBERG_COMPACTION_MAX_FILE_NUM),
+        previous_versions=options.get(ICEBERG_PREVIOUS_VERSIONS_MAX),
+        deletes_old_versions=options.get(ICEBERG_DELETE_AFTER_COMMIT),
+    )
+
+
+def publishes_vectors(schema: TableSchema) -> bool:
+    """Return whether Iceberg readers get the deletion vectors: 64-bit ones, in version 3."""
+    options = schema.typed_options
+    version = options.get(ICEBERG_FORMAT_VERSION)
+    return options.has_deletion_vectors and options.bitmap64 and version >= 3
+
+
+def find_metadata_directory(schema: TableSchema, paths: TablePaths) -> str:
+    """Return the directory of the Iceberg metadata.
+
+    See docs/format/iceberg-metadata.md#location-and-file-names.
+    """
+    options = schema.typed_options
+    location = options.get(ICEBERG_STORAGE_LOCATION)
+    if location is None:
+        in_table = options.get(ICEBERG_STORAGE) == TABLE_LOCATION
+        location = TABLE_LOCATION if in_table else CATALOG_LOCATION
+    if location == TABLE_LOCATION:
+        return f"{paths.root}/metadata"
+    database_path, _, table = paths.root.rpartition("/")
+    warehouse, _, database = database_path.rpartition("/")
+    if not database.endswith(_DATABASE_SUFFIX):
+        raise InputError(
+            f"{paths.root}: Iceberg metadata in a catalog location needs a table directory "
+            f"<warehouse>/<database>{_DATABASE_SUFFIX}/<table>. Set "
+            f"'{ICEBERG_STORAGE_LOCATION.key}' = '{TABLE_LOCATION}'."
+        )
+    return f"{warehouse}/iceberg/{database.removesuffix(_DATABASE_SUFFIX)}/{table}/metadata"

@@ -1,0 +1,205 @@
+"""Writes the manifests and manifest lists of one Iceberg snapshot.
+
+See docs/format/iceberg-metadata.md#manifests.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from paimon_orch.format.iceberg.iceberg_manifest import (
+    Entry,
+    EntryStatus,
+    ManifestContent,
+    ManifestFormat,
+    encode_manifest,
+    is_live,
+)
+from paimon_orch.format.iceberg.iceberg_manifest_list import (
+    IcebergManifestFile,
+    PartitionSummary,
+    encode_manifest_list,
+)
+from paimon_orch.format.iceberg.single_value import decode_single_value, encode_single_value
+from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
+from paimon_orch.table.iceberg.iceberg_settings import IcebergSettings
+from paimon_orch.table.iceberg.metadata_store import IcebergMetadataStore
+
+_SAMPLE = 250
+"""The number of entries from which the size of a manifest is estimated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergManifestWriter:
+    """Writes the manifests of snapshot ``snapshot_id``."""
+
+    store: IcebergMetadataStore
+    settings: IcebergSettings
+    manifest_format: ManifestFormat
+    location: str
+    """The metadata directory, spelled as in the paths of the metadata."""
+    partition_fields: Sequence[Field]
+    snapshot_id: int
+
+    def write(
+        self, entries: Sequence[Entry], content: ManifestContent
+    ) -> list[IcebergManifestFile]:
+        """Write entries to manifests of about the target size; writes none if there are none."""
+        step = self._estimate_entries_per_manifest(entries, content)
+        parts = (entries[start : start + step] for start in range(0, len(entries), step))
+        return [self._write_one(part, content) for part in parts]
+
+    def _estimate_entries_per_manifest(
+        self, entries: Sequence[Entry], content: ManifestContent
+    ) -> int:
+        if len(entries) <= 2 * _SAMPLE:
+            return max(1, len(entries))
+        sample = entries[:: len(entries) // _SAMPLE]
+        size = len(encode_manifest(sample, self.manifest_format, content))
+        return max(_SAMPLE, self.settings.target_manifest_size * len(sample) // size)
+
+    def _write_one(self, entries: Sequence[Entry], content: ManifestContent) -> IcebergManifestFile:
+        data = encode_manifest(entries, self.manifest_format, content)
+        name = self.store.write_manifest(data)
+        counts = dict.fromkeys(EntryStatus, 0)
+        rows = dict.fromkeys(EntryStatus, 0)
+        for entry in entries:
+            counts[entry["status"]] += 1
+            rows[entry["status"]] += entry["data_file"]["record_count"]
+        return IcebergManifestFile(
+            path=f"{self.location}/{name}",
+            length=len(data),
+            content=content,
+            sequence_number=self.snapshot_id,
+            min_sequence_number=min(entry["sequence_number"] for entry in entries),
+            added_snapshot_id=self.snapshot_id,
+            added_files=counts[EntryStatus.ADDED],
+            existing_files=counts[EntryStatus.EXISTING],
+            deleted_files=counts[EntryStatus.DELETED],
+            added_rows=rows[EntryStatus.ADDED],
+            existing_rows=rows[EntryStatus.EXISTING],
+            deleted_rows=rows[EntryStatus.DELETED],
+            partitions=self._summarize_partitions(entries),
+        )
+
+    def _summarize_partitions(self, entries: Sequence[Entry]) -> tuple[PartitionSummary, ...]:
+        names = [field.name for field in self.partition_fields]
+        distinct = {
+            tuple(partition[name] for name in names)
+            for partition in (entry["data_file"]["partition"] for entry in entries)
+        }
+        return tuple(
+            _summarize_column([values[index] for values in distinct], field)
+            for index, field in enumerate(self.partition_fields)
+        )
+
+    def write_list(self, manifests: Iterable[IcebergManifestFile], parent_id: int | None) -> str:
+        """Write the manifest list of the snapshot; return its path."""
+        data = encode_manifest_list(
+            manifests,
+            snapshot_id=self.snapshot_id,
+            parent_id=parent_id,
+            format_version=self.manifest_format.format_version,
+            legacy=self.settings.legacy_lists,
+            codec=self.settings.codec,
+            level=self.settings.level,
+        )
+        return f"{self.location}/{self.store.write_manifest_list(data)}"
+
+
+def decode_partition_value(value: Any, field: Field) -> Any:
+    """Return the internal value of a partition column from its Avro value."""
+    if isinstance(field.type, AtomicType) and field.type.name is TypeRoot.DECIMAL:
+        return None if value is None else decode_single_value(value, field.type)
+    return value
+
+
+def _summarize_column(values: Iterable[Any], field: Field) -> PartitionSummary:
+    decoded = [decode_partition_value(value, field) for value in values]
+    numbers = [value for value in decoded if value is not None and not _is_nan(value)]
+    return PartitionSummary(
+        contains_null=any(value is None for value in decoded),
+        contains_nan=any(map(_is_nan, decoded)),
+        lower_bound=encode_single_value(min(numbers), field.type) if numbers else None,
+        upper_bound=encode_single_value(max(numbers), field.type) if numbers else None,
+    )
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def to_existing(entry: Entry) -> Entry:
+    """Return a live entry as the entry of a file that an earlier snapshot added."""
+    return {**entry, "status": EntryStatus.EXISTING}
+
+
+def to_deleted(entry: Entry, snapshot_id: int) -> Entry:
+    """Return a live entry as the entry of a file that a snapshot removes."""
+    return {**entry, "status": EntryStatus.DELETED, "snapshot_id": snapshot_id}
+
+
+def assign_first_row_ids(
+    manifests: Iterable[IcebergManifestFile], next_row_id: int
+) -> tuple[list[IcebergManifestFile], int]:
+    """Assign row ids to data manifests without them; return the manifests and the next row id.
+
+    See docs/format/iceberg-metadata.md#row-lineage.
+    """
+    assigned = []
+    for manifest in manifests:
+        if manifest.content is ManifestContent.DATA and manifest.first_row_id is None:
+            assigned.append(replace(manifest, first_row_id=next_row_id))
+            next_row_id += manifest.live_rows
+        else:
+            assigned.append(manifest)
+    return assigned, next_row_id
+
+
+def inherit_first_row_ids(entries: Iterable[Entry], first_row_id: int | None) -> Iterator[Entry]:
+    """Yield the entries of a manifest; files that inherit their row ids from it get them."""
+    for entry in entries:
+        file = entry["data_file"]
+        if first_row_id is not None and is_live(entry) and file.get("first_row_id") is None:
+            yield {**entry, "data_file": {**file, "first_row_id": first_row_id}}
+            first_row_id += file["record_count"]
+        else:
+            yield entry
+
+
+def may_contain(
+    manifest: IcebergManifestFile,
+    partitions: Iterable[Sequence[Any]],
+    fields: Sequence[Field],
+) -> bool:
+    """Return whether a manifest may have files of one of the partitions, given as internal values.
+
+    See docs/format/iceberg-metadata.md#manifest-lists.
+    """
+    if len(manifest.partitions) != len(fields):
+        return True
+    checks = [
+        _build_range_check(summary, field)
+        for summary, field in zip(manifest.partitions, fields, strict=True)
+    ]
+    return any(
+        all(check(value) for check, value in zip(checks, values, strict=True))
+        for values in partitions
+    )
+
+
+def _build_range_check(summary: PartitionSummary, field: Field) -> Callable[[Any], bool]:
+    lower, upper = (
+        None if bound is None else decode_single_value(bound, field.type)
+        for bound in (summary.lower_bound, summary.upper_bound)
+    )
+
+    def check(value: Any) -> bool:
+        if value is None:
+            return summary.contains_null
+        if _is_nan(value):
+            return True  # older writers do not set contains_nan
+        return lower is not None and upper is not None and bool(lower <= value <= upper)
+
+    return check

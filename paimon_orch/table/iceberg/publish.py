@@ -1,0 +1,404 @@
+"""Publishes the newest snapshot of a table as Iceberg metadata.
+
+See docs/format/iceberg-metadata.md#publishing.
+"""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from paimon_orch.errors import (
+    CorruptFileError,
+    MissingFileError,
+    NotFoundError,
+    UnsupportedError,
+)
+from paimon_orch.format.iceberg.iceberg_manifest import ROW_LINEAGE_VERSION
+from paimon_orch.format.iceberg.iceberg_metadata import (
+    COMMIT_IDENTITY,
+    IcebergMetadata,
+    IcebergSnapshot,
+    build_commit_identity,
+)
+from paimon_orch.format.iceberg.iceberg_schema import (
+    build_iceberg_schema,
+    build_partition_spec,
+    compute_last_column_id,
+)
+from paimon_orch.format.options.core_options import (
+    ICEBERG_FORMAT_VERSION,
+    SNAPSHOT_NUM_RETAINED_MAX,
+    SNAPSHOT_NUM_RETAINED_MIN,
+    SNAPSHOT_TIME_RETAINED,
+)
+from paimon_orch.format.paths import parse_file_format
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.table.iceberg.iceberg_settings import IcebergSettings, build_iceberg_settings
+from paimon_orch.table.iceberg.metadata_expiration import delete_obsolete_files
+from paimon_orch.table.iceberg.metadata_store import (
+    IcebergMetadataStore,
+    find_versions,
+    get_file_name,
+    normalize_path,
+)
+from paimon_orch.table.iceberg.publishable import check_files_readable
+from paimon_orch.table.iceberg.snapshot_replay import IcebergState, SnapshotReplay
+from paimon_orch.table.iceberg.visible_files import (
+    VISIBLE_LEVELS,
+    IcebergEntryBuilder,
+    describe_visible_levels,
+    find_visible_levels,
+)
+from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.metadata.schema_store import SchemaStore
+from paimon_orch.table.metadata.snapshot_store import SnapshotStore
+
+logger = logging.getLogger(__name__)
+_UNREADABLE = (CorruptFileError, MissingFileError, FileNotFoundError, UnsupportedError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedBase:
+    """Published metadata, reduced to the snapshots that the table still has."""
+
+    version: int
+    """The version of the file that it was read from."""
+    metadata: IcebergMetadata
+    is_truncated: bool
+    """Whether the table does not have all snapshots of the file, as after a rollback."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """What a publication needs to know of the table."""
+
+    schema: TableSchema
+    settings: IcebergSettings
+    latest: Snapshot
+    snapshot_ids: frozenset[int]
+    """The ids of the snapshots that are not being expired."""
+    tags: Mapping[str, int]
+    """The snapshot ids of all tags."""
+
+    def find_tags(self, published: Sequence[IcebergSnapshot]) -> dict[str, int]:
+        """Return the tags of published snapshots."""
+        ids = {snapshot.id for snapshot in published}
+        return {name: number for name, number in self.tags.items() if number in ids}
+
+    def select_retained(self, published: Sequence[IcebergSnapshot]) -> list[IcebergSnapshot]:
+        """Return the snapshots to keep: the table has their files, and they have not expired.
+
+        See docs/format/iceberg-metadata.md#expiration-of-metadata.
+        """
+        options = self.schema.typed_options
+        current, tagged = published[-1].id, set(self.tags.values())
+        least = options.get(SNAPSHOT_NUM_RETAINED_MIN)
+        most = options.get(SNAPSHOT_NUM_RETAINED_MAX)
+        retained: timedelta = options.get(SNAPSHOT_TIME_RETAINED)
+        oldest_millis = int(time.time() * 1000) - retained // timedelta(milliseconds=1)
+        return [
+            item
+            for item in published
+            if item.id == current
+            or item.id in tagged
+            or (
+                item.id in self.snapshot_ids
+                and item.id > current - most
+                and (item.id > current - least or item.time_millis >= oldest_millis)
+            )
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergPublisher:
+    """Keeps the Iceberg metadata of the main branch of one table up to date."""
+
+    schemas: SchemaStore
+    snapshots: SnapshotStore
+    manifests: ManifestReader
+
+    def publish(self) -> int | None:
+        """Publish the newest snapshot unless it is published; return its id.
+
+        Returns None if the table has no Iceberg metadata or no snapshot. Snapshots since the last
+        published one are published too. Raises an error if the metadata cannot be written; the
+        next call then tries again.
+        """
+        table = self.read_table_state()
+        if table is None:
+            return None
+        store = IcebergMetadataStore(self.snapshots.io, table.settings.directory)
+        files = store.list_files()
+        versions = find_versions(files)
+        base = self.find_base(store, versions, table)
+        if base is not None and self.is_current(base, table) and has_manifests(store, base, files):
+            metadata = base.metadata
+        else:
+            metadata = self._build(store, table, base, files)
+            store.write_metadata(metadata)
+        if store.read_hint() != metadata.current.id:
+            store.write_hint(metadata.current.id)
+        delete_obsolete_files(store, table.settings, metadata, versions, self.snapshots)
+        return metadata.current.id
+
+    def is_current(self, base: PublishedBase, table: TableState) -> bool:
+        """Return whether the newest snapshot is published with the present options and tags."""
+        metadata = base.metadata
+        return (
+            not base.is_truncated
+            and base.version == table.latest.id == metadata.current.id
+            and metadata.current_schema_id == table.schema.id
+            and metadata.location == self._find_location(metadata)
+            and _is_compatible(metadata, table)
+            and metadata.tags == table.find_tags(metadata.snapshots)
+            and len(table.select_retained(metadata.snapshots)) == len(metadata.snapshots)
+        )
+
+    def read_table_state(self) -> TableState | None:
+        """Return the state of the table, or None if there is nothing to publish."""
+        schema = self.schemas.latest()
+        settings = build_iceberg_settings(schema, self.snapshots.paths)
+        latest = None if settings is None else self.snapshots.latest()
+        if settings is None or latest is None:
+            return None
+        earliest = self.snapshots.earliest_id() or 0
+        return TableState(
+            schema=schema,
+            settings=settings,
+            latest=latest,
+            snapshot_ids=frozenset(i for i in self.snapshots.ids() if i >= earliest),
+            tags={name: self.snapshots.tag(name).id for name in self.snapshots.tags()},
+        )
+
+    def find_base(
+        self, store: IcebergMetadataStore, versions: Sequence[int], table: TableState
+    ) -> PublishedBase | None:
+        """Return the published metadata that covers the newest snapshot of the present timeline."""
+        best: PublishedBase | None = None
+        for version in reversed(versions):
+            if best is not None and version <= best.metadata.current.id:
+                break  # older files only have older snapshots
+            try:
+                metadata = store.read_metadata(version)
+            except _UNREADABLE as error:
+                logger.warning("Iceberg metadata is ignored: %s", error)
+                continue
+            newest = self._find_newest_matching(metadata, table.latest)
+            if newest is not None and (best is None or newest > best.metadata.current.id):
+                kept = [snapshot for snapshot in metadata.snapshots if snapshot.id <= newest]
+                best = PublishedBase(
+                    version=version,
+                    metadata=replace(metadata, snapshots=kept),
+                    is_truncated=len(kept) < len(metadata.snapshots),
+                )
+        return best
+
+    def _find_newest_matching(self, metadata: IcebergMetadata, latest: Snapshot) -> int | None:
+        """Return the newest published snapshot of the present timeline; all before it belong to it.
+
+        A rollback starts a new timeline, whose snapshots reuse ids.
+        """
+        for published in reversed(metadata.snapshots):
+            if published.id > latest.id:
+                continue
+            snapshot = latest if published.id == latest.id else self._find_snapshot(published.id)
+            if snapshot is None or _matches(published, snapshot):
+                return published.id
+        return None
+
+    def _find_snapshot(self, snapshot_id: int) -> Snapshot | None:
+        try:
+            return self.snapshots.get(snapshot_id)
+        except NotFoundError:
+            return None
+
+    def _build(
+        self,
+        store: IcebergMetadataStore,
+        table: TableState,
+        base: PublishedBase | None,
+        files: Mapping[str, int],
+    ) -> IcebergMetadata:
+        """Write the manifests of the missing snapshots and return the new metadata.
+
+        ``files`` are the sizes of the files of the store by name.
+        """
+        schema, version = table.schema, table.settings.format_version
+        previous = None if base is None else base.metadata
+        if previous is not None and previous.format_version > version:
+            raise UnsupportedError(
+                f"{store.directory} has metadata of format version {previous.format_version}, "
+                f"which cannot become {version}; set '{ICEBERG_FORMAT_VERSION.key}' to "
+                f"{previous.format_version}"
+            )
+        if previous is None or previous.current_schema_id != schema.id:
+            older = [self.schemas.get(i) for i in self.schemas.ids() if i < schema.id]
+            check_files_readable(schema, older, lambda: self._read_files(table))
+        replay = SnapshotReplay(
+            store=store,
+            settings=table.settings,
+            schema=schema,
+            snapshots=self.snapshots,
+            manifests=self.manifests,
+            entries=IcebergEntryBuilder(
+                paths=self.snapshots.paths,
+                schema=schema,
+                read_schema=self.schemas.get,
+                location=self._find_location(previous),
+            ),
+        )
+        usable = base is not None and has_manifests(store, base, files)
+        history = self._build_history(replay, previous, table, is_usable=usable)
+        retained = table.select_retained(history.snapshots)
+        column_id = compute_last_column_id(schema)
+        return IcebergMetadata(
+            format_version=version,
+            table_uuid=str(uuid4()) if previous is None else previous.table_uuid,
+            location=replay.entries.location,
+            last_updated_millis=int(time.time() * 1000),
+            last_column_id=max(column_id, 0 if previous is None else previous.last_column_id),
+            schemas=self._build_schemas(base, table),
+            current_schema_id=schema.id,
+            partition_spec=build_partition_spec(schema),
+            snapshots=retained,
+            next_row_id=history.next_row_id if version >= ROW_LINEAGE_VERSION else None,
+            tags=table.find_tags(retained),
+        )
+
+    def _read_files(self, table: TableState) -> set[tuple[int, str]]:
+        """Return the schema ids and formats of the visible files."""
+        levels = find_visible_levels(table.schema)
+        live = self.manifests.read_live_entries(table.latest, levels=levels)
+        return {(e.file.schema_id, parse_file_format(e.file.file_name)) for e in live}
+
+    def _find_location(self, previous: IcebergMetadata | None) -> str:
+        """Return the table directory; paths keep the spelling of earlier metadata."""
+        root = self.snapshots.paths.root
+        if previous is not None and normalize_path(previous.location) == normalize_path(root):
+            return previous.location
+        return root
+
+    def _build_history(
+        self,
+        replay: SnapshotReplay,
+        previous: IcebergMetadata | None,
+        table: TableState,
+        *,
+        is_usable: bool,
+    ) -> "_History":
+        """Return the published snapshots and the missing ones, which are written."""
+        snapshots: Sequence[IcebergSnapshot] = ()
+        next_row_id = 0 if previous is None else _find_next_row_id(previous)
+        if is_usable and previous is not None and replay.entries.location == previous.location:
+            snapshots = previous.snapshots
+            try:
+                if self._can_extend(replay, previous, table):
+                    return self._extend(replay, previous, table.latest, next_row_id)
+            except (*_UNREADABLE, NotFoundError) as error:
+                snapshots = ()
+                logger.warning("the Iceberg metadata is rebuilt without its history: %s", error)
+        parent = snapshots[-1] if snapshots else None
+        state = replay.rebuild(table.latest, next_row_id, parent)
+        kept = [snapshot for snapshot in snapshots if snapshot.id < table.latest.id]
+        return _History(snapshots=[*kept, state.snapshot], next_row_id=state.next_row_id)
+
+    def _can_extend(
+        self, replay: SnapshotReplay, previous: IcebergMetadata, table: TableState
+    ) -> bool:
+        """Return whether new snapshots can extend the newest published one.
+
+        Java Paimon does not say which levels are visible, and it can leave out files of
+        primary-key tables; then the files are compared.
+        """
+        if not _is_compatible(previous, table):
+            return False
+        if VISIBLE_LEVELS in previous.current.summary or not table.schema.primary_keys:
+            return True
+        return replay.has_visible_files(self.snapshots.get(previous.current.id), previous.current)
+
+    def _extend(
+        self,
+        replay: SnapshotReplay,
+        previous: IcebergMetadata,
+        latest: Snapshot,
+        next_row_id: int,
+    ) -> "_History":
+        state = IcebergState(
+            snapshot=previous.current,
+            manifests=replay.store.read_manifests(previous.current),
+            next_row_id=next_row_id,
+        )
+        snapshots = list(previous.snapshots)
+        for snapshot_id in range(previous.current.id + 1, latest.id + 1):
+            snapshot = latest if snapshot_id == latest.id else self.snapshots.get(snapshot_id)
+            state = replay.extend(state, snapshot)
+            snapshots.append(state.snapshot)
+        return _History(snapshots=snapshots, next_row_id=state.next_row_id)
+
+    def _build_schemas(self, base: PublishedBase | None, table: TableState) -> list[dict[str, Any]]:
+        """Return the Iceberg schemas of all versions of the table's schema, by id."""
+        schema, version = table.schema, table.settings.format_version
+        known = {}
+        if base is not None and not base.is_truncated:
+            known = {item["schema-id"]: item for item in base.metadata.schemas}
+        schemas = {
+            schema_id: known.get(schema_id)
+            or build_iceberg_schema(self.schemas.get(schema_id), version)
+            for schema_id in self.schemas.ids()
+            if schema_id < schema.id
+        }
+        schemas[schema.id] = build_iceberg_schema(schema, version)
+        return [dict(schemas[schema_id]) for schema_id in sorted(schemas)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _History:
+    snapshots: Sequence[IcebergSnapshot]
+    next_row_id: int
+
+
+def _matches(published: IcebergSnapshot, snapshot: Snapshot) -> bool:
+    """Return whether a published snapshot was made from a snapshot of the table.
+
+    Java Paimon before 2.1 writes no identity, but the time of publication, which is later than
+    the commit.
+    """
+    identity = published.summary.get(COMMIT_IDENTITY)
+    if identity is None:
+        return published.time_millis >= snapshot.time_millis
+    return identity == build_commit_identity(snapshot)
+
+
+def has_manifests(
+    store: IcebergMetadataStore, base: PublishedBase, files: Mapping[str, int]
+) -> bool:
+    """Return whether all manifest lists, and the newest one's manifests, exist."""
+    names = (get_file_name(path) for path in base.metadata.manifest_lists)
+    if not all(name in files for name in names):
+        return False
+    try:
+        manifests = store.read_manifests(base.metadata.current)
+    except _UNREADABLE:
+        return False
+    return all(files.get(get_file_name(item.path)) == item.length for item in manifests)
+
+
+def _is_compatible(metadata: IcebergMetadata, table: TableState) -> bool:
+    """Return whether new snapshots can extend published ones with the present settings."""
+    levels = describe_visible_levels(table.schema)
+    published = metadata.current.summary.get(VISIBLE_LEVELS, levels)
+    return metadata.format_version == table.settings.format_version and published == levels
+
+
+def _find_next_row_id(metadata: IcebergMetadata) -> int:
+    """Return the first unused row id.
+
+    Java Paimon before 2.1 does not write it, but keeps the row ids of the snapshots.
+    """
+    used = ((s.first_row_id or 0) + (s.added_rows or 0) for s in metadata.snapshots)
+    return max(metadata.next_row_id or 0, *used, 0)

@@ -1,0 +1,119 @@
+"""Which tables can be published as Iceberg metadata; others are refused before a commit.
+
+See docs/format/iceberg-metadata.md#options.
+"""
+
+from collections.abc import Callable, Iterable
+
+from paimon_orch.errors import InputError, PaimonError, UnsupportedError
+from paimon_orch.format.iceberg.iceberg_schema import (
+    build_iceberg_schema,
+    build_partition_avro_fields,
+)
+from paimon_orch.format.iceberg.type_promotion import check_promotable
+from paimon_orch.format.options import Options
+from paimon_orch.format.options.core_options import (
+    DATA_EVOLUTION_ENABLED,
+    FILE_FORMAT_PER_LEVEL,
+    ICEBERG_STORAGE,
+)
+from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.table.iceberg.iceberg_settings import (
+    DISABLED,
+    build_iceberg_settings,
+    is_iceberg_enabled,
+)
+from paimon_orch.table.iceberg.visible_files import FILE_FORMATS, PARQUET
+
+_STORAGES = (DISABLED, "table-location", "hadoop-catalog", "hive-catalog", "rest-catalog")
+
+
+def check_publishable(table: str, schema: TableSchema, paths: TablePaths) -> None:
+    """Refuse a table with Iceberg metadata that Iceberg readers could not read correctly.
+
+    Raises :class:`UnsupportedError` with the reason and advice.
+    """
+    if not is_iceberg_enabled(schema):
+        return
+    try:
+        _check(schema, paths)
+    except PaimonError as error:
+        raise UnsupportedError(
+            f"cannot change {table}: option '{ICEBERG_STORAGE.key}' = "
+            f"{schema.options[ICEBERG_STORAGE.key]!r} asks for Iceberg metadata, but {error}. "
+            f"Set the option to {DISABLED!r}, or accept that the Iceberg metadata is stale: "
+            "--allow-stale-external, in Python Table.allow(stale_external=True), in Dagster "
+            "allow_stale_external: true. Nothing was changed."
+        ) from error
+
+
+def _check(schema: TableSchema, paths: TablePaths) -> None:
+    options = schema.typed_options
+    storage = options.get(ICEBERG_STORAGE)
+    if storage not in _STORAGES:
+        raise InputError(f"the storage must be one of {', '.join(_STORAGES)}")
+    settings = build_iceberg_settings(schema, paths)
+    if settings is None:  # a branch other than main is never published
+        return
+    if settings.format_version not in (2, 3):
+        raise InputError(f"the format version {settings.format_version} is neither 2 nor 3")
+    _check_file_formats(options)
+    build_iceberg_schema(schema, settings.format_version)
+    build_partition_avro_fields(schema)
+    if options.get(DATA_EVOLUTION_ENABLED):
+        raise UnsupportedError("Iceberg has no files with part of the columns (data evolution)")
+    if options.has_deletion_vectors and not schema.primary_keys and not settings.publishes_vectors:
+        raise UnsupportedError(
+            "Iceberg readers see deletion vectors of append tables only with "
+            "'metadata.iceberg.format-version' = '3' and 'deletion-vectors.bitmap64' = 'true'"
+        )
+
+
+def _check_file_formats(options: Options) -> None:
+    formats = {options.file_format(), *options.get(FILE_FORMAT_PER_LEVEL).values()}
+    if unknown := sorted(formats - FILE_FORMATS):
+        raise UnsupportedError(f"Iceberg has no data files of the format {', '.join(unknown)}")
+
+
+def check_files_readable(
+    schema: TableSchema,
+    schemas: Iterable[TableSchema],
+    read_files: Callable[[], set[tuple[int, str]]],
+) -> None:
+    """Refuse to publish a schema with which Iceberg cannot read existing data files.
+
+    ``read_files`` returns the schema ids and formats of all visible files; it is called only if
+    files of some older schema cannot be read. Raises :class:`UnsupportedError`.
+    """
+    errors: dict[tuple[int, str], UnsupportedError] = {}
+    for older in schemas:
+        for file_format in FILE_FORMATS:
+            try:
+                check_promotable(older, schema)
+                if file_format != PARQUET:
+                    check_same_names(older, schema)
+            except UnsupportedError as error:
+                errors[older.id, file_format] = error
+    for file in read_files() if errors else ():
+        if file in errors:
+            raise errors[file]
+
+
+def check_same_names(older: TableSchema, schema: TableSchema) -> None:
+    """Refuse renamed columns, which Iceberg can only find by the field ids of Parquet files.
+
+    Raises :class:`UnsupportedError`.
+    """
+    ids = {field.name: field.id for field in older.fields}
+    names = {field.id: field.name for field in older.fields}
+    for field in schema.fields:
+        if names.get(field.id, field.name) != field.name or ids.get(field.name) not in (
+            None,
+            field.id,
+        ):
+            raise UnsupportedError(
+                f"column {field.name!r} has another name in ORC or Avro files of schema "
+                f"{older.id}, and Iceberg finds their columns by name; compact the table fully "
+                "so that all files have the newest schema"
+            )
