@@ -126,10 +126,6 @@ def _build_partition_avro_field(field: Field, field_id: int) -> dict[str, Any]:
 
 def _find_partition_avro_type(data_type: DataType) -> Any:
     match data_type:
-        case AtomicType(name=TypeRoot.DECIMAL, params=(precision, scale)):
-            # Java Paimon reads decimals of manifests as bytes only, not as fixed
-            decimal = {"precision": precision, "scale": scale}
-            return {"type": "bytes", "logicalType": "decimal", **decimal}
         case AtomicType(name=TypeRoot.TIMESTAMP, params=(precision,)) if precision > 6:
             return None
         case AtomicType(name=name):

@@ -82,16 +82,14 @@ def decode_single_value(data: bytes, data_type: DataType) -> Any:
 def encode_partition_value(value: Any, data_type: DataType) -> Any:
     """Return a value of a partition column as the Avro writer takes it.
 
-    DATE is the number of days, TIMESTAMP of microseconds, DECIMAL the bytes of the unscaled number:
-    the writer stores them unchanged in fields with a logical type.
+    DATE is the number of days, TIMESTAMP of microseconds: the writer stores them unchanged in
+    fields with a logical type.
 
     Raises :class:`UnsupportedError` for text that is not valid UTF-8, because Avro has no other.
     """
     if value is None:
         return None
     name, params = _check_atomic(data_type)
-    if name == TypeRoot.DECIMAL:
-        return encode_minimal_int(to_unscaled_int(value, params[1]))
     if name == TypeRoot.TIMESTAMP:
         return value * _micros_per_unit(name, params)
     if name in _TEXTS and not is_utf8(value):
@@ -99,6 +97,16 @@ def encode_partition_value(value: Any, data_type: DataType) -> Any:
             f"partition value {encode_text(value)!r} is not valid UTF-8, which Iceberg metadata "
             "requires; rewrite the partition, or set 'metadata.iceberg.storage' to 'disabled'"
         )
+    return value
+
+
+def decode_partition_value(value: Any, data_type: DataType) -> Any:
+    """Return the value of a partition column; the inverse of :func:`encode_partition_value`."""
+    if value is None:
+        return None
+    name, params = _check_atomic(data_type)
+    if name == TypeRoot.TIMESTAMP:
+        return value // _micros_per_unit(name, params)
     return value
 
 

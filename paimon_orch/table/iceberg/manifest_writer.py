@@ -21,8 +21,12 @@ from paimon_orch.format.iceberg.iceberg_manifest_list import (
     PartitionSummary,
     encode_manifest_list,
 )
-from paimon_orch.format.iceberg.single_value import decode_single_value, encode_single_value
-from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
+from paimon_orch.format.iceberg.single_value import (
+    decode_partition_value,
+    decode_single_value,
+    encode_single_value,
+)
+from paimon_orch.format.types.data_types import Field
 from paimon_orch.table.iceberg.iceberg_settings import IcebergSettings
 from paimon_orch.table.iceberg.metadata_store import IcebergMetadataStore
 
@@ -108,15 +112,8 @@ class IcebergManifestWriter:
         return f"{self.location}/{self.store.write_manifest_list(data)}"
 
 
-def decode_partition_value(value: Any, field: Field) -> Any:
-    """Return the internal value of a partition column from its Avro value."""
-    if isinstance(field.type, AtomicType) and field.type.name is TypeRoot.DECIMAL:
-        return None if value is None else decode_single_value(value, field.type)
-    return value
-
-
 def _summarize_column(values: Iterable[Any], field: Field) -> PartitionSummary:
-    decoded = [decode_partition_value(value, field) for value in values]
+    decoded = [decode_partition_value(value, field.type) for value in values]
     numbers = [value for value in decoded if value is not None and not _is_nan(value)]
     return PartitionSummary(
         contains_null=any(value is None for value in decoded),

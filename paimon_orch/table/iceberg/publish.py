@@ -38,6 +38,7 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.paths import parse_file_format
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 from paimon_orch.table.iceberg.iceberg_settings import IcebergSettings, build_iceberg_settings
 from paimon_orch.table.iceberg.metadata_expiration import delete_obsolete_files
 from paimon_orch.table.iceberg.metadata_store import (
@@ -313,11 +314,17 @@ class IcebergPublisher:
         """Return whether new snapshots can extend the newest published one.
 
         Java Paimon does not say which levels are visible, and it can leave out files of
-        primary-key tables; then the files are compared.
+        primary-key tables; then the files are compared. Its manifests have partitions of type
+        TIMESTAMP in another unit.
         """
         if not _is_compatible(previous, table):
             return False
-        if VISIBLE_LEVELS in previous.current.summary or not table.schema.primary_keys:
+        if VISIBLE_LEVELS in previous.current.summary:
+            return True
+        partition_types = [field.type for field in table.schema.partition_fields]
+        if any(isinstance(t, AtomicType) and t.name is TypeRoot.TIMESTAMP for t in partition_types):
+            return False
+        if not table.schema.primary_keys:
             return True
         return replay.has_visible_files(self.snapshots.get(previous.current.id), previous.current)
 

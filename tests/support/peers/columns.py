@@ -80,7 +80,7 @@ def _column_limits() -> Iterator[tuple[str, PeerAction, str, PeerLimit, list[str
         PeerLimit("ORC has no MULTISET type", "does not support MULTISET"),
         _MULTISETS,
     )
-    micros = PeerLimit("Avro timestamps have at most 6 digits", "up to 6 digits")
+    micros = PeerLimit("Avro timestamps have at most 6 digits", "up to 6 fractional digits")
     yield "us", "writes", "avro", micros, _NANOS
 
     unknown = PeerLimit("does not know the type", "Unsupported data type: MULTISET")
