@@ -20,7 +20,7 @@ from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.storage import resolve_warehouse
 from paimon_orch.table.cleanup.safe_delete import list_file_roots
-from paimon_orch.table.iceberg.iceberg_settings import build_iceberg_settings
+from paimon_orch.table.iceberg.iceberg_settings import find_external_directory
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.schema_change.apply_schema_changes import alter_schema
 from paimon_orch.table.schema_change.deletion_vectors_switch import check_deletion_vectors_change
@@ -198,7 +198,7 @@ class Catalog:
             return
         table = self.table(identifier)
         external = list_file_roots(self.io, table.paths)[1:]
-        self._delete_iceberg_metadata(_find_iceberg_directory(table))
+        self._delete_iceberg_metadata(find_external_directory(table.schema, table.paths))
         self.io.delete_dir(self._get_table_root(identifier))
         if external:
             logger.warning(
@@ -252,7 +252,7 @@ class Catalog:
         if database not in self.databases():
             existing = ", ".join(self.databases()) or "none"
             raise NotFoundError(f"{self.uri} has no database {database!r}; it has {existing}")
-        iceberg_directory = _find_iceberg_directory(source)
+        iceberg_directory = find_external_directory(source.schema, source.paths)
         if not self.io.rename_dir(source.paths.root, target):
             raise InputError(f"table {to} already exists in {self.uri}")
         renamed = self.table(to)
@@ -284,11 +284,3 @@ class Catalog:
         altered = {change.key for change in changes if isinstance(change, SetOption)}
         warn_of_options(identifier, {k: v for k, v in schema.options.items() if k in altered})
         return schema
-
-
-def _find_iceberg_directory(table: Table) -> str | None:
-    """Return the directory of a table's Iceberg metadata if it is outside of the table."""
-    settings = build_iceberg_settings(table.schema, table.paths)
-    if settings is None or settings.directory.startswith(f"{table.paths.root}/"):
-        return None
-    return settings.directory

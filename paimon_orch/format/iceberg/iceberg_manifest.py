@@ -14,6 +14,7 @@ from typing import Any
 
 from paimon_orch.errors import wrap_decode_errors
 from paimon_orch.format.manifest.avro_container import (
+    avro_file_contains,
     decode_raw_avro_file,
     encode_avro_file,
     union_with_null,
@@ -145,6 +146,14 @@ def decode_manifest(data: bytes, path: str) -> list[Entry]:
                 raise ValueError("a file path is not text")  # noqa: TRY004 - damage, not a bug
             EntryStatus(entry["status"])
     return entries
+
+
+def may_contain_file(data: bytes, path: str, names: Iterable[str]) -> bool:
+    """Return whether a manifest may have an entry of a file with one of these names.
+
+    Faster than decoding: names of data files contain a UUID. Error messages contain ``path``.
+    """
+    return avro_file_contains(data, path, [name.encode() for name in names])
 
 
 def is_live(entry: Entry) -> bool:

@@ -54,8 +54,6 @@ _AVRO_TYPES: dict[TypeRoot, Any] = {
     TypeRoot.TIMESTAMP: _TIMESTAMP_AVRO,
     TypeRoot.CHAR: "string",
     TypeRoot.VARCHAR: "string",
-    TypeRoot.BINARY: "bytes",
-    TypeRoot.VARBINARY: "bytes",
 }
 
 

@@ -120,6 +120,20 @@ def decode_raw_avro_file(data: bytes, path: str) -> list[dict[str, Any]]:
         return _read_records(_open_verbatim_reader(data, names, return_named_type=False))
 
 
+def avro_file_contains(data: bytes, path: str, texts: Iterable[bytes]) -> bool:
+    """Return whether some records may contain one of the byte strings, without decoding them.
+
+    Error messages contain ``path``.
+    """
+    texts = list(texts)
+    with wrap_decode_errors(path):
+        for block in iterate_blocks(_open_container(data)):
+            content = block.bytes_.read()
+            if any(text in content for text in texts):
+                return True
+    return False
+
+
 def _open_container(data: bytes) -> Any:
     if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:
         raise ValueError("the file is not an Avro file")

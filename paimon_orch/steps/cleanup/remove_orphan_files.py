@@ -43,6 +43,8 @@ from paimon_orch.table.cleanup.orphan_candidates import (
 from paimon_orch.table.cleanup.references import ReferencedFiles, RetainedSnapshotStore
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.filter.partition_spec import parse_partition_specs
+from paimon_orch.table.iceberg.iceberg_settings import find_external_directory
+from paimon_orch.table.iceberg.orphan_metadata import find_orphan_iceberg_files
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.table import Table
 
@@ -156,7 +158,9 @@ def plan(
     files = [file for file in listing.files if file.name not in references.names]
     if specs is None:
         files += [f for paths in branches for f in find_unfinished_files(table.io, paths, before)]
+        files += _find_iceberg_files(table, before)
     _check_has_references(table, references, files)
+    iceberg = find_external_directory(schema, table.paths)
     old_directories = {info.path for info in buckets if info.modified < before}
     return OrphanFilesPlan(
         request=request,
@@ -164,9 +168,14 @@ def plan(
         directories=tuple(path for path in listing.empty if path in old_directories),
         scanned=listing.scanned,
         skipped_external_paths=data.refused,
-        roots=data.roots,
+        roots=data.roots if iceberg is None else (*data.roots, iceberg),
         references=references,
     )
+
+
+def _find_iceberg_files(table: Table, before: float) -> list[OrphanCandidate]:
+    infos = find_orphan_iceberg_files(table.io, table.paths, table.schema, before)
+    return [OrphanCandidate(info.path, info.size) for info in infos]
 
 
 def _compute_cutoff_seconds(older_than: int | None) -> float:

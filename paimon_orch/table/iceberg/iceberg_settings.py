@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.core_options import (
+    AVRO_SETTING,
     ICEBERG_COMPACTION_MAX_FILE_NUM,
     ICEBERG_COMPACTION_MIN_FILE_NUM,
     ICEBERG_DELETE_AFTER_COMMIT,
@@ -25,7 +26,8 @@ DISABLED, TABLE_LOCATION, CATALOG_LOCATION = "disabled", "table-location", "cata
 _FILE_STORAGES = (TABLE_LOCATION, "hadoop-catalog")
 """Storages whose readers find the metadata by its files, without a catalog service."""
 _DATABASE_SUFFIX = ".db"
-_CODECS = {"zstd": "zstandard"}
+CODECS = ("null", "deflate", "snappy", "bzip2", "xz", "zstandard")
+_CODEC_ALIASES = {"zstd": "zstandard", "none": "null"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +68,19 @@ def build_iceberg_settings(schema: TableSchema, paths: TablePaths) -> IcebergSet
     options = schema.typed_options
     if options.get(ICEBERG_STORAGE) not in _FILE_STORAGES or paths.branch != MAIN_BRANCH:
         return None
-    codec = options.get(ICEBERG_MANIFEST_COMPRESSION)
+    codec = options.get(AVRO_SETTING.named("codec")) or options.get(ICEBERG_MANIFEST_COMPRESSION)
+    codec = _CODEC_ALIASES.get(codec.lower(), codec.lower())
+    if codec not in CODECS:
+        raise InputError(
+            f"the compression {codec!r} of '{ICEBERG_MANIFEST_COMPRESSION.key}' or 'avro.codec' "
+            f"must be one of {', '.join(CODECS)}"
+        )
     version = options.get(ICEBERG_FORMAT_VERSION)
     return IcebergSettings(
         directory=find_metadata_directory(schema, paths),
         format_version=version,
         publishes_vectors=publishes_vectors(schema),
-        codec=_CODECS.get(codec, codec),
+        codec=codec,
         level=options.zstd_level,
         legacy_lists=options.get(ICEBERG_MANIFEST_LEGACY_VERSION),
         target_manifest_size=options.get(MANIFEST_TARGET_FILE_SIZE),
@@ -81,6 +89,14 @@ def build_iceberg_settings(schema: TableSchema, paths: TablePaths) -> IcebergSet
         previous_versions=options.get(ICEBERG_PREVIOUS_VERSIONS_MAX),
         deletes_old_versions=options.get(ICEBERG_DELETE_AFTER_COMMIT),
     )
+
+
+def find_external_directory(schema: TableSchema, paths: TablePaths) -> str | None:
+    """Return the directory of a table's Iceberg metadata if it is outside of the table."""
+    settings = build_iceberg_settings(schema, paths)
+    if settings is None or settings.directory.startswith(f"{paths.root}/"):
+        return None
+    return settings.directory
 
 
 def publishes_vectors(schema: TableSchema) -> bool:

@@ -26,12 +26,13 @@ from paimon_orch.format.iceberg.single_value import (
     decode_single_value,
     encode_single_value,
 )
-from paimon_orch.format.types.data_types import Field
+from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
 from paimon_orch.table.iceberg.iceberg_settings import IcebergSettings
 from paimon_orch.table.iceberg.metadata_store import IcebergMetadataStore
 
-_SAMPLE = 250
-"""The number of entries from which the size of a manifest is estimated."""
+_TEXT_TYPES = (TypeRoot.CHAR, TypeRoot.VARCHAR)
+_MAX_ENTRIES = 500
+"""The entries of one manifest: a commit rewrites the manifests of all files that it removes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,22 +50,36 @@ class IcebergManifestWriter:
     def write(
         self, entries: Sequence[Entry], content: ManifestContent
     ) -> list[IcebergManifestFile]:
-        """Write entries to manifests of about the target size; writes none if there are none."""
-        step = self._estimate_entries_per_manifest(entries, content)
-        parts = (entries[start : start + step] for start in range(0, len(entries), step))
-        return [self._write_one(part, content) for part in parts]
+        """Write entries to manifests of equal length; writes none if there are none."""
+        count = -(-len(entries) // _MAX_ENTRIES)
+        ends = [len(entries) * number // count for number in range(1, count + 1)]
+        starts = [0, *ends[:-1]]
+        return [
+            manifest
+            for start, end in zip(starts, ends, strict=False)
+            for manifest in self._write_part(entries[start:end], content)
+        ]
 
-    def _estimate_entries_per_manifest(
+    def is_small(self, manifest: IcebergManifestFile) -> bool:
+        """Return whether a manifest should be merged with others when there are many."""
+        entries = manifest.live_files + manifest.deleted_files
+        is_short = 3 * manifest.length < 2 * self.settings.target_manifest_size
+        return is_short and 3 * entries < 2 * _MAX_ENTRIES
+
+    def _write_part(
         self, entries: Sequence[Entry], content: ManifestContent
-    ) -> int:
-        if len(entries) <= 2 * _SAMPLE:
-            return max(1, len(entries))
-        sample = entries[:: len(entries) // _SAMPLE]
-        size = len(encode_manifest(sample, self.manifest_format, content))
-        return max(_SAMPLE, self.settings.target_manifest_size * len(sample) // size)
-
-    def _write_one(self, entries: Sequence[Entry], content: ManifestContent) -> IcebergManifestFile:
+    ) -> list[IcebergManifestFile]:
+        """Write entries to one manifest, or to several if it exceeds the target size."""
         data = encode_manifest(entries, self.manifest_format, content)
+        if len(data) > self.settings.target_manifest_size and len(entries) > 1:
+            half = len(entries) // 2
+            first, second = entries[:half], entries[half:]
+            return [*self._write_part(first, content), *self._write_part(second, content)]
+        return [self._write_encoded(entries, data, content)]
+
+    def _write_encoded(
+        self, entries: Sequence[Entry], data: bytes, content: ManifestContent
+    ) -> IcebergManifestFile:
         name = self.store.write_manifest(data)
         counts = dict.fromkeys(EntryStatus, 0)
         rows = dict.fromkeys(EntryStatus, 0)
@@ -115,12 +130,20 @@ class IcebergManifestWriter:
 def _summarize_column(values: Iterable[Any], field: Field) -> PartitionSummary:
     decoded = [decode_partition_value(value, field.type) for value in values]
     numbers = [value for value in decoded if value is not None and not _is_nan(value)]
+    # Java Paimon up to 2.0 fails to read a summary without bounds; wider bounds are always right.
+    numbers = numbers or [_get_any_value(field)]
     return PartitionSummary(
         contains_null=any(value is None for value in decoded),
         contains_nan=any(map(_is_nan, decoded)),
-        lower_bound=encode_single_value(min(numbers), field.type) if numbers else None,
-        upper_bound=encode_single_value(max(numbers), field.type) if numbers else None,
+        lower_bound=encode_single_value(min(numbers), field.type),
+        upper_bound=encode_single_value(max(numbers), field.type),
     )
+
+
+def _get_any_value(field: Field) -> Any:
+    """Return some value of the type of a partition column."""
+    is_text = isinstance(field.type, AtomicType) and field.type.name in _TEXT_TYPES
+    return "" if is_text else 0
 
 
 def _is_nan(value: Any) -> bool:

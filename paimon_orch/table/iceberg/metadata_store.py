@@ -4,12 +4,12 @@ See docs/format/iceberg-metadata.md#location-and-file-names.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import count
 from uuid import UUID, uuid4
 
-from paimon_orch.format.iceberg.iceberg_manifest import Entry, decode_manifest
+from paimon_orch.format.iceberg.iceberg_manifest import Entry, decode_manifest, may_contain_file
 from paimon_orch.format.iceberg.iceberg_manifest_list import (
     IcebergManifestFile,
     decode_manifest_list,
@@ -88,10 +88,18 @@ class IcebergMetadataStore:
         """Read a manifest list; raises ``FileNotFoundError``."""
         return decode_manifest_list(read_metadata_file(self.io, self.resolve(path)), path)
 
-    def read_entries(self, manifest: IcebergManifestFile) -> list[Entry]:
-        """Read a manifest; raises ``FileNotFoundError``."""
+    def read_entries(
+        self, manifest: IcebergManifestFile, names: Collection[str] | None = None
+    ) -> list[Entry]:
+        """Read a manifest; raises ``FileNotFoundError``.
+
+        Returns no entries if the manifest has no file with one of ``names``, if given.
+        """
         path = self.resolve(manifest.path)
-        return decode_manifest(read_metadata_file(self.io, path), path)
+        data = read_metadata_file(self.io, path)
+        if names is not None and not may_contain_file(data, path, names):
+            return []
+        return decode_manifest(data, path)
 
     def resolve(self, path: str) -> str:
         """Return where a manifest or manifest list is: always in the directory of this store.

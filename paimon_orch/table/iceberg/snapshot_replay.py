@@ -3,7 +3,7 @@
 See docs/format/iceberg-metadata.md#publishing.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,11 @@ from paimon_orch.table.iceberg.manifest_writer import (
     to_deleted,
     to_existing,
 )
-from paimon_orch.table.iceberg.metadata_store import IcebergMetadataStore, normalize_path
+from paimon_orch.table.iceberg.metadata_store import (
+    IcebergMetadataStore,
+    get_file_name,
+    normalize_path,
+)
 from paimon_orch.table.iceberg.summary import FileTotals, SnapshotDelta, build_summary
 from paimon_orch.table.iceberg.visible_files import (
     VISIBLE_LEVELS,
@@ -50,6 +54,9 @@ from paimon_orch.table.iceberg.visible_files import (
 )
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
+
+_MAX_SEARCHED_NAMES = 100
+"""The number of file names up to which a search is faster than decoding a manifest."""
 
 Keep = Callable[[Entry], bool]
 """Whether the file of a live entry still belongs to the snapshot."""
@@ -83,10 +90,10 @@ class SnapshotReplay:
         live = self.manifests.read_live_entries(snapshot, levels=find_visible_levels(self.schema))
         writer = self._create_writer(snapshot)
         added = self._build_data_entries(live, snapshot.id)
-        manifests = writer.write(list(added.values()), ManifestContent.DATA)
+        manifests = writer.write(self._sort(added.values()), ManifestContent.DATA)
         if self.settings.publishes_vectors:
             vectors = self._build_vectors(snapshot, live, partitions=None)
-            manifests += writer.write(list(vectors.values()), ManifestContent.DELETES)
+            manifests += writer.write(self._sort(vectors.values()), ManifestContent.DELETES)
         delta = SnapshotDelta.of(added.values(), ())
         totals = FileTotals.of(manifests, delta.added.size)
         return self._finish(
@@ -205,7 +212,10 @@ class SnapshotReplay:
         kept = list(manifests)
         removed: list[Entry] = []
         if changes.removed:
-            kept, removed = self._remove_entries(manifests, changes.partitions, keep, writer)
+            names = {get_file_name(path) for path in (*changes.removed, *changes.present)}
+            kept, removed = self._remove_entries(
+                manifests, changes.partitions, keep, writer, names=names
+            )
         added = list(self._build_data_entries(present.values(), writer.snapshot_id).values())
         new = writer.write(added, ManifestContent.DATA)
         return [*kept, *new], SnapshotDelta.of(added, removed)
@@ -216,11 +226,15 @@ class SnapshotReplay:
         partitions: Iterable[bytes] | None,
         keep: Keep,
         writer: IcebergManifestWriter,
+        *,
+        names: Collection[str] = (),
     ) -> tuple[list[IcebergManifestFile], list[Entry]]:
         """Rewrite the manifests with removed files; return all manifests and the removed entries.
 
-        Only manifests that may have files of ``partitions`` are read; None stands for all.
+        Only manifests that may have files of ``partitions`` are read; None stands for all. If there
+        are few ``names``, only manifests that contain one of these file names are decoded.
         """
+        selected = names if 0 < len(names) <= _MAX_SEARCHED_NAMES else None
         values = None
         if partitions is not None:
             values = [self.entries.decode_partition(partition) for partition in partitions]
@@ -233,7 +247,7 @@ class SnapshotReplay:
             kept: list[Entry] = []
             removed: list[Entry] = []
             for entry in inherit_first_row_ids(
-                self.store.read_entries(manifest), manifest.first_row_id
+                self.store.read_entries(manifest, selected), manifest.first_row_id
             ):
                 if is_live(entry):
                     (kept if keep(entry) else removed).append(entry)
@@ -245,7 +259,7 @@ class SnapshotReplay:
                 *map(to_existing, kept),
                 *(to_deleted(entry, writer.snapshot_id) for entry in removed),
             ]
-            result += writer.write(rewritten, manifest.content)
+            result += writer.write(self._sort(rewritten), manifest.content)
         return result, all_removed
 
     def _update_vectors(
@@ -333,7 +347,7 @@ class SnapshotReplay:
         manifests = [
             m for m in manifests if m.live_files or m.added_snapshot_id == writer.snapshot_id
         ]
-        small = [m for m in manifests if 3 * m.length < 2 * settings.target_manifest_size]
+        small = [m for m in manifests if writer.is_small(m)]
         total = sum(manifest.length for manifest in small)
         if len(small) < settings.min_small_manifests or (
             len(small) < settings.max_small_manifests and total < settings.target_manifest_size
@@ -342,13 +356,17 @@ class SnapshotReplay:
         entries = [
             entry for manifest in small for entry in self._carry_entries(manifest, snapshot_id)
         ]
-        entries.sort(key=lambda entry: _partition_sort_key(entry, self.schema.partition_keys))
-        merged = writer.write(entries, ManifestContent.DATA)
+        merged = writer.write(self._sort(entries), ManifestContent.DATA)
         for manifest in small:
             if manifest.added_snapshot_id == snapshot_id:
                 self.store.delete(manifest.path)
         names = {manifest.path for manifest in small}
         return [*(m for m in manifests if m.path not in names), *merged]
+
+    def _sort(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Sort entries by partition, so that later commits change few manifests."""
+        names = self.schema.partition_keys
+        return sorted(entries, key=lambda entry: _build_partition_sort_key(entry, names))
 
     def _carry_entries(self, manifest: IcebergManifestFile, snapshot_id: int) -> Iterable[Entry]:
         entries = self.store.read_entries(manifest)
@@ -437,7 +455,7 @@ def _identify(item: IndexManifestEntry) -> tuple[object, ...]:
     return item.partition, item.bucket, item.index_type, item.file_name
 
 
-def _partition_sort_key(entry: Entry, names: Sequence[str]) -> tuple[Any, ...]:
+def _build_partition_sort_key(entry: Entry, names: Sequence[str]) -> tuple[Any, ...]:
     values = (entry["data_file"]["partition"][name] for name in names)
     return tuple((False, 0) if value is None else (True, value) for value in values)
 

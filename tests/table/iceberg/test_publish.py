@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 
 from paimon_orch import Catalog, Table
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.steps import compact, delete_tag, expire_snapshots
+from paimon_orch.steps import compact, delete_tag, expire_snapshots, remove_orphan_files
 from paimon_orch.table.schema_change.schema_changes import (
     AddColumn,
     DropColumn,
@@ -417,3 +418,65 @@ def test_branches_are_not_published(tmp_path: Path) -> None:
     assert read_metadata(table) == before
     table.branches.fast_forward("dev")
     assert read_ids(read_metadata(table)) == [1, 2]
+
+
+def test_orphan_removal_deletes_only_metadata_that_no_version_names(tmp_path: Path) -> None:
+    table = create(tmp_path, options={"metadata.iceberg.previous-versions-max": "1"})
+    for number in (1, 2, 3):
+        table.append(rows(number))
+    folder = metadata_dir(table)
+    orphan = folder / "01234567-89ab-cdef-0123-456789abcdef-m1.avro"
+    orphan.write_bytes(b"left by a publication that failed")
+    (folder / "notes.txt").write_text("not ours")
+    kept = {path.name for path in folder.iterdir()} - {orphan.name}
+    for path in folder.iterdir():
+        os.utime(path, (0, 0))
+
+    remove_orphan_files(table)
+
+    assert {path.name for path in folder.iterdir()} == kept
+    assert read_ids(read_metadata(table)) == [1, 2, 3]
+
+
+def test_null_partitions_have_bounds_because_java_paimon_needs_them(tmp_path: Path) -> None:
+    table = create(tmp_path, partition_by=("dt",))
+    table.append(rows(1).set_column(1, "dt", pa.array([None], pa.string())))
+
+    (manifest,) = read_avro(read_metadata(table)["snapshots"][-1]["manifest-list"])
+    (summary,) = manifest["partitions"]
+    assert summary == {
+        "contains_null": True,
+        "contains_nan": False,
+        "lower_bound": b"",
+        "upper_bound": b"",
+    }
+    table.append(rows(2))
+    table.overwrite(rows(3).set_column(1, "dt", pa.array([None], pa.string())))
+    assert read_ids(read_metadata(table)) == [2, 3]
+
+
+def test_a_manifest_larger_than_the_target_size_is_split(tmp_path: Path) -> None:
+    table = create(tmp_path, partition_by=("dt",), options={"manifest.target-file-size": "4 kb"})
+    table.append(pa.concat_tables([rows(n, dt=f"day {n}") for n in range(200)]))
+
+    metadata = read_metadata(table)
+    manifests = read_avro(metadata["snapshots"][-1]["manifest-list"])
+    assert len(manifests) > 1
+    assert read_ids(metadata) == list(range(200))
+
+
+@pytest.mark.parametrize("number", [5, 150])
+def test_a_commit_rewrites_only_the_manifests_of_removed_files(tmp_path: Path, number: int) -> None:
+    options = {"manifest.target-file-size": "4 kb"}
+    table = create(tmp_path, partition_by=("dt",), options=options)
+    table.append(pa.concat_tables([rows(n, dt=f"day {n:03d}") for n in range(200)]))
+    before = {
+        m["manifest_path"] for m in read_avro(read_metadata(table)["snapshots"][0]["manifest-list"])
+    }
+
+    table.overwrite(rows(1000, dt=f"day {number:03d}"))
+
+    metadata = read_metadata(table)
+    after = {m["manifest_path"] for m in read_avro(metadata["snapshots"][-1]["manifest-list"])}
+    assert len(before - after) == 1
+    assert read_ids(metadata) == sorted({*range(200), 1000} - {number})
