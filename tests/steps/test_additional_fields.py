@@ -240,7 +240,7 @@ def test_a_field_with_different_types_stops_the_merge_and_does_not_change_the_ta
     add_fields(root, {"manifest": {"_FILE._LATER": "string"}}, chance=1, only=second_manifest)
     before = contents_of(table)
     for step in (compact_manifests, lambda table: compact(table, EXECUTOR, strategy="full")):
-        with pytest.raises(UnsupportedError, match=r"'_FILE\._LATER'.*different types"):
+        with pytest.raises(UnsupportedError, match=r"'_FILE\._LATER'.*types in the input files"):
             step(table)
         assert contents_of(table) == before
     assert len(rows_of(table)) == 5
