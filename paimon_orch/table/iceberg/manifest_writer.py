@@ -51,13 +51,23 @@ class IcebergManifestWriter:
         self, entries: Sequence[Entry], content: ManifestContent
     ) -> list[IcebergManifestFile]:
         """Write entries to manifests of equal length; writes none if there are none."""
-        count = -(-len(entries) // _MAX_ENTRIES)
-        ends = [len(entries) * number // count for number in range(1, count + 1)]
-        starts = [0, *ends[:-1]]
         return [
             manifest
-            for start, end in zip(starts, ends, strict=False)
+            for start, end in _split(len(entries))
             for manifest in self._write_part(entries[start:end], content)
+        ]
+
+    def write_lazily(
+        self, count: int, build: Callable[[int, int], Sequence[Entry]]
+    ) -> list[IcebergManifestFile]:
+        """Write data manifests of many entries, of which only one manifest's are in memory.
+
+        ``build`` returns the entries from a start to an end.
+        """
+        return [
+            manifest
+            for start, end in _split(count)
+            for manifest in self._write_part(build(start, end), ManifestContent.DATA)
         ]
 
     def is_small(self, manifest: IcebergManifestFile) -> bool:
@@ -125,6 +135,13 @@ class IcebergManifestWriter:
             level=self.settings.level,
         )
         return f"{self.location}/{self.store.write_manifest_list(data)}"
+
+
+def _split(count: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of entries of manifests of equal length."""
+    parts = -(-count // _MAX_ENTRIES)
+    for number in range(parts):
+        yield count * number // parts, count * (number + 1) // parts
 
 
 def _summarize_column(values: Iterable[Any], field: Field) -> PartitionSummary:

@@ -49,6 +49,7 @@ from paimon_orch.table.iceberg.summary import FileTotals, SnapshotDelta, build_s
 from paimon_orch.table.iceberg.visible_files import (
     VISIBLE_LEVELS,
     IcebergEntryBuilder,
+    build_sort_key,
     describe_visible_levels,
     find_visible_levels,
 )
@@ -89,12 +90,17 @@ class SnapshotReplay:
         """Build the Iceberg snapshot of a Paimon snapshot from all its live files."""
         live = self.manifests.read_live_entries(snapshot, levels=find_visible_levels(self.schema))
         writer = self._create_writer(snapshot)
-        added = self._build_data_entries(live, snapshot.id)
-        manifests = writer.write(self._sort(added.values()), ManifestContent.DATA)
+        live.sort(key=lambda entry: self.entries.build_sort_key(entry.partition))
+        manifests = writer.write_lazily(
+            len(live),
+            lambda start, end: [
+                self.entries.build_data_entry(entry, snapshot.id) for entry in live[start:end]
+            ],
+        )
         if self.settings.publishes_vectors:
             vectors = self._build_vectors(snapshot, live, partitions=None)
             manifests += writer.write(self._sort(vectors.values()), ManifestContent.DELETES)
-        delta = SnapshotDelta.of(added.values(), ())
+        delta = SnapshotDelta.of_new_files(live)
         totals = FileTotals.of(manifests, delta.added.size)
         return self._finish(
             snapshot,
@@ -366,7 +372,9 @@ class SnapshotReplay:
     def _sort(self, entries: Iterable[Entry]) -> list[Entry]:
         """Sort entries by partition, so that later commits change few manifests."""
         names = self.schema.partition_keys
-        return sorted(entries, key=lambda entry: _build_partition_sort_key(entry, names))
+        return sorted(
+            entries, key=lambda entry: build_sort_key(entry["data_file"]["partition"], names)
+        )
 
     def _carry_entries(self, manifest: IcebergManifestFile, snapshot_id: int) -> Iterable[Entry]:
         entries = self.store.read_entries(manifest)
@@ -453,11 +461,6 @@ def _locate(entry: Entry) -> tuple[Any, ...]:
 
 def _identify(item: IndexManifestEntry) -> tuple[object, ...]:
     return item.partition, item.bucket, item.index_type, item.file_name
-
-
-def _build_partition_sort_key(entry: Entry, names: Sequence[str]) -> tuple[Any, ...]:
-    values = (entry["data_file"]["partition"][name] for name in names)
-    return tuple((False, 0) if value is None else (True, value) for value in values)
 
 
 def _find_operation(snapshot: Snapshot, delta: SnapshotDelta) -> str:

@@ -3,11 +3,12 @@
 See docs/format/iceberg-metadata.md#table-metadata.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from paimon_orch.format.iceberg.iceberg_manifest import Entry, ManifestContent
 from paimon_orch.format.iceberg.iceberg_manifest_list import IcebergManifestFile
+from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 
 _TOTAL_DATA_FILES, _TOTAL_FILES_SIZE = "total-data-files", "total-files-size"
 
@@ -50,6 +51,20 @@ class SnapshotDelta:
             added=FileCounts.of(added),
             removed=FileCounts.of(removed),
             changed_partitions=len(partitions),
+        )
+
+    @classmethod
+    def of_new_files(cls, entries: Collection[ManifestEntry]) -> "SnapshotDelta":
+        """Count the files of a snapshot that adds all visible files of a table."""
+        added = FileCounts(
+            files=len(entries),
+            rows=sum(entry.file.row_count for entry in entries),
+            size=sum(entry.file.file_size for entry in entries),
+        )
+        return cls(
+            added=added,
+            removed=FileCounts(files=0, rows=0, size=0),
+            changed_partitions=len({entry.partition for entry in entries}),
         )
 
 

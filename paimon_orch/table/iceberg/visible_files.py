@@ -79,6 +79,10 @@ class IcebergEntryBuilder:
         """Return a partition as the record of an Iceberg manifest."""
         return self._convert_partition(partition)[1]
 
+    def build_sort_key(self, partition: bytes) -> tuple[Any, ...]:
+        """Return a key that orders partitions by their values, nulls first."""
+        return build_sort_key(self.encode_partition(partition), self.schema.partition_keys)
+
     def _convert_partition(self, partition: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         known = self._partitions.get(partition)
         if known is not None:
@@ -182,6 +186,12 @@ class IcebergEntryBuilder:
             "file_sequence_number": snapshot_id,
             "data_file": file,
         }
+
+
+def build_sort_key(partition: Mapping[str, Any], names: Iterable[str]) -> tuple[Any, ...]:
+    """Return a key that orders the partitions of manifest entries by their values, nulls first."""
+    values = (partition[name] for name in names)
+    return tuple((False, 0) if value is None else (True, value) for value in values)
 
 
 def _build_map(values: Mapping[int, Any]) -> list[dict[str, Any]]:
