@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paimon_orch.errors import UnsupportedError
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.iceberg.iceberg_file_stats import FileBoundsBuilder
 from paimon_orch.format.iceberg.iceberg_manifest import Entry, EntryStatus, ManifestContent
 from paimon_orch.format.iceberg.single_value import encode_partition_value
@@ -57,15 +58,19 @@ class IcebergEntryBuilder:
     location: str
     """The table directory, spelled as in the paths of the metadata."""
     _bounds: dict[int, FileBoundsBuilder] = field(default_factory=dict)
+    _directories: dict[PartitionBucket, str] = field(default_factory=dict)
     _partitions: dict[bytes, tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=dict)
 
     def find_path(self, entry: ManifestEntry) -> str:
         """Return the path of a data file in Iceberg manifests."""
         if entry.file.external_path is not None:
             return entry.file.external_path
-        return self._relocate(
-            self.paths.data_file(self.schema, entry.partition, entry.bucket, entry.file)
-        )
+        bucket = entry.partition_bucket
+        directory = self._directories.get(bucket)
+        if directory is None:
+            directory = self._relocate(self.paths.bucket_dir(self.schema, *bucket))
+            self._directories[bucket] = directory
+        return f"{directory}/{entry.file.file_name}"
 
     def _relocate(self, path: str) -> str:
         root = self.paths.root
