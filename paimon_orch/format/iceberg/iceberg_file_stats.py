@@ -34,7 +34,7 @@ class _Column(NamedTuple):
     position: int
     """The position in the rows of statistics."""
 
-    type: AtomicType
+    type: DataType
     encode: Callable[[Any], bytes] | None
     """The encoder of bounds, or None if the type has none."""
 
@@ -95,9 +95,8 @@ class FileBoundsBuilder:
             field = self._fields.get(name)
             # a system column, such as _ROW_ID, is not in the schema; its values are not decoded
             types.append(RowType() if field is None else field.type)
-            if field is not None and isinstance(field.type, AtomicType):
-                encode = _find_encoder(field.type)
-                columns.append(_Column(field.id, index, field.type, encode))
+            if field is not None:
+                columns.append(_Column(field.id, index, field.type, _find_encoder(field.type)))
         return _Layout(types, columns)
 
 
@@ -109,7 +108,9 @@ def build_bounds(file: DataFileMeta, schema: TableSchema) -> FileBounds:
     return FileBoundsBuilder(schema).build(file)
 
 
-def _find_encoder(data_type: AtomicType) -> Callable[[Any], bytes] | None:
+def _find_encoder(data_type: DataType) -> Callable[[Any], bytes] | None:
+    if not isinstance(data_type, AtomicType):
+        return None
     is_timestamp = data_type.name in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
     return None if is_timestamp and data_type.params[0] > 6 else get_value_encoder(data_type)
 

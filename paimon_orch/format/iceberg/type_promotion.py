@@ -39,8 +39,8 @@ def check_promotable(old: TableSchema, new: TableSchema) -> None:
     problem = _find_in_fields(old.fields, new.fields, "")
     if problem is not None:
         raise UnsupportedError(
-            f"{problem} (schema {old.id} of data files, schema {new.id} of the table); compact the "
-            "table fully so that all files have the newest schema, or set "
+            f"{problem} (schema {old.id} of data files, schema {new.id} of the table); rewrite "
+            "these files by a full compaction with 'compaction.force-rewrite-all-files', or set "
             "'metadata.iceberg.storage' to 'disabled'"
         )
 

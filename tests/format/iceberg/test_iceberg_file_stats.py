@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from typing import Any
 
 import pytest
+from support.iceberg_vectors import Vector, load_vectors, parse_schema
 
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.format.iceberg.iceberg_file_stats import FileBounds, build_bounds
+from paimon_orch.format.iceberg.iceberg_file_stats import (
+    FileBounds,
+    FileBoundsBuilder,
+    build_bounds,
+)
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats
 from paimon_orch.format.schema import TableSchema, build_table_schema
 from paimon_orch.format.text import decode_text
-from paimon_orch.format.types.data_types import parse_columns
+from paimon_orch.format.types.data_types import AtomicType, TypeRoot, parse_columns
 
+VECTORS = load_vectors("iceberg_bounds", "tables")
+FLOATS = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 NO_BOUNDS = FileBounds({}, {}, {})
 
 
@@ -104,3 +113,71 @@ def test_damaged_statistics_name_the_file() -> None:
 
     with pytest.raises(CorruptFileError, match=r"f\.parquet: the statistics cannot be decoded"):
         build_bounds(file, schema)
+
+
+def java_file(entry: Vector) -> DataFileMeta:
+    """Return the metadata of a file that Java wrote."""
+    columns = entry["value_stats_cols"]
+    return DataFileMeta(
+        file_name=entry["file_name"],
+        file_size=1,
+        row_count=entry["row_count"],
+        schema_id=entry["schema_id"],
+        value_stats=SimpleStats(
+            bytes.fromhex(entry["min_values"]),
+            bytes.fromhex(entry["max_values"]),
+            tuple(entry["null_counts"]),
+        ),
+        value_stats_cols=None if columns is None else tuple(columns),
+    )
+
+
+def expected_bounds(entry: Vector, schema: TableSchema) -> FileBounds:
+    """Return the bounds of Java without NaN, and with the signs of zeros that Iceberg requires."""
+    java = entry["iceberg"]
+    lower, upper = (
+        {int(key): bytes.fromhex(value) for key, value in java[kind].items()}
+        for kind in ("lower_bounds", "upper_bounds")
+    )
+    for field in schema.fields:
+        is_float = isinstance(field.type, AtomicType) and field.type.name in FLOATS
+        if not is_float or field.id not in lower:
+            continue
+        code = "<f" if len(lower[field.id]) == 4 else "<d"
+        low, high = struct.unpack(code, lower[field.id])[0], struct.unpack(code, upper[field.id])[0]
+        if math.isnan(low) or math.isnan(high):
+            del lower[field.id], upper[field.id]
+            continue
+        lower[field.id] = struct.pack(code, low or -0.0)
+        upper[field.id] = struct.pack(code, high or 0.0)
+    counts = {int(key): count for key, count in java["null_value_counts"].items()}
+    return FileBounds(counts, lower, upper)
+
+
+@pytest.mark.parametrize("table", VECTORS, ids=lambda table: str(table["table"]))
+def test_bounds_equal_those_of_java_except_for_nan_and_zeros(table: Vector) -> None:
+    schemas = {schema.id: schema for schema in map(parse_schema, table["schemas"])}
+    builders = {id_: FileBoundsBuilder(schema) for id_, schema in schemas.items()}
+    assert table["files"]
+
+    for entry in table["files"]:
+        file, schema = java_file(entry), schemas[entry["schema_id"]]
+        expected = expected_bounds(entry, schema)
+        assert build_bounds(file, schema) == expected
+        assert builders[schema.id].build(file) == expected
+
+
+def test_the_vectors_contain_all_types_and_both_kinds_of_differences() -> None:
+    types, differing = set(), 0
+    for table in VECTORS:
+        schemas = {schema.id: schema for schema in map(parse_schema, table["schemas"])}
+        for entry in table["files"]:
+            schema = schemas[entry["schema_id"]]
+            ids = entry["iceberg"]["lower_bounds"]
+            bounded = [field.type for field in schema.fields if str(field.id) in ids]
+            types |= {kind.name for kind in bounded if isinstance(kind, AtomicType)}
+            java = {int(k): bytes.fromhex(v) for k, v in ids.items()}
+            differing += expected_bounds(entry, schema).lower_bounds != java
+
+    assert types == set(TypeRoot)
+    assert differing >= 3

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from paimon_orch.errors import UnsupportedError
+from paimon_orch.files.schema_evolution.cast import cast
 from paimon_orch.format.iceberg.type_promotion import check_promotable
 from paimon_orch.format.schema import TableSchema, build_table_schema
-from paimon_orch.format.types.data_types import Field, parse_columns, parse_type
+from paimon_orch.format.types.arrow import to_arrow_type
+from paimon_orch.format.types.data_types import AtomicType, Field, parse_columns, parse_type
 
 
 def schemas_with(old: str, new: str) -> tuple[TableSchema, TableSchema]:
@@ -116,3 +119,30 @@ def test_columns_are_matched_by_id() -> None:
 
     check_promotable(old, replace(new, fields=(new.fields[0], readded)))
     check_promotable(old, replace(old, fields=(old.fields[0], replace(old.fields[1], name="d"))))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "values"),
+    [
+        ("TINYINT", "BIGINT", [-128, 127]),
+        ("SMALLINT", "INT", [-32768, 32767]),
+        ("INT", "BIGINT", [-(2**31), 2**31 - 1]),
+        ("FLOAT", "DOUBLE", [1.1, -0.0, float("inf")]),
+        ("DECIMAL(8, 2)", "DECIMAL(12, 2)", ["-999999.99", "0.01"]),
+        ("CHAR(3)", "VARCHAR(3)", ["a", "abc"]),
+        ("VARCHAR(3)", "STRING", ["", "äöü"]),
+        ("BINARY(3)", "BYTES", [b"", b"abc"]),
+        ("TIMESTAMP(3)", "TIMESTAMP(6)", [-1, 1_704_164_645_123]),
+        ("TIMESTAMP_LTZ(3)", "TIMESTAMP_LTZ(4)", [-1, 1_704_164_645_123]),
+    ],
+)
+def test_allowed_changes_keep_the_values_in_paimon(
+    old: str, new: str, values: list[object]
+) -> None:
+    """Iceberg keeps the values: it only reads them as a wider type."""
+    old_type, new_type = parse_type(old), parse_type(new)
+    assert isinstance(new_type, AtomicType)
+    check_promotable(*schemas_with(old, new))
+    column = pa.array(values).cast(to_arrow_type(old_type))
+
+    assert cast(column, old_type, new_type).equals(column.cast(to_arrow_type(new_type)))
