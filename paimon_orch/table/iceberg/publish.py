@@ -304,7 +304,8 @@ class IcebergPublisher:
                 snapshots = ()
                 logger.warning("the Iceberg metadata is rebuilt without its history: %s", error)
         parent = snapshots[-1] if snapshots else None
-        state = replay.rebuild(table.latest, next_row_id, parent)
+        names = set() if previous is None else _list_java_files(replay, previous)
+        state = replay.rebuild(table.latest, next_row_id, parent, names)
         kept = [snapshot for snapshot in snapshots if snapshot.id < table.latest.id]
         return _History(snapshots=[*kept, state.snapshot], next_row_id=state.next_row_id)
 
@@ -313,8 +314,8 @@ class IcebergPublisher:
     ) -> bool:
         """Return whether new snapshots can extend the newest published one.
 
-        Java Paimon does not say which levels are visible, and it can leave out files of
-        primary-key tables; then the files are compared. Its manifests have partitions of type
+        Java Paimon does not say which levels are visible. It can leave out files of primary-key
+        tables, so the files are compared; files of other levels stay visible. Its manifests have partitions of type
         TIMESTAMP in another unit.
         """
         if not _is_compatible(previous, table):
@@ -367,6 +368,16 @@ class IcebergPublisher:
 class _History:
     snapshots: Sequence[IcebergSnapshot]
     next_row_id: int
+
+
+def _list_java_files(replay: SnapshotReplay, metadata: IcebergMetadata) -> set[str]:
+    """Return the data files that Java Paimon published, by any rule; none if they are unknown."""
+    if VISIBLE_LEVELS in metadata.current.summary or not replay.keeps_other_levels:
+        return set()
+    try:
+        return replay.list_data_files(metadata.current)
+    except _UNREADABLE:
+        return set()
 
 
 def _matches(published: IcebergSnapshot, snapshot: Snapshot) -> bool:

@@ -85,10 +85,21 @@ class SnapshotReplay:
     entries: IcebergEntryBuilder
 
     def rebuild(
-        self, snapshot: Snapshot, next_row_id: int, parent: IcebergSnapshot | None
+        self,
+        snapshot: Snapshot,
+        next_row_id: int,
+        parent: IcebergSnapshot | None,
+        published_names: Collection[str],
     ) -> IcebergState:
-        """Build the Iceberg snapshot of a Paimon snapshot from all its live files."""
-        live = self.manifests.read_live_entries(snapshot, levels=find_visible_levels(self.schema))
+        """Build the Iceberg snapshot of a Paimon snapshot from its live files.
+
+        Files with ``published_names`` stay visible on any level.
+        """
+        levels = find_visible_levels(self.schema)
+        live = self.manifests.read_live_entries(
+            snapshot, levels=None if published_names else levels
+        )
+        live = [e for e in live if e.file.level in levels or e.file.file_name in published_names]
         writer = self._create_writer(snapshot)
         live.sort(key=lambda entry: self.entries.build_sort_key(entry.partition))
         manifests = writer.write_lazily(
@@ -113,17 +124,32 @@ class SnapshotReplay:
         )
 
     def has_visible_files(self, snapshot: Snapshot, published: IcebergSnapshot) -> bool:
-        """Return whether a published snapshot has exactly the visible files of a snapshot."""
-        live = self.manifests.read_live_entries(snapshot, levels=find_visible_levels(self.schema))
-        visible = {normalize_path(self.entries.find_path(entry)) for entry in live}
-        listed = {
-            normalize_path(entry["data_file"]["file_path"])
+        """Return whether a published snapshot has all visible files, and no wrong ones.
+
+        Java Paimon may publish live files of other levels. They are right unless the table has
+        deletion vectors that are not published.
+        """
+        levels = find_visible_levels(self.schema)
+        live = self.manifests.read_live_entries(snapshot)
+        visible = {entry.file.file_name for entry in live if entry.file.level in levels}
+        right = {entry.file.file_name for entry in live} if self.keeps_other_levels else visible
+        return visible <= self.list_data_files(published) <= right
+
+    @property
+    def keeps_other_levels(self) -> bool:
+        """Return whether files of other levels that Java Paimon published may stay visible."""
+        has_vectors = self.schema.typed_options.has_deletion_vectors
+        return not has_vectors or self.settings.publishes_vectors
+
+    def list_data_files(self, published: IcebergSnapshot) -> set[str]:
+        """Return the names of the data files of a published snapshot."""
+        return {
+            get_file_name(entry["data_file"]["file_path"])
             for manifest in self.store.read_manifests(published)
             if manifest.content is ManifestContent.DATA
             for entry in self.store.read_entries(manifest)
             if is_live(entry)
         }
-        return visible == listed
 
     def extend(self, base: IcebergState, snapshot: Snapshot) -> IcebergState:
         """Build the Iceberg snapshot of the Paimon snapshot after the one of ``base``."""

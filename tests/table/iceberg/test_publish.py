@@ -13,6 +13,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.golden import GOLDEN, copy_warehouse, table_name
 
 from paimon_orch import Catalog, Table
 from paimon_orch.errors import UnsupportedError
@@ -480,3 +481,32 @@ def test_a_commit_rewrites_only_the_manifests_of_removed_files(tmp_path: Path, n
     after = {m["manifest_path"] for m in read_avro(metadata["snapshots"][-1]["manifest-list"])}
     assert len(before - after) == 1
     assert read_ids(metadata) == sorted({*range(200), 1000} - {number})
+
+
+GOLDEN_ICEBERG = sorted(GOLDEN.glob("java-2.0/iceberg_*"))
+
+
+@pytest.mark.parametrize("folder", GOLDEN_ICEBERG, ids=lambda folder: folder.name)
+def test_tables_of_java_show_the_same_files_after_a_publication_and_all_rows_after_a_compaction(
+    folder: Path, tmp_path: Path
+) -> None:
+    expected = json.loads((folder / "expected.json").read_text())
+    catalog = Catalog(str(copy_warehouse(folder, tmp_path / "warehouse")))
+    for entry in expected["tables"]:
+        table = catalog.table(table_name(entry))
+        table.stores.iceberg.publish()
+        java = entry["iceberg"]["files_of_snapshots"][-1]
+        data = [f for f in live_files(read_metadata(table)) if f["content"] == 0]
+        assert {f["file_path"].rpartition("/")[2] for f in data} == {
+            f["file"] for f in java["data"]
+        }
+        vectors = [f for f in live_files(read_metadata(table)) if f["content"] == 1]
+        assert sum(f["record_count"] for f in vectors) == java["deleted"]
+
+        compact(table, strategy="full")
+        expire_snapshots(table, retain_max=1, retain_min=1)
+
+        files = live_files(read_metadata(table))
+        rows_left = sum(f["record_count"] * (1, -1)[f["content"]] for f in files)
+        assert rows_left == table.scan().to_arrow().num_rows
+        assert all(Path(f["file_path"]).exists() for f in files)
