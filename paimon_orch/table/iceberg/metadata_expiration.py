@@ -21,11 +21,13 @@ def delete_obsolete_files(
     published: IcebergMetadata,
     versions: Sequence[int],
     snapshots: SnapshotStore,
+    dropped: Sequence[IcebergSnapshot] = (),
 ) -> None:
     """Delete old versions, then the manifest lists and manifests that only they name.
 
     ``versions`` are the versions before ``published`` was written. Versions above it are deleted
-    if the table has no such snapshot: a rollback has removed it.
+    if the table has no such snapshot: a rollback has removed it. ``dropped`` are snapshots of a
+    replaced version, and new ones that have expired already.
     """
     current = published.current.id
     oldest = current - settings.previous_versions
@@ -35,14 +37,14 @@ def delete_obsolete_files(
         if (version < oldest and settings.deletes_old_versions)
         or (version > current and not snapshots.exists(version))
     ]
-    if not obsolete:
+    if not obsolete and not dropped:
         return
     kept = [published]
     kept += _read_versions(store, (v for v in versions if v not in obsolete and v != current))
-    removed = _read_versions(store, obsolete)
+    removed = [item for m in _read_versions(store, obsolete) for item in m.snapshots]
     for version in obsolete:
         store.delete_metadata(version)
-    _delete_manifests(store, removed, kept)
+    _delete_manifests(store, [*removed, *dropped], kept)
 
 
 def _read_versions(store: IcebergMetadataStore, versions: Iterable[int]) -> list[IcebergMetadata]:
@@ -57,11 +59,11 @@ def _read_versions(store: IcebergMetadataStore, versions: Iterable[int]) -> list
 
 def _delete_manifests(
     store: IcebergMetadataStore,
-    removed: Sequence[IcebergMetadata],
+    removed: Sequence[IcebergSnapshot],
     kept: Sequence[IcebergMetadata],
 ) -> None:
     needed = {item.manifest_list: item for metadata in kept for item in metadata.snapshots}
-    lists = {item.manifest_list: item for metadata in removed for item in metadata.snapshots}
+    lists = {item.manifest_list: item for item in removed}
     obsolete = [item for path, item in lists.items() if path not in needed]
     if not obsolete:
         return

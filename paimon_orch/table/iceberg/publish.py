@@ -137,14 +137,18 @@ class IcebergPublisher:
         files = store.list_files()
         versions = find_versions(files)
         base = self.find_base(store, versions, table)
+        dropped: Sequence[IcebergSnapshot] = ()
         if base is not None and self.is_current(base, table) and has_manifests(store, base, files):
             metadata = base.metadata
         else:
-            metadata = self._build(store, table, base, files)
+            replaced = self._find_metadata(store, table.latest.id, versions)
+            metadata, dropped = self._build(store, table, base, files)
+            dropped = [*dropped, *(() if replaced is None else replaced.snapshots)]
+            dropped = [s for s in dropped if s.manifest_list not in metadata.manifest_lists]
             store.write_metadata(metadata)
         if store.read_hint() != metadata.current.id:
             store.write_hint(metadata.current.id)
-        delete_obsolete_files(store, table.settings, metadata, versions, self.snapshots)
+        delete_obsolete_files(store, table.settings, metadata, versions, self.snapshots, dropped)
         return metadata.current.id
 
     def is_current(self, base: PublishedBase, table: TableState) -> bool:
@@ -184,10 +188,8 @@ class IcebergPublisher:
         for version in reversed(versions):
             if best is not None and version <= best.metadata.current.id:
                 break  # older files only have older snapshots
-            try:
-                metadata = store.read_metadata(version)
-            except _UNREADABLE as error:
-                logger.warning("Iceberg metadata is ignored: %s", error)
+            metadata = self._find_metadata(store, version, versions)
+            if metadata is None:
                 continue
             newest = self._find_newest_matching(metadata, table.latest)
             if newest is not None and (best is None or newest > best.metadata.current.id):
@@ -198,6 +200,16 @@ class IcebergPublisher:
                     is_truncated=len(kept) < len(metadata.snapshots),
                 )
         return best
+
+    def _find_metadata(
+        self, store: IcebergMetadataStore, version: int, versions: Sequence[int]
+    ) -> IcebergMetadata | None:
+        """Return the table metadata of a version, or None if it is missing or damaged."""
+        try:
+            return store.read_metadata(version) if version in versions else None
+        except _UNREADABLE as error:
+            logger.warning("Iceberg metadata is ignored: %s", error)
+            return None
 
     def _find_newest_matching(self, metadata: IcebergMetadata, latest: Snapshot) -> int | None:
         """Return the newest published snapshot of the present timeline; all before it belong to it.
@@ -224,9 +236,10 @@ class IcebergPublisher:
         table: TableState,
         base: PublishedBase | None,
         files: Mapping[str, int],
-    ) -> IcebergMetadata:
+    ) -> tuple[IcebergMetadata, list[IcebergSnapshot]]:
         """Write the manifests of the missing snapshots and return the new metadata.
 
+        The second result is the new snapshots, which may have expired already.
         ``files`` are the sizes of the files of the store by name.
         """
         schema, version = table.schema, table.settings.format_version
@@ -256,8 +269,10 @@ class IcebergPublisher:
         usable = base is not None and has_manifests(store, base, files)
         history = self._build_history(replay, previous, table, is_usable=usable)
         retained = table.select_retained(history.snapshots)
+        known = set() if previous is None else previous.manifest_lists
+        new = [snapshot for snapshot in history.snapshots if snapshot.manifest_list not in known]
         column_id = compute_last_column_id(schema)
-        return IcebergMetadata(
+        metadata = IcebergMetadata(
             format_version=version,
             table_uuid=str(uuid4()) if previous is None else previous.table_uuid,
             location=replay.entries.location,
@@ -270,6 +285,7 @@ class IcebergPublisher:
             next_row_id=history.next_row_id if version >= ROW_LINEAGE_VERSION else None,
             tags=table.find_tags(retained),
         )
+        return metadata, new
 
     def _read_files(self, table: TableState) -> set[tuple[int, str]]:
         """Return the schema ids and formats of the visible files."""

@@ -25,6 +25,7 @@ from paimon_orch.table.schema_change.schema_changes import (
     SetOption,
     UpdateType,
 )
+from paimon_orch.table.table_stores import TableStores
 
 STORAGE = {"metadata.iceberg.storage": "table-location"}
 VECTORS = {
@@ -510,3 +511,39 @@ def test_tables_of_java_show_the_same_files_after_a_publication_and_all_rows_aft
         rows_left = sum(f["record_count"] * (1, -1)[f["content"]] for f in files)
         assert rows_left == table.scan().to_arrow().num_rows
         assert all(Path(f["file_path"]).exists() for f in files)
+
+
+def named_files(table: Table) -> set[str]:
+    """Return the manifests and manifest lists that the metadata names."""
+    lists = {snapshot["manifest-list"] for snapshot in read_metadata(table)["snapshots"]}
+    return lists | {m["manifest_path"] for path in lists for m in read_avro(path)}
+
+
+def existing_files(table: Table) -> set[str]:
+    return {str(path) for path in metadata_dir(table).glob("*.avro")}
+
+
+def test_snapshots_that_a_replaced_version_drops_leave_no_files(tmp_path: Path) -> None:
+    table = create(tmp_path, key=("id",))
+    for number in range(3):
+        table.upsert(rows(number))
+    expire_snapshots(table, retain_max=1)  # replaces the newest version
+    assert existing_files(table) == named_files(table)
+
+    Catalog(str(tmp_path)).alter_table("db.t", [SetOption("num-levels", "4")])  # a rebuild
+    assert existing_files(table) == named_files(table)
+
+
+def test_replayed_snapshots_that_have_expired_leave_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "2"}
+    table = create(tmp_path, options=options)
+    table.append(rows(0))
+    with monkeypatch.context() as patch:
+        patch.setattr(TableStores, "publish_iceberg_metadata", lambda _: None)
+        for number in range(1, 5):
+            table.append(rows(number))
+    table.append(rows(5))
+    assert [s["snapshot-id"] for s in read_metadata(table)["snapshots"]] == [5, 6]
+    assert existing_files(table) == named_files(table)
