@@ -21,6 +21,7 @@ def delete_obsolete_files(
     published: IcebergMetadata,
     versions: Sequence[int],
     snapshots: SnapshotStore,
+    *,
     dropped: Sequence[IcebergSnapshot] = (),
 ) -> None:
     """Delete old versions, then the manifest lists and manifests that only they name.

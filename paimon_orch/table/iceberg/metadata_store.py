@@ -3,12 +3,15 @@
 See docs/format/iceberg-metadata.md#location-and-file-names.
 """
 
+import logging
 import re
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from uuid import UUID, uuid4
 
+from paimon_orch.errors import CorruptFileError, PaimonError, UnsupportedError
 from paimon_orch.format.iceberg.iceberg_manifest import Entry, decode_manifest, may_contain_file
 from paimon_orch.format.iceberg.iceberg_manifest_list import (
     IcebergManifestFile,
@@ -19,6 +22,7 @@ from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.metadata_io import list_metadata_directory, read_metadata_file
 from paimon_orch.table.metadata.snapshot_store import read_hint
 
+logger = logging.getLogger(__name__)
 VERSION_HINT = "version-hint.text"
 _VERSION_FILE = re.compile(r"v(\d{1,18})\.metadata\.json")
 _SCHEME_ALIAS = re.compile(r"^(?:s3a|s3n)://")
@@ -52,6 +56,7 @@ class IcebergMetadataStore:
     directory: str
     _commit_id: UUID = field(default_factory=uuid4)
     _numbers: "count[int]" = field(default_factory=lambda: count(1))
+    _written: list[str] = field(default_factory=list)
 
     def metadata_path(self, version: int) -> str:
         """Return the path of the table metadata of a version."""
@@ -74,11 +79,29 @@ class IcebergMetadataStore:
         path = self.metadata_path(version)
         return IcebergMetadata.from_json(read_metadata_file(self.io, path), path)
 
-    def write_metadata(self, metadata: IcebergMetadata) -> None:
-        """Create or replace the table metadata of the current snapshot."""
+    def find_metadata(self, version: int) -> IcebergMetadata | None:
+        """Read the table metadata of a version; return None if it is missing or damaged."""
+        try:
+            return self.read_metadata(version)
+        except FileNotFoundError:
+            return None
+        except (CorruptFileError, UnsupportedError) as error:
+            logger.warning("Iceberg metadata is ignored: %s", error)
+            return None
+
+    def write_metadata(self, metadata: IcebergMetadata, replaced: IcebergMetadata | None) -> bool:
+        """Create the table metadata of the current snapshot, or replace ``replaced``.
+
+        Returns False if another process has written other metadata. ``replaced`` is None if there
+        was no readable metadata.
+        """
         path, data = self.metadata_path(metadata.current.id), metadata.to_json()
-        if not self.io.create(path, data):
-            self.io.write(path, data)
+        if self.io.create(path, data):
+            return True
+        if self.find_metadata(metadata.current.id) != replaced:
+            return False
+        self.io.write(path, data)
+        return True
 
     def read_manifests(self, snapshot: IcebergSnapshot) -> list[IcebergManifestFile]:
         """Read the manifest list of a snapshot; raises ``FileNotFoundError``."""
@@ -117,9 +140,19 @@ class IcebergMetadataStore:
         return self._write(f"snap-{next(self._numbers)}-{self._commit_id}.avro", data)
 
     def _write(self, name: str, data: bytes) -> str:
+        self._written.append(name)
         with self.io.open_output(f"{self.directory}/{name}") as sink:
             sink.write(data)
         return name
+
+    def delete_written_files(self) -> None:
+        """Delete the manifests and manifest lists of a publication that did not succeed.
+
+        Orphan file removal deletes those that storage failures leave.
+        """
+        while self._written:
+            with suppress(PaimonError, OSError):
+                self.io.delete(f"{self.directory}/{self._written.pop()}")
 
     def delete(self, path: str) -> None:
         """Delete a manifest or manifest list."""

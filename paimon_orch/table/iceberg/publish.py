@@ -6,15 +6,18 @@ See docs/format/iceberg-metadata.md#publishing.
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 from paimon_orch.errors import (
+    CommitConflictError,
     CorruptFileError,
     MissingFileError,
     NotFoundError,
+    PaimonError,
     UnsupportedError,
 )
 from paimon_orch.format.iceberg.iceberg_manifest import ROW_LINEAGE_VERSION
@@ -57,9 +60,10 @@ from paimon_orch.table.iceberg.visible_files import (
 )
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.metadata.snapshot_store import SnapshotStore
+from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore
 
 logger = logging.getLogger(__name__)
+_MAX_ATTEMPTS = 5
 _UNREADABLE = (CorruptFileError, MissingFileError, FileNotFoundError, UnsupportedError)
 
 
@@ -81,6 +85,8 @@ class TableState:
     schema: TableSchema
     settings: IcebergSettings
     latest: Snapshot
+    earliest_hint: int | None
+    """The hint EARLIEST, which an expiration moves before it deletes files."""
     snapshot_ids: frozenset[int]
     """The ids of the snapshots that are not being expired."""
     tags: Mapping[str, int]
@@ -130,9 +136,19 @@ class IcebergPublisher:
         published one are published too. Raises an error if the metadata cannot be written; the
         next call then tries again.
         """
-        table = self.read_table_state()
-        if table is None:
-            return None
+        for _ in range(_MAX_ATTEMPTS):
+            table = self.read_table_state()
+            if table is None:
+                return None
+            if self._publish(table) and not self._has_changed(table):
+                return table.latest.id
+        raise CommitConflictError(
+            f"{self.snapshots.paths.root}: other processes changed the table while its Iceberg "
+            f"metadata was written, {_MAX_ATTEMPTS} times"
+        )
+
+    def _publish(self, table: TableState) -> bool:
+        """Publish a state of the table; return False if another process was faster."""
         store = IcebergMetadataStore(self.snapshots.io, table.settings.directory)
         files = store.list_files()
         versions = find_versions(files)
@@ -141,15 +157,41 @@ class IcebergPublisher:
         if base is not None and self.is_current(base, table) and has_manifests(store, base, files):
             metadata = base.metadata
         else:
-            replaced = self._find_metadata(store, table.latest.id, versions)
-            metadata, dropped = self._build(store, table, base, files)
+            has_version = table.latest.id in versions
+            replaced = store.find_metadata(table.latest.id) if has_version else None
+            try:
+                metadata, dropped = self._build(store, table, base, files)
+                is_overtaken = self._has_changed(table)
+            except (PaimonError, OSError):
+                store.delete_written_files()
+                raise
             dropped = [*dropped, *(() if replaced is None else replaced.snapshots)]
             dropped = [s for s in dropped if s.manifest_list not in metadata.manifest_lists]
-            store.write_metadata(metadata)
+            if is_overtaken or not store.write_metadata(metadata, replaced):
+                store.delete_written_files()
+                return False
         if store.read_hint() != metadata.current.id:
+            if self._has_next_snapshot(table):
+                return False
             store.write_hint(metadata.current.id)
-        delete_obsolete_files(store, table.settings, metadata, versions, self.snapshots, dropped)
-        return metadata.current.id
+        delete_obsolete_files(
+            store, table.settings, metadata, versions, self.snapshots, dropped=dropped
+        )
+        return True
+
+    def _has_changed(self, table: TableState) -> bool:
+        """Return whether another process has changed the table, and so may have published it.
+
+        An older publication must not replace a newer one, which has deleted what it did not need.
+        """
+        return (
+            self._has_next_snapshot(table)
+            or self.snapshots.hint(EARLIEST) != table.earliest_hint
+            or self.snapshots.tags() != list(table.tags)
+        )
+
+    def _has_next_snapshot(self, table: TableState) -> bool:
+        return self.snapshots.exists(table.latest.id + 1)
 
     def is_current(self, base: PublishedBase, table: TableState) -> bool:
         """Return whether the newest snapshot is published with the present options and tags."""
@@ -171,14 +213,22 @@ class IcebergPublisher:
         latest = None if settings is None else self.snapshots.latest()
         if settings is None or latest is None:
             return None
-        earliest = self.snapshots.earliest_id() or 0
+        hint, earliest = self.snapshots.hint(EARLIEST), self.snapshots.earliest_id() or 0
         return TableState(
             schema=schema,
             settings=settings,
             latest=latest,
+            earliest_hint=hint,
             snapshot_ids=frozenset(i for i in self.snapshots.ids() if i >= earliest),
-            tags={name: self.snapshots.tag(name).id for name in self.snapshots.tags()},
+            tags=self._read_tags(),
         )
+
+    def _read_tags(self) -> dict[str, int]:
+        tags = {}
+        for name in self.snapshots.tags():
+            with suppress(NotFoundError):  # it was deleted after it was listed
+                tags[name] = self.snapshots.tag(name).id
+        return tags
 
     def find_base(
         self, store: IcebergMetadataStore, versions: Sequence[int], table: TableState
@@ -188,7 +238,7 @@ class IcebergPublisher:
         for version in reversed(versions):
             if best is not None and version <= best.metadata.current.id:
                 break  # older files only have older snapshots
-            metadata = self._find_metadata(store, version, versions)
+            metadata = store.find_metadata(version)
             if metadata is None:
                 continue
             newest = self._find_newest_matching(metadata, table.latest)
@@ -200,16 +250,6 @@ class IcebergPublisher:
                     is_truncated=len(kept) < len(metadata.snapshots),
                 )
         return best
-
-    def _find_metadata(
-        self, store: IcebergMetadataStore, version: int, versions: Sequence[int]
-    ) -> IcebergMetadata | None:
-        """Return the table metadata of a version, or None if it is missing or damaged."""
-        try:
-            return store.read_metadata(version) if version in versions else None
-        except _UNREADABLE as error:
-            logger.warning("Iceberg metadata is ignored: %s", error)
-            return None
 
     def _find_newest_matching(self, metadata: IcebergMetadata, latest: Snapshot) -> int | None:
         """Return the newest published snapshot of the present timeline; all before it belong to it.
@@ -318,6 +358,7 @@ class IcebergPublisher:
                     return self._extend(replay, previous, table.latest, next_row_id)
             except (*_UNREADABLE, NotFoundError) as error:
                 snapshots = ()
+                replay.store.delete_written_files()
                 logger.warning("the Iceberg metadata is rebuilt without its history: %s", error)
         parent = snapshots[-1] if snapshots else None
         names = set() if previous is None else _list_java_files(replay, previous)
