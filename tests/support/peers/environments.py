@@ -41,6 +41,17 @@ _SPARKS = {
 }
 _CONNECTOR_VARIABLE = "PAIMON_SPARK_JAR"
 
+# Readers of Iceberg tables. Newer releases of DuckDB and Spark have no Iceberg extension yet.
+ICEBERG_DUCKDB, ICEBERG_SPARK = "iceberg-duckdb", "iceberg-spark"
+_ICEBERG_DUCKDB_REQUIREMENTS = [
+    "duckdb==1.5.5",
+    # The wheels contain the binaries, which DuckDB itself downloads from a server of its own.
+    "duckdb-extension-avro==1.5.5",
+    "duckdb-extension-iceberg==1.5.5",
+    "pyarrow==19.0.1",
+]
+_ICEBERG_SPARK_RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0"
+
 _HERE = Path(__file__).parent
 _JAVA = _HERE / "java"
 _BRIDGE_SOURCE = "pypaimon==0.2.0"
@@ -74,6 +85,11 @@ def peer_start(name: str) -> PeerCommand:
     """Return the command of a peer; builds its environment if it does not exist."""
     if name in JAVA:
         return _java_start(*JAVA[name]())
+    if name == ICEBERG_DUCKDB:
+        python = _python(name, _ICEBERG_DUCKDB_REQUIREMENTS)
+        return PeerCommand(_script(name, python), dict(os.environ))
+    if name == ICEBERG_SPARK:
+        return _iceberg_spark_start()
     if name in _SPARKS:
         connector, needs = _SPARKS[name]
         connector_jar = os.environ.get(_CONNECTOR_VARIABLE) if name == SPARK else None
@@ -82,6 +98,13 @@ def peer_start(name: str) -> PeerCommand:
         command = _script(SPARK, _python(name, needs))
         return PeerCommand((*command, str(jar)), {**os.environ, "PATH": _java_path()})
     return PeerCommand(_script(name, _python(name, REQUIREMENTS[name])), dict(os.environ))
+
+
+def _iceberg_spark_start() -> PeerCommand:
+    runtime = _maven(_ICEBERG_SPARK_RUNTIME)
+    # The environment is that of the peer with Paimon's connector.
+    command = _script(ICEBERG_SPARK, _python(SPARK, _SPARKS[SPARK][1]))
+    return PeerCommand((*command, str(runtime)), {**os.environ, "PATH": _java_path()})
 
 
 def _script(name: str, python: Path) -> tuple[str, ...]:

@@ -1,0 +1,77 @@
+"""Reads Iceberg tables with Spark and Iceberg's runtime, in a separate environment.
+
+Started by path. The argument is the jar of the runtime.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+from support.golden import canonical_rows
+from support.peers.protocol import serve
+
+Record = dict[str, Any]
+
+
+def session(jar: str) -> SparkSession:
+    """Return the session of this process."""
+    settings = {
+        "spark.driver.extraClassPath": jar,
+        "spark.driver.memory": "1g",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.ui.enabled": "false",
+    }
+    builder = SparkSession.builder.master("local[1]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def read(table: str, version: str | None, columns: list[str]) -> list[Record]:
+    """Return columns of a snapshot or tag, by default of the current snapshot."""
+    return _records(_load(table, version).select(*columns))
+
+
+def read_from_catalog(warehouse: str, table: str) -> list[Record]:
+    """Return all rows of the table `db.t` in the warehouse of a Hadoop catalog."""
+    catalog = "spark.sql.catalog.hadoop"
+    spark.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
+    spark.conf.set(f"{catalog}.type", "hadoop")
+    spark.conf.set(f"{catalog}.warehouse", warehouse)
+    return _records(spark.table(f"hadoop.{table}"))
+
+
+def find(table: str, key: str, conditions: list[str]) -> list[list[Any]]:
+    """Return the values of column `key` in the rows that match each condition."""
+    _load(table, None).createOrReplaceTempView("found")
+    selects = (
+        f"SELECT {number} AS n, {key} FROM found WHERE {condition}"  # noqa: S608
+        for number, condition in enumerate(conditions)
+    )
+    found: list[list[Any]] = [[] for _ in conditions]
+    for number, value in spark.sql(" UNION ALL ".join(selects)).collect():
+        found[number].append(value)
+    return found
+
+
+def _load(table: str, version: str | None) -> DataFrame:
+    reader = spark.read.format("iceberg")
+    if version is not None:
+        reader = reader.option("versionAsOf", version)
+    return reader.load(table)
+
+
+def _records(frame: DataFrame) -> list[Record]:
+    rows = frame.toArrow()
+    return [dict(zip(rows.column_names, row, strict=True)) for row in canonical_rows(rows)]
+
+
+if __name__ == "__main__":
+    spark = session(*sys.argv[1:])
+    serve({command.__name__: command for command in (read, read_from_catalog, find)})
