@@ -3,7 +3,7 @@
 See docs/format/iceberg-metadata.md#publishing.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +58,9 @@ from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
 _MAX_SEARCHED_NAMES = 100
 """The number of file names up to which a search is faster than decoding a manifest."""
+
+_MAX_PENDING_ENTRIES = 10_000
+"""The number of entries of rewritten manifests that are held in memory."""
 
 Keep = Callable[[Entry], bool]
 """Whether the file of a live entry still belongs to the snapshot."""
@@ -255,7 +258,7 @@ class SnapshotReplay:
     def _remove_entries(
         self,
         manifests: Iterable[IcebergManifestFile],
-        partitions: Iterable[bytes] | None,
+        partitions: Collection[bytes] | None,
         keep: Keep,
         writer: IcebergManifestWriter,
         *,
@@ -263,36 +266,47 @@ class SnapshotReplay:
     ) -> tuple[list[IcebergManifestFile], list[Entry]]:
         """Rewrite the manifests with removed files; return all manifests and the removed entries.
 
-        Only manifests that may have files of ``partitions`` are read; None stands for all. If there
-        are few ``names``, only manifests that contain one of these file names are decoded.
+        Rewritten manifests are merged and sorted, so that the next commits rewrite fewer. Only
+        manifests that may have files of ``partitions`` are read; None stands for all. If there are
+        few ``names``, only manifests that contain one of these file names are decoded.
         """
         selected = names if 0 < len(names) <= _MAX_SEARCHED_NAMES else None
-        values = None
-        if partitions is not None:
-            values = [self.entries.decode_partition(partition) for partition in partitions]
-        fields = self.schema.partition_fields
-        result, all_removed = [], []
+        result: list[IcebergManifestFile] = []
+        pending: list[Entry] = []
+        all_removed: list[Entry] = []
         for manifest in manifests:
-            if values is not None and not may_contain(manifest, values, fields):
-                result.append(manifest)
-                continue
             kept: list[Entry] = []
             removed: list[Entry] = []
-            for entry in inherit_first_row_ids(
-                self.store.read_entries(manifest, selected), manifest.first_row_id
-            ):
-                if is_live(entry):
+            if self._may_contain(manifest, partitions):
+                for entry in self._read_live_entries(manifest, selected):
                     (kept if keep(entry) else removed).append(entry)
             if not removed:
                 result.append(manifest)
                 continue
             all_removed += removed
-            rewritten = [
-                *map(to_existing, kept),
-                *(to_deleted(entry, writer.snapshot_id) for entry in removed),
-            ]
-            result += writer.write(self._sort(rewritten), manifest.content)
+            pending += map(to_existing, kept)
+            pending += (to_deleted(entry, writer.snapshot_id) for entry in removed)
+            if len(pending) >= _MAX_PENDING_ENTRIES:
+                result += writer.write(self._sort(pending), manifest.content)
+                pending = []
+        if pending:
+            content = ManifestContent(pending[0]["data_file"]["content"])
+            result += writer.write(self._sort(pending), content)
         return result, all_removed
+
+    def _may_contain(
+        self, manifest: IcebergManifestFile, partitions: Collection[bytes] | None
+    ) -> bool:
+        if partitions is None:
+            return True
+        values = [self.entries.decode_partition(partition) for partition in partitions]
+        return may_contain(manifest, values, self.schema.partition_fields)
+
+    def _read_live_entries(
+        self, manifest: IcebergManifestFile, names: Collection[str] | None
+    ) -> Iterator[Entry]:
+        entries = self.store.read_entries(manifest, names)
+        return filter(is_live, inherit_first_row_ids(entries, manifest.first_row_id))
 
     def _update_vectors(
         self,

@@ -547,3 +547,19 @@ def test_replayed_snapshots_that_have_expired_leave_no_files(
     table.append(rows(5))
     assert [s["snapshot-id"] for s in read_metadata(table)["snapshots"]] == [5, 6]
     assert existing_files(table) == named_files(table)
+
+
+def test_manifests_that_a_commit_rewrites_are_merged_and_sorted(tmp_path: Path) -> None:
+    table = create(tmp_path, partition_by=("dt",))
+    for part in range(4):
+        numbers = range(part * 30, part * 30 + 30)
+        table.append(pa.concat_tables([rows(n, dt=f"day {n % 30:02d}") for n in numbers]))
+
+    table.overwrite(rows(1000, dt="day 07"))
+
+    metadata = read_metadata(table)
+    manifests = read_avro(metadata["snapshots"][-1]["manifest-list"])
+    assert len(manifests) == 2
+    days = [e["data_file"]["partition"]["dt"] for e in read_avro(manifests[0]["manifest_path"])]
+    assert days == sorted(days)
+    assert read_ids(metadata) == sorted({*range(120), 1000} - {7, 37, 67, 97})
