@@ -11,7 +11,7 @@ from paimon_orch.files.avro_writer import AvroFileWriter
 from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
 from paimon_orch.files.parquet.parquet import SMALL_PAGES, ParquetFileReader, ParquetFileWriter
 from paimon_orch.format.options import Options
-from paimon_orch.format.options.core_options import FILE_BLOCK_SIZE
+from paimon_orch.format.options.core_options import FILE_BLOCK_SIZE, ICEBERG_STORAGE
 from paimon_orch.format.paths import parse_file_format
 from paimon_orch.format.types.data_types import Field
 
@@ -81,7 +81,10 @@ def open_writer(
     match kind:
         case "parquet":
             pages = SMALL_PAGES if small_pages else None
-            return ParquetFileWriter(sink, fields, codec, zstd_level, pages=pages)
+            for_iceberg = options.get(ICEBERG_STORAGE) != "disabled"
+            return ParquetFileWriter(
+                sink, fields, codec, zstd_level, pages=pages, for_iceberg=for_iceberg
+            )
         case "orc":
             # The size of a file is known only after a stripe is written, so stripes must be smaller
             # than files.

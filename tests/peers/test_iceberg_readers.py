@@ -446,37 +446,16 @@ def conditions_on(columns: Mapping[str, tuple[str, list[Any]]]) -> list[Conditio
     ]
 
 
-def assert_filters_find_values(reader: IcebergReader, table: Table, columns: Sequence[str]) -> None:
-    conditions = conditions_on({name: COLUMNS[name] for name in columns})
-    conditions = [item for item in conditions if item.value != "NaN" or finds_nan(reader)]
-    found = reader.find_keys(directory(table), "id", conditions)
-    for condition, keys in zip(conditions, found, strict=True):
-        position = COLUMNS[condition.column][1].index(condition.value)
-        assert sorted(keys) == [position, position + 10], condition
-
-
-MILLISECONDS = {name for name, kind in TYPES.items() if kind.startswith("TIMESTAMP(3)")}
-
-
 @every_reader
 def test_filters_find_values_of_all_types(
     reader: IcebergReader, table_of_types: Callable[[int], Table]
 ) -> None:
-    unfiltered = MILLISECONDS if isinstance(reader, SparkReader) else set()
-    assert_filters_find_values(
-        reader, table_of_types(2), [name for name in TYPES if name not in unfiltered]
-    )
-
-
-@pytest.mark.xfail(
-    strict=True,
-    reason="Iceberg 1.11 compares milliseconds in bounds of row groups with microseconds "
-    "(apache/iceberg#18173)",
-)
-def test_filters_of_spark_find_timestamps_in_milliseconds(
-    reader_named: Callable[[str], IcebergReader], table_of_types: Callable[[int], Table]
-) -> None:
-    assert_filters_find_values(reader_named(SPARK), table_of_types(2), sorted(MILLISECONDS))
+    conditions = conditions_on({name: COLUMNS[name] for name in TYPES})
+    conditions = [item for item in conditions if item.value != "NaN" or finds_nan(reader)]
+    found = reader.find_keys(directory(table_of_types(2)), "id", conditions)
+    for condition, keys in zip(conditions, found, strict=True):
+        position = COLUMNS[condition.column][1].index(condition.value)
+        assert sorted(keys) == [position, position + 10], condition
 
 
 def test_duckdb_reads_times(reader_named: Callable[[str], IcebergReader], tmp_path: Path) -> None:

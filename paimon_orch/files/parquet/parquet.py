@@ -161,6 +161,9 @@ class ParquetFileWriter:
 
     ``pages`` limits the pages and adds a page index, for reads of a few rows. Columns get a
     dictionary if the ratio of distinct values in the first rows is below ``max_distinct_ratio``.
+
+    ``for_iceberg`` omits bounds and dictionaries of timestamps in milliseconds. Iceberg's Java
+    library compares them with microseconds (apache/iceberg#18173), so filters would lose rows.
     """
 
     def __init__(
@@ -172,6 +175,7 @@ class ParquetFileWriter:
         *,
         pages: PageLimits | None = None,
         max_distinct_ratio: float = 0.1,
+        for_iceberg: bool = False,
     ) -> None:
         if codec not in _CODECS:
             raise InputError(
@@ -186,6 +190,7 @@ class ParquetFileWriter:
         self._compression_level = zstd_level if codec == "zstd" else None
         self._page_options = {} if pages is None else pages.to_writer_options()
         self._max_distinct_ratio = max_distinct_ratio
+        self._for_iceberg = for_iceberg
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, table: pa.Table) -> None:
@@ -202,7 +207,7 @@ class ParquetFileWriter:
         ]
         stored = pa.table(columns, schema=self._schema)
         if self._writer is None:
-            self._writer = self._open(_find_dictionary_columns(stored, self._max_distinct_ratio))
+            self._writer = self._open(self._find_dictionary_columns(stored))
         self._writer.write_table(stored, row_group_size=max(1, table.num_rows))
 
     def _open(self, dictionary_columns: list[str]) -> pq.ParquetWriter:
@@ -212,12 +217,28 @@ class ParquetFileWriter:
             compression=self._codec,
             compression_level=self._compression_level,
             use_dictionary=dictionary_columns,
-            write_statistics=_find_statistics_columns(self._schema),
+            write_statistics=self._find_statistics_columns(),
             store_decimal_as_integer=True,
             store_schema=False,
             write_time_adjusted_to_utc=True,
             **self._page_options,
         )
+
+    def _find_statistics_columns(self) -> list[str]:
+        """Return the paths of columns with bounds; INT96 has none, because it has no order."""
+        return [
+            path
+            for field in self._schema
+            for path, kind in _iterate_leaves(field)
+            if kind != INT96_BYTES_TYPE and not self._is_hidden(kind)
+        ]
+
+    def _find_dictionary_columns(self, table: pa.Table) -> list[str]:
+        names = [field.name for field in self._schema if not self._is_hidden(field.type)]
+        return _find_low_cardinality_columns(table.select(names), self._max_distinct_ratio)
+
+    def _is_hidden(self, kind: pa.DataType) -> bool:
+        return self._for_iceberg and pa.types.is_timestamp(kind) and kind.unit == "ms"
 
     def close(self) -> None:
         """Write the footer."""
@@ -236,16 +257,6 @@ def _convert_atom(array: pa.Array, _type: AtomicType, _target: pa.DataType) -> p
     return int96.encode_int96(array) if is_nanosecond_timestamp(array.type) else array
 
 
-def _find_statistics_columns(schema: pa.Schema) -> list[str]:
-    """Return the paths of columns with bounds; INT96 has none, because it has no order."""
-    return [
-        path
-        for field in schema
-        for path, kind in _iterate_leaves(field)
-        if kind != INT96_BYTES_TYPE
-    ]
-
-
 def _iterate_leaves(field: "pa.Field[pa.DataType]") -> Iterator[tuple[str, pa.DataType]]:
     if not pa.types.is_nested(field.type):
         yield field.name, field.type
@@ -256,7 +267,7 @@ def _iterate_leaves(field: "pa.Field[pa.DataType]") -> Iterator[tuple[str, pa.Da
             yield f"{field.name}{group}.{path}", leaf
 
 
-def _find_dictionary_columns(table: pa.Table, max_distinct_ratio: float) -> list[str]:
+def _find_low_cardinality_columns(table: pa.Table, max_distinct_ratio: float) -> list[str]:
     """Return the columns with few distinct values among the first rows."""
     sample = table.slice(0, 16_384)
     repeats: dict[str, bool] = {SEQUENCE_NUMBER.name: False}

@@ -107,3 +107,24 @@ def test_fields_have_the_ids_of_the_schema(rows: int) -> None:
     text = str(file.schema)
     for part in ("field_id=0 a", "field_id=1 r", "field_id=2 x", "field_id=3 y"):
         assert part in text
+
+
+def test_files_for_iceberg_have_no_bounds_and_dictionaries_of_milliseconds() -> None:
+    fields, _ = assign_field_ids(
+        parse_columns("a TIMESTAMP(3), b TIMESTAMP(6), r ROW<x TIMESTAMP_LTZ(3), y INT>")
+    )
+    sink = io.BytesIO()
+    writer = ParquetFileWriter(sink, fields, "zstd", 1, for_iceberg=True)
+    rows: list[Any] = [[1_000] * 100, [1_000] * 100, [{"x": 1_000, "y": 1}] * 100]
+    writer.write(pa.table(rows, schema=to_arrow_schema(fields)))
+    writer.close()
+    group = pq.read_metadata(io.BytesIO(sink.getvalue())).row_group(0)
+    columns = [group.column(index) for index in range(group.num_columns)]
+    assert {column.path_in_schema: column.is_stats_set for column in columns} == {
+        "a": False,
+        "b": True,
+        "r.x": False,
+        "r.y": True,
+    }
+    dictionaries = [c.path_in_schema for c in columns if c.has_dictionary_page]
+    assert dictionaries == ["b"]
