@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pyarrow as pa
 from hypothesis import strategies as st
 from support.histories import backdate_files
-from support.iceberg_metadata import IcebergTable, Row, sort_rows
+from support.iceberg_metadata import HINT, IcebergTable, Row, sort_rows
 from support.tables import new_table, rows_of
 
 from paimon_orch import Catalog
@@ -61,7 +61,7 @@ COMPACTIONS = ("minor", "full", "compact manifests")
 ALTERATIONS = ("add column", "rename column", "drop column", "widen", "version 3", "keep versions")
 REFS = ("tag", "tag", "delete tag", "delete tag and files", "fast forward")
 CLEANUPS = ("expire", "rollback", "roll back to tag", "remove orphans")
-OTHERS = ("other writer", "other compaction", "other rollback", "damage")
+OTHERS = ("other writer", "other compaction", "other rollback", "other expiration", "damage")
 ACTIONS = (*WRITES, *COMPACTIONS, *ALTERATIONS, *REFS, *CLEANUPS, *OTHERS)
 
 
@@ -167,16 +167,32 @@ class History:
         if action == "damage":
             self._damage(number)
             return
-        names = {"other writer": "write", "other compaction": "full", "other rollback": "rollback"}
-        with patch.object(TableStores, "publish_iceberg_metadata", lambda _: None):
+        names = {
+            "other writer": "write",
+            "other compaction": "full",
+            "other rollback": "rollback",
+            "other expiration": "expire",
+        }
+        with (
+            patch.object(TableStores, "publish_iceberg_metadata", lambda _: None),
+            patch.object(TableStores, "require_iceberg_metadata", lambda _: None),
+        ):
             self._find_action(names[action], number)()
         self.is_stale = True
 
     def _damage(self, number: int) -> None:
-        """Delete a file that the publisher reads."""
-        directory = open_iceberg_table(self.table).directory
-        files = sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-        files[number * len(files) // 6].unlink()
+        """Delete the hint, table metadata, a manifest list or a manifest of the newest snapshot.
+
+        A publication does not look for the manifests of older snapshots.
+        """
+        iceberg = open_iceberg_table(self.table)
+        needed = set(iceberg.directory.glob("snap-*"))
+        if (iceberg.directory / HINT).exists() and not self.was_damaged:
+            needed |= {m.file.path for m in iceberg.manifests(iceberg.current)}
+        files = [p for p in iceberg.directory.iterdir() if p.suffix != ".avro" or p in needed]
+        files.sort(key=lambda path: path.stat().st_mtime_ns)
+        if files:
+            files[number * len(files) // 6].unlink()
         self.is_stale = self.was_damaged = True
 
     def _find_action(self, action: str, number: int) -> Callable[[], object]:

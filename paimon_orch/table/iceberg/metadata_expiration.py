@@ -23,12 +23,14 @@ def delete_obsolete_files(
     snapshots: SnapshotStore,
     *,
     dropped: Sequence[IcebergSnapshot] = (),
+    is_restart: bool = False,
 ) -> None:
     """Delete old versions, then the manifest lists and manifests that only they name.
 
     ``versions`` are the versions before ``published`` was written. Versions above it are deleted
     if the table has no such snapshot: a rollback has removed it. ``dropped`` are snapshots of a
-    replaced version, and new ones that have expired already.
+    replaced version, and new ones that have expired already. With ``is_restart`` all older versions
+    are deleted, because they may name files that are lost or belong to another table.
     """
     current = published.current.id
     oldest = current - settings.previous_versions
@@ -36,6 +38,7 @@ def delete_obsolete_files(
         version
         for version in versions
         if (version < oldest and settings.deletes_old_versions)
+        or (version < current and is_restart)
         or (version > current and not snapshots.exists(version))
     ]
     if not obsolete and not dropped:

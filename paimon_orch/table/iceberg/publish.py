@@ -43,6 +43,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 from paimon_orch.table.iceberg.iceberg_settings import IcebergSettings, build_iceberg_settings
+from paimon_orch.table.iceberg.manifest_writer import inherit_first_row_ids
 from paimon_orch.table.iceberg.metadata_expiration import delete_obsolete_files
 from paimon_orch.table.iceberg.metadata_store import (
     IcebergMetadataStore,
@@ -50,7 +51,7 @@ from paimon_orch.table.iceberg.metadata_store import (
     get_file_name,
     normalize_path,
 )
-from paimon_orch.table.iceberg.publishable import check_files_readable
+from paimon_orch.table.iceberg.publishable import check_files_readable, check_readable
 from paimon_orch.table.iceberg.snapshot_replay import IcebergState, SnapshotReplay
 from paimon_orch.table.iceberg.visible_files import (
     VISIBLE_LEVELS,
@@ -76,6 +77,11 @@ class PublishedBase:
     metadata: IcebergMetadata
     is_truncated: bool
     """Whether the table does not have all snapshots of the file, as after a rollback."""
+    is_verified: bool
+    """Whether the table still has the newest snapshot.
+
+    If it has expired, the metadata may belong to another timeline.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +146,7 @@ class IcebergPublisher:
             table = self.read_table_state()
             if table is None:
                 return None
+            check_readable(table.schema, self.snapshots.paths)
             if self._publish(table) and not self._has_changed(table):
                 return table.latest.id
         raise CommitConflictError(
@@ -154,18 +161,20 @@ class IcebergPublisher:
         versions = find_versions(files)
         base = self.find_base(store, versions, table)
         dropped: Sequence[IcebergSnapshot] = ()
+        is_restart = False
         if base is not None and self.is_current(base, table) and has_manifests(store, base, files):
             metadata = base.metadata
         else:
             has_version = table.latest.id in versions
             replaced = store.find_metadata(table.latest.id) if has_version else None
             try:
-                metadata, dropped = self._build(store, table, base, files)
+                metadata, history = self._build(store, table, base, files)
                 is_overtaken = self._has_changed(table)
             except (PaimonError, OSError):
                 store.delete_written_files()
                 raise
-            dropped = [*dropped, *(() if replaced is None else replaced.snapshots)]
+            is_restart = history.is_restart
+            dropped = [*history.new, *(() if replaced is None else replaced.snapshots)]
             dropped = [s for s in dropped if s.manifest_list not in metadata.manifest_lists]
             if is_overtaken or not store.write_metadata(metadata, replaced):
                 store.delete_written_files()
@@ -175,7 +184,13 @@ class IcebergPublisher:
                 return False
             store.write_hint(metadata.current.id)
         delete_obsolete_files(
-            store, table.settings, metadata, versions, self.snapshots, dropped=dropped
+            store,
+            table.settings,
+            metadata,
+            versions,
+            self.snapshots,
+            dropped=dropped,
+            is_restart=is_restart,
         )
         return True
 
@@ -200,6 +215,7 @@ class IcebergPublisher:
             not base.is_truncated
             and base.version == table.latest.id == metadata.current.id
             and metadata.current_schema_id == table.schema.id
+            and _has_columns(metadata, table)
             and metadata.location == self._find_location(metadata)
             and _is_compatible(metadata, table)
             and metadata.tags == table.find_tags(metadata.snapshots)
@@ -236,33 +252,43 @@ class IcebergPublisher:
         """Return the published metadata that covers the newest snapshot of the present timeline."""
         best: PublishedBase | None = None
         for version in reversed(versions):
-            if best is not None and version <= best.metadata.current.id:
+            if best is not None and best.is_verified and version <= best.metadata.current.id:
                 break  # older files only have older snapshots
             metadata = store.find_metadata(version)
-            if metadata is None:
-                continue
-            newest = self._find_newest_matching(metadata, table.latest)
-            if newest is not None and (best is None or newest > best.metadata.current.id):
-                kept = [snapshot for snapshot in metadata.snapshots if snapshot.id <= newest]
-                best = PublishedBase(
-                    version=version,
-                    metadata=replace(metadata, snapshots=kept),
-                    is_truncated=len(kept) < len(metadata.snapshots),
-                )
+            base = None if metadata is None else self._match(version, metadata, table.latest)
+            if base is not None and (best is None or _rank(base) > _rank(best)):
+                best = base
         return best
 
-    def _find_newest_matching(self, metadata: IcebergMetadata, latest: Snapshot) -> int | None:
-        """Return the newest published snapshot of the present timeline; all before it belong to it.
+    def _match(
+        self, version: int, metadata: IcebergMetadata, latest: Snapshot
+    ) -> PublishedBase | None:
+        """Reduce metadata to the snapshots up to the newest one of the present timeline.
 
-        A rollback starts a new timeline, whose snapshots reuse ids.
+        A rollback starts a new timeline, whose snapshots reuse ids. All snapshots before one of a
+        timeline belong to it. Returns None if the metadata has other timelines only.
         """
+        newest, is_verified = None, False
         for published in reversed(metadata.snapshots):
             if published.id > latest.id:
                 continue
             snapshot = latest if published.id == latest.id else self._find_snapshot(published.id)
-            if snapshot is None or _matches(published, snapshot):
-                return published.id
-        return None
+            if snapshot is None:
+                newest = newest or published.id
+            elif _matches(published, snapshot):
+                newest, is_verified = published.id, True
+                break
+            else:
+                newest = None
+        if newest is None:
+            return None
+        kept = [snapshot for snapshot in metadata.snapshots if snapshot.id <= newest]
+        return PublishedBase(
+            version=version,
+            metadata=replace(metadata, snapshots=kept),
+            is_truncated=len(kept) < len(metadata.snapshots),
+            is_verified=is_verified,
+        )
 
     def _find_snapshot(self, snapshot_id: int) -> Snapshot | None:
         try:
@@ -276,10 +302,10 @@ class IcebergPublisher:
         table: TableState,
         base: PublishedBase | None,
         files: Mapping[str, int],
-    ) -> tuple[IcebergMetadata, list[IcebergSnapshot]]:
+    ) -> "tuple[IcebergMetadata, _History]":
         """Write the manifests of the missing snapshots and return the new metadata.
 
-        The second result is the new snapshots, which may have expired already.
+        Some of the new snapshots in the history may have expired already.
         ``files`` are the sizes of the files of the store by name.
         """
         schema, version = table.schema, table.settings.format_version
@@ -306,26 +332,24 @@ class IcebergPublisher:
                 location=self._find_location(previous),
             ),
         )
-        usable = base is not None and has_manifests(store, base, files)
+        usable = base is not None and base.is_verified and has_manifests(store, base, files)
         history = self._build_history(replay, previous, table, is_usable=usable)
         retained = table.select_retained(history.snapshots)
-        known = set() if previous is None else previous.manifest_lists
-        new = [snapshot for snapshot in history.snapshots if snapshot.manifest_list not in known]
-        column_id = compute_last_column_id(schema)
+        schemas, last_column_id = self._build_schemas(base, table)
         metadata = IcebergMetadata(
             format_version=version,
             table_uuid=str(uuid4()) if previous is None else previous.table_uuid,
             location=replay.entries.location,
             last_updated_millis=int(time.time() * 1000),
-            last_column_id=max(column_id, 0 if previous is None else previous.last_column_id),
-            schemas=self._build_schemas(base, table),
+            last_column_id=last_column_id,
+            schemas=schemas,
             current_schema_id=schema.id,
             partition_spec=build_partition_spec(schema),
             snapshots=retained,
             next_row_id=history.next_row_id if version >= ROW_LINEAGE_VERSION else None,
             tags=table.find_tags(retained),
         )
-        return metadata, new
+        return metadata, history
 
     def _read_files(self, table: TableState) -> set[tuple[int, str]]:
         """Return the schema ids and formats of the visible files."""
@@ -350,7 +374,7 @@ class IcebergPublisher:
     ) -> "_History":
         """Return the published snapshots and the missing ones, which are written."""
         snapshots: Sequence[IcebergSnapshot] = ()
-        next_row_id = 0 if previous is None else _find_next_row_id(previous)
+        next_row_id = 0 if previous is None else _find_next_row_id(replay.store, previous)
         if is_usable and previous is not None and replay.entries.location == previous.location:
             snapshots = previous.snapshots
             try:
@@ -364,7 +388,12 @@ class IcebergPublisher:
         names = set() if previous is None else _list_java_files(replay, previous)
         state = replay.rebuild(table.latest, next_row_id, parent, names)
         kept = [snapshot for snapshot in snapshots if snapshot.id < table.latest.id]
-        return _History(snapshots=[*kept, state.snapshot], next_row_id=state.next_row_id)
+        return _History(
+            snapshots=[*kept, state.snapshot],
+            new=[state.snapshot],
+            next_row_id=state.next_row_id,
+            is_restart=not snapshots,
+        )
 
     def _can_extend(
         self, replay: SnapshotReplay, previous: IcebergMetadata, table: TableState
@@ -403,28 +432,46 @@ class IcebergPublisher:
             snapshot = latest if snapshot_id == latest.id else self.snapshots.get(snapshot_id)
             state = replay.extend(state, snapshot)
             snapshots.append(state.snapshot)
-        return _History(snapshots=snapshots, next_row_id=state.next_row_id)
+        return _History(
+            snapshots=snapshots,
+            new=snapshots[len(previous.snapshots) :],
+            next_row_id=state.next_row_id,
+            is_restart=False,
+        )
 
-    def _build_schemas(self, base: PublishedBase | None, table: TableState) -> list[dict[str, Any]]:
-        """Return the Iceberg schemas of all versions of the table's schema, by id."""
-        schema, version = table.schema, table.settings.format_version
-        known = {}
-        if base is not None and not base.is_truncated:
+    def _build_schemas(
+        self, base: PublishedBase | None, table: TableState
+    ) -> tuple[list[dict[str, Any]], int]:
+        """Return the Iceberg schemas of all versions of the table's schema, and the last column id.
+
+        Published schemas up to that of the newest published snapshot are reused; later ones can
+        have been replaced by a branch.
+        """
+        version, ids = table.settings.format_version, self.schemas.ids()
+        known: dict[int, Mapping[str, Any]] = {}
+        if base is not None and base.is_verified:
+            newest = base.metadata.current.schema_id
             known = {item["schema-id"]: item for item in base.metadata.schemas}
-        schemas = {
-            schema_id: known.get(schema_id)
-            or build_iceberg_schema(self.schemas.get(schema_id), version)
-            for schema_id in self.schemas.ids()
-            if schema_id < schema.id
-        }
-        schemas[schema.id] = build_iceberg_schema(schema, version)
-        return [dict(schemas[schema_id]) for schema_id in sorted(schemas)]
+            known = {i: item for i, item in known.items() if newest is not None and i <= newest}
+        unknown = [self.schemas.get(i) for i in ids if i < table.schema.id and i not in known]
+        new = [*unknown, table.schema]
+        known |= {schema.id: build_iceberg_schema(schema, version) for schema in new}
+        last_column_id = max(map(compute_last_column_id, new))
+        if base is not None:
+            last_column_id = max(last_column_id, base.metadata.last_column_id)
+        return [
+            dict(known[i]) for i in sorted({*ids, table.schema.id}) if i in known
+        ], last_column_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _History:
     snapshots: Sequence[IcebergSnapshot]
+    new: Sequence[IcebergSnapshot]
+    """The last ones, which are not published yet."""
     next_row_id: int
+    is_restart: bool
+    """Whether no published snapshot is kept: older versions may name lost or unrelated files."""
 
 
 def _list_java_files(replay: SnapshotReplay, metadata: IcebergMetadata) -> set[str]:
@@ -435,6 +482,10 @@ def _list_java_files(replay: SnapshotReplay, metadata: IcebergMetadata) -> set[s
         return replay.list_data_files(metadata.current)
     except _UNREADABLE:
         return set()
+
+
+def _rank(base: PublishedBase) -> tuple[bool, int]:
+    return base.is_verified, base.metadata.current.id
 
 
 def _matches(published: IcebergSnapshot, snapshot: Snapshot) -> bool:
@@ -463,6 +514,17 @@ def has_manifests(
     return all(files.get(get_file_name(item.path)) == item.length for item in manifests)
 
 
+def _has_columns(metadata: IcebergMetadata, table: TableState) -> bool:
+    """Return whether the current schema has the table's columns; a branch may have replaced it."""
+    schema = build_iceberg_schema(table.schema, metadata.format_version)
+    current = next(s for s in metadata.schemas if s["schema-id"] == metadata.current_schema_id)
+    columns, published = (
+        [(field["id"], field["name"], field["type"]) for field in fields["fields"]]
+        for fields in (schema, current)
+    )
+    return columns == published
+
+
 def _is_compatible(metadata: IcebergMetadata, table: TableState) -> bool:
     """Return whether new snapshots can extend published ones with the present settings."""
     levels = describe_visible_levels(table.schema)
@@ -470,10 +532,23 @@ def _is_compatible(metadata: IcebergMetadata, table: TableState) -> bool:
     return metadata.format_version == table.settings.format_version and published == levels
 
 
-def _find_next_row_id(metadata: IcebergMetadata) -> int:
+def _find_next_row_id(store: IcebergMetadataStore, metadata: IcebergMetadata) -> int:
     """Return the first unused row id.
 
-    Java Paimon before 2.1 does not write it, but keeps the row ids of the snapshots.
+    Java Paimon before 2.1 does not write it, and does not keep the row ids of snapshots. But it
+    keeps manifests, whose entries can have row ids.
     """
-    used = ((s.first_row_id or 0) + (s.added_rows or 0) for s in metadata.snapshots)
+    used = [(s.first_row_id or 0) + (s.added_rows or 0) for s in metadata.snapshots]
+    if metadata.next_row_id is None and metadata.format_version >= ROW_LINEAGE_VERSION:
+        try:
+            for manifest in store.read_manifests(metadata.current):
+                entries = inherit_first_row_ids(store.read_entries(manifest), manifest.first_row_id)
+                files = [entry["data_file"] for entry in entries]
+                used += [
+                    file["first_row_id"] + file["record_count"]
+                    for file in files
+                    if file.get("first_row_id") is not None
+                ]
+        except _UNREADABLE as error:
+            logger.warning("row ids may be used again: %s", error)
     return max(metadata.next_row_id or 0, *used, 0)

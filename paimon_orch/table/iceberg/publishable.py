@@ -37,7 +37,7 @@ def check_publishable(table: str, schema: TableSchema, paths: TablePaths) -> Non
     if not is_iceberg_enabled(schema):
         return
     try:
-        _check(schema, paths)
+        check_readable(schema, paths)
     except PaimonError as error:
         raise UnsupportedError(
             f"cannot change {table}: option '{ICEBERG_STORAGE.key}' = "
@@ -48,7 +48,8 @@ def check_publishable(table: str, schema: TableSchema, paths: TablePaths) -> Non
         ) from error
 
 
-def _check(schema: TableSchema, paths: TablePaths) -> None:
+def check_readable(schema: TableSchema, paths: TablePaths) -> None:
+    """Raise an error if Iceberg readers could not read a table with these options and columns."""
     options = schema.typed_options
     storage = options.get(ICEBERG_STORAGE)
     if storage not in _STORAGES:

@@ -1,0 +1,191 @@
+"""Publications repair what other writers and lost files leave, and never publish wrong rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import patch
+
+import fastavro
+import pytest
+from support.iceberg_histories import EXECUTOR, History, build_rows, open_iceberg_table
+from support.iceberg_metadata import IcebergTable
+from support.tables import new_table
+
+from paimon_orch import Catalog
+from paimon_orch.steps.row_level.row_level_write import delete
+from paimon_orch.table.schema_change.schema_changes import AddColumn, DropColumn, SetOption
+from paimon_orch.table.table_stores import TableStores
+
+
+def without_publication(action: Callable[[], object]) -> None:
+    """Do something as a writer without Iceberg metadata does it."""
+    with (
+        patch.object(TableStores, "publish_iceberg_metadata", lambda _: None),
+        patch.object(TableStores, "require_iceberg_metadata", lambda _: None),
+    ):
+        action()
+
+
+def test_metadata_of_an_abandoned_timeline_is_not_extended(tmp_path: Path) -> None:
+    model = History(tmp_path, "append")
+    for number in (0, 1, 2):
+        model.apply("write", number)
+
+    def replace_timeline() -> None:
+        model.table.rollback(1)
+        for number in (3, 4, 5):
+            model.table.append(build_rows(model.table.schema, number, 50 + number))
+        model._find_action("expire", 1)()  # snapshot 2 of both timelines is gone
+
+    without_publication(replace_timeline)
+    model.apply("write", 0)
+
+
+@pytest.mark.parametrize("commits", [0, 1])
+def test_schemas_that_a_branch_replaces_are_published_again(tmp_path: Path, commits: int) -> None:
+    model = History(tmp_path, "append")
+    model.apply("write", 0)
+    model.apply("tag", 0)
+    model.table.branches.create("dev", "t0")
+    model.catalog.alter_table("db.t", [AddColumn(column="a", type="INT")])
+    branch = model.catalog.table("db.t$branch_dev")
+    model.catalog.alter_table(branch.identifier, [AddColumn(column="b", type="STRING")])
+    for number in range(commits):
+        branch.append(build_rows(branch.schema, number, 60))
+        model.catalog.alter_table(branch.identifier, [AddColumn(column="c", type="INT")])
+
+    model.table.branches.fast_forward("dev")
+
+    model.check()
+    model.check_time_travel()
+    names = [
+        [f["name"] for f in s["fields"]]
+        for s in open_iceberg_table(model.table).metadata["schemas"]
+    ]
+    assert names[1] == ["p", "k", "n", "v", "b"]
+
+
+def test_column_ids_do_not_fall_below_those_of_older_schemas(tmp_path: Path) -> None:
+    model = History(tmp_path, "append")
+    model.apply("write", 0)
+    catalog = model.catalog
+    catalog.alter_table("db.t", [AddColumn(column="c", type="INT")])
+    catalog.alter_table("db.t", [DropColumn("c")])
+    for path in open_iceberg_table(model.table).directory.iterdir():
+        path.unlink()
+    model.apply("write", 1)
+
+
+def test_versions_with_lost_manifest_lists_are_deleted(tmp_path: Path) -> None:
+    model = History(tmp_path, "append", metadata__iceberg__previous_versions_max="5")
+    for number in (0, 1, 2):
+        model.apply("write", number)
+    oldest = open_iceberg_table(model.table).metadata["snapshots"][0]
+    Path(oldest["manifest-list"]).unlink()
+    model.apply("write", 3)
+
+
+def test_a_table_that_iceberg_cannot_read_is_not_published_by_an_allowed_step(
+    tmp_path: Path,
+) -> None:
+    model = History(tmp_path, "append", deletion_vectors__modifiable="true")
+    model.apply("write", 0)
+    table = model.table.allow(stale_external=True)
+    model.catalog.alter_table("db.t", [SetOption("deletion-vectors.enabled", "true")])
+
+    delete(table, EXECUTOR, "k = 1")
+
+    iceberg = open_iceberg_table(table)
+    assert iceberg.hint == 1, "the deleted row would be visible again in a newer version"
+
+
+def test_delete_manifests_do_not_accumulate(tmp_path: Path) -> None:
+    model = History(tmp_path, "append with vectors")
+    model.apply("write", 0)
+    for number in range(4):
+        model.apply("delete", number)
+        model.apply("write", number)
+    iceberg = open_iceberg_table(model.table)
+    for manifest in iceberg.manifests(iceberg.current):
+        newest = manifest.entry["added_snapshot_id"] == iceberg.hint
+        assert manifest.live or newest, "the manifest has no live file"
+
+
+def test_row_ids_are_not_reused_after_a_writer_without_row_lineage(tmp_path: Path) -> None:
+    model = History(tmp_path, "append", metadata__iceberg__format_version="3")
+    for number in (0, 1, 2):
+        model.apply("write", number)
+    model.apply("delete", 2)  # the entries of the rewritten manifest have explicit row ids
+    remove_row_lineage(Path(model.table.paths.root) / "metadata")
+    model.apply("write", 1)
+
+
+def remove_row_lineage(directory: Path) -> None:
+    """Remove what Java Paimon 2.0 does not keep from the newest version."""
+    version = (directory / "version-hint.text").read_text()
+    path = directory / f"v{version}.metadata.json"
+    metadata = json.loads(path.read_text())
+    del metadata["next-row-id"]
+    for snapshot in metadata["snapshots"]:
+        del snapshot["first-row-id"], snapshot["added-rows"]
+        snapshot["summary"] = {
+            key: value for key, value in snapshot["summary"].items() if "paimon" not in key
+        }
+        file = Path(snapshot["manifest-list"])
+        with file.open("rb") as source:
+            reader = fastavro.reader(source)
+            schema, records = dict(reader.writer_schema), list(reader)  # type: ignore[arg-type]
+            header = {k: v for k, v in reader.metadata.items() if not k.startswith("avro.")}
+        schema["fields"] = [f for f in schema["fields"] if f["name"] != "first_row_id"]
+        with file.open("wb") as sink:
+            fastavro.writer(sink, schema, records, metadata=header)
+    path.write_text(json.dumps(metadata))
+
+
+@pytest.mark.parametrize("storage", ["table-location", "hadoop-catalog"])
+def test_a_renamed_table_keeps_its_identity(tmp_path: Path, storage: str) -> None:
+    options = {"metadata.iceberg.storage": storage, "metadata.iceberg.format-version": "3"}
+    catalog = Catalog(str(tmp_path))
+    table = catalog.create_table("db.t", "k BIGINT", options=options)
+    table.append(build_rows(table.schema, 0, 0))
+    before = find_iceberg_table(tmp_path, "t", storage).metadata
+    renamed = catalog.rename_table("db.t", "db.u")
+    renamed.append(build_rows(renamed.schema, 1, 1))
+
+    iceberg = find_iceberg_table(tmp_path, "u", storage)
+    iceberg.check()
+    assert iceberg.read_rows() == sorted((k,) for k in (0, 1, 2, 3, 1, 2, 3, 4))
+    if storage == "table-location":  # in a Hadoop catalog, another directory is another table
+        assert iceberg.metadata["table-uuid"] == before["table-uuid"]
+        assert iceberg.current["first-row-id"] >= before["next-row-id"]
+    assert not (tmp_path / "iceberg" / "db" / "t" / "metadata").exists()
+    assert iceberg.unreferenced_files() == set()
+
+
+def find_iceberg_table(warehouse: Path, name: str, storage: str) -> IcebergTable:
+    if storage == "table-location":
+        return IcebergTable(warehouse / "db.db" / name / "metadata")
+    return IcebergTable(warehouse / "iceberg" / "db" / name / "metadata")
+
+
+@pytest.mark.parametrize("snapshots", [1, 3])
+def test_a_table_that_replaces_a_dropped_one_has_another_identity(
+    tmp_path: Path, snapshots: int
+) -> None:
+    options = {"metadata__iceberg__storage": "hadoop-catalog"}
+    table = new_table(tmp_path, key=(), **options, bucket="-1")
+    for number in range(2):
+        table.append(build_rows(table.schema, number, number))
+    before = find_iceberg_table(tmp_path, "t", "hadoop-catalog").metadata
+    table.io.delete_dir(table.paths.root)  # Java Paimon leaves the metadata
+
+    table = new_table(tmp_path, key=(), **options, bucket="-1")
+    for number in range(snapshots):
+        table.append(build_rows(table.schema, number, number))
+
+    iceberg = find_iceberg_table(tmp_path, "t", "hadoop-catalog")
+    iceberg.check()
+    assert iceberg.metadata["table-uuid"] != before["table-uuid"]
+    assert len(iceberg.read_rows()) == 4 * snapshots
