@@ -715,11 +715,12 @@ def test_readers_open_tables_of_a_hadoop_catalog(
     reader: IcebergReader, version: int, tmp_path: Path
 ) -> None:
     case = small_case(**{"metadata.iceberg.storage": "hadoop-catalog"})
-    table = create(tmp_path, case, version)
+    warehouse = tmp_path / "a b%20ü"
+    table = create(warehouse, case, version)
     expected = read_paimon(table)
-    assert_same_rows(expected, reader.read_rows(tmp_path / "iceberg" / "db" / "t"))
+    assert_same_rows(expected, reader.read_rows(warehouse / "iceberg" / "db" / "t"))
     if isinstance(reader, SparkReader):
-        assert_same_rows(expected, reader.read_from_catalog(tmp_path / "iceberg", TABLE))
+        assert_same_rows(expected, reader.read_from_catalog(warehouse / "iceberg", TABLE))
 
 
 # --- Deletion vectors
@@ -782,12 +783,18 @@ def test_spark_applies_deletion_vectors(
     reader_named: Callable[[str], IcebergReader], name: str, tmp_path: Path
 ) -> None:
     reader, case = reader_named(SPARK), VECTOR_CASES[name]
+    assert isinstance(reader, SparkReader)
     table = create(tmp_path, case, 3)
     expected = read_expected(table, case)
     summaries = [item["summary"] for item in load_metadata(directory(table))["snapshots"]]
     assert any(summary["total-position-deletes"] != "0" for summary in summaries)
     for snapshot_id, rows in enumerate(expected, 1):
         assert_same_rows(rows, reader.read_rows(directory(table), snapshot_id))
+    # Files of Paimon have columns with the field ids of Iceberg's `_file` and `_pos`.
+    places = reader.read_columns(directory(table), ["_file", "_pos", "_row_id"])
+    assert all(row["_file"].endswith(".parquet") for row in places)
+    assert len({(row["_file"], row["_pos"]) for row in places}) == len(expected[-1])
+    assert len({row["_row_id"] for row in places} - {None}) == len(expected[-1])
 
 
 @pytest.mark.parametrize(
