@@ -4,61 +4,106 @@ See docs/format/iceberg-metadata.md#expiration-of-metadata.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.iceberg.iceberg_metadata import IcebergMetadata, IcebergSnapshot
 from paimon_orch.table.iceberg.iceberg_settings import IcebergSettings
-from paimon_orch.table.iceberg.metadata_store import IcebergMetadataStore
+from paimon_orch.table.iceberg.metadata_store import (
+    IcebergMetadataStore,
+    find_versions,
+    get_file_name,
+)
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
 logger = logging.getLogger(__name__)
 
 
-def delete_obsolete_files(
-    store: IcebergMetadataStore,
+def find_obsolete_versions(
     settings: IcebergSettings,
-    published: IcebergMetadata,
     versions: Sequence[int],
+    current: int,
     snapshots: SnapshotStore,
     *,
-    dropped: Sequence[IcebergSnapshot] = (),
-    is_restart: bool = False,
-) -> None:
-    """Delete old versions, then the manifest lists and manifests that only they name.
+    is_restart: bool,
+) -> list[int]:
+    """Return the versions to delete after ``current`` was published.
 
-    ``versions`` are the versions before ``published`` was written. Versions above it are deleted
-    if the table has no such snapshot: a rollback has removed it. ``dropped`` are snapshots of a
-    replaced version, and new ones that have expired already. With ``is_restart`` all older versions
-    are deleted, because they may name files that are lost or belong to another table.
+    Versions above it are obsolete if the table has no such snapshot: a rollback has removed it.
+    With ``is_restart`` all older versions are, because they may name files that are lost or belong
+    to another table.
     """
-    current = published.current.id
     oldest = current - settings.previous_versions
-    obsolete = [
+    return [
         version
         for version in versions
         if (version < oldest and settings.deletes_old_versions)
         or (version < current and is_restart)
         or (version > current and not snapshots.exists(version))
     ]
-    if not obsolete and not dropped:
+
+
+def delete_obsolete_files(
+    store: IcebergMetadataStore,
+    published: IcebergMetadata,
+    files: Collection[str],
+    obsolete: Sequence[int],
+    *,
+    dropped: Sequence[IcebergSnapshot] = (),
+    is_repair: bool = False,
+) -> None:
+    """Delete obsolete versions, then the manifest lists and manifests that only they name.
+
+    ``files`` are the names of the files before ``published`` was written. ``dropped`` are snapshots
+    of a replaced version, and new ones that have expired already. With ``is_repair``, kept versions
+    are read although nothing is deleted, because another writer may have deleted manifest lists.
+    """
+    if not obsolete and not dropped and not is_repair:
         return
-    kept = [published]
-    kept += _read_versions(store, (v for v in versions if v not in obsolete and v != current))
-    removed = [item for m in _read_versions(store, obsolete) for item in m.snapshots]
+    current = published.current.id
+    versions = (v for v in find_versions(files) if v not in obsolete and v != current)
+    kept, lost = _repair_versions(store, _read_versions(store, versions), files, current)
+    removed = [*_read_versions(store, obsolete).values(), *lost]
     for version in obsolete:
         store.delete_metadata(version)
-    _delete_manifests(store, [*removed, *dropped], kept)
+    snapshots_of_removed = [item for metadata in removed for item in metadata.snapshots]
+    _delete_manifests(store, [*snapshots_of_removed, *dropped], [published, *kept])
 
 
-def _read_versions(store: IcebergMetadataStore, versions: Iterable[int]) -> list[IcebergMetadata]:
-    metadata = []
-    for version in versions:
-        try:
-            metadata.append(store.read_metadata(version))
-        except (FileNotFoundError, CorruptFileError) as error:
-            logger.warning("Iceberg metadata is ignored: %s", error)
-    return metadata
+def _read_versions(
+    store: IcebergMetadataStore, versions: Iterable[int]
+) -> dict[int, IcebergMetadata]:
+    found = ((version, store.find_metadata(version)) for version in versions)
+    return {version: metadata for version, metadata in found if metadata is not None}
+
+
+def _repair_versions(
+    store: IcebergMetadataStore,
+    versions: Mapping[int, IcebergMetadata],
+    files: Collection[str],
+    current: int,
+) -> tuple[list[IcebergMetadata], list[IcebergMetadata]]:
+    """Remove snapshots without a manifest list from older versions; return these and deleted ones.
+
+    Java Paimon deletes manifest lists that older versions name, and up to 2.0 its next rebuild
+    fails on them. A version whose current snapshot is lost is deleted.
+    """
+    kept, lost = [], []
+    for version, metadata in versions.items():
+        present = [s for s in metadata.snapshots if get_file_name(s.manifest_list) in files]
+        if version > current or len(present) == len(metadata.snapshots):
+            kept.append(metadata)
+        elif metadata.current in present and metadata.current.id == version:
+            ids = {snapshot.id for snapshot in present}
+            tags = {name: number for name, number in metadata.tags.items() if number in ids}
+            repaired = replace(metadata, snapshots=present, tags=tags)
+            store.write_metadata(repaired, metadata)
+            kept.append(repaired)
+        else:
+            store.delete_metadata(version)
+            lost.append(metadata)
+    return kept, lost
 
 
 def _delete_manifests(

@@ -44,7 +44,10 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 from paimon_orch.table.iceberg.iceberg_settings import IcebergSettings, build_iceberg_settings
 from paimon_orch.table.iceberg.manifest_writer import inherit_first_row_ids
-from paimon_orch.table.iceberg.metadata_expiration import delete_obsolete_files
+from paimon_orch.table.iceberg.metadata_expiration import (
+    delete_obsolete_files,
+    find_obsolete_versions,
+)
 from paimon_orch.table.iceberg.metadata_store import (
     IcebergMetadataStore,
     find_versions,
@@ -183,14 +186,12 @@ class IcebergPublisher:
             if self._has_next_snapshot(table):
                 return False
             store.write_hint(metadata.current.id)
+        obsolete = find_obsolete_versions(
+            table.settings, versions, table.latest.id, self.snapshots, is_restart=is_restart
+        )
+        is_repair = base is None or VISIBLE_LEVELS not in base.metadata.current.summary
         delete_obsolete_files(
-            store,
-            table.settings,
-            metadata,
-            versions,
-            self.snapshots,
-            dropped=dropped,
-            is_restart=is_restart,
+            store, metadata, files, obsolete, dropped=dropped, is_repair=is_repair
         )
         return True
 

@@ -374,6 +374,31 @@ def test_previous_versions_are_kept_with_their_manifest_lists(tmp_path: Path) ->
     assert read_ids(old) == [1, 2, 3]
 
 
+@pytest.mark.parametrize("option", ["previous-versions-max=9", "delete-after-commit.enabled=false"])
+def test_older_versions_do_not_name_lists_that_java_paimon_deleted(
+    tmp_path: Path, option: str
+) -> None:
+    """A rebuild of Java 2.0 reads all lists of all versions, and fails on a missing one."""
+    key, _, value = option.partition("=")
+    table = create(tmp_path, options={f"metadata.iceberg.{key}": value})
+    for number in range(1, 6):
+        table.append(rows(number))
+    metadata = read_metadata(table)
+    for snapshot in metadata["snapshots"][:2]:
+        Path(snapshot["manifest-list"]).unlink()
+    del metadata["snapshots"][:2]
+    metadata["snapshots"][-1]["summary"] = {"operation": "append"}
+    (metadata_dir(table) / "v5.metadata.json").write_text(json.dumps(metadata))
+    table.append(rows(6))
+
+    versions = {
+        path.name: [s["snapshot-id"] for s in json.loads(path.read_text())["snapshots"]]
+        for path in metadata_dir(table).glob("v*.json")
+    }
+    assert versions == {f"v{n}.metadata.json": list(range(3, n + 1)) for n in range(3, 7)}
+    assert existing_files(table) == named_files(table)
+
+
 def test_the_metadata_of_a_hadoop_catalog_is_next_to_the_databases(tmp_path: Path) -> None:
     table = create(tmp_path, options={"metadata.iceberg.storage": "hadoop-catalog"})
     table.append(rows(1))
