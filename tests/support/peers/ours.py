@@ -13,12 +13,16 @@ from support.peers.kinds import Kind, Record, Step
 from paimon_orch import Catalog
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.delete_tag import delete_tag
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.row_level import row_level_write as row_level
 from paimon_orch.table.schema_change.schema_changes import (
     AddColumn,
     DropColumn,
     RenameColumn,
+    ResetOption,
     SchemaChange,
+    SetOption,
     UpdateType,
 )
 from paimon_orch.table.table import Table
@@ -28,6 +32,8 @@ CHANGES: dict[str, Callable[..., SchemaChange]] = {
     "drop": DropColumn,
     "rename": RenameColumn,
     "type": UpdateType,
+    "set": SetOption,
+    "reset": ResetOption,
 }
 
 
@@ -70,6 +76,12 @@ def run_step(warehouse: Path, step: Step) -> None:
             Catalog(str(warehouse)).alter_table("db.t", parsed)
         case {"do": "tag", "name": name}:
             table.tags.create(name)
+        case {"do": "delete_tag", "name": name}:
+            delete_tag(table, name)
+        case {"do": "rollback", "snapshot": snapshot_id}:
+            table.rollback(snapshot_id)
+        case {"do": "expire", "retain": retain}:
+            expire_snapshots(table, retain_max=retain)
         case {"do": "branch", "name": name, "at": at}:
             table.branches.create(name, at)
         case _:

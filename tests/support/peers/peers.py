@@ -8,8 +8,11 @@ read (options, where)                 rows, as JSON records in the conventions o
 write, overwrite, delete (rows)       one snapshot each
 update (rows, gone)                   pypaimon only: by `_ROW_ID`
 compact (full)                        Java and Spark only
-alter (changes)                       lists of words: add NAME TYPE, drop NAME, rename NAME NAME, type NAME TYPE
+alter (changes)                       lists of words: add NAME TYPE, drop NAME, rename NAME NAME, type NAME TYPE,
+                                      set KEY VALUE, reset KEY
 tag (name), branch (name, at)         of the newest snapshot; at a tag
+delete_tag (name)                     Java only
+rollback (snapshot)                   Java only
 ====================================  =========================================================================
 
 A table name is `db.table` or `db.table$branch_x`. `PeerUnavailableError` means that a peer cannot
@@ -65,6 +68,10 @@ class Peer:
         """Return the problems that the checker of ../shared/oracle finds in a table."""
         lines = self._oracle("check", warehouse, table, "--deep")
         return [line for line in lines if line.startswith("PROBLEM")]
+
+    def expire(self, warehouse: Path, retain: int, table: str = "db.t") -> None:
+        """Expire all snapshots but the last `retain`."""
+        self._oracle("expire", warehouse, table, "--retain", str(retain))
 
     def changelog(self, warehouse: Path, table: str = "db.t") -> list[Record]:
         """Return the rows of all changelog files."""

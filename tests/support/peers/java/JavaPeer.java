@@ -129,6 +129,8 @@ public class JavaPeer {
                     : write(opened, asked.get("rows"), RowKind.DELETE);
             case "compact": return compact(opened, asked.get("full").asBoolean());
             case "tag": opened.createTag(asked.get("name").asText()); break;
+            case "delete_tag": opened.deleteTag(asked.get("name").asText()); break;
+            case "rollback": opened.rollbackTo(asked.get("snapshot").asLong()); break;
             case "branch": opened.createBranch(asked.get("name").asText(), asked.get("at").asText()); break;
             default: throw new IllegalArgumentException("no such command: " + asked);
         }
@@ -188,6 +190,7 @@ public class JavaPeer {
                 case "rename": parsed.add(SchemaChange.renameColumn(words.get(1), words.get(2))); break;
                 case "type": parsed.add(SchemaChange.updateColumnType(words.get(1), type(change.get(2)))); break;
                 case "set": parsed.add(SchemaChange.setOption(words.get(1), words.get(2))); break;
+                case "reset": parsed.add(SchemaChange.removeOption(words.get(1))); break;
                 default: throw new IllegalArgumentException("no such change: " + change);
             }
         }
