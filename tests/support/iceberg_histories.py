@@ -11,6 +11,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from support.histories import backdate_files
 from support.iceberg_metadata import HINT, IcebergTable, Row, sort_rows
+from support.iceberg_rewrites import rewrite_as_java
 from support.tables import new_table, rows_of
 
 from paimon_orch import Catalog
@@ -61,7 +62,14 @@ COMPACTIONS = ("minor", "full", "compact manifests")
 ALTERATIONS = ("add column", "rename column", "drop column", "widen", "version 3", "keep versions")
 REFS = ("tag", "tag", "delete tag", "delete tag and files", "fast forward")
 CLEANUPS = ("expire", "rollback", "roll back to tag", "remove orphans")
-OTHERS = ("other writer", "other compaction", "other rollback", "other expiration", "damage")
+OTHERS = (
+    "other writer",
+    "other compaction",
+    "other rollback",
+    "other expiration",
+    "Java",
+    "damage",
+)
 ACTIONS = (*WRITES, *COMPACTIONS, *ALTERATIONS, *REFS, *CLEANUPS, *OTHERS)
 
 
@@ -167,6 +175,11 @@ class History:
         if action == "damage":
             self._damage(number)
             return
+        if action == "Java":
+            if not self.is_stale:
+                rewrite_as_java(open_iceberg_table(self.table))
+            self.is_stale = True
+            return
         names = {
             "other writer": "write",
             "other compaction": "full",
@@ -203,6 +216,11 @@ class History:
         rows = build_rows(schema, number, self.step)
         spare = [f for f in schema.fields if f.name not in ("p", "k")]
         narrow = [f.name for f in spare if str(f.type).startswith("INT")]
+
+        def has_format_of(tag: str) -> bool:
+            tagged = table.stores.schemas.get(table.tags.get(tag).schema_id)
+            key = "metadata.iceberg.format-version"
+            return tagged.options.get(key) == schema.options.get(key)
 
         def fast_forward() -> None:
             if "dev" in table.branches.names():
@@ -249,7 +267,7 @@ class History:
             "tag": (tag not in tags, lambda: table.tags.create(tag)),
             "delete tag": (tag in tags, lambda: table.tags.delete(tag)),
             "delete tag and files": (tag in tags, lambda: delete_tag(table, tag)),
-            "fast forward": (tag in tags, fast_forward),
+            "fast forward": (tag in tags and has_format_of(tag), fast_forward),
             "expire": (True, lambda: expire_snapshots(table, retain_max=1 + number % 3)),
             "rollback": (True, roll_back),
             "roll back to tag": (tag in tags, roll_back_to_tag),

@@ -43,6 +43,11 @@ Json = dict[str, Any]
 Row = tuple[Any, ...]
 
 
+def to_local_path(path: str) -> Path:
+    """Return a path of the metadata as a local path."""
+    return Path(path.removeprefix("file:"))
+
+
 class BrokenMetadataError(AssertionError):
     """The metadata violates a rule."""
 
@@ -64,7 +69,7 @@ class AvroFile:
     @classmethod
     def read(cls, path: str) -> AvroFile:
         """Read a file that must exist."""
-        file = Path(path)
+        file = to_local_path(path)
         require(file.is_file(), path, "does not exist")
         with file.open("rb") as data:
             reader = fastavro.reader(data)
@@ -201,7 +206,7 @@ class IcebergTable:
         named: set[str] = set()
         for version in self.versions():
             for snapshot in self.read_version(version)["snapshots"]:
-                named.add(snapshot["manifest-list"])
+                named.add(str(to_local_path(snapshot["manifest-list"])))
                 named |= {str(m.file.path) for m in self.manifests(snapshot)}
         return {str(path) for path in self.directory.glob("*.avro")} - named
 
@@ -259,9 +264,11 @@ class IcebergTable:
         files = {entry["data_file"]["file_path"]: entry for entry in data}
         require(len(files) == len(data), "snapshot", number, "lists a data file twice")
         for path, entry in files.items():
-            require(Path(path).is_file(), "snapshot", number, "names the missing file", path)
+            require(
+                to_local_path(path).is_file(), "snapshot", number, "names the missing file", path
+            )
             size = entry["data_file"]["file_size_in_bytes"]
-            require(Path(path).stat().st_size == size, path, "has not the size", size)
+            require(to_local_path(path).stat().st_size == size, path, "has not the size", size)
         vectors = [entry for m in manifests if m.content == DELETES for entry in m.live]
         require(not vectors or self.metadata["format-version"] == 3, "vectors in version 2")
         for entry in vectors:
@@ -327,7 +334,7 @@ class IcebergTable:
         data = files[target]
         require(entry["sequence_number"] >= data["sequence_number"], "vector older than", target)
         require(file["partition"] == data["data_file"]["partition"], "partition of", target)
-        path = Path(file["file_path"])
+        path = to_local_path(file["file_path"])
         require(path.is_file(), "the missing index file", path, "is named")
         require(path.stat().st_size == file["file_size_in_bytes"], path, "size")
         positions = read_vector(file)
@@ -402,7 +409,7 @@ def decode_value(data: bytes, kind: str) -> Any:
 
 def read_vector(file: Json) -> BitMap64:
     """Read the 64-bit deletion vector in a range of a file."""
-    with Path(file["file_path"]).open("rb") as data:
+    with to_local_path(file["file_path"]).open("rb") as data:
         data.seek(file["content_offset"])
         blob = data.read(file["content_size_in_bytes"])
     length, checksum = int.from_bytes(blob[:4], "big"), int.from_bytes(blob[-4:], "big")
@@ -416,7 +423,7 @@ def read_vector(file: Json) -> BitMap64:
 
 def _read_data_file(file: Json, fields: list[Json], deleted: BitMap64) -> list[Row]:
     require(file["file_format"] == "parquet", file["file_path"], file["file_format"])
-    table = pq.ParquetFile(file["file_path"]).read()
+    table = pq.ParquetFile(to_local_path(file["file_path"])).read()
     require(table.num_rows == file["record_count"], file["file_path"], "rows")
     by_id = {
         int((item.metadata or {})[b"PARQUET:field_id"]): column

@@ -217,6 +217,7 @@ class IcebergPublisher:
             and base.version == table.latest.id == metadata.current.id
             and metadata.current_schema_id == table.schema.id
             and _has_columns(metadata, table)
+            and (metadata.format_version < ROW_LINEAGE_VERSION or metadata.next_row_id is not None)
             and metadata.location == self._find_location(metadata)
             and _is_compatible(metadata, table)
             and metadata.tags == table.find_tags(metadata.snapshots)

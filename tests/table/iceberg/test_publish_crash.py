@@ -27,6 +27,8 @@ from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.table.table import Table
 
+pytestmark = pytest.mark.slow
+
 # The fifth snapshot expires the first one and merges manifests; a tag keeps the second one.
 HISTORY: list[Action] = [
     ("write", 0), ("minor", 0), ("tag", 0), ("write", 2), ("full", 0), ("delete", 2), ("write", 1),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
-import fastavro
 import pytest
 from support.iceberg_histories import EXECUTOR, History, build_rows, open_iceberg_table
 from support.iceberg_metadata import IcebergTable
+from support.iceberg_rewrites import rewrite_as_java, rewrite_paths, rewrite_version
 from support.tables import new_table
 
 from paimon_orch import Catalog
@@ -118,30 +117,17 @@ def test_row_ids_are_not_reused_after_a_writer_without_row_lineage(tmp_path: Pat
     for number in (0, 1, 2):
         model.apply("write", number)
     model.apply("delete", 2)  # the entries of the rewritten manifest have explicit row ids
-    remove_row_lineage(Path(model.table.paths.root) / "metadata")
+    rewrite_as_java(open_iceberg_table(model.table))
     model.apply("write", 1)
 
 
-def remove_row_lineage(directory: Path) -> None:
-    """Remove what Java Paimon 2.0 does not keep from the newest version."""
-    version = (directory / "version-hint.text").read_text()
-    path = directory / f"v{version}.metadata.json"
-    metadata = json.loads(path.read_text())
-    del metadata["next-row-id"]
-    for snapshot in metadata["snapshots"]:
-        del snapshot["first-row-id"], snapshot["added-rows"]
-        snapshot["summary"] = {
-            key: value for key, value in snapshot["summary"].items() if "paimon" not in key
-        }
-        file = Path(snapshot["manifest-list"])
-        with file.open("rb") as source:
-            reader = fastavro.reader(source)
-            schema, records = dict(reader.writer_schema), list(reader)  # type: ignore[arg-type]
-            header = {k: v for k, v in reader.metadata.items() if not k.startswith("avro.")}
-        schema["fields"] = [f for f in schema["fields"] if f["name"] != "first_row_id"]
-        with file.open("wb") as sink:
-            fastavro.writer(sink, schema, records, metadata=header)
-    path.write_text(json.dumps(metadata))
+def test_metadata_without_row_lineage_is_not_current(tmp_path: Path) -> None:
+    model = History(tmp_path, "append", metadata__iceberg__format_version="3")
+    model.apply("write", 0)
+    rewrite_as_java(open_iceberg_table(model.table))
+    model.table.stores.iceberg.publish()
+    model.check()
+    assert "next-row-id" in open_iceberg_table(model.table).metadata
 
 
 @pytest.mark.parametrize("storage", ["table-location", "hadoop-catalog"])
@@ -189,3 +175,31 @@ def test_a_table_that_replaces_a_dropped_one_has_another_identity(
     iceberg.check()
     assert iceberg.metadata["table-uuid"] != before["table-uuid"]
     assert len(iceberg.read_rows()) == 4 * snapshots
+
+
+@pytest.mark.parametrize("kind", ["append", "append with vectors", "primary key with vectors"])
+def test_files_are_found_whatever_the_spelling_of_their_paths(tmp_path: Path, kind: str) -> None:
+    model = History(tmp_path, kind)
+    for action, number in (("write", 0), ("full", 0), ("delete", 1), ("minor", 0)):
+        model.apply(action, number)
+    rewrite_paths(open_iceberg_table(model.table), "file:")
+
+    for action, number in (("delete", 2), ("minor", 0), ("overwrite", 0), ("full", 0)):
+        model.apply(action, number)
+
+    iceberg = open_iceberg_table(model.table)
+    assert iceberg.metadata["location"] == f"file:{model.table.paths.root}"
+    manifests = iceberg.manifests(iceberg.current)
+    assert all(manifest.entry["manifest_path"].startswith("file:") for manifest in manifests)
+    entries = [entry for manifest in manifests for entry in manifest.live]
+    assert all(entry["data_file"]["file_path"].startswith("file:") for entry in entries)
+
+
+def test_totals_do_not_continue_wrong_ones(tmp_path: Path) -> None:
+    model = History(tmp_path, "append")
+    model.apply("write", 0)
+    iceberg = open_iceberg_table(model.table)
+    iceberg.current["summary"] |= {"total-data-files": "7", "total-files-size": "7"}
+    rewrite_version(iceberg, iceberg.metadata)
+    model.table.append(build_rows(model.table.schema, 1, 1))
+    open_iceberg_table(model.table).check_current()
