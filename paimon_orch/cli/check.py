@@ -12,6 +12,8 @@ from paimon_orch.cli.registration import register_command
 from paimon_orch.steps.cleanup import remove_unexisting_files as missing_step
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.inspection import check_table
+from paimon_orch.steps.maintenance import sync_iceberg as iceberg_step
+from paimon_orch.table.iceberg.status import IcebergStatus
 
 _Deep = Annotated[bool, typer.Option("--deep", help="Also read all data files.")]
 
@@ -20,6 +22,9 @@ def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
     register_command(app, check, Panel.CHECK, has_allowances=False)
     register_command(app, remove_unexisting_files, Panel.CHECK)
+    register_command(
+        app, sync_iceberg, Panel.CHECK, examples=["sync-iceberg /lake db.orders --dry-run"]
+    )
 
 
 def check(
@@ -60,3 +65,37 @@ def remove_unexisting_files(
     verb = "would remove" if dry_run else "removed"
     text = f"{verb} {len(missing.paths)} files of {missing.rows:,} rows from the metadata"
     print_values(missing.to_dict(), as_json, "\n".join([*missing.paths, text]))
+
+
+def sync_iceberg(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Publish the newest snapshot as Iceberg metadata.
+
+    Commits do this themselves, if the table's option metadata.iceberg.storage is set. Run the
+    command after a failure, and after commits of writers that publish no Iceberg metadata.
+    """
+    target = open_table(ctx, warehouse, table)
+    planned = iceberg_step.plan(target, EmptyRequest())
+    if dry_run or not planned:
+        values = planned.to_dict() | {"published_snapshots": 0}
+        print_values(values, as_json, _format_iceberg_status(planned.status))
+        return
+    result = run_step(iceberg_step.SYNC_ICEBERG, target, planned)
+    text = (
+        f"published {result.published_snapshots} snapshots; {_format_iceberg_status(result.status)}"
+    )
+    print_values(result.to_dict(), as_json, text)
+
+
+def _format_iceberg_status(status: IcebergStatus) -> str:
+    if status.latest_id is None:
+        return "the table has no snapshot; nothing to publish"
+    if status.problem is None:
+        return f"Iceberg readers see snapshot {status.published_id}, the newest one"
+    missing = "" if status.missing_snapshots is None else f" ({status.missing_snapshots} missing)"
+    return f"not up to date: {status.problem}{missing}"

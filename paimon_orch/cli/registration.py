@@ -16,8 +16,8 @@ _ALLOWANCE_SWITCHES = {
         bool,
         typer.Option(
             "--allow-stale-external",
-            help="Proceed even if the table's options configure Iceberg metadata, a metastore or "
-            "a callback, which are not updated.",
+            help="Proceed even if this leaves Iceberg metadata, a metastore or a callback of the "
+            "table's options stale.",
         ),
     ],
     "allow_unknown_options": Annotated[

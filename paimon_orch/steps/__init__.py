@@ -94,6 +94,12 @@ if TYPE_CHECKING:
         RewriteFileIndexRequest,
         rewrite_file_index,
     )
+    from paimon_orch.steps.maintenance.sync_iceberg import (
+        SYNC_ICEBERG,
+        IcebergSyncPlan,
+        IcebergSyncResult,
+        sync_iceberg,
+    )
     from paimon_orch.steps.row_level.row_level_write import RowLevelRequest, RowLevelResult, delete
 
 _MODULES = {
@@ -173,6 +179,12 @@ _MODULES = {
         "RewriteFileIndexRequest",
         "rewrite_file_index",
     ),
+    "maintenance.sync_iceberg": (
+        "SYNC_ICEBERG",
+        "IcebergSyncPlan",
+        "IcebergSyncResult",
+        "sync_iceberg",
+    ),
     "row_level.row_level_write": ("RowLevelRequest", "RowLevelResult", "delete"),
 }
 _MODULE_BY_NAME = {name: module for module, names in _MODULES.items() for name in names}
@@ -192,6 +204,7 @@ __all__ = [
     "REMOVE_UNEXISTING_FILES",
     "RESCALE",
     "REWRITE_FILE_INDEX",
+    "SYNC_ICEBERG",
     "AnalyzeRequest",
     "AnalyzeResult",
     "CheckReport",
@@ -209,6 +222,8 @@ __all__ = [
     "ExpireTagsRequest",
     "FileIndexRewriteResult",
     "Finding",
+    "IcebergSyncPlan",
+    "IcebergSyncResult",
     "InProcessExecutor",
     "MovePostponedRequest",
     "OrphanFilesPlan",
@@ -248,6 +263,7 @@ __all__ = [
     "rewrite_file_index",
     "run_compaction",
     "run_step",
+    "sync_iceberg",
 ]
 
 

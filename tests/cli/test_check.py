@@ -1,13 +1,16 @@
-"""The commands check and remove-unexisting-files."""
+"""The commands check, remove-unexisting-files and sync-iceberg."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from support.commands import invoke
-from support.tables import rows_of
+import pytest
+from support.commands import invoke, run_command
+from support.tables import new_table, rows_of, table_of
 
+from paimon_orch.errors import InputError
+from paimon_orch.table.iceberg.publish import IcebergPublisher
 from paimon_orch.table.table import Table
 
 
@@ -36,3 +39,38 @@ def test_missing_files_are_removed_from_the_metadata(tmp_path: Path, old_table: 
     assert "would remove 4 files" in invoke(*command, "--dry-run").stdout
     assert json.loads(invoke(*command, "--json").stdout)["files"] == 4
     assert rows_of(old_table) == []
+
+
+def test_missing_snapshots_are_published_as_iceberg_metadata(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = new_table(tmp_path, metadata__iceberg__storage="table-location")
+    command = ("sync-iceberg", str(tmp_path), "db.t")
+    assert run_command(*command) == "the table has no snapshot; nothing to publish"
+    table.upsert(table_of("k v", [(1, "a")]))
+    with monkeypatch.context() as patch:
+        patch.setattr(IcebergPublisher, "publish", lambda _: None)
+        table.upsert(table_of("k v", [(2, "b")]))
+    metadata = Path(table.paths.root) / "metadata"
+    stale = "not up to date: Iceberg readers see snapshot 1, and LATEST is 2 (1 missing)"
+
+    assert run_command(*command, "--dry-run") == stale
+    assert json.loads(run_command(*command, "--dry-run", "--json")) == {
+        "iceberg_snapshot_id": 1,
+        "latest_snapshot_id": 2,
+        "missing_snapshots": 1,
+        "metadata_path": str(metadata / "v1.metadata.json"),
+        "is_current": False,
+        "problem": "Iceberg readers see snapshot 1, and LATEST is 2",
+        "published_snapshots": 0,
+    }
+    assert (metadata / "version-hint.text").read_text() == "1"
+    current = "Iceberg readers see snapshot 2, the newest one"
+    assert run_command(*command) == f"published 1 snapshots; {current}"
+    assert run_command(*command) == current
+    assert (metadata / "version-hint.text").read_text() == "2"
+
+
+def test_a_table_without_iceberg_metadata_is_refused(tmp_path: Path, old_table: Table) -> None:
+    with pytest.raises(InputError, match=f"{old_table.identifier} has no Iceberg metadata"):
+        invoke("sync-iceberg", str(tmp_path), "db.t")

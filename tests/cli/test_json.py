@@ -44,6 +44,9 @@ STEPS: list[tuple[str, list[str], set[str]]] = [
     ("rollback", ["--snapshot", "2"], {"snapshot_id", "previous_snapshot_id"}),
     ("rescale", ["--bucket-num", "2"], {"committed"}),
     ("compact-manifests", [], {"snapshot_id"}),
+    ("alter", ["--set", "metadata.iceberg.storage=table-location"], {"schema_id"}),
+    ("sync-iceberg", ["--dry-run"], {"iceberg_snapshot_id", "problem"}),
+    ("sync-iceberg", [], {"iceberg_snapshot_id", "published_snapshots"}),
     ("expire-snapshots", ["--retain-max", "1", "--retain-min", "1"], {"snapshots"}),
     ("expire-changelogs", [], {"changelogs"}),
     (

@@ -68,7 +68,7 @@ from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore
 
 logger = logging.getLogger(__name__)
 _MAX_ATTEMPTS = 5
-_UNREADABLE = (CorruptFileError, MissingFileError, FileNotFoundError, UnsupportedError)
+UNREADABLE = (CorruptFileError, MissingFileError, FileNotFoundError, UnsupportedError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,10 +216,10 @@ class IcebergPublisher:
             not base.is_truncated
             and base.version == table.latest.id == metadata.current.id
             and metadata.current_schema_id == table.schema.id
-            and _has_columns(metadata, table)
+            and has_columns(metadata, table)
             and (metadata.format_version < ROW_LINEAGE_VERSION or metadata.next_row_id is not None)
-            and metadata.location == self._find_location(metadata)
-            and _is_compatible(metadata, table)
+            and metadata.location == self.find_location(metadata)
+            and is_compatible(metadata, table)
             and metadata.tags == table.find_tags(metadata.snapshots)
             and len(table.select_retained(metadata.snapshots)) == len(metadata.snapshots)
         )
@@ -257,12 +257,12 @@ class IcebergPublisher:
             if best is not None and best.is_verified and version <= best.metadata.current.id:
                 break  # older files only have older snapshots
             metadata = store.find_metadata(version)
-            base = None if metadata is None else self._match(version, metadata, table.latest)
+            base = None if metadata is None else self.match(version, metadata, table.latest)
             if base is not None and (best is None or _rank(base) > _rank(best)):
                 best = base
         return best
 
-    def _match(
+    def match(
         self, version: int, metadata: IcebergMetadata, latest: Snapshot
     ) -> PublishedBase | None:
         """Reduce metadata to the snapshots up to the newest one of the present timeline.
@@ -277,7 +277,7 @@ class IcebergPublisher:
             snapshot = latest if published.id == latest.id else self._find_snapshot(published.id)
             if snapshot is None:
                 newest = newest or published.id
-            elif _matches(published, snapshot):
+            elif matches_commit(published, snapshot):
                 newest, is_verified = published.id, True
                 break
             else:
@@ -331,7 +331,7 @@ class IcebergPublisher:
                 paths=self.snapshots.paths,
                 schema=schema,
                 read_schema=self.schemas.get,
-                location=self._find_location(previous),
+                location=self.find_location(previous),
             ),
         )
         usable = base is not None and base.is_verified and has_manifests(store, base, files)
@@ -359,7 +359,7 @@ class IcebergPublisher:
         live = self.manifests.read_live_entries(table.latest, levels=levels)
         return {(e.file.schema_id, parse_file_format(e.file.file_name)) for e in live}
 
-    def _find_location(self, previous: IcebergMetadata | None) -> str:
+    def find_location(self, previous: IcebergMetadata | None) -> str:
         """Return the table directory; paths keep the spelling of earlier metadata."""
         root = self.snapshots.paths.root
         if previous is not None and normalize_path(previous.location) == normalize_path(root):
@@ -382,7 +382,7 @@ class IcebergPublisher:
             try:
                 if self._can_extend(replay, previous, table):
                     return self._extend(replay, previous, table.latest, next_row_id)
-            except (*_UNREADABLE, NotFoundError) as error:
+            except (*UNREADABLE, NotFoundError) as error:
                 snapshots = ()
                 replay.store.delete_written_files()
                 logger.warning("the Iceberg metadata is rebuilt without its history: %s", error)
@@ -406,7 +406,7 @@ class IcebergPublisher:
         tables, so the files are compared; files of other levels stay visible. Its manifests have partitions of type
         TIMESTAMP in another unit.
         """
-        if not _is_compatible(previous, table):
+        if not is_compatible(previous, table):
             return False
         if VISIBLE_LEVELS in previous.current.summary:
             return True
@@ -482,7 +482,7 @@ def _list_java_files(replay: SnapshotReplay, metadata: IcebergMetadata) -> set[s
         return set()
     try:
         return replay.list_data_files(metadata.current)
-    except _UNREADABLE:
+    except UNREADABLE:
         return set()
 
 
@@ -490,7 +490,7 @@ def _rank(base: PublishedBase) -> tuple[bool, int]:
     return base.is_verified, base.metadata.current.id
 
 
-def _matches(published: IcebergSnapshot, snapshot: Snapshot) -> bool:
+def matches_commit(published: IcebergSnapshot, snapshot: Snapshot) -> bool:
     """Return whether a published snapshot was made from a snapshot of the table.
 
     Java Paimon before 2.1 writes no identity, but the time of publication, which is later than
@@ -511,12 +511,12 @@ def has_manifests(
         return False
     try:
         manifests = store.read_manifests(base.metadata.current)
-    except _UNREADABLE:
+    except UNREADABLE:
         return False
     return all(files.get(get_file_name(item.path)) == item.length for item in manifests)
 
 
-def _has_columns(metadata: IcebergMetadata, table: TableState) -> bool:
+def has_columns(metadata: IcebergMetadata, table: TableState) -> bool:
     """Return whether the current schema has the table's columns; a branch may have replaced it."""
     schema = build_iceberg_schema(table.schema, metadata.format_version)
     current = next(s for s in metadata.schemas if s["schema-id"] == metadata.current_schema_id)
@@ -527,7 +527,7 @@ def _has_columns(metadata: IcebergMetadata, table: TableState) -> bool:
     return columns == published
 
 
-def _is_compatible(metadata: IcebergMetadata, table: TableState) -> bool:
+def is_compatible(metadata: IcebergMetadata, table: TableState) -> bool:
     """Return whether new snapshots can extend published ones with the present settings."""
     levels = describe_visible_levels(table.schema)
     published = metadata.current.summary.get(VISIBLE_LEVELS, levels)
@@ -551,6 +551,6 @@ def _find_next_row_id(store: IcebergMetadataStore, metadata: IcebergMetadata) ->
                     for file in files
                     if file.get("first_row_id") is not None
                 ]
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             logger.warning("row ids may be used again: %s", error)
     return max(metadata.next_row_id or 0, *used, 0)

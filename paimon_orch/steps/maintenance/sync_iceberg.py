@@ -1,0 +1,130 @@
+"""Publishes the newest snapshot of a table as Iceberg metadata if that was not done yet.
+
+See docs/format/iceberg-metadata.md#publishing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.options.core_options import ICEBERG_STORAGE
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.paths import MAIN_BRANCH
+from paimon_orch.steps.common.step import (
+    EmptyRequest,
+    StepOutcome,
+    build_metadata_step,
+    run_step,
+)
+from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
+from paimon_orch.table.iceberg.status import IcebergStatus, read_iceberg_status
+from paimon_orch.table.table import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergSyncPlan:
+    """The Iceberg metadata before the step. The plan is falsy if there is nothing to publish."""
+
+    request: EmptyRequest
+    status: IcebergStatus
+
+    def __bool__(self) -> bool:
+        """Return whether the Iceberg metadata differs from the table."""
+        return self.status.problem is not None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan as JSON values."""
+        return _to_dict(self.status)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergSyncResult(StepOutcome):
+    """The Iceberg metadata after the step."""
+
+    plan: IcebergSyncPlan
+    status: IcebergStatus
+    published_snapshots: int = 0
+    """The number of snapshots that Iceberg readers did not see before."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the result as JSON values."""
+        return _to_dict(self.status) | {"published_snapshots": self.published_snapshots}
+
+
+def _to_dict(status: IcebergStatus) -> dict[str, object]:
+    return {
+        "iceberg_snapshot_id": status.published_id,
+        "latest_snapshot_id": status.latest_id,
+        "missing_snapshots": status.missing_snapshots,
+        "metadata_path": status.metadata_path,
+        "is_current": status.is_current,
+        "problem": status.problem,
+    }
+
+
+def plan(table: Table, request: EmptyRequest) -> IcebergSyncPlan:
+    """Compare the Iceberg metadata with the newest snapshot; reads only metadata.
+
+    Raises :class:`InputError` for a table without Iceberg metadata.
+    """
+    _check_publishes(table)
+    table.stores.check_step(StepKind.METADATA)
+    return IcebergSyncPlan(request=request, status=_read_status(table))
+
+
+def _check_publishes(table: Table) -> None:
+    schema, option = table.schema, ICEBERG_STORAGE
+    if not is_iceberg_enabled(schema):
+        raise InputError(
+            f"{table.identifier} has no Iceberg metadata: its option '{option.key}' is not set. To "
+            f"publish its snapshots, run: paimon-orch alter WAREHOUSE {table.identifier} "
+            f"--set {option.key}=table-location"
+        )
+    if table.paths.branch != MAIN_BRANCH:
+        raise InputError(f"{table.identifier}: branches are not published as Iceberg metadata")
+    storage = schema.typed_options.get(option)
+    if storage in option.choices:
+        raise UnsupportedError(
+            f"{table.identifier}: with '{option.key}' = {storage!r}, only Java Paimon publishes "
+            "Iceberg metadata, because a catalog service must be notified. Run Java Paimon, or use "
+            "'table-location' or 'hadoop-catalog'."
+        )
+
+
+def _read_status(table: Table) -> IcebergStatus:
+    status = read_iceberg_status(table.stores.iceberg)
+    if status is None:  # another process has changed the option
+        raise InputError(f"{table.identifier}: the Iceberg metadata was switched off")
+    return status
+
+
+def commit(
+    table: Table, plan: IcebergSyncPlan, _results: Sequence[bytes] = ()
+) -> IcebergSyncResult:
+    """Publish the newest snapshot and those since the last published one."""
+    if not plan:
+        return IcebergSyncResult(plan=plan, status=plan.status)
+    table.stores.iceberg.publish()
+    status = _read_status(table)
+    return IcebergSyncResult(
+        plan=plan, status=status, published_snapshots=_count_new_snapshots(plan.status, status)
+    )
+
+
+def _count_new_snapshots(before: IcebergStatus, after: IcebergStatus) -> int:
+    """Return the number of snapshots with a manifest list that readers did not see before."""
+    known = set() if before.metadata is None else before.metadata.manifest_lists
+    return 0 if after.metadata is None else len(after.metadata.manifest_lists - known)
+
+
+SYNC_ICEBERG = build_metadata_step("publish Iceberg metadata of", plan, commit, max_attempts=1)
+
+
+def sync_iceberg(table: Table) -> IcebergSyncResult:
+    """Publish the newest snapshot as Iceberg metadata unless Iceberg readers see it already.
+
+    Commits publish their snapshots, so this is needed only after a failure, or after commits of
+    writers without Iceberg metadata. Raises :class:`InputError` for a table without Iceberg
+    metadata.
+    """
+    return run_step(SYNC_ICEBERG, table, plan(table, EmptyRequest()))
