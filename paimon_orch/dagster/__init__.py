@@ -24,6 +24,7 @@ from paimon_orch.dagster.jobs import (
     build_expire_partitions_job,
     build_expire_snapshots_job,
     build_remove_orphan_files_job,
+    build_sync_iceberg_job,
 )
 from paimon_orch.dagster.maintenance_assets import build_compaction_asset, build_file_index_asset
 from paimon_orch.dagster.partitions import PartitionKeys
@@ -55,5 +56,6 @@ __all__ = [
     "build_maintenance_schedules",
     "build_paimon_table_checks",
     "build_remove_orphan_files_job",
+    "build_sync_iceberg_job",
     "build_table_asset",
 ]

@@ -13,14 +13,18 @@ from pydantic import Field
 
 from paimon_orch.dagster.components.attribute_rules import Attributes
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
+from paimon_orch.dagster.iceberg_report import build_iceberg_metadata
 from paimon_orch.dagster.names import check_table_name, definition_name, table_asset_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
+from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.errors import InputError
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.inspection.health import TableHealth, compute_health
+from paimon_orch.table.iceberg.status import read_iceberg_status
 from paimon_orch.table.table import Table
 
 FILE_REFERENCES = "file_references"
+ICEBERG_METADATA = "iceberg_metadata"
 _SECONDS_PER_DAY = 24 * 3600
 _MAX_SHOWN_FINDINGS = 20
 _SEVERITIES = {"warn": dg.AssetCheckSeverity.WARN, "error": dg.AssetCheckSeverity.ERROR}
@@ -115,14 +119,19 @@ HEALTH_METRICS: Mapping[str, _HealthMetric] = {
 }
 """Metrics by check name; a metric without a default limit is checked only if a limit is given."""
 
-CHECK_NAMES = (*HEALTH_METRICS, FILE_REFERENCES)
+CHECK_NAMES = (*HEALTH_METRICS, ICEBERG_METADATA, FILE_REFERENCES)
 """The names of all checks."""
+
+_OTHER_DESCRIPTIONS = {
+    ICEBERG_METADATA: "Iceberg metadata = LATEST: snapshots that Iceberg readers do not see.",
+    FILE_REFERENCES: "Findings in all snapshots, tags and changelogs.",
+}
 
 DEFAULT_LIMITS: Mapping[str, Limit] = {
     name: Limit(limit=metric.default_limit)
     for name, metric in HEALTH_METRICS.items()
     if metric.default_limit is not None
-}
+} | {ICEBERG_METADATA: Limit(limit=0, severity="error")}
 
 
 def build_paimon_table_checks(
@@ -133,8 +142,9 @@ def build_paimon_table_checks(
 ) -> dg.AssetChecksDefinition:
     """Return checks on the asset of a table; ``limits`` override :data:`DEFAULT_LIMITS` by name.
 
-    The check names are the keys of :data:`HEALTH_METRICS` and ``file_references``. The check
-    ``file_references`` runs only if ``limits`` contains it: it verifies all snapshots, tags and
+    The check names are the keys of :data:`HEALTH_METRICS`, ``iceberg_metadata`` and
+    ``file_references``. The check ``iceberg_metadata`` passes if Iceberg readers see LATEST, or if
+    the table is not published as Iceberg metadata. The check ``file_references`` runs only if ``limits`` contains it: it verifies all snapshots, tags and
     changelogs of the table, and its limit is the number of findings, usually 0. Runs require the
     resource ``paimon``, read only metadata and never start Spark.
 
@@ -169,6 +179,8 @@ def build_paimon_table_checks(
             health = compute_health(loaded) if metrics else TableHealth()
             for name in metrics:
                 yield _check_metric(key, name, health, check_limits[name])
+            if ICEBERG_METADATA in selected:
+                yield _check_iceberg_metadata(key, loaded, check_limits[ICEBERG_METADATA])
             if FILE_REFERENCES in selected:
                 yield _check_file_references(key, loaded, check_limits[FILE_REFERENCES])
 
@@ -177,9 +189,7 @@ def build_paimon_table_checks(
 
 def _build_check_spec(key: dg.AssetKey, name: str, limit: Limit) -> dg.AssetCheckSpec:
     metric = HEALTH_METRICS.get(name)
-    text = (
-        "Findings in all snapshots, tags and changelogs." if metric is None else metric.description
-    )
+    text = _OTHER_DESCRIPTIONS[name] if metric is None else metric.description
     comparison = "at least" if metric is not None and metric.is_minimum else "at most"
     return dg.AssetCheckSpec(
         name,
@@ -203,6 +213,26 @@ def _check_metric(
     return _build_check_result(key, name, limit, outcome)
 
 
+def _check_iceberg_metadata(key: dg.AssetKey, table: Table, limit: Limit) -> dg.AssetCheckResult:
+    status = read_iceberg_status(table.stores.iceberg)
+    if status is None:
+        text = "Does not apply: this library publishes no Iceberg metadata of the table."
+        outcome = _Outcome(passed=True, description=text)
+        return _build_check_result(key, ICEBERG_METADATA, limit, outcome)
+    missing = status.missing_snapshots
+    # The problem may be another one than missing snapshots, such as a damaged file.
+    is_tolerated = missing is not None and 0 < missing <= limit.limit
+    outcome = _Outcome(
+        passed=status.is_current or is_tolerated,
+        description="Iceberg readers see the newest snapshot."
+        if status.is_current
+        else f"{status.problem}. To fix this, run sync_iceberg.",
+        metrics={} if missing is None else {"value": missing},
+        metadata=build_iceberg_metadata(status),
+    )
+    return _build_check_result(key, ICEBERG_METADATA, limit, outcome)
+
+
 def _check_file_references(key: dg.AssetKey, table: Table, limit: Limit) -> dg.AssetCheckResult:
     report = check(table)
     findings = "\n".join(f"* {finding}" for finding in report.findings[:_MAX_SHOWN_FINDINGS])
@@ -223,6 +253,7 @@ class _Outcome:
     passed: bool
     description: str
     metrics: Mapping[str, float] = field(default_factory=dict)
+    metadata: Metadata = field(default_factory=dict)
 
 
 def _build_check_result(
@@ -235,5 +266,6 @@ def _build_check_result(
         check_name=name,
         severity=_SEVERITIES[limit.severity],
         description=outcome.description,
-        metadata={f"paimon/{metric}": value for metric, value in metrics.items()},
+        metadata={f"paimon/{metric}": value for metric, value in metrics.items()}
+        | outcome.metadata,
     )

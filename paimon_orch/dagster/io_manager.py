@@ -9,6 +9,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from paimon_orch.dagster.error_conversion import fail_if_unsupported
+from paimon_orch.dagster.iceberg_report import report_iceberg_snapshot
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_config import report_stale_options
@@ -107,7 +108,8 @@ def _report_snapshot(
     metadata = PaimonMetadata(
         snapshot_id=snapshot.id, rows_written=row_count, rows_not_visible=unseen_rows
     )
-    return metadata.to_dagster() | report_stale_options(context, table)
+    external = report_stale_options(context, table) | report_iceberg_snapshot(context, table)
+    return metadata.to_dagster() | external
 
 
 def _build_commit_id(context: dg.OutputContext) -> CommitId:

@@ -17,6 +17,7 @@ from paimon_orch.dagster.maintenance_ops import (
     EXPIRE_PARTITIONS,
     EXPIRE_SNAPSHOTS,
     REMOVE_ORPHAN_FILES,
+    SYNC_ICEBERG,
     C,
     MaintenanceOp,
     P,
@@ -86,6 +87,20 @@ def build_compact_manifests_job(
 ) -> dg.JobDefinition:
     """Return the job ``compact_manifests__<database>__<table>``, which merges small manifests."""
     return _build_maintenance_job(COMPACT_MANIFESTS, table, config or {}, key_prefix)
+
+
+def build_sync_iceberg_job(
+    table: str,
+    *,
+    config: Mapping[str, Any] | None = None,
+    key_prefix: Sequence[str] = (),
+) -> dg.JobDefinition:
+    """Return the job ``sync_iceberg__<database>__<table>``, which publishes Iceberg metadata.
+
+    Commits publish their snapshots, so the job is needed only after a failure, or after commits of
+    writers without Iceberg metadata.
+    """
+    return _build_maintenance_job(SYNC_ICEBERG, table, config or {}, key_prefix)
 
 
 def get_op_config(job: dg.JobDefinition) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import dagster as dg
 from pydantic import Field
 
 from paimon_orch.dagster.error_conversion import RETRY_TRANSIENT, raise_dagster_errors
+from paimon_orch.dagster.iceberg_report import report_iceberg_snapshot
 from paimon_orch.dagster.names import (
     check_table_name,
     compaction_asset_key,
@@ -289,9 +290,9 @@ def _compact_partitions(
         run, name, CompactRequest(partitions=specs, strategy=run.config.strategy.value)
     )
     after = inspect(table, result.snapshot_id)
-    stale = _report_compaction(run, name, result)
+    external = _report_compaction(run, name, result) | report_iceberg_snapshot(run.context, table)
     if partition_keys is None:
-        return {"": build_compaction_metadata(before, after, result, partition=False) | stale}
+        return {"": build_compaction_metadata(before, after, result, partition=False) | external}
     paths = {key: partition_keys.path_of(key) for key in keys}
     return {
         key: build_compaction_metadata(
@@ -301,7 +302,7 @@ def _compact_partitions(
             partition=True,
             include_totals=len(keys) == 1,
         )
-        | stale
+        | external
         for key, path in paths.items()
     }
 
@@ -359,16 +360,17 @@ def _rewrite_partition_indexes(
         progress = build_progress_logger(context, f"rewrite file indexes of {name}")
         result = run_step(REWRITE_FILE_INDEX, table, plan, run.executor, progress=progress)
         context.log.info("%s: added file indexes to %d files", name, result.files)
-        stale = report_stale_options(context, table)
+        external = report_stale_options(context, table)
     else:
-        result, stale = FileIndexRewriteResult(), {}
+        result, external = FileIndexRewriteResult(), {}
         context.log.info("%s: all files have the indexes of the table's options", name)
+    external |= report_iceberg_snapshot(context, table)
     if partition_keys is None:
-        return {"": build_index_metadata(plan, result) | stale}
+        return {"": build_index_metadata(plan, result) | external}
     return {
         key: build_index_metadata(
             plan, result, partition_keys.path_of(key), include_totals=len(keys) == 1
         )
-        | stale
+        | external
         for key in keys
     }

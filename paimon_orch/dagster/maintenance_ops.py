@@ -25,7 +25,9 @@ from paimon_orch.steps.expiration.expire_partitions import PartitionExpirationPl
 from paimon_orch.steps.expiration.expire_snapshots import SnapshotExpirationPlan
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance import compact_manifests as manifest_step
+from paimon_orch.steps.maintenance import sync_iceberg as iceberg_step
 from paimon_orch.steps.maintenance.compact_manifests import ManifestCompactionPlan
+from paimon_orch.steps.maintenance.sync_iceberg import IcebergSyncPlan
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.table import Table
 
@@ -94,6 +96,15 @@ class CompactManifestsConfig(MaintenanceConfig):
     """Run config of compact_manifests.
 
     By default, a run is not a dry run, since data files do not change.
+    """
+
+    dry_run: bool = Field(default=False, description=DRY_RUN_HELP)
+
+
+class SyncIcebergConfig(MaintenanceConfig):
+    """Run config of sync_iceberg.
+
+    By default, a run is not a dry run, since only Iceberg metadata changes.
     """
 
     dry_run: bool = Field(default=False, description=DRY_RUN_HELP)
@@ -320,6 +331,27 @@ def _compact_manifests(table: Table, plan: ManifestCompactionPlan, *_: object) -
     )
 
 
+def _plan_iceberg_sync(table: Table, _config: SyncIcebergConfig, *_: object) -> IcebergSyncPlan:
+    return iceberg_step.plan(table, EmptyRequest())
+
+
+def _describe_iceberg_sync(_table: Table, plan: IcebergSyncPlan) -> MaintenanceResult:
+    values = plan.to_dict()
+    columns = {
+        "problem": "string",
+        "iceberg_snapshot_id": "int",
+        "latest_snapshot_id": "int",
+        "metadata_path": "string",
+    }
+    rows = [{name: values[name] for name in columns}] if plan else []
+    return MaintenanceResult(values, rows, columns)
+
+
+def _sync_iceberg(table: Table, plan: IcebergSyncPlan, *_: object) -> MaintenanceResult:
+    result = run_step(iceberg_step.SYNC_ICEBERG, table, plan)
+    return replace(_describe_iceberg_sync(table, plan), metrics=result.to_dict())
+
+
 EXPIRE_SNAPSHOTS = MaintenanceOp(
     action="expire_snapshots",
     description="Deletes expired snapshots of `{table}` and the files that only they reference.",
@@ -353,9 +385,24 @@ COMPACT_MANIFESTS = MaintenanceOp(
     describe=_describe_manifest_compaction,
     run=_compact_manifests,
 )
+SYNC_ICEBERG = MaintenanceOp(
+    action="sync_iceberg",
+    description="Publishes the newest snapshot of `{table}` as Iceberg metadata, unless its commit "
+    "has done that. Fails for a table without the option metadata.iceberg.storage.",
+    config=SyncIcebergConfig,
+    plan=_plan_iceberg_sync,
+    describe=_describe_iceberg_sync,
+    run=_sync_iceberg,
+)
 
 MAINTENANCE_OPS: Mapping[str, MaintenanceOp[Any, Any]] = {
     op.action: op
-    for op in (EXPIRE_SNAPSHOTS, EXPIRE_PARTITIONS, COMPACT_MANIFESTS, REMOVE_ORPHAN_FILES)
+    for op in (
+        EXPIRE_SNAPSHOTS,
+        EXPIRE_PARTITIONS,
+        COMPACT_MANIFESTS,
+        REMOVE_ORPHAN_FILES,
+        SYNC_ICEBERG,
+    )
 }
 """Maintenance ops by action."""

@@ -33,8 +33,8 @@ class PaimonCatalogResource(dg.ConfigurableResource):  # type: ignore[type-arg] 
     )
     allow_stale_external: bool = Field(
         default=False,
-        description="Change tables even if their options configure Iceberg metadata, a metastore "
-        "or a callback, which are not updated.",
+        description="Change tables even if this leaves Iceberg metadata, a metastore or a callback "
+        "of their options stale.",
     )
     allow_unknown_options: bool = Field(
         default=False,

@@ -12,8 +12,8 @@ from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowance
 from paimon_orch.table.table import Table
 
 STALE_EXTERNAL_HELP = (
-    "Change the table even if its options configure Iceberg metadata, a metastore or a callback, "
-    "which are not updated. The run's metadata lists the options."
+    "Change the table even if this leaves Iceberg metadata, a metastore or a callback of its "
+    "options stale. The run's metadata lists the options."
 )
 UNKNOWN_OPTIONS_HELP = (
     "Change the table even if it has unknown options, for example from a newer Paimon release."

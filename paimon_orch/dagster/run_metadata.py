@@ -76,6 +76,8 @@ class PaimonMetadata:
 
     snapshot_id: int | None = None
     schema_id: int | None = None
+    iceberg_snapshot_id: int | None = None
+    """The snapshot that Iceberg readers see; only of tables with Iceberg metadata."""
     snapshots: int | None = None
     rows_written: int | None = None
     files_written: int | None = None

@@ -14,6 +14,7 @@ from paimon_orch.dagster.maintenance_ops import (
     EXPIRE_SNAPSHOTS,
     MAINTENANCE_OPS,
     REMOVE_ORPHAN_FILES,
+    SYNC_ICEBERG,
 )
 from paimon_orch.dagster.names import COMPACTION, compaction_asset_key, definition_name
 from paimon_orch.dagster.resources import PaimonCatalogResource
@@ -29,6 +30,7 @@ _DEFAULT_CRON = {
     EXPIRE_PARTITIONS.action: "{minute} 2 * * *",
     COMPACT_MANIFESTS.action: "{minute} 4 * * 6",
     REMOVE_ORPHAN_FILES.action: "{minute} 5 * * 0",
+    SYNC_ICEBERG.action: "{minute} * * * *",
 }
 
 
@@ -113,9 +115,9 @@ def build_maintenance_schedules(
     Its runs have the config of the job with ``dry_run: false``, so a dry run from the launchpad
     shows what the schedule will do. ``config`` overrides the run config of schedules by action, for
     example ``{"remove_orphan_files": {"dry_run": True}}``; set other policies on the job. ``cron``
-    sets cron schedules by action. By default, snapshots expire hourly, partitions expire nightly,
-    manifests are merged on Saturdays, and orphan files are removed on Sundays, each at a minute
-    that is computed from the table's name.
+    sets cron schedules by action. By default, snapshots expire and Iceberg metadata is published
+    hourly, partitions expire nightly, manifests are merged on Saturdays, and orphan files are
+    removed on Sundays, each at a minute that is computed from the table's name.
     """
     cron, config = {**_DEFAULT_CRON, **(cron or {})}, config or {}
     unknown = sorted({*cron, *config} - set(_DEFAULT_CRON))

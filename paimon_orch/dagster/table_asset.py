@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
+from paimon_orch.dagster.iceberg_report import report_iceberg_snapshot
 from paimon_orch.dagster.maintenance_assets import asset_decorator
 from paimon_orch.dagster.names import compaction_asset_key, table_asset_key
 from paimon_orch.dagster.partitions import PartitionKeys
@@ -80,6 +81,7 @@ def build_table_asset(  # noqa: PLR0913 - keywords of a factory
             _add_partition_metadata(context, report, keys, partitions_def)
             _warn_about_rows_not_visible(context, report, compaction_asset_key(table, key_prefix))
             metadata = lineage | build_spark_link_metadata(spark)
+            metadata |= report_iceberg_snapshot(context, loaded)
             if _find_latest_snapshot_id(results) is not None:
                 metadata |= report_stale_options(context, loaded)
             return _build_ingest_result(context, results, report, keys, metadata)

@@ -134,6 +134,8 @@ def test_runs_of_a_component_with_an_allowance_report_stale_options_as_metadata(
     assert inspect(orders).level0_files == 0
     for job in jobs_of(defs):
         action = job.tags["paimon/action"]
+        if action == "sync_iceberg":  # it never changes a table with an external catalog
+            continue
         config = {"ops": {action: {"config": {"dry_run": False}}}}
         [metadata] = events_of(job.execute_in_process(config, resources=dict(resources)))
         assert metadata["paimon/stale_external_options"] == STALE
@@ -142,6 +144,8 @@ def test_runs_of_a_component_with_an_allowance_report_stale_options_as_metadata(
 
 def test_a_dry_run_reports_no_stale_options(orders: Table, resources: Mapping[str, object]) -> None:
     for job in jobs_of(component(allow_stale_external=True)):
+        if job.tags["paimon/action"] == "sync_iceberg":
+            continue
         [metadata] = events_of(job.execute_in_process(resources=dict(resources)))
         assert "paimon/stale_external_options" not in metadata
     assert orders.stores.snapshots.ids() == [1, 2, 3]

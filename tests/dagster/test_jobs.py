@@ -15,6 +15,7 @@ from paimon_orch.dagster import (
     build_expire_partitions_job,
     build_expire_snapshots_job,
     build_remove_orphan_files_job,
+    build_sync_iceberg_job,
 )
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
@@ -30,6 +31,7 @@ BUILDERS = [
     build_expire_partitions_job,
     build_expire_snapshots_job,
     build_remove_orphan_files_job,
+    build_sync_iceberg_job,
 ]
 
 

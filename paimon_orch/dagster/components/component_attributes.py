@@ -12,6 +12,7 @@ from paimon_orch.dagster.components.attribute_rules import Attributes, KeyRule
 from paimon_orch.dagster.components.compaction_attributes import CompactionAttributes
 from paimon_orch.dagster.components.freshness_attributes import FreshnessAttributes
 from paimon_orch.dagster.components.maintenance_attributes import (
+    IcebergAttributes,
     OrphanFilesAttributes,
     PartitionExpirationAttributes,
     SnapshotExpirationAttributes,
@@ -123,6 +124,11 @@ class TableAttributes(Attributes):
     partition_expiration: PartitionExpirationAttributes | None = Field(
         default=None,
         description="Policy of the job expire_partitions; adds the job and a schedule.",
+    )
+    iceberg: IcebergAttributes | None = Field(
+        default=None,
+        description="Schedule of the job sync_iceberg, which publishes stale Iceberg metadata. "
+        "For tables with the option metadata.iceberg.storage.",
     )
     allow_stale_external: bool = Field(default=False, description=STALE_EXTERNAL_HELP)
     allow_unknown_options: bool = Field(default=False, description=UNKNOWN_OPTIONS_HELP)

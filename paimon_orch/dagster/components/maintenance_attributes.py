@@ -19,7 +19,7 @@ _DRY_RUN_HELP = (
 )
 
 
-class MaintenanceAttributes(Attributes):
+class ScheduleAttributes(Attributes):
     """The policy of a maintenance job, and the cron schedule of its schedule.
 
     All attributes except ``cron`` and ``dry_run`` are the defaults of the fields with the same
@@ -30,12 +30,21 @@ class MaintenanceAttributes(Attributes):
         default=None, description="Cron schedule of the job."
     )
     dry_run: bool = Field(default=False, description=_DRY_RUN_HELP)
+
+    def job_config(self) -> dict[str, Any]:
+        """Return the defaults of the job's config, without the fields that are not set."""
+        return self.model_dump(exclude={"cron", "dry_run"}, exclude_none=True)
+
+
+class MaintenanceAttributes(ScheduleAttributes):
+    """The policy of a maintenance job that deletes files."""
+
     use_spark: bool = Field(default=False, description=USE_SPARK_HELP)
 
     def job_config(self) -> dict[str, Any]:
         """Return the defaults of the job's config, without the fields that are not set."""
-        excluded = {"cron", "dry_run"} if self.use_spark else {"cron", "dry_run", "use_spark"}
-        return self.model_dump(exclude=excluded, exclude_none=True)
+        config = super().job_config()
+        return {k: v for k, v in config.items() if k != "use_spark" or v}
 
 
 class SnapshotExpirationAttributes(MaintenanceAttributes):
@@ -105,4 +114,18 @@ class PartitionExpirationAttributes(MaintenanceAttributes):
     )
     max_expires: int | None = Field(
         default=None, ge=0, description="Maximum number of partitions to drop in one run."
+    )
+
+
+class IcebergAttributes(ScheduleAttributes):
+    """When stale Iceberg metadata is published, in addition to the publication by each commit."""
+
+    cron: Annotated[str | None, CRON_RULE] = Field(
+        default=None,
+        description="Cron schedule of the job. Default: hourly, at a minute computed from the "
+        "table's name.",
+    )
+    dry_run: bool = Field(
+        default=False,
+        description="Whether scheduled runs are dry runs, which only report stale metadata.",
     )

@@ -8,19 +8,21 @@ from pydantic import BaseModel, Field
 
 from paimon_orch.dagster.components.attribute_rules import TABLE_RULE
 from paimon_orch.dagster.components.component_attributes import TableAttributes
-from paimon_orch.dagster.components.maintenance_attributes import MaintenanceAttributes
+from paimon_orch.dagster.components.maintenance_attributes import ScheduleAttributes
 from paimon_orch.dagster.health_checks import build_paimon_table_checks
 from paimon_orch.dagster.jobs import (
     ACTION_TAG,
     build_expire_partitions_job,
     build_expire_snapshots_job,
     build_remove_orphan_files_job,
+    build_sync_iceberg_job,
 )
 from paimon_orch.dagster.maintenance_assets import build_compaction_asset, build_file_index_asset
 from paimon_orch.dagster.maintenance_ops import (
     EXPIRE_PARTITIONS,
     EXPIRE_SNAPSHOTS,
     REMOVE_ORPHAN_FILES,
+    SYNC_ICEBERG,
 )
 from paimon_orch.dagster.names import group_name, table_asset_key
 from paimon_orch.dagster.run_config import build_allowance_config
@@ -150,6 +152,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
         builders = {
             EXPIRE_SNAPSHOTS.action: build_expire_snapshots_job,
             REMOVE_ORPHAN_FILES.action: build_remove_orphan_files_job,
+            SYNC_ICEBERG.action: build_sync_iceberg_job,
         }
         if self.partition_expiration is not None:
             builders[EXPIRE_PARTITIONS.action] = build_expire_partitions_job
@@ -165,12 +168,13 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             for action, build in builders.items()
         ]
 
-    def _find_maintenance_policies(self) -> dict[str, MaintenanceAttributes]:
+    def _find_maintenance_policies(self) -> dict[str, ScheduleAttributes]:
         """Return the configured policies by action; only jobs with a policy have a schedule."""
         policies = {
             EXPIRE_SNAPSHOTS.action: self.snapshot_expiration,
             REMOVE_ORPHAN_FILES.action: self.orphan_files,
             EXPIRE_PARTITIONS.action: self.partition_expiration,
+            SYNC_ICEBERG.action: self.iceberg,
         }
         return {action: policy for action, policy in policies.items() if policy is not None}
 

@@ -51,6 +51,7 @@ def test_a_minimal_component_has_assets_a_sensor_and_jobs() -> None:
     assert {job.name for job in defs.jobs or []} == {
         "expire_snapshots__lake__orders",
         "remove_orphan_files__lake__orders",
+        "sync_iceberg__lake__orders",
     }
 
 
@@ -70,6 +71,16 @@ def test_policies_become_the_config_of_the_schedules() -> None:
         "older_than": "7 d",
         "quarantine": False,
     }
+
+
+def test_iceberg_metadata_is_published_by_a_schedule_if_the_attribute_is_set() -> None:
+    defs = load(iceberg={"cron": "*/10 * * * *"})
+    dry = load(iceberg={"dry_run": True})
+
+    schedule = defs.resolve_schedule_def("sync_iceberg__lake__orders_schedule")
+    assert schedule.cron_schedule == "*/10 * * * *"
+    assert schedule_config(defs, "sync_iceberg") == {"dry_run": False}
+    assert schedule_config(dry, "sync_iceberg") == {"dry_run": True}
 
 
 def test_schedules_are_created_only_with_a_policy() -> None:

@@ -1,0 +1,36 @@
+"""Reports whether Iceberg readers see the newest snapshot of a table."""
+
+import dagster as dg
+
+from paimon_orch.dagster.run_metadata import Metadata, PaimonMetadata
+from paimon_orch.table.iceberg.status import IcebergStatus, read_iceberg_status
+from paimon_orch.table.table import Table
+
+
+def report_iceberg_snapshot(
+    context: dg.OpExecutionContext | dg.AssetExecutionContext | dg.OutputContext, table: Table
+) -> Metadata:
+    """Return the snapshot that Iceberg readers see; log a warning if it is not the newest one.
+
+    Returns no metadata for tables that are not published as Iceberg metadata.
+    """
+    status = read_iceberg_status(table.stores.iceberg)
+    if status is None:
+        return {}
+    if not status.is_current:
+        context.log.warning(
+            "%s: the Iceberg metadata is stale: %s; run sync_iceberg",
+            table.identifier,
+            status.problem,
+        )
+    return PaimonMetadata(iceberg_snapshot_id=status.published_id).to_dagster()
+
+
+def build_iceberg_metadata(status: IcebergStatus) -> Metadata:
+    """Return the published snapshot, the newest snapshot and the place of the Iceberg metadata."""
+    metadata = PaimonMetadata(
+        snapshot_id=status.latest_id, iceberg_snapshot_id=status.published_id
+    ).to_dagster()
+    if status.metadata_path is not None:
+        metadata["paimon/iceberg_metadata"] = dg.MetadataValue.path(status.metadata_path)
+    return metadata
