@@ -117,7 +117,7 @@ def _count_new_snapshots(before: IcebergStatus, after: IcebergStatus) -> int:
     return 0 if after.metadata is None else len(after.metadata.manifest_lists - known)
 
 
-SYNC_ICEBERG = build_metadata_step("publish Iceberg metadata of", plan, commit, max_attempts=1)
+SYNC_ICEBERG = build_metadata_step("publish Iceberg metadata of", plan, commit)
 
 
 def sync_iceberg(table: Table) -> IcebergSyncResult:
