@@ -519,7 +519,10 @@ def has_manifests(
 def has_columns(metadata: IcebergMetadata, table: TableState) -> bool:
     """Return whether the current schema has the table's columns; a branch may have replaced it."""
     schema = build_iceberg_schema(table.schema, metadata.format_version)
-    current = next(s for s in metadata.schemas if s["schema-id"] == metadata.current_schema_id)
+    schemas = {item["schema-id"]: item for item in metadata.schemas}
+    current = schemas.get(metadata.current_schema_id)
+    if current is None:
+        return False
     columns, published = (
         [(field["id"], field["name"], field["type"]) for field in fields["fields"]]
         for fields in (schema, current)

@@ -142,6 +142,10 @@ def change_schema(table: Table) -> None:
     change_metadata(table, current_schema_id=7)
 
 
+def remove_schemas(table: Table) -> None:
+    change_metadata(table, schemas=[])
+
+
 def change_location(table: Table) -> None:
     change_metadata(table, location="/elsewhere")
 
@@ -157,6 +161,7 @@ DAMAGES: dict[str, tuple[Callable[[Table], None], str, int | None]] = {
     "a newer version exists": (add_newer_version, "v3.metadata.json is newer than LATEST 2", 2),
     "the commit is another one": (change_identity, "another commit as snapshot 2", 2),
     "the schema is another one": (change_schema, "see schema 7, and the newest schema is 0", 2),
+    "the schema is missing": (remove_schemas, "see other columns as schema 0", 2),
     "the table was at another place": (change_location, "/elsewhere", 2),
 }
 
