@@ -7,7 +7,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +216,7 @@ def test_a_rebuild_lists_the_same_files_with_the_same_fields_as_java(
     with copied_metadata(warehouse, tmp_path / "java") as java:
         shutil.rmtree(ours.directory)
         Catalog(str(warehouse)).table("db.t").stores.iceberg.publish()
-        compare_published(java, ours, first=0, rebuilt=True)
+        compare_published(java, ours, first=0, has_key=False, rebuilt=True)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
@@ -233,7 +233,8 @@ def test_each_snapshot_that_follows_a_snapshot_of_java_is_the_same_as_in_java(
         assert ours.load()["table-uuid"] == java.load()["table-uuid"]
         if "TIMESTAMP" in kind.name:  # Java's manifests have partitions in another unit
             assert list(ours.snapshots()) == [1, java.hint()]
-        compare_published(java, ours, first=2, rebuilt="TIMESTAMP" in kind.name)
+        has_key = bool(kind.primary_key)
+        compare_published(java, ours, first=2, has_key=has_key, rebuilt="TIMESTAMP" in kind.name)
 
 
 def golden_iceberg_tables() -> list[Any]:
@@ -252,7 +253,7 @@ def test_a_rebuild_of_a_golden_table_has_the_same_files_and_fields_as_java(
     ours = published(warehouse, name)
     java = PublishedTable(shutil.copytree(ours.directory, tmp_path / "java"))
     Catalog(str(warehouse)).table(name).stores.iceberg.publish()
-    compare_published(java, ours, first=0, rebuilt=True)
+    compare_published(java, ours, first=0, has_key=False, rebuilt=True)
 
 
 # --- In turns
@@ -524,26 +525,109 @@ def test_5228_readers_of_the_previous_metadata_find_all_its_files(
     assert match.published.find_missing_lists() == []
 
 
-@pytest.mark.parametrize("by_java", [False, True])
-def test_9036_rows_after_a_rollback_are_those_of_the_table(
-    java20: Peer, tmp_path: Path, by_java: bool
-) -> None:
-    """Java 2.0 publishes nothing after its own rollback; our next commit repairs the metadata."""
+def test_9036_a_rollback_publishes_its_target(java20: Peer, tmp_path: Path) -> None:
     match = start(java20, tmp_path, {"metadata.iceberg.previous-versions-max": "3"})
     for turn, step in enumerate(STEPS[:4]):
         match.run(step, by_java=bool(turn % 2))
     uuid = match.published.load()["table-uuid"]
-    match.run({"do": "rollback", "snapshot": 2}, by_java=by_java)
-    if not by_java:
-        match.check()
-        assert match.published.versions()[-1] == match.published.hint() == 2
-    for step in STEPS[4:7]:
-        match.run(step, by_java=False)
-        match.check()
-    match.run(STEPS[7], by_java=True)
+    match.run({"do": "rollback", "snapshot": 2}, by_java=False)
     match.check()
+    assert match.published.versions()[-1] == match.published.hint() == 2
+    for turn, step in enumerate(STEPS[4:8]):
+        match.run(step, by_java=bool(turn % 2))
+        match.check()
     assert match.published.load()["table-uuid"] == uuid
     assert match.published.find_missing_lists() == []
+    check_history(match)
+
+
+ROLLBACKS = {
+    "append": Game(),
+    "append, vectors": Game(options=VECTORS | VERSION_3),
+    "primary key": Game(key=("k",), rows_of=_READ_OPTIMIZED),
+    "primary key, vectors": Game(key=("k",), options=VECTORS | VERSION_3),
+}
+
+
+@pytest.mark.parametrize("name", ROLLBACKS)
+@pytest.mark.parametrize("commits", [0, 1, 3])
+@pytest.mark.parametrize("has_expired", [False, True])
+def test_9036_rows_after_a_rollback_by_java_are_those_of_the_table(
+    java20: Peer, tmp_path: Path, name: str, commits: int, has_expired: bool
+) -> None:
+    """Java 2.0 keeps the metadata of snapshots that it removed, and extends it later."""
+    game = ROLLBACKS[name]
+    kept = {"metadata.iceberg.previous-versions-max": "9"}
+    match = Match(java20, tmp_path / "w", replace(game, options={**game.options, **kept}), seed="")
+    removed = [STEPS[1], delete(STEPS[0]["rows"][:3]) if "vectors" in name else STEPS[2]]
+    match.run(STEPS[0], by_java=False)
+    for step in (*removed, compact(), compact()) if game.key else removed:
+        match.run(step, by_java=True)
+    match.run({"do": "rollback", "snapshot": 1}, by_java=True)
+    for step in STEPS[3 : 3 + commits]:
+        match.run(step, by_java=True)
+        if game.key:
+            match.run(compact(), by_java=True)
+    if has_expired:  # the abandoned snapshots cannot be compared with those of the table
+        match.run({"do": "expire", "retain": 1}, by_java=True)
+
+    match.table.stores.iceberg.publish()
+    match.check()
+    for by_java in (False, True):
+        match.run(STEPS[8], by_java=by_java)
+        match.check()
+    check_history(match)
+
+
+def test_commits_of_java_to_a_branch_are_removed_from_the_metadata_of_main(
+    java20: Peer, tmp_path: Path
+) -> None:
+    match = start(java20, tmp_path)
+    for step in STEPS[:2]:
+        match.run(step, by_java=True)
+    match.run(tag("base"), by_java=True)
+    java20.run("branch", match.warehouse, name="dev", at="base")
+    for step in STEPS[2:4]:
+        java20.run(warehouse=match.warehouse, table="db.t$branch_dev", **step)
+    assert match.published.hint() == 4  # main has two snapshots
+
+    match.table.stores.iceberg.publish()
+    match.check()
+    for by_java in (False, True):
+        match.run(STEPS[5], by_java=by_java)
+        match.check()
+
+
+def test_java_can_read_the_manifest_lists_after_we_changed_the_names_of_their_counts(
+    java20: Peer, tmp_path: Path
+) -> None:
+    match = start(java20, tmp_path, {"metadata.iceberg.previous-versions-max": "9"})
+    for by_java in (True, False):
+        match.run(STEPS[0], by_java=by_java)
+    match.run(alter(("set", "metadata.iceberg.manifest-legacy-version", "true")), by_java=False)
+    for by_java in (True, False, True):
+        match.run(STEPS[1], by_java=by_java)
+        match.check()
+    names = {name for file in match.published.current().list_file.records for name in file}
+    assert "added_data_files_count" in names
+
+
+def test_a_table_of_version_2_continues_in_version_3_with_its_vectors(
+    java20: Peer, tmp_path: Path
+) -> None:
+    match = start(java20, tmp_path, VECTORS, key=("k",), rows_of=_READ_OPTIMIZED)
+    match.run(STEPS[0], by_java=False)
+    match.run(compact(), by_java=True)
+    match.check()
+    uuid = match.published.load()["table-uuid"]
+    match.run(alter(("set", "metadata.iceberg.format-version", "3")), by_java=False)
+    match.game = replace(match.game, rows_of="db.t")
+    for by_java in (True, False):
+        match.run(write(records(range(5), "newer")), by_java=by_java)
+        match.run(compact(full=False), by_java=by_java)
+        match.check()
+    assert match.published.current().vectors != {}
+    assert match.published.load()["table-uuid"] == uuid
 
 
 @pytest.mark.parametrize("first_by_java", [True, False])

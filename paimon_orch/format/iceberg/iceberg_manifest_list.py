@@ -151,6 +151,11 @@ def _to_record(manifest: IcebergManifestFile, counts: tuple[str, ...]) -> dict[s
     }
 
 
+def has_legacy_counts(data: bytes) -> bool:
+    """Return whether a manifest list has the old names of counts, from the schema in its header."""
+    return f'"{_LEGACY_COUNTS[0]}"'.encode() in data
+
+
 def decode_manifest_list(data: bytes, path: str) -> list[IcebergManifestFile]:
     """Return the manifests of a list, with either names of the counts.
 

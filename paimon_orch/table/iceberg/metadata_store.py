@@ -16,6 +16,7 @@ from paimon_orch.format.iceberg.iceberg_manifest import Entry, decode_manifest, 
 from paimon_orch.format.iceberg.iceberg_manifest_list import (
     IcebergManifestFile,
     decode_manifest_list,
+    has_legacy_counts,
 )
 from paimon_orch.format.iceberg.iceberg_metadata import IcebergMetadata, IcebergSnapshot
 from paimon_orch.storage import FileIO
@@ -110,6 +111,11 @@ class IcebergMetadataStore:
     def read_manifest_list(self, path: str) -> list[IcebergManifestFile]:
         """Read a manifest list; raises ``FileNotFoundError``."""
         return decode_manifest_list(read_metadata_file(self.io, self.resolve(path)), path)
+
+    def has_legacy_counts(self, snapshot: IcebergSnapshot) -> bool:
+        """Return whether the manifest list of a snapshot has the old names of counts."""
+        path = self.resolve(snapshot.manifest_list)
+        return has_legacy_counts(read_metadata_file(self.io, path))
 
     def read_entries(
         self, manifest: IcebergManifestFile, names: Collection[str] | None = None

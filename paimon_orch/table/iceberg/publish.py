@@ -165,7 +165,12 @@ class IcebergPublisher:
         base = self.find_base(store, versions, table)
         dropped: Sequence[IcebergSnapshot] = ()
         is_restart = False
-        if base is not None and self.is_current(base, table) and has_manifests(store, base, files):
+        if (
+            base is not None
+            and self.is_current(base, table)
+            and has_manifests(store, base, files)
+            and self._has_visible_files(store, base.metadata, table)
+        ):
             metadata = base.metadata
         else:
             has_version = table.latest.id in versions
@@ -194,6 +199,15 @@ class IcebergPublisher:
             store, metadata, files, obsolete, dropped=dropped, is_repair=is_repair
         )
         return True
+
+    def _has_visible_files(
+        self, store: IcebergMetadataStore, metadata: IcebergMetadata, table: TableState
+    ) -> bool:
+        """Return whether current metadata of Java Paimon has the right files; ours always has."""
+        if VISIBLE_LEVELS in metadata.current.summary:
+            return True
+        replay = self._create_replay(store, table, metadata)
+        return replay.has_visible_files(table.latest, metadata.current)
 
     def _has_changed(self, table: TableState) -> bool:
         """Return whether another process has changed the table, and so may have published it.
@@ -267,8 +281,9 @@ class IcebergPublisher:
     ) -> PublishedBase | None:
         """Reduce metadata to the snapshots up to the newest one of the present timeline.
 
-        A rollback starts a new timeline, whose snapshots reuse ids. All snapshots before one of a
-        timeline belong to it. Returns None if the metadata has other timelines only.
+        A rollback starts a new timeline, whose snapshots reuse ids. Java Paimon before 2.1 can add
+        a snapshot of the new timeline to those of an old one. All snapshots before one that names
+        its commit belong to its timeline. Returns None if the metadata has other timelines only.
         """
         newest, is_verified = None, False
         for published in reversed(metadata.snapshots):
@@ -277,11 +292,13 @@ class IcebergPublisher:
             snapshot = latest if published.id == latest.id else self._find_snapshot(published.id)
             if snapshot is None:
                 newest = newest or published.id
-            elif matches_commit(published, snapshot):
-                newest, is_verified = published.id, True
-                break
+            elif not matches_commit(published, snapshot):
+                newest, is_verified = None, False
             else:
-                newest = None
+                if not is_verified:
+                    newest, is_verified = published.id, True
+                if COMMIT_IDENTITY in published.summary:
+                    break
         if newest is None:
             return None
         kept = [snapshot for snapshot in metadata.snapshots if snapshot.id <= newest]
@@ -321,20 +338,13 @@ class IcebergPublisher:
         if previous is None or previous.current_schema_id != schema.id:
             older = [self.schemas.get(i) for i in self.schemas.ids() if i < schema.id]
             check_files_readable(schema, older, lambda: self._read_files(table))
-        replay = SnapshotReplay(
-            store=store,
-            settings=table.settings,
-            schema=schema,
-            snapshots=self.snapshots,
-            manifests=self.manifests,
-            entries=IcebergEntryBuilder(
-                paths=self.snapshots.paths,
-                schema=schema,
-                read_schema=self.schemas.get,
-                location=self.find_location(previous),
-            ),
+        replay = self._create_replay(store, table, previous)
+        usable = (
+            base is not None
+            and base.is_verified
+            and has_manifests(store, base, files)
+            and self._has_lists_for_java(store, base.metadata, table)
         )
-        usable = base is not None and base.is_verified and has_manifests(store, base, files)
         history = self._build_history(replay, previous, table, is_usable=usable)
         retained = table.select_retained(history.snapshots)
         schemas, last_column_id = self._build_schemas(base, table)
@@ -352,6 +362,34 @@ class IcebergPublisher:
             tags=table.find_tags(retained),
         )
         return metadata, history
+
+    def _create_replay(
+        self, store: IcebergMetadataStore, table: TableState, previous: IcebergMetadata | None
+    ) -> SnapshotReplay:
+        return SnapshotReplay(
+            store=store,
+            settings=table.settings,
+            schema=table.schema,
+            snapshots=self.snapshots,
+            manifests=self.manifests,
+            entries=IcebergEntryBuilder(
+                paths=self.snapshots.paths,
+                schema=table.schema,
+                read_schema=self.schemas.get,
+                location=self.find_location(previous),
+            ),
+        )
+
+    def _has_lists_for_java(
+        self, store: IcebergMetadataStore, metadata: IcebergMetadata, table: TableState
+    ) -> bool:
+        """Return whether Java Paimon can read the manifest lists with the present options.
+
+        It fails on lists with the other names of counts. The option can only change with the schema.
+        """
+        if metadata.current_schema_id == table.schema.id:
+            return True
+        return store.has_legacy_counts(metadata.current) == table.settings.legacy_lists
 
     def _read_files(self, table: TableState) -> set[tuple[int, str]]:
         """Return the schema ids and formats of the visible files."""
@@ -403,8 +441,9 @@ class IcebergPublisher:
         """Return whether new snapshots can extend the newest published one.
 
         Java Paimon does not say which levels are visible. It can leave out files of primary-key
-        tables, so the files are compared; files of other levels stay visible. Its manifests have partitions of type
-        TIMESTAMP in another unit.
+        tables, and extend metadata of snapshots that a rollback removed, so the files are compared;
+        files of other levels stay visible. Its manifests have partitions of type TIMESTAMP in
+        another unit.
         """
         if not is_compatible(previous, table):
             return False
@@ -413,8 +452,6 @@ class IcebergPublisher:
         partition_types = [field.type for field in table.schema.partition_fields]
         if any(isinstance(t, AtomicType) and t.name is TypeRoot.TIMESTAMP for t in partition_types):
             return False
-        if not table.schema.primary_keys:
-            return True
         return replay.has_visible_files(self.snapshots.get(previous.current.id), previous.current)
 
     def _extend(

@@ -127,7 +127,7 @@ class SnapshotReplay:
         )
 
     def has_visible_files(self, snapshot: Snapshot, published: IcebergSnapshot) -> bool:
-        """Return whether a published snapshot has all visible files, and no wrong ones.
+        """Return whether a published snapshot has all visible files and vectors, and no wrong ones.
 
         Java Paimon may publish live files of other levels. They are right unless the table has
         deletion vectors that are not published.
@@ -136,7 +136,24 @@ class SnapshotReplay:
         live = self.manifests.read_live_entries(snapshot)
         visible = {entry.file.file_name for entry in live if entry.file.level in levels}
         right = {entry.file.file_name for entry in live} if self.keeps_other_levels else visible
-        return visible <= self.list_data_files(published) <= right
+        listed = self.list_data_files(published)
+        return visible <= listed <= right and self._has_vectors(
+            snapshot, published, [entry for entry in live if entry.file.file_name in listed]
+        )
+
+    def _has_vectors(
+        self, snapshot: Snapshot, published: IcebergSnapshot, live: Sequence[ManifestEntry]
+    ) -> bool:
+        """Return whether the vectors of visible files are published, and no others of them."""
+        vectors: Iterable[Entry] = ()
+        if self.settings.publishes_vectors:
+            vectors = self._build_vectors(snapshot, live, partitions=None).values()
+        names = {entry.file.file_name for entry in live}
+        listed = self._list_live_entries(published, ManifestContent.DELETES)
+        locations = {_locate_vector(entry) for entry in listed}
+        return {_locate_vector(entry) for entry in vectors} == {
+            location for location in locations if location[0] in names
+        }
 
     @property
     def keeps_other_levels(self) -> bool:
@@ -148,11 +165,15 @@ class SnapshotReplay:
         """Return the names of the data files of a published snapshot."""
         return {
             get_file_name(entry["data_file"]["file_path"])
-            for manifest in self.store.read_manifests(published)
-            if manifest.content is ManifestContent.DATA
-            for entry in self.store.read_entries(manifest)
-            if is_live(entry)
+            for entry in self._list_live_entries(published, ManifestContent.DATA)
         }
+
+    def _list_live_entries(
+        self, published: IcebergSnapshot, content: ManifestContent
+    ) -> Iterator[Entry]:
+        for manifest in self.store.read_manifests(published):
+            if manifest.content is content:
+                yield from filter(is_live, self.store.read_entries(manifest))
 
     def extend(self, base: IcebergState, snapshot: Snapshot) -> IcebergState:
         """Build the Iceberg snapshot of the Paimon snapshot after the one of ``base``."""
@@ -497,6 +518,11 @@ class _Changes:
 def _locate(entry: Entry) -> tuple[Any, ...]:
     file = entry["data_file"]
     return normalize_path(file["file_path"]), file["content_offset"], file["content_size_in_bytes"]
+
+
+def _locate_vector(entry: Entry) -> tuple[Any, ...]:
+    data_file = get_file_name(entry["data_file"]["referenced_data_file"])
+    return data_file, *_locate(entry)
 
 
 def _identify(item: IndexManifestEntry) -> tuple[object, ...]:

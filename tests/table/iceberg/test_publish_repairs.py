@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
+import fastavro
 import pytest
 from support.iceberg_histories import EXECUTOR, History, build_rows, open_iceberg_table
 from support.iceberg_metadata import IcebergTable
@@ -40,6 +42,53 @@ def test_metadata_of_an_abandoned_timeline_is_not_extended(tmp_path: Path) -> No
 
     without_publication(replace_timeline)
     model.apply("write", 0)
+
+
+def test_snapshots_that_java_paimon_adds_to_an_abandoned_timeline_are_not_extended(
+    tmp_path: Path,
+) -> None:
+    """Java 2.0 keeps the versions of removed snapshots, and a later commit extends them."""
+    model = History(tmp_path, "append")
+    for number in (0, 1, 2):
+        model.apply("write", number)
+
+    def replace_timeline() -> None:
+        model.table.rollback(1)
+        for number in (3, 4):
+            model.table.append(build_rows(model.table.schema, number, 50 + number))
+
+    without_publication(replace_timeline)
+    path = Path(model.table.paths.root) / "metadata" / "v3.metadata.json"
+    metadata = json.loads(path.read_text())
+    for snapshot in metadata["snapshots"]:
+        snapshot["summary"] = {
+            key: value for key, value in snapshot["summary"].items() if "paimon" not in key
+        }
+    latest = model.table.snapshot()
+    assert latest is not None
+    metadata["snapshots"][-1]["timestamp-ms"] = latest.time_millis  # as if made from this snapshot
+    path.write_text(json.dumps(metadata))
+
+    model.apply("write", 0)
+    model.check_time_travel()
+
+
+def test_manifest_lists_get_the_names_of_a_changed_option_at_once(tmp_path: Path) -> None:
+    """Java Paimon fails on manifest lists with the other names of counts."""
+    model = History(tmp_path, "append", metadata__iceberg__previous_versions_max="9")
+    for number in (0, 1):
+        model.apply("write", number)
+    legacy = SetOption("metadata.iceberg.manifest-legacy-version", "true")
+    model.catalog.alter_table("db.t", [legacy])
+
+    iceberg = open_iceberg_table(model.table)
+    assert [snapshot["snapshot-id"] for snapshot in iceberg.metadata["snapshots"]] == [2]
+    assert iceberg.versions() == [2]
+    model.table.append(build_rows(model.table.schema, 2, 2))
+    for snapshot in open_iceberg_table(model.table).metadata["snapshots"]:
+        with Path(snapshot["manifest-list"]).open("rb") as file:
+            manifests = [str(record) for record in fastavro.reader(file)]
+        assert all("added_data_files_count" in manifest for manifest in manifests)
 
 
 @pytest.mark.parametrize("commits", [0, 1])
