@@ -208,6 +208,39 @@ PRIMARY_KEY_STEPS = (
     write(keyed(range(3), "d")),
 )
 
+WIDENED: list[tuple[str, Any, str, Any]] = [
+    ("TINYINT", -128, "SMALLINT", 2**15 - 1),
+    ("TINYINT", -128, "INT", 2**31 - 1),
+    ("SMALLINT", -(2**15), "INT", 2**31 - 1),
+    ("INT", -(2**31), "BIGINT", 2**63 - 1),
+    ("FLOAT", 0.1, "DOUBLE", 1e300),
+    ("DECIMAL(8, 2)", "-999999.99", "DECIMAL(12, 2)", "9" * 10 + ".99"),
+    ("DECIMAL(12, 2)", "-999999.99", "DECIMAL(30, 2)", "9" * 28 + ".99"),
+    ("CHAR(3)", "abc", "VARCHAR(5)", "abcde"),
+    ("CHAR(3)", "äöü", "STRING", "ä" * 9),
+    ("VARCHAR(3)", "abc", "STRING", "abcde"),
+    ("BINARY(3)", "00ff00", "VARBINARY(5)", "ff" * 5),
+    ("VARBINARY(3)", "00", "BYTES", "ff" * 5),
+    ("TIMESTAMP(3)", "2020-06-01T00:00:00.001000000", "TIMESTAMP(6)", "2020-06-01T00:00:00.000001000"),
+]  # fmt: skip
+
+
+def widened_case(readers: Sequence[str], **options: str) -> Case:
+    old, new = (
+        {f"c{number}": row[position] for number, row in enumerate(WIDENED)} for position in (1, 3)
+    )
+    return Case(
+        columns=", ".join(f"c{number} {row[0]}" for number, row in enumerate(WIDENED)),
+        options={key.replace("_", "."): text for key, text in options.items()},
+        steps=(
+            write([old]),
+            alter(*(("type", f"c{number}", row[2]) for number, row in enumerate(WIDENED))),
+            write([new]),
+        ),
+        versions=(2,),
+        readers=readers,
+    )
+
 
 def file_format_case(name: str) -> Case:
     return Case(
@@ -305,6 +338,9 @@ CASES = {
     # Only Spark reads these formats without field ids.
     "ORC files": file_format_case("orc"),
     "Avro files": file_format_case("avro"),
+    "types widened": widened_case(READERS),
+    "types widened, ORC files": widened_case([SPARK], file_format="orc"),
+    "types widened, Avro files": widened_case([SPARK], file_format="avro"),
     "row tracking": Case(
         columns=APPEND_COLUMNS,
         options={"row-tracking.enabled": "true"},
@@ -373,7 +409,9 @@ def records_of_columns(names: Sequence[str]) -> list[Record]:
     return [{"id": n} | {name: COLUMNS[name][1][n] for name in names} for n in range(3)]
 
 
-def create_with_columns(warehouse: Path, names: Sequence[str], version: int) -> Table:
+def create_with_columns(
+    warehouse: Path, names: Sequence[str], version: int, **options: str
+) -> Table:
     """Create a table with a file of each record, and a file of all."""
     records = records_of_columns(names)
     columns = ", ".join(f"{name} {COLUMNS[name][0]}" for name in names)
@@ -381,6 +419,7 @@ def create_with_columns(warehouse: Path, names: Sequence[str], version: int) -> 
         warehouse,
         Case(
             columns=f"id INT NOT NULL, {columns}",
+            options={key.replace("_", "."): text for key, text in options.items()},
             steps=(
                 *(write([record]) for record in records),
                 write([record | {"id": record["id"] + 10} for record in records]),
@@ -429,6 +468,24 @@ def test_readers_find_values_of_all_types(
         names.remove("map_of_rows")
         rows = [{name: row[name] for name in ("id", *names)} for row in rows]
     assert_columns_found(names, rows)
+
+
+# The types that we do not write in ORC files, and those that Iceberg cannot read in Avro files.
+LACKING = {
+    "orc": {"millis", "micros", "instant", "exact_instant", "multiset", "multiset_of_numbers"},
+    "avro": {"instant", "exact_instant", "recent_instant", "array_of_instants"},
+}
+
+
+@pytest.mark.parametrize("file_format", LACKING)
+def test_spark_finds_values_of_all_types_in_other_formats(
+    reader_named: Callable[[str], IcebergReader], file_format: str, tmp_path: Path
+) -> None:
+    reader = reader_named(SPARK)
+    assert isinstance(reader, SparkReader)
+    names = [name for name in TYPES if name not in {*LACKING[file_format], "row_not_null"}]
+    table = create_with_columns(tmp_path, names, 2, file_format=file_format)
+    assert_columns_found(names, reader.read_columns(directory(table), ["id", *names]))
 
 
 def finds_nan(reader: IcebergReader) -> bool:

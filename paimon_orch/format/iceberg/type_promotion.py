@@ -21,8 +21,9 @@ from paimon_orch.format.types.data_types import (
 )
 
 _WIDER_TYPES = {
-    TypeRoot.TINYINT: (TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT),
-    TypeRoot.SMALLINT: (TypeRoot.INT, TypeRoot.BIGINT),
+    # Iceberg's Java library fails to read files with TINYINT or SMALLINT as long.
+    TypeRoot.TINYINT: (TypeRoot.SMALLINT, TypeRoot.INT),
+    TypeRoot.SMALLINT: (TypeRoot.INT,),
     TypeRoot.INT: (TypeRoot.BIGINT,),
     TypeRoot.FLOAT: (TypeRoot.DOUBLE,),
     TypeRoot.CHAR: (TypeRoot.VARCHAR,),

@@ -11,7 +11,6 @@ from paimon_orch.format.iceberg.iceberg_schema import (
     build_partition_avro_fields,
 )
 from paimon_orch.format.iceberg.type_promotion import check_promotable
-from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
     DATA_EVOLUTION_ENABLED,
     FILE_FORMAT_PER_LEVEL,
@@ -19,12 +18,22 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.data_types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    TypeRoot,
+    type_to_sql,
+)
 from paimon_orch.table.iceberg.iceberg_settings import (
     DISABLED,
     build_iceberg_settings,
     is_iceberg_enabled,
 )
-from paimon_orch.table.iceberg.visible_files import FILE_FORMATS, PARQUET
+from paimon_orch.table.iceberg.visible_files import AVRO, FILE_FORMATS, PARQUET
 
 _STORAGES = (DISABLED, "table-location", "hadoop-catalog", "hive-catalog", "rest-catalog")
 
@@ -59,7 +68,7 @@ def check_readable(schema: TableSchema, paths: TablePaths) -> None:
         return
     if settings.format_version not in (2, 3):
         raise InputError(f"the format version {settings.format_version} is neither 2 nor 3")
-    _check_file_formats(options)
+    _check_file_formats(schema)
     build_iceberg_schema(schema, settings.format_version)
     build_partition_avro_fields(schema)
     if options.get(DATA_EVOLUTION_ENABLED):
@@ -71,10 +80,40 @@ def check_readable(schema: TableSchema, paths: TablePaths) -> None:
         )
 
 
-def _check_file_formats(options: Options) -> None:
+def _check_file_formats(schema: TableSchema) -> None:
+    options = schema.typed_options
     formats = {options.file_format(), *options.get(FILE_FORMAT_PER_LEVEL).values()}
     if unknown := sorted(formats - FILE_FORMATS):
         raise UnsupportedError(f"Iceberg has no data files of the format {', '.join(unknown)}")
+    if AVRO in formats:
+        check_avro_types(schema)
+
+
+def check_avro_types(schema: TableSchema) -> None:
+    """Refuse types whose form in Avro files no Iceberg reader knows: with one, it reads no column.
+
+    Raises :class:`UnsupportedError`.
+    """
+    for field in schema.fields:
+        if _contains_local_timestamp(field.type):
+            raise UnsupportedError(
+                f"column {field.name!r} has type {type_to_sql(field.type)}, which Iceberg readers "
+                "cannot read in Avro files; set 'file.format' to 'parquet' and compact the table "
+                "fully"
+            )
+
+
+def _contains_local_timestamp(data_type: DataType) -> bool:
+    match data_type:
+        case AtomicType(name=name):
+            return name == TypeRoot.TIMESTAMP_LTZ
+        case ArrayType(element=element) | MultisetType(element=element):
+            return _contains_local_timestamp(element)
+        case MapType(key=key, value=value):
+            return _contains_local_timestamp(key) or _contains_local_timestamp(value)
+        case RowType(fields=fields):
+            return any(_contains_local_timestamp(field.type) for field in fields)
+    return False
 
 
 def check_files_readable(
@@ -94,6 +133,8 @@ def check_files_readable(
                 check_promotable(older, schema)
                 if file_format != PARQUET:
                     check_same_names(older, schema)
+                if file_format == AVRO:
+                    check_avro_types(older)
             except UnsupportedError as error:
                 errors[older.id, file_format] = error
     for file in read_files() if errors else ():

@@ -27,8 +27,8 @@ from paimon_orch.table.iceberg.metadata_store import normalize_path
 ALL_LEVELS = range(1 << 31)
 VISIBLE_LEVELS = "paimon-visible-levels"
 """The key of a snapshot summary that names the levels whose files are visible."""
-PARQUET = "parquet"
-FILE_FORMATS = frozenset((PARQUET, "orc", "avro"))
+PARQUET, AVRO = "parquet", "avro"
+FILE_FORMATS = frozenset((PARQUET, "orc", AVRO))
 """The file formats that Iceberg readers know."""
 
 

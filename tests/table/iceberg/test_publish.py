@@ -316,6 +316,8 @@ def test_a_type_change_that_iceberg_cannot_read_is_not_published(
     ("columns", "options", "reason"),
     [
         ("id INT, t TIMESTAMP(9)", {}, "TIMESTAMP"),
+        ("id INT, u ARRAY<TIMESTAMP_LTZ(3)>", {"file.format": "avro"}, "'u' .* in Avro files"),
+        ("id INT, u TIMESTAMP_LTZ(3)", {"file.format.per.level": "0:avro"}, "in Avro files"),
         ("id INT", {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}, "evolution"),
         ("id INT", {"deletion-vectors.enabled": "true"}, "deletion vectors of append tables"),
         ("id INT", {"metadata.iceberg.storage": "elsewhere"}, "must be one of"),
@@ -335,7 +337,7 @@ def test_tables_that_iceberg_cannot_read_are_refused_before_the_commit(
         stored["options"][key] = value
         path.write_text(json.dumps(stored))
     row = pa.table({"id": pa.array([1], pa.int32())})
-    if "TIMESTAMP" in columns:
+    if "t TIMESTAMP" in columns:
         row = row.append_column("t", pa.array([0], pa.timestamp("ns")))
 
     with pytest.raises(UnsupportedError, match=reason):
