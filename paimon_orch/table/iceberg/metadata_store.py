@@ -11,7 +11,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from uuid import UUID, uuid4
 
-from paimon_orch.errors import CorruptFileError, PaimonError, UnsupportedError
+from paimon_orch.errors import (
+    CorruptFileError,
+    MissingFileError,
+    PaimonError,
+    UnsupportedError,
+)
 from paimon_orch.format.iceberg.iceberg_manifest import Entry, decode_manifest, may_contain_file
 from paimon_orch.format.iceberg.iceberg_manifest_list import (
     IcebergManifestFile,
@@ -25,6 +30,8 @@ from paimon_orch.table.metadata.snapshot_store import read_hint
 
 logger = logging.getLogger(__name__)
 VERSION_HINT = "version-hint.text"
+UNREADABLE = (CorruptFileError, MissingFileError, FileNotFoundError, UnsupportedError)
+"""Errors of a file that is missing, damaged, or written by a later release."""
 _VERSION_FILE = re.compile(r"v(\d{1,18})\.metadata\.json")
 _SCHEME_ALIAS = re.compile(r"^(?:s3a|s3n)://")
 _FILE_SCHEME = re.compile(r"^file:(?://)?(?=/)")

@@ -9,20 +9,22 @@ from dataclasses import dataclass, field
 from paimon_orch.format.iceberg.iceberg_metadata import IcebergMetadata
 from paimon_orch.table.iceberg.iceberg_settings import build_iceberg_settings
 from paimon_orch.table.iceberg.metadata_store import (
+    UNREADABLE,
     VERSION_HINT,
     IcebergMetadataStore,
     find_versions,
 )
-from paimon_orch.table.iceberg.publish import (
-    UNREADABLE,
-    IcebergPublisher,
+from paimon_orch.table.iceberg.publish import IcebergPublisher
+from paimon_orch.table.iceberg.published_base import (
     PublishedBase,
-    TableState,
+    find_location,
     has_columns,
     has_manifests,
     is_compatible,
+    match_timeline,
     matches_commit,
 )
+from paimon_orch.table.iceberg.table_state import TableState, read_table_state
 
 _MAX_READS = 3
 """The number of times that the status is read while other processes commit."""
@@ -59,7 +61,7 @@ def read_iceberg_status(publisher: IcebergPublisher) -> IcebergStatus | None:
     store = IcebergMetadataStore(publisher.snapshots.io, settings.directory)
     status = IcebergStatus(is_current=True)
     for _ in range(_MAX_READS):
-        table = publisher.read_table_state()
+        table = read_table_state(publisher.schemas, publisher.snapshots)
         if table is None:
             return IcebergStatus(is_current=True)
         status = _compare(publisher, store, table)
@@ -83,7 +85,7 @@ def _compare(
     except UNREADABLE as error:
         problem = f"{path} does not exist" if isinstance(error, FileNotFoundError) else str(error)
         return IcebergStatus(latest_id=table.latest.id, metadata_path=path, problem=problem)
-    matching = publisher.match(version, metadata, table.latest)
+    matching = match_timeline(version, metadata, table.latest, publisher.snapshots)
     is_of_table = matching is not None and not matching.is_truncated
     base = PublishedBase(
         version=version, metadata=metadata, is_truncated=not is_of_table, is_verified=is_of_table
@@ -122,7 +124,7 @@ def _find_difference(
         )
     if not has_columns(metadata, table):
         return f"Iceberg readers see other columns as schema {table.schema.id} than the table has"
-    if metadata.location != publisher.find_location(metadata):
+    if metadata.location != find_location(publisher.snapshots.paths.root, metadata):
         return f"Iceberg readers see files of {metadata.location}, where the table was before"
     if not is_compatible(metadata, table):
         return "the Iceberg metadata was written with other options of the table"

@@ -12,8 +12,12 @@ import pyarrow as pa
 import pytest
 
 from paimon_orch import Catalog, Table
+from paimon_orch.table.iceberg import status as status_module
 from paimon_orch.table.iceberg.publish import IcebergPublisher
 from paimon_orch.table.iceberg.status import IcebergStatus, read_iceberg_status
+from paimon_orch.table.iceberg.table_state import read_table_state
+from paimon_orch.table.metadata.schema_store import SchemaStore
+from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
 STORAGE = {"metadata.iceberg.storage": "table-location"}
 
@@ -227,17 +231,16 @@ def test_expired_snapshots_in_the_metadata_are_a_problem_but_readers_see_the_new
 def test_a_commit_while_the_status_is_read_is_not_reported_as_a_problem(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read_table_state = IcebergPublisher.read_table_state
     calls: list[int] = []
 
-    def read_and_commit(publisher: IcebergPublisher) -> Any:
-        state = read_table_state(publisher)
+    def read_and_commit(schemas: SchemaStore, snapshots: SnapshotStore) -> Any:
+        state = read_table_state(schemas, snapshots)
         calls.append(1)
         if len(calls) == 1:
             append(table, 3)
         return state
 
-    monkeypatch.setattr(IcebergPublisher, "read_table_state", read_and_commit)
+    monkeypatch.setattr(status_module, "read_table_state", read_and_commit)
 
     status = status_of(table)
 
