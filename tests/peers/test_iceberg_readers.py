@@ -208,6 +208,16 @@ PRIMARY_KEY_STEPS = (
     write(keyed(range(3), "d")),
 )
 
+VECTOR_STEPS = (
+    write(keyed(range(400), "a")),
+    compact(),
+    write(keyed(range(10, 30), "b")),
+    compact(full=False),  # deletes rows of the top level by deletion vectors
+    delete(keyed(range(5), "a")),
+    write(keyed(range(390, 410), "c")),
+    compact(full=False),  # to the top level
+    write(keyed(range(3), "d")),
+)
 WIDENED: list[tuple[str, Any, str, Any]] = [
     ("TINYINT", -128, "SMALLINT", 2**15 - 1),
     ("TINYINT", -128, "INT", 2**31 - 1),
@@ -366,6 +376,14 @@ CASES = {
         steps=PRIMARY_KEY_STEPS,
         visible=(None, None, 3, 3, 3, 3, 7, 7),
         options={"num-sorted-run.compaction-trigger": "2"},
+    ),
+    "primary key, deletion vectors that are not published": Case(
+        columns=APPEND_COLUMNS,
+        primary_key=["k"],
+        options={"deletion-vectors.enabled": "true", "num-sorted-run.compaction-trigger": "3"},
+        steps=VECTOR_STEPS,
+        visible=(None, 2, 2, 2, 2, 2, 7, 7),
+        versions=(2,),
     ),
     "primary key, partitioned": Case(
         columns=APPEND_COLUMNS,
@@ -821,16 +839,7 @@ VECTOR_CASES = {
         columns=APPEND_COLUMNS,
         primary_key=["k"],
         options=VECTORS | {"num-sorted-run.compaction-trigger": "2"},
-        steps=(
-            write(keyed(range(400), "a")),
-            compact(),
-            write(keyed(range(10, 30), "b")),
-            compact(full=False),
-            delete(keyed(range(5), "a")),
-            write(keyed(range(390, 410), "c")),
-            compact(full=False),
-            write(keyed(range(3), "d")),
-        ),
+        steps=VECTOR_STEPS,
     ),
 }
 
