@@ -144,11 +144,15 @@ class History:
         if action in OTHERS:
             self._apply_unpublished(action, number)
             return
+        refs = {} if self.is_stale or self.step == 1 else open_iceberg_table(table).tags
         self._find_action(action, number)()
         if self.is_stale and table.stores.snapshots.latest_id() == before:
             table.stores.iceberg.publish()  # the action may have found nothing to do
         self.is_stale = False
         self.check()
+        tags = {name: table.tags.get(name).id for name in table.tags.names()}
+        kept = {name: tag for name, tag in refs.items() if tags.get(name) == tag}
+        assert kept.items() <= open_iceberg_table(table).tags.items()
 
     def check(self) -> None:
         """Check the metadata, and the rows that Iceberg readers see."""

@@ -149,18 +149,6 @@ def test_deletion_vectors_are_published_with_the_ranges_of_our_index_files(tmp_p
     assert metadata["next-row-id"] == max(first_row_ids)
 
 
-def test_a_file_that_only_changes_its_level_is_listed_once(tmp_path: Path) -> None:
-    table = create(tmp_path, key=("id",), options=VECTORS)
-    for number in range(8):
-        table.upsert(rows(number))
-        compact(table)
-    compact(table, strategy="full")
-
-    paths = [f["file_path"] for f in live_files(read_metadata(table)) if f["content"] == 0]
-    assert len(paths) == len(set(paths))
-    assert read_ids(read_metadata(table)) == list(range(8))
-
-
 @pytest.mark.parametrize("damage", ["metadata", "list", "manifest", "hint", "directory"])
 def test_the_next_commit_repairs_lost_files(tmp_path: Path, damage: str) -> None:
     table = create(tmp_path)

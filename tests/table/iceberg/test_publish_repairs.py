@@ -10,11 +10,12 @@ from unittest.mock import patch
 import fastavro
 import pytest
 from support.iceberg_histories import EXECUTOR, History, build_rows, open_iceberg_table
-from support.iceberg_metadata import IcebergTable
+from support.iceberg_metadata import DATA, IcebergTable
 from support.iceberg_rewrites import rewrite_as_java, rewrite_paths, rewrite_version
 from support.tables import new_table
 
 from paimon_orch import Catalog
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.row_level.row_level_write import delete
 from paimon_orch.table.schema_change.schema_changes import AddColumn, DropColumn, SetOption
 from paimon_orch.table.table_stores import TableStores
@@ -252,3 +253,37 @@ def test_totals_do_not_continue_wrong_ones(tmp_path: Path) -> None:
     rewrite_version(iceberg, iceberg.metadata)
     model.table.append(build_rows(model.table.schema, 1, 1))
     open_iceberg_table(model.table).check_current()
+
+
+def test_a_file_that_only_changes_its_level_keeps_its_entry(tmp_path: Path) -> None:
+    model = History(
+        tmp_path,
+        "primary key with vectors",
+        target_file_size="1 b",  # a file that is large enough is moved, not rewritten
+        num_sorted_run__compaction_trigger="5",
+        compaction__max_size_amplification_percent="100000",
+        compaction__size_ratio="0",
+    )
+    for start in (0, 10, 20):
+        model.table.upsert(build_rows(model.table.schema, start, start))
+        compact(model.table, EXECUTOR)
+    before = [file for split in model.table.files() for file in split.files]
+    entries = list_data_entries(model)
+    compact(model.table, EXECUTOR, strategy="full")
+
+    after = [file for split in model.table.files() for file in split.files]
+    assert {file.file_name for file in before} == {file.file_name for file in after}
+    assert sorted(file.level for file in before) < sorted(file.level for file in after)
+    model.check()
+    assert list_data_entries(model) == entries
+
+
+def list_data_entries(model: History) -> list[tuple[str, int]]:
+    """Return the live data files with their sequence numbers."""
+    iceberg = open_iceberg_table(model.table)
+    return sorted(
+        (entry["data_file"]["file_path"], entry["sequence_number"])
+        for manifest in iceberg.manifests(iceberg.current)
+        for entry in manifest.live
+        if entry["data_file"]["content"] == DATA
+    )
