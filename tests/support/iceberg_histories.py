@@ -99,7 +99,7 @@ def build_rows(schema: TableSchema, number: int, step: int) -> pa.Table:
     columns: dict[str, list[Any]] = {}
     for field in schema.fields:
         if field.name == "p":
-            values: list[Any] = [None if nullable and k == 3 else k % 2 for k in keys]
+            values: list[Any] = [None if nullable and k % 3 == 2 else k % 2 for k in keys]
         elif field.name == "k":
             values = list(keys)
         elif "STRING" in str(field.type):

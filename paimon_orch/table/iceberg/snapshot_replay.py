@@ -339,7 +339,9 @@ class SnapshotReplay:
         """Return the delete manifests of a snapshot: entries of changed vectors are replaced."""
         if not self.settings.publishes_vectors:
             return []
-        manifests = [m for m in base.manifests if m.content is ManifestContent.DELETES]
+        manifests = [
+            m for m in base.manifests if m.content is ManifestContent.DELETES and m.live_files
+        ]
         partitions = self._find_partitions_with_changed_vectors(snapshot, changes)
         if partitions is not None and not partitions:
             return manifests
