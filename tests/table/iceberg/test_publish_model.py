@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_iceberg_readers_see_the_table_after_each_action(kind: str) -> None:
-    @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
     @given(histories(12))
     def check(history: list[Action]) -> None:
         with tempfile.TemporaryDirectory() as root:
