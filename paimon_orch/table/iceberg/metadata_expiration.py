@@ -117,11 +117,20 @@ def _delete_manifests(
     if not obsolete:
         return
     manifests = _list_manifests(store, obsolete)
-    used = _list_manifests(store, _find_neighbors(obsolete, list(needed.values())))
+    neighbors = list(needed.values())
+    if not _have_several_timelines([*removed, *neighbors]):
+        neighbors = _find_neighbors(obsolete, neighbors)
+    used = _list_manifests(store, neighbors)
     for item in obsolete:
         store.delete(item.manifest_list)
     for path in manifests - used:
         store.delete(path)
+
+
+def _have_several_timelines(snapshots: Iterable[IcebergSnapshot]) -> bool:
+    """Return whether different snapshots have the same id, as after a rollback."""
+    lists = {item.manifest_list: item.id for item in snapshots}
+    return len(lists) > len(set(lists.values()))
 
 
 def _find_neighbors(
@@ -129,8 +138,8 @@ def _find_neighbors(
 ) -> list[IcebergSnapshot]:
     """Return the kept snapshots that may share manifests with obsolete ones.
 
-    Successive snapshots share a manifest until one of them drops it for good. So a manifest of an
-    obsolete snapshot that no kept snapshot nearest to it has is in no kept snapshot.
+    Successive snapshots of one timeline share a manifest until one of them drops it for good. So a
+    manifest of an obsolete snapshot that no kept snapshot nearest to it has is in no kept snapshot.
     """
     neighbors = {}
     for item in obsolete:

@@ -74,6 +74,29 @@ def test_snapshots_that_java_paimon_adds_to_an_abandoned_timeline_are_not_extend
     model.check_time_travel()
 
 
+def test_manifests_of_an_abandoned_timeline_that_older_snapshots_need_are_kept(
+    tmp_path: Path,
+) -> None:
+    options = {"metadata__iceberg__previous_versions_max": "9"}
+    options["metadata__iceberg__compaction__min__file_num"] = "50"
+    model = History(tmp_path, "append", **options)
+    for number in range(4):
+        model.apply("write", number)
+
+    def replace_timeline() -> None:
+        model.table.rollback(2)
+        model.table.overwrite(build_rows(model.table.schema, 0, 50))  # drops the first manifests
+
+    without_publication(replace_timeline)
+    model.apply("write", 5)
+    assert [s["snapshot-id"] for s in open_iceberg_table(model.table).metadata["snapshots"]] == [
+        *(1, 2, 3, 4)
+    ]
+    model.check_time_travel()
+    for version in open_iceberg_table(model.table).versions():
+        IcebergTable(Path(model.table.paths.root) / "metadata", version).check_listed()
+
+
 def test_manifest_lists_get_the_names_of_a_changed_option_at_once(tmp_path: Path) -> None:
     """Java Paimon fails on manifest lists with the other names of counts."""
     model = History(tmp_path, "append", metadata__iceberg__previous_versions_max="9")
