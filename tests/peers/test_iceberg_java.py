@@ -377,11 +377,9 @@ class Match:
                 return {"do": "delete_tag", "name": self.tags.pop(0)}
             case "alter" if self.changes:
                 return alter(self.changes.pop(0))
-            case "expire":
-                return {"do": "expire", "retain": 3}
-            case "rollback":
-                ids = self.table.stores.snapshots.ids()
-                return {"do": "rollback", "snapshot": self.chance.choice(ids)}
+            case "expire" | "rollback":
+                target = self.chance.choice(self.table.stores.snapshots.ids())
+                return {"do": operation, "retain": 3, "snapshot": target}
         return write(self.records(turn))
 
     def run(self, step: Step, *, by_java: bool) -> bool:
