@@ -230,14 +230,14 @@ class ParquetFileWriter:
             path
             for field in self._schema
             for path, kind in _iterate_leaves(field)
-            if kind != INT96_BYTES_TYPE and not self._is_hidden(kind)
+            if kind != INT96_BYTES_TYPE and not self._omits_bounds(kind)
         ]
 
     def _find_dictionary_columns(self, table: pa.Table) -> list[str]:
-        names = [field.name for field in self._schema if not self._is_hidden(field.type)]
+        names = [field.name for field in self._schema if not self._omits_bounds(field.type)]
         return _find_low_cardinality_columns(table.select(names), self._max_distinct_ratio)
 
-    def _is_hidden(self, kind: pa.DataType) -> bool:
+    def _omits_bounds(self, kind: pa.DataType) -> bool:
         return self._for_iceberg and pa.types.is_timestamp(kind) and kind.unit == "ms"
 
     def close(self) -> None:
