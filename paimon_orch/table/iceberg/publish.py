@@ -91,7 +91,7 @@ class IcebergPublisher:
             replaced = store.find_metadata(table.latest.id) if has_version else None
             try:
                 metadata, history = self.builder.build(store, table, base, files)
-                is_overtaken = self._has_next_snapshot(table)
+                is_overtaken = self._has_changed(table)
             except (PaimonError, OSError):
                 store.delete_written_files()
                 raise

@@ -3,7 +3,7 @@
 See docs/format/iceberg-metadata.md#options.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from paimon_orch.errors import InputError, PaimonError, UnsupportedError
 from paimon_orch.format.iceberg.iceberg_schema import (
@@ -22,6 +22,7 @@ from paimon_orch.format.types.data_types import (
     ArrayType,
     AtomicType,
     DataType,
+    Field,
     MapType,
     MultisetType,
     RowType,
@@ -50,7 +51,7 @@ def check_publishable(table: str, schema: TableSchema, paths: TablePaths) -> Non
     except PaimonError as error:
         raise UnsupportedError(
             f"cannot change {table}: option '{ICEBERG_STORAGE.key}' = "
-            f"{schema.options[ICEBERG_STORAGE.key]!r} asks for Iceberg metadata, but {error}. "
+            f"{schema.options[ICEBERG_STORAGE.key]!r} asks for Iceberg metadata, but {str(error).rstrip('.')}. "
             f"Set the option to {DISABLED!r}, or accept that the Iceberg metadata is stale: "
             "--allow-stale-external, in Python Table.allow(stale_external=True), in Dagster "
             "allow_stale_external: true. Nothing was changed."
@@ -147,15 +148,32 @@ def check_same_names(older: TableSchema, schema: TableSchema) -> None:
 
     Raises :class:`UnsupportedError`.
     """
-    ids = {field.name: field.id for field in older.fields}
-    names = {field.id: field.name for field in older.fields}
-    for field in schema.fields:
-        if names.get(field.id, field.name) != field.name or ids.get(field.name) not in (
-            None,
-            field.id,
-        ):
+    names = dict(_iterate_names(older.fields))
+    ids = {name: field_id for field_id, name in names.items()}
+    for field_id, name in _iterate_names(schema.fields):
+        if names.get(field_id, name) != name or ids.get(name, field_id) != field_id:
             raise UnsupportedError(
-                f"column {field.name!r} has another name in ORC or Avro files of schema "
-                f"{older.id}, and Iceberg finds their columns by name; compact the table fully "
-                "so that all files have the newest schema"
+                f"column {name[1]!r} has another name in ORC or Avro files of schema {older.id}, "
+                "and Iceberg finds their columns by name; compact the table fully so that all "
+                "files have the newest schema"
             )
+
+
+def _iterate_names(
+    fields: Iterable[Field], parent: int | None = None
+) -> Iterator[tuple[int, tuple[int | None, str]]]:
+    """Yield the ids of columns and nested fields, each with its parent's id and its name."""
+    for field in fields:
+        yield field.id, (parent, field.name)
+        yield from _iterate_names(_list_nested_fields(field.type), field.id)
+
+
+def _list_nested_fields(data_type: DataType) -> list[Field]:
+    match data_type:
+        case ArrayType(element=element) | MultisetType(element=element):
+            return _list_nested_fields(element)
+        case MapType(key=key, value=value):
+            return [*_list_nested_fields(key), *_list_nested_fields(value)]
+        case RowType(fields=fields):
+            return list(fields)
+    return []

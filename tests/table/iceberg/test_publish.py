@@ -578,3 +578,25 @@ def test_manifests_that_a_commit_rewrites_are_merged_and_sorted(tmp_path: Path) 
     days = [e["data_file"]["partition"]["dt"] for e in read_avro(manifests[0]["manifest_path"])]
     assert days == sorted(days)
     assert read_ids(metadata) == sorted({*range(120), 1000} - {7, 37, 67, 97})
+
+
+@pytest.mark.parametrize("column", ["r", ("r", "a")], ids=["column", "nested field"])
+@pytest.mark.parametrize("file_format", ["orc", "avro", "parquet"])
+def test_renames_are_published_only_for_files_with_field_ids(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    file_format: str,
+    column: str | tuple[str, str],
+) -> None:
+    catalog = Catalog(str(tmp_path))
+    options = {**STORAGE, "file.format": file_format}
+    table = catalog.create_table("db.t", "id INT, r ROW<a INT>", options=options)
+    kind = pa.struct([("a", pa.int32())])
+    table.append(pa.table({"id": pa.array([1], pa.int32()), "r": pa.array([{"a": 5}], kind)}))
+
+    with caplog.at_level(logging.WARNING):
+        catalog.alter_table("db.t", [RenameColumn(column, "b")])
+
+    refused = "finds their columns by name" in caplog.text
+    assert refused == (file_format != "parquet")
+    assert read_metadata(table)["current-schema-id"] == (0 if refused else 1)
