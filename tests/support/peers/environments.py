@@ -81,10 +81,14 @@ class PeerCommand:
 
 
 @functools.cache
-def peer_start(name: str) -> PeerCommand:
-    """Return the command of a peer; builds its environment if it does not exist."""
+def peer_start(name: str, jars: tuple[Path, ...] = ()) -> PeerCommand:
+    """Return the command of a peer; builds its environment if it does not exist.
+
+    The jars are added to the class path of a Java peer.
+    """
     if name in JAVA:
-        return _java_start(*JAVA[name]())
+        return _java_start(*JAVA[name](), jars)
+    assert not jars, f"{name} is no Java peer"
     if name == ICEBERG_DUCKDB:
         python = _python(name, _ICEBERG_DUCKDB_REQUIREMENTS)
         return PeerCommand(_script(name, python), dict(os.environ))
@@ -94,14 +98,14 @@ def peer_start(name: str) -> PeerCommand:
         connector, needs = _SPARKS[name]
         connector_jar = os.environ.get(_CONNECTOR_VARIABLE) if name == SPARK else None
         # The jar is downloaded before Spark, because Spark is much larger.
-        jar = Path(connector_jar) if connector_jar else _maven(connector)
+        jar = Path(connector_jar) if connector_jar else maven_jar(connector)
         command = _script(SPARK, _python(name, needs))
         return PeerCommand((*command, str(jar)), {**os.environ, "PATH": _java_path()})
     return PeerCommand(_script(name, _python(name, REQUIREMENTS[name])), dict(os.environ))
 
 
 def _iceberg_spark_start() -> PeerCommand:
-    runtime = _maven(_ICEBERG_SPARK_RUNTIME)
+    runtime = maven_jar(_ICEBERG_SPARK_RUNTIME)
     # The environment is that of the peer with Paimon's connector.
     command = _script(ICEBERG_SPARK, _python(SPARK, _SPARKS[SPARK][1]))
     return PeerCommand((*command, str(runtime)), {**os.environ, "PATH": _java_path()})
@@ -121,14 +125,14 @@ def _python(name: str, requirements: list[str]) -> Path:
 
 
 def _java_0_9() -> tuple[Path, list[Path]]:
-    sources = [_JAVA / "JavaPeer.java", _JAVA / "0.9" / "Appends.java"]
+    sources = _java_sources("0.9")
     if ORACLES["java-0.9"].exists():
         sources.append(ORACLES["java-0.9"])
     return _make_once(_cache() / _BRIDGE, _download_bridge), sources
 
 
 def _java_1_4() -> tuple[Path, list[Path]]:
-    return _maven(_BUNDLE), [_JAVA / "JavaPeer.java", _JAVA / "1.4" / "Appends.java"]
+    return maven_jar(_BUNDLE), _java_sources("1.4")
 
 
 def _java_2_0() -> tuple[Path, list[Path]]:
@@ -137,8 +141,12 @@ def _java_2_0() -> tuple[Path, list[Path]]:
         if not needed.exists():
             path = needed.relative_to(SHARED.parent)
             raise PeerUnavailableError(f"the Java 2.0 peer needs ../{path} next to the repository")
-    # The classes that append tables need have not changed since 1.4.
-    return _JAR_2_0, [_JAVA / "JavaPeer.java", _JAVA / "1.4" / "Appends.java", oracle]
+    # The classes that append tables and catalogs need have not changed since 1.4.
+    return _JAR_2_0, [*_java_sources("1.4"), oracle]
+
+
+def _java_sources(version: str) -> list[Path]:
+    return [_JAVA / "JavaPeer.java", *sorted((_JAVA / version).glob("*.java"))]
 
 
 ORACLES = {
@@ -153,7 +161,7 @@ JAVA: dict[str, Callable[[], tuple[Path, list[Path]]]] = {
 }
 
 
-def _java_start(jar: Path, sources: list[Path]) -> PeerCommand:
+def _java_start(jar: Path, sources: list[Path], more_jars: tuple[Path, ...]) -> PeerCommand:
     """Compile the sources with the jar once, and return the command of their class JavaPeer."""
     environment = {**os.environ, "PATH": _java_path()}
     path = os.pathsep.join(map(str, [jar, *_hadoop_jars()]))
@@ -172,7 +180,7 @@ def _java_start(jar: Path, sources: list[Path]) -> PeerCommand:
         "-Duser.timezone=UTC",
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in opened),
         "-cp",
-        f"{compiled}{os.pathsep}{path}",
+        os.pathsep.join([str(compiled), path, *map(str, more_jars)]),
         "JavaPeer",
     )
     return PeerCommand(command, environment)
@@ -231,7 +239,7 @@ def _download_bridge(target: Path) -> None:
                 shutil.copyfileobj(content, file)
 
 
-def _maven(artifact: str) -> Path:
+def maven_jar(artifact: str) -> Path:
     """Return a jar from the Maven repository that is configured on this machine."""
     _, name, version = artifact.split(":")
     return _make_once(

@@ -13,15 +13,26 @@ alter (changes)                       lists of words: add NAME TYPE, drop NAME, 
 tag (name), branch (name, at)         of the newest snapshot; at a tag
 delete_tag (name)                     Java only
 rollback (snapshot)                   Java only
+drop; rename (to)                     Java only
+get_table                             Java only: location, schema, options, keys, comment, uuid
+list_partitions; load_snapshot        Java only, not 0.9: what the catalog says
+mark_done (partitions)                Java only, not 0.9
+hold_lock (path)                      Java only: creates the file when it holds the lock, until the file is deleted
 ====================================  =========================================================================
 
-A table name is `db.table` or `db.table$branch_x`. `PeerUnavailableError` means that a peer cannot
-run on this machine; `PeerError` contains the error of a failed command.
+Java has commands without a table, too: `list_databases`, `create_database` (database, options),
+`get_database` (database) returns the options, `alter_database` (database, options, removed; not
+0.9), `drop_database` (database, cascade), `list_tables` (database).
+
+A table name is `db.table` or `db.table$branch_x`. Instead of a warehouse path, the options of a
+catalog can be given: `{"metastore": "jdbc", "uri": ..., "warehouse": ...}`. `PeerUnavailableError`
+means that a peer cannot run on this machine; `PeerError` contains the error of a failed command.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +40,8 @@ from support.peers.environments import JAVA, ORACLES, PeerUnavailableError, peer
 from support.peers.protocol import PeerError, PeerProcess
 
 Record = dict[str, Any]
+# The path of a warehouse, or the options of a catalog.
+Warehouse = Path | Mapping[str, str]
 
 # All tests use these peers. Spark has separate tests, because it is slow and may be missing.
 PEERS = ("pypaimon", "pypaimon-rust", *JAVA)
@@ -37,30 +50,34 @@ PEERS = ("pypaimon", "pypaimon-rust", *JAVA)
 class Peer:
     """The process of another implementation."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, jars: Sequence[Path] = ()) -> None:
         self.name = name
-        start = peer_start(name)
+        start = peer_start(name, tuple(jars))
         self._talk = PeerProcess(start.command, start.environment)
 
-    def run(self, do: str, warehouse: Path, table: str = "db.t", **arguments: Any) -> None:
+    def run(self, do: str, warehouse: Warehouse, table: str = "db.t", **arguments: Any) -> None:
         """Change a table by one of the commands above."""
-        self._talk.ask(do, warehouse=str(warehouse.resolve()), table=table, **arguments)
+        self.ask(do, warehouse, table=table, **arguments)
 
-    def read(self, warehouse: Path, table: str = "db.t", **options: str) -> list[Record]:
+    def ask(self, do: str, warehouse: Warehouse, **arguments: Any) -> Any:
+        """Return the answer to one of the commands above."""
+        address = str(warehouse.resolve()) if isinstance(warehouse, Path) else {**warehouse}
+        answer, _ = self._talk.ask(do, warehouse=address, **arguments)
+        return answer
+
+    def read(self, warehouse: Warehouse, table: str = "db.t", **options: str) -> list[Record]:
         """Return all rows; in names of options `__` is a dot and `_` a dash (`scan__tag_name`)."""
         named = {name.replace("__", ".").replace("_", "-"): text for name, text in options.items()}
-        arguments = {"warehouse": str(warehouse.resolve()), "table": table}
-        records, _ = self._talk.ask("read", options=named, **arguments)
+        records = self.ask("read", warehouse, table=table, options=named)
         assert isinstance(records, list)
         return records
 
-    def find(self, warehouse: Path, where: list[Any], table: str = "db.t") -> list[Record]:
+    def find(self, warehouse: Warehouse, where: list[Any], table: str = "db.t") -> list[Record]:
         """Return the rows of files and positions that may match (column, =, <>, < or >=, value).
 
         Only pypaimon-rust filters the rows themselves.
         """
-        arguments = {"warehouse": str(warehouse.resolve()), "table": table}
-        records, _ = self._talk.ask("read", options={}, where=where, **arguments)
+        records = self.ask("read", warehouse, table=table, options={}, where=where)
         assert isinstance(records, list)
         return records
 
@@ -91,4 +108,4 @@ class Peer:
         return printed
 
 
-__all__ = ["PEERS", "Peer", "PeerError", "PeerUnavailableError", "Record"]
+__all__ = ["PEERS", "Peer", "PeerError", "PeerUnavailableError", "Record", "Warehouse"]

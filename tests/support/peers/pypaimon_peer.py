@@ -16,9 +16,11 @@ from support.golden import arrow_table, canonical_rows
 from support.peers.protocol import serve
 
 Record = dict[str, Any]
+# The path of a warehouse, or the options of a catalog.
+Address = str | dict[str, str]
 
 
-def create(warehouse: str, table: str, spec: Record) -> None:
+def create(warehouse: Address, table: str, spec: Record) -> None:
     """Create a table, and its database if it does not exist."""
     ids = AtomicInteger(-1)
     fields = [DataTypeParser.parse_data_field(_without_ids(f), ids) for f in spec["fields"]]
@@ -33,7 +35,7 @@ def create(warehouse: str, table: str, spec: Record) -> None:
     catalog.create_table(table, schema, False)
 
 
-def read(warehouse: str, table: str, options: dict[str, str]) -> list[Record]:
+def read(warehouse: Address, table: str, options: dict[str, str]) -> list[Record]:
     """Return all rows."""
     opened = _catalog(warehouse).get_table(table)
     if options:
@@ -43,7 +45,7 @@ def read(warehouse: str, table: str, options: dict[str, str]) -> list[Record]:
     return [dict(zip(rows.column_names, row, strict=True)) for row in canonical_rows(rows)]
 
 
-def write(warehouse: str, table: str, rows: list[Record], *, replace: bool = False) -> None:
+def write(warehouse: Address, table: str, rows: list[Record], *, replace: bool = False) -> None:
     """Commit rows; with `replace` they replace the partitions that receive rows."""
     opened = _catalog(warehouse).get_table(table)
     builder = opened.new_batch_write_builder()
@@ -56,12 +58,12 @@ def write(warehouse: str, table: str, rows: list[Record], *, replace: bool = Fal
     commit.close()
 
 
-def overwrite(warehouse: str, table: str, rows: list[Record]) -> None:
+def overwrite(warehouse: Address, table: str, rows: list[Record]) -> None:
     """Replace the partitions that receive rows."""
     write(warehouse, table, rows, replace=True)
 
 
-def update(warehouse: str, table: str, rows: list[Record], gone: list[int]) -> None:
+def update(warehouse: Address, table: str, rows: list[Record], gone: list[int]) -> None:
     """Update columns of rows by `_ROW_ID`, and delete other rows by their ids."""
     opened = _catalog(warehouse).get_table(table)
     kinds = PyarrowFieldParser.from_paimon_schema(opened.fields)
@@ -78,7 +80,7 @@ def update(warehouse: str, table: str, rows: list[Record], gone: list[int]) -> N
         commit.close()
 
 
-def alter(warehouse: str, table: str, changes: list[list[Any]]) -> None:
+def alter(warehouse: Address, table: str, changes: list[list[Any]]) -> None:
     """Change the schema."""
     make = {
         "add": lambda name, kind: SchemaChange.add_column(
@@ -94,18 +96,20 @@ def alter(warehouse: str, table: str, changes: list[list[Any]]) -> None:
     _catalog(warehouse).alter_table(table, parsed)
 
 
-def tag(warehouse: str, table: str, name: str) -> None:
+def tag(warehouse: Address, table: str, name: str) -> None:
     """Tag the newest snapshot."""
     _catalog(warehouse).get_table(table).create_tag(name)
 
 
-def branch(warehouse: str, table: str, name: str, at: str) -> None:
+def branch(warehouse: Address, table: str, name: str, at: str) -> None:
     """Create a branch from a tag."""
     _catalog(warehouse).create_branch(table, name, at)
 
 
-def _catalog(warehouse: str) -> Any:
-    return CatalogFactory.create({"warehouse": warehouse})
+def _catalog(warehouse: Address) -> Any:
+    return CatalogFactory.create(
+        {"warehouse": warehouse} if isinstance(warehouse, str) else warehouse
+    )
 
 
 def _without_ids(part: Any) -> Any:

@@ -16,6 +16,8 @@ from support.golden import arrow_table, canonical_rows
 from support.peers.protocol import serve
 
 Record = dict[str, Any]
+# The path of a warehouse, or the options of a catalog.
+Address = str | dict[str, str]
 
 _ATOMS = {
     "BOOLEAN": pa.bool_(),
@@ -35,14 +37,14 @@ _ATOMS = {
 }
 
 
-def create(warehouse: str, table: str, spec: Record) -> None:
+def create(warehouse: Address, table: str, spec: Record) -> None:
     """Create a table, and its database if it does not exist."""
     _sql(warehouse, f"CREATE SCHEMA IF NOT EXISTS peer.{table.partition('.')[0]}")
     _sql(warehouse, _create_table(f"peer.{table}", spec))
 
 
 def read(
-    warehouse: str, table: str, options: dict[str, str], where: list[Any] | None = None
+    warehouse: Address, table: str, options: dict[str, str], where: list[Any] | None = None
 ) -> list[Record]:
     """Return all rows, or those that match a condition."""
     builder = _table(warehouse, table).new_read_builder(options)
@@ -57,7 +59,7 @@ def read(
     return records
 
 
-def write(warehouse: str, table: str, rows: list[Record], *, replace: bool = False) -> None:
+def write(warehouse: Address, table: str, rows: list[Record], *, replace: bool = False) -> None:
     """Commit rows; with `replace` they replace the partitions that receive rows."""
     opened = _table(warehouse, table)
     builder = opened.new_batch_write_builder()
@@ -71,18 +73,18 @@ def write(warehouse: str, table: str, rows: list[Record], *, replace: bool = Fal
     commit.close()
 
 
-def overwrite(warehouse: str, table: str, rows: list[Record]) -> None:
+def overwrite(warehouse: Address, table: str, rows: list[Record]) -> None:
     """Replace the partitions that receive rows."""
     write(warehouse, table, rows, replace=True)
 
 
-def delete(warehouse: str, table: str, rows: list[Record]) -> None:
+def delete(warehouse: Address, table: str, rows: list[Record]) -> None:
     """Delete the rows that have one of the given values in column k."""
     keys = ", ".join(str(row["k"]) for row in rows)
     _sql(warehouse, f"DELETE FROM peer.{table} WHERE k IN ({keys})")  # noqa: S608 - numbers
 
 
-def alter(warehouse: str, table: str, changes: list[list[Any]]) -> None:
+def alter(warehouse: Address, table: str, changes: list[list[Any]]) -> None:
     """Change the schema."""
     for kind, name, *argument in changes:
         if kind == "add":
@@ -96,27 +98,31 @@ def alter(warehouse: str, table: str, changes: list[list[Any]]) -> None:
         _sql(warehouse, f"ALTER TABLE peer.{table} {change}")
 
 
-def tag(warehouse: str, table: str, name: str) -> None:
+def tag(warehouse: Address, table: str, name: str) -> None:
     """Tag the newest snapshot."""
     _sql(warehouse, f"CALL sys.create_tag(table => '{table}', tag => '{name}')")
 
 
-def branch(warehouse: str, table: str, name: str, at: str) -> None:
+def branch(warehouse: Address, table: str, name: str, at: str) -> None:
     """Create a branch from a tag."""
     _sql(
         warehouse, f"CALL sys.create_branch(table => '{table}', branch => '{name}', tag => '{at}')"
     )
 
 
-def _sql(warehouse: str, statement: str) -> None:
+def _sql(warehouse: Address, statement: str) -> None:
     context = SQLContext()
     # Without an empty default database, a database named "default" appears in the warehouse.
-    context.register_catalog("peer", {"warehouse": warehouse}, "")
+    context.register_catalog("peer", _options(warehouse), "")
     context.sql(statement)
 
 
-def _table(warehouse: str, table: str) -> Any:
-    return PaimonCatalog({"warehouse": warehouse}).get_table(table)
+def _table(warehouse: Address, table: str) -> Any:
+    return PaimonCatalog(_options(warehouse)).get_table(table)
+
+
+def _options(warehouse: Address) -> dict[str, str]:
+    return {"warehouse": warehouse} if isinstance(warehouse, str) else warehouse
 
 
 def _create_table(name: str, spec: dict[str, Any]) -> str:

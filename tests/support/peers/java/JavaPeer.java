@@ -22,6 +22,7 @@ import java.util.UUID;
 import org.apache.paimon.catalog.Catalog;
 import org.apache.paimon.catalog.CatalogContext;
 import org.apache.paimon.catalog.CatalogFactory;
+import org.apache.paimon.catalog.CatalogLock;
 import org.apache.paimon.catalog.Identifier;
 import org.apache.paimon.data.BinaryRow;
 import org.apache.paimon.data.BinaryString;
@@ -110,11 +111,42 @@ public class JavaPeer {
     static JsonNode run(JsonNode asked) throws Exception {
         if (asked.get("do").asText().equals("oracle"))
             return oracle(asked.get("program").asText(), list(asked.get("words")));
-        Catalog catalog = catalog(asked.get("warehouse").asText());
-        String[] name = asked.get("table").asText().split("\\.", 2);
-        Identifier table = Identifier.create(name[0], name[1]);
-        if (asked.get("do").asText().equals("create")) return create(catalog, table, asked.get("spec"));
-        if (asked.get("do").asText().equals("alter")) return alter(catalog, table, asked.get("changes"));
+        // A catalog of a database has connections, so it is closed after each command.
+        try (Catalog catalog = catalog(asked.get("warehouse"))) {
+            return asked.has("table")
+                    ? runOnTable(catalog, identifier(asked.get("table")), asked)
+                    : runOnCatalog(catalog, asked);
+        }
+    }
+
+    static JsonNode runOnCatalog(Catalog catalog, JsonNode asked) throws Exception {
+        String database = asked.has("database") ? asked.get("database").asText() : null;
+        switch (asked.get("do").asText()) {
+            case "list_databases": return array(catalog.listDatabases());
+            case "list_tables": return array(catalog.listTables(database));
+            case "get_database": return JSON.valueToTree(Catalogs.options(catalog, database));
+            case "create_database": catalog.createDatabase(database, false, texts(asked.get("options"))); break;
+            case "alter_database":
+                Catalogs.alterDatabase(catalog, database, texts(asked.get("options")), list(asked.get("removed")));
+                break;
+            case "drop_database": catalog.dropDatabase(database, false, asked.path("cascade").asBoolean()); break;
+            default: throw new IllegalArgumentException("no such command: " + asked);
+        }
+        return NODES.nullNode();
+    }
+
+    static JsonNode runOnTable(Catalog catalog, Identifier table, JsonNode asked) throws Exception {
+        switch (asked.get("do").asText()) {
+            case "create": return create(catalog, table, asked.get("spec"));
+            case "alter": return alter(catalog, table, asked.get("changes"));
+            case "get_table": return describe(catalog.getTable(table));
+            case "drop": catalog.dropTable(table, false); return NODES.nullNode();
+            case "rename": catalog.renameTable(table, identifier(asked.get("to")), false); return NODES.nullNode();
+            case "list_partitions": return Catalogs.partitions(catalog, table);
+            case "mark_done": Catalogs.markDone(catalog, table, maps(asked.get("partitions"))); return NODES.nullNode();
+            case "load_snapshot": return Catalogs.snapshot(catalog, table);
+            case "hold_lock": return holdLock(catalog, table, new File(asked.get("path").asText()));
+        }
         Map<String, String> options = texts(asked.get("options"));
         // else 0.9 may fail: its threads that read manifests share a HashMap
         options.put("scan.manifest.parallelism", "1");
@@ -147,11 +179,55 @@ public class JavaPeer {
         return NODES.numberNode((Integer) code);
     }
 
-    static Catalog catalog(String warehouse) {
+    /** Opens the catalog of a warehouse path or of a map of options. */
+    static Catalog catalog(JsonNode warehouse) {
         Options options = new Options();
-        options.set("warehouse", new File(warehouse).getAbsolutePath());
+        if (warehouse.isObject()) texts(warehouse).forEach(options::set);
+        else options.set("warehouse", new File(warehouse.asText()).getAbsolutePath());
         options.set("cache-enabled", "false");
         return CatalogFactory.createCatalog(CatalogContext.create(options));
+    }
+
+    static Identifier identifier(JsonNode name) {
+        String[] parts = name.asText().split("\\.", 2);
+        return Identifier.create(parts[0], parts[1]);
+    }
+
+    static JsonNode describe(Table table) throws Exception {
+        ObjectNode description = NODES.objectNode();
+        if (table instanceof FileStoreTable) {
+            FileStoreTable stored = (FileStoreTable) table;
+            description.put("location", stored.location().toString());
+            description.set("schema", JSON.readTree(stored.schema().toString()));
+        }
+        description.set("options", JSON.valueToTree(table.options()));
+        description.set("primary_keys", array(table.primaryKeys()));
+        description.set("partition_keys", array(table.partitionKeys()));
+        description.put("comment", table.comment().orElse(null));
+        description.put("uuid", Catalogs.uuid(table));
+        return description;
+    }
+
+    /** Creates a file while holding the lock of a table, and releases the lock when the file is deleted. */
+    static JsonNode holdLock(Catalog catalog, Identifier table, File held) throws Exception {
+        try (CatalogLock lock = Catalogs.lock(catalog)) {
+            lock.runWithLock(table.getDatabaseName(), table.getObjectName(), () -> {
+                Files.createFile(held.toPath());
+                while (held.exists()) Thread.sleep(20);
+                return null;
+            });
+        }
+        return NODES.nullNode();
+    }
+
+    static JsonNode array(List<String> texts) {
+        return JSON.valueToTree(texts);
+    }
+
+    static List<Map<String, String>> maps(JsonNode node) {
+        List<Map<String, String>> maps = new ArrayList<>();
+        node.forEach(item -> maps.add(texts(item)));
+        return maps;
     }
 
     static Map<String, String> texts(JsonNode node) {
