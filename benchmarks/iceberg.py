@@ -53,7 +53,7 @@ def create_table(warehouse: Path, files: int, partitions: int) -> Table:
 def commit_without_publication(table: Table) -> TableCommit:
     """Return a commit that leaves the publication to the caller, who measures it."""
     commit = table.stores.new_commit(StepKind.WRITE_ROWS)
-    commit.on_commit = lambda: None
+    commit.on_commit = lambda _: None
     return commit
 
 

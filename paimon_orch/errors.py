@@ -5,10 +5,14 @@
     PaimonError
     ├── TransientError                      a retry may succeed
     │   ├── CommitConflictError             another committer changed the same files first
+    │   ├── LockTimeoutError                other committers hold the lock of the table
+    │   ├── CatalogUnavailableError         a catalog cannot be reached, or refuses for the moment
     │   └── StorageError                    a file system call failed
     │       └── CommitOutcomeUnknownError   the commit may have succeeded: do not retry blindly
     ├── InputError                          an argument, option or input data cannot be used
+    │   ├── AlreadyExistsError              a database, table, branch or column exists already
     │   └── NotFoundError                   a table, snapshot, tag or column does not exist
+    ├── AccessDeniedError                   a catalog refuses the credentials or the permission
     ├── CorruptFileError                    the content of a stored file violates the format
     │   └── MissingFileError                a file that the metadata refers to does not exist
     ├── UnsupportedError                    a feature or format version that is not implemented
@@ -35,6 +39,14 @@ class CommitConflictError(TransientError):
     """A concurrent commit changed the table so that this one cannot be applied. Plan again."""
 
 
+class LockTimeoutError(TransientError):
+    """Other committers held the lock of the table for too long. Nothing was changed."""
+
+
+class CatalogUnavailableError(TransientError):
+    """A catalog cannot be reached or is overloaded. The request was not carried out."""
+
+
 class StorageError(TransientError):
     """A file system or object store call failed."""
 
@@ -53,6 +65,14 @@ class InputError(PaimonError):
 
 class NotFoundError(InputError):
     """A named table, database, snapshot, tag, branch or column does not exist."""
+
+
+class AlreadyExistsError(InputError):
+    """A database, table, branch or column with this name exists already."""
+
+
+class AccessDeniedError(PaimonError):
+    """A catalog does not accept the credentials, or the user may not do this."""
 
 
 class CorruptFileError(PaimonError):

@@ -1,10 +1,10 @@
 """Commands on databases and whole tables: list, create, rename and drop."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.cli.arguments import AsJson, DryRun, Identifier, Warehouse
 from paimon_orch.cli.common import (
     open_catalog,
@@ -15,8 +15,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
-from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.table.catalog import Catalog
+from paimon_orch.errors import InputError
 
 _Database = Annotated[str, typer.Argument(metavar="DATABASE", help="Name of the database.")]
 _OptionalDatabase = Annotated[
@@ -78,15 +77,8 @@ def add_commands(app: typer.Typer) -> None:
 def _open_existing(ctx: typer.Context, warehouse: str) -> Catalog:
     """Open a warehouse; raises :class:`NotFoundError` if its directory does not exist."""
     catalog = open_catalog(ctx, warehouse)
-    if catalog.databases():
-        return catalog
-    if not catalog.io.exists(catalog.root):
-        raise NotFoundError(
-            f"{warehouse} does not exist; check the path of the warehouse, or create a table in it "
-            "with paimon-orch create"
-        )
-    if not catalog.io.remote and Path(catalog.root).is_file():
-        raise InputError(f"{warehouse} is a file; a warehouse is a directory")
+    if not catalog.databases():
+        catalog.require_exists()
     return catalog
 
 

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
@@ -18,7 +19,6 @@ from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timesta
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, ThresholdExecutor
 from paimon_orch.steps.common.partition_selection import PartitionRequest, plan_splits
 from paimon_orch.steps.compaction.compact import CompactionResult, compact_written_partitions
-from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.cleanup.orphan_candidates import DataRoots, find_bucket_directories
 from paimon_orch.table.filter.partition_spec import parse_partition_spec
 from paimon_orch.table.scan.base_scan import BaseScan

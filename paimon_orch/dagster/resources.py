@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
+from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.format.options.blocking_options import Allowances
 from paimon_orch.steps.common.executor import Executor, ForwardingExecutor, InProcessExecutor
 from paimon_orch.storage.object_store_options import parse_storage_option
-from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:  # sensors and checks do not need Spark, so it is imported on first use

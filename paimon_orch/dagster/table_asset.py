@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.iceberg_report import report_iceberg_snapshot
 from paimon_orch.dagster.maintenance_assets import asset_decorator
@@ -24,7 +25,6 @@ from paimon_orch.dagster.run_metadata import (
 from paimon_orch.dagster.spark_links import build_spark_link_metadata
 from paimon_orch.steps.ingest import IngestResult
 from paimon_orch.steps.inspection.inspect import TableReport, inspect
-from paimon_orch.table.catalog import Catalog
 
 if TYPE_CHECKING:  # Spark is imported by the run that needs it
     from pyspark.sql import SparkSession

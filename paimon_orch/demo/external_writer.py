@@ -3,6 +3,7 @@
 import pendulum
 import pyarrow.compute as pc
 
+from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.demo.flights import (
     ROW_KIND_COLUMN,
     WAVES,
@@ -12,7 +13,6 @@ from paimon_orch.demo.flights import (
     read_weather,
 )
 from paimon_orch.steps.inspection.inspect import inspect
-from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.commit.commit import CommitId
 
 COMMIT_USER = "outside-writer"

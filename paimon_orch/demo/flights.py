@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import NotFoundError
-from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 
 FLIGHT_BOARD_TABLE, LIVE_BOARD_TABLE, WEATHER_TABLE = (

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
+from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.demo.flights import (
     MONTHS,
     ROW_KIND_COLUMN,
@@ -26,7 +27,6 @@ from paimon_orch.spark.frame_writer import write
 from paimon_orch.spark.session.session import java_in_use, spark_session
 from paimon_orch.steps.compaction.compact import CompactionResult, compact
 from paimon_orch.steps.inspection.inspect import TableReport, inspect
-from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.storage import FileIO
+from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.commit.commit_changes import CommitChanges, PartitionFilter
 from paimon_orch.table.filter.partition_spec import (
@@ -57,12 +58,19 @@ class Table:
     _: KW_ONLY
     batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
     """The number of rows that are read, merged and written together."""
+    environment: CatalogEnvironment = NO_CATALOG
+    """The catalog of the table, as far as commits and other changes need it."""
 
     @property
     def stores(self) -> TableStores:
         """Return the stores and commits that steps and writers use; not part of the public API."""
         return TableStores(
-            self.identifier, self.io, self.paths, self.allowances, batch_sizes=self.batch_sizes
+            self.identifier,
+            self.io,
+            self.paths,
+            self.allowances,
+            batch_sizes=self.batch_sizes,
+            environment=self.environment,
         )
 
     def allow(self, *, stale_external: bool = False, unknown_options: bool = False) -> "Table":

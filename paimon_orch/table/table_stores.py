@@ -14,6 +14,7 @@ from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage import FileIO
+from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
 from paimon_orch.table.commit.commit import TableCommit, create_commit_user
 from paimon_orch.table.iceberg.publish import IcebergPublisher
 from paimon_orch.table.iceberg.publishable import check_publishable
@@ -43,6 +44,7 @@ class TableStores:
     allowances: Allowances = NO_ALLOWANCES
     _: KW_ONLY
     batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
+    environment: CatalogEnvironment = NO_CATALOG
 
     def check_step(self, step: StepKind, schema: TableSchema | None = None) -> None:
         """Refuse a step that the options of ``schema`` (default: the newest) forbid.
@@ -68,7 +70,7 @@ class TableStores:
     @property
     def snapshots(self) -> SnapshotStore:
         """Return the store of snapshots, tag files and hints."""
-        return SnapshotStore(self.io, self.paths)
+        return SnapshotStore(self.io, self.paths, self.environment.snapshots)
 
     @property
     def tags(self) -> Tags:
@@ -124,9 +126,14 @@ class TableStores:
             snapshots=self.snapshots,
             manifests=self.manifests,
             user=user or create_commit_user(schemas.latest()),
+            environment=self.environment,
             check=partial(self.check_step, step),
-            on_commit=self.publish_iceberg_metadata,
+            on_commit=self._report_commit,
         )
+
+    def _report_commit(self, _snapshot: Snapshot) -> None:
+        """Report a commit to external systems; failures are warnings, as the snapshot exists."""
+        self.publish_iceberg_metadata()
 
     @property
     def iceberg(self) -> IcebergPublisher:

@@ -2,6 +2,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
+from support.tables import get_file_system
 
 from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource
 from paimon_orch.errors import NotFoundError
@@ -21,7 +22,7 @@ def test_the_warehouse_can_be_read_from_the_environment(monkeypatch: pytest.Monk
 
     @dg.asset
     def find_root(paimon: PaimonCatalogResource) -> str:
-        return paimon.catalog().root
+        return paimon.catalog().uri
 
     resource = PaimonCatalogResource(warehouse=dg.EnvVar("SOME_WAREHOUSE"))
     result = dg.materialize([find_root], resources={"paimon": resource})
@@ -35,7 +36,7 @@ def test_storage_options_are_used_but_not_printed(monkeypatch: pytest.MonkeyPatc
 
     @dg.asset
     def options(paimon: PaimonCatalogResource) -> dict[str, object]:
-        io = paimon.catalog().io
+        io = get_file_system(paimon.catalog()).io
         assert isinstance(io, FsspecFileIO)
         assert "very-secret-word" not in f"{paimon!r}{io!r}"
         return dict(io.options.resolve())

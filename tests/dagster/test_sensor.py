@@ -8,6 +8,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 from support.dagster.ticks import SensorTicks
+from support.tables import get_file_system
 
 from paimon_orch import Catalog
 from paimon_orch.dagster import PaimonCatalogResource, build_latest_snapshot_sensor
@@ -127,7 +128,7 @@ RECORDER = RecordingFileIO()
 class RecordedCatalogResource(PaimonCatalogResource):
     def catalog(self) -> Catalog:
         catalog = super().catalog()
-        catalog.io = RECORDER
+        get_file_system(catalog).io = RECORDER
         return catalog
 
 

@@ -11,9 +11,9 @@ from support.commit_race import ROUNDS, append_concurrently, count_winners
 from support.storage_contract import StorageContract
 from support.tables import rows_of
 
+from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.storage import FileIO, resolve_warehouse
-from paimon_orch.table.catalog import Catalog
 
 if TYPE_CHECKING:
     from storage.conftest import Bucket

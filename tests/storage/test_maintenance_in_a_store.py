@@ -9,9 +9,9 @@ import pytest
 from storage.conftest import Bucket
 from support import concurrent_maintenance
 
+from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.inspection.check_table import check
-from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 
 SECONDS = 6.0

@@ -9,10 +9,10 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner
 
+from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.cli import app as cli
 from paimon_orch.cli import common as cli_common
 from paimon_orch.storage.object_store_options import STORAGE_OPTIONS_ENV
-from paimon_orch.table.catalog import Catalog
 
 COLUMNS = ("--columns", "id BIGINT")
 

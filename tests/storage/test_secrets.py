@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark import cloudpickle
 from storage.conftest import SECRET, Bucket
-from support.tables import rows_of, table_of
+from support.tables import get_file_system, rows_of, table_of
 
+from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import InputError, StorageError
 from paimon_orch.spark.execution import spark_executor
 from paimon_orch.spark.execution.tasks import map_units_in_spark
@@ -24,7 +25,6 @@ from paimon_orch.storage.object_store_options import (
     StorageOptions,
     parse_storage_option,
 )
-from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def test_representations_contain_no_secrets(s3: Bucket, table: Table) -> None:
     planned = compact.plan(table, compact.CompactRequest())
     for shown in (
         catalog,
-        catalog.io,
+        get_file_system(catalog).io,
         table,
         table.stores.snapshots,
         table.stores.reader(),
@@ -54,7 +54,7 @@ def test_representations_contain_no_secrets(s3: Bucket, table: Table) -> None:
         for text in (repr(shown), str(shown), f"{shown}"):
             assert SECRET not in text
             assert s3.options["key"] not in text
-    assert "secret=***" in repr(catalog.io)
+    assert "secret=***" in repr(get_file_system(catalog).io)
 
 
 def test_nested_secrets_are_redacted_but_endpoints_are_not() -> None:

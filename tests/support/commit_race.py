@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.storage import resolve_warehouse
-from paimon_orch.table.catalog import Catalog
 
 PROCESSES, ROUNDS = 8, 20
 _TIMEOUT_SECONDS = 200

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from support.tables import rows_of, table_of
+from support.tables import get_file_system, rows_of, table_of
 
+from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import CorruptFileError, UnsupportedError
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.steps.cleanup.quarantine import Quarantine
@@ -21,7 +22,6 @@ from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.storage import FileIO
 from paimon_orch.storage.object_store import FsspecFileIO
-from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 
 MEGABYTE = 1 << 20
@@ -273,12 +273,13 @@ class StorageContract:
         assert rows_of(catalog.table("db.t"), filter="dt = 'z' AND k > 0") == expected[-1:]
         assert (catalog.databases(), catalog.tables("db")) == (["db"], ["t"])
         catalog.drop_table("db.t")
-        assert (catalog.databases() or ["db"], catalog.io.exists(table.paths.root)) == (["db"], False)  # fmt: skip
+        assert (catalog.databases() or ["db"], get_file_system(catalog).io.exists(table.paths.root)) == (["db"], False)  # fmt: skip
 
     def test_a_table_is_expired_cleaned_and_checked(self, catalog: Catalog) -> None:
         # With precision 0, files need not be one second old.
-        if isinstance(catalog.io, FsspecFileIO):
-            catalog.io = replace(catalog.io, time_precision_seconds=0)
+        backend = get_file_system(catalog)
+        if isinstance(backend.io, FsspecFileIO):
+            backend.io = replace(backend.io, time_precision_seconds=0)
         table = catalog.create_table("db.t", "k BIGINT", primary_key=["k"], options={"bucket": "1"})
         for key in range(4):
             table.upsert(pa.table({"k": [key]}))

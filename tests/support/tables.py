@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from paimon_orch import Catalog
+from paimon_orch.catalog.file_system import FileSystemBackend
 from paimon_orch.files.batch_sizes import BatchSizes
 from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.format.deletion_vector import DeletionVector
@@ -133,3 +134,9 @@ def _assert_bucket_healthy(
 
 def _keys(rows: pa.Table | pa.RecordBatch, names: Sequence[str]) -> list[Row]:
     return list(zip(*(rows[name].to_pylist() for name in names), strict=True))
+
+
+def get_file_system(catalog: Catalog) -> FileSystemBackend:
+    """Return the backend of a catalog that is a warehouse directory."""
+    assert isinstance(catalog.backend, FileSystemBackend), catalog
+    return catalog.backend

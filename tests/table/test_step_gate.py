@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from support.steps import run_units
 
+from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.options.blocking_options import Allowances
 from paimon_orch.format.options.table_option import StepKind
@@ -23,7 +24,6 @@ from paimon_orch.steps.compaction import compact
 from paimon_orch.steps.expiration import expire_changelogs, expire_snapshots, expire_tags
 from paimon_orch.steps.inspection import check_table, inspect
 from paimon_orch.steps.maintenance import analyze, compact_manifests, rescale, rewrite_file_index
-from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 
 ROWS = pa.table({"id": [1, 2], "v": ["a", "b"]})

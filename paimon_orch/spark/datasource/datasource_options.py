@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import pendulum
 from pendulum.parsing.exceptions import ParserError
 
+from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.blocking_options import Allowances
 from paimon_orch.storage.object_store_options import parse_storage_option
-from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.scan.base_scan import BaseScan
 from paimon_orch.table.scan.incremental_scan import IncrementalScan
 from paimon_orch.table.system_table import SystemTable

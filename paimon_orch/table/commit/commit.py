@@ -30,8 +30,10 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from paimon_orch.retry_policy import RetryPolicy
+from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
 from paimon_orch.table.commit.commit_changes import CommitChanges
-from paimon_orch.table.commit.snapshot_builder import SnapshotBuilder
+from paimon_orch.table.commit.partition_statistics import count_partition_changes
+from paimon_orch.table.commit.snapshot_builder import BuiltSnapshot, SnapshotBuilder
 from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWriter
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import LATEST, SnapshotStore
@@ -105,12 +107,13 @@ class TableCommit:
     snapshots: SnapshotStore
     manifests: ManifestReader
     user: str
+    environment: CatalogEnvironment = NO_CATALOG
     clock: Callable[[], float] = time.time
     check: Callable[[TableSchema], None] = lambda _: None
     """Raises an error if the options of a schema forbid the step; called by each attempt."""
 
-    on_commit: Callable[[], None] = lambda: None
-    """Called after each commit; must not raise an error, because the snapshot exists."""
+    on_commit: Callable[[Snapshot], None] = lambda _: None
+    """Called with the snapshot after each commit; must not raise an error, because the snapshot exists."""
 
     attempts: int = field(default=0, init=False)
     """The number of attempts of the last commit."""
@@ -149,7 +152,7 @@ class TableCommit:
                 "'commit.max-retries' and 'commit.timeout'."
             )
         self.is_duplicate = snapshot.delta_manifest_list not in state.delta_lists
-        self.on_commit()
+        self.on_commit(snapshot)
         logger.info(
             "committed snapshot %d (%s) to %s, attempt %d",
             snapshot.id,
@@ -224,17 +227,31 @@ class TableCommit:
             manifests=self.manifests,
         )
         try:
-            snapshot = builder.write(writer, self.user, int(self.clock() * 1000))
+            built = builder.write(writer, self.user, int(self.clock() * 1000))
         except BaseException:
             writer.remove()
             raise
+        snapshot = built.snapshot
         state.delta_lists.add(snapshot.delta_manifest_list)
-        created = self._create_snapshot_file(snapshot, state)
+        try:
+            created = self._create_snapshot(built, schema, state)
+        except (OSError, StorageError):  # the outcome is unknown
+            raise
+        except PaimonError:
+            writer.remove()
+            raise
         if created is False:
             state.delta_lists.remove(snapshot.delta_manifest_list)
             writer.remove()
         if not created:
             return None
+        self._update_hint(snapshot)
+        return snapshot
+
+    def _update_hint(self, snapshot: Snapshot) -> None:
+        """Write the hint LATEST, unless the catalog does that."""
+        if self.snapshots.catalog is not None:
+            return
         try:
             self.snapshots.write_hint(LATEST, snapshot.id)
         except (OSError, StorageError) as error:  # readers do not require the hint
@@ -243,28 +260,43 @@ class TableCommit:
                 snapshot.id,
                 error,
             )
-        return snapshot
 
-    def _create_snapshot_file(self, snapshot: Snapshot, state: _CommitState) -> bool | None:
-        """Create the snapshot file; return None if it is unknown whether it exists or will exist.
+    def _create_snapshot(
+        self, built: BuiltSnapshot, schema: TableSchema, state: _CommitState
+    ) -> bool | None:
+        """Create the snapshot; return None if it is unknown whether it exists or will exist.
 
         The next attempt resolves an unknown outcome: it finds the snapshot, or tries to create one
         with the same id, and only one of the two attempts can succeed. Until then, no file may be
         deleted.
         """
-        path, data = self.snapshots.path(snapshot.id), snapshot.to_json()
-        io = self.snapshots.io
+        snapshot = built.snapshot
+        path, catalog = self.snapshots.path(snapshot.id), self.snapshots.catalog
         try:
-            return io.create(path, data) or io.read_bytes(path) == data
+            if catalog is not None:
+                return catalog.commit(snapshot, count_partition_changes(built.entries, schema))
+            return self._create_snapshot_file(snapshot)
         except (OSError, StorageError) as error:
-            with suppress(OSError, StorageError):
-                return io.read_bytes(path) == data
+            with suppress(OSError, StorageError, NotFoundError):
+                if catalog is None:
+                    return self.snapshots.io.read_bytes(path) == snapshot.to_json()
+                if (
+                    self.snapshots.get(snapshot.id).delta_manifest_list
+                    == snapshot.delta_manifest_list
+                ):
+                    return True
             state.unresolved_id = snapshot.id
             state.unknown_outcomes += 1
             if state.unknown_outcomes < _MAX_UNKNOWN_OUTCOMES:
                 logger.warning("%s: retrying, because the outcome is unknown (%s)", path, error)
                 return None
             raise self._build_unknown_outcome(snapshot.id, error) from error
+
+    def _create_snapshot_file(self, snapshot: Snapshot) -> bool:
+        """Create the file of a snapshot, under the lock of the table if it has one."""
+        io, path, data = self.snapshots.io, self.snapshots.path(snapshot.id), snapshot.to_json()
+        with self.environment.hold_lock():
+            return io.create(path, data) or io.read_bytes(path) == data
 
 
 def _build_retry_policy(options: Options) -> RetryPolicy:

@@ -37,6 +37,14 @@ from paimon_orch.table.scan.partition_pruner import build_partition_manifest_sel
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class BuiltSnapshot:
+    """A snapshot whose manifests are written, and the entries of its delta."""
+
+    snapshot: Snapshot
+    entries: Sequence[ManifestEntry]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotBuilder:
     """Builds the snapshot after ``latest``, the newest snapshot (None for an empty table)."""
@@ -47,7 +55,7 @@ class SnapshotBuilder:
     snapshots: SnapshotStore
     manifests: ManifestReader
 
-    def write(self, writer: ManifestWriter, user: str, millis: int) -> Snapshot:
+    def write(self, writer: ManifestWriter, user: str, millis: int) -> BuiltSnapshot:
         """Write the manifests and return the snapshot.
 
         Its commit time is ``millis`` (epoch milliseconds), but not before the latest snapshot.
@@ -65,7 +73,7 @@ class SnapshotBuilder:
         delta_list, delta_size = writer.manifest_list(writer.manifests(entries))
         changelog_list, changelog_size = self._write_changelog(writer)
         delta_rows = sum(_count_signed_rows(entry) for entry in entries)
-        return Snapshot(
+        snapshot = Snapshot(
             id=snapshot_id,
             schema_id=schema.id,
             base_manifest_list=base_list,
@@ -90,6 +98,7 @@ class SnapshotBuilder:
             next_row_id=next_row_id,
             additional=latest.inherited if latest is not None and changes.merge_manifests else {},
         )
+        return BuiltSnapshot(snapshot, entries)
 
     def _write_changelog(self, writer: ManifestWriter) -> tuple[str | None, int | None]:
         """Return the name and size of the changelog manifest list, or None."""

@@ -11,6 +11,7 @@ from paimon_orch.errors import CorruptFileError, MissingFileError, NotFoundError
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage import FileIO
+from paimon_orch.table.catalog_environment import CatalogSnapshots
 from paimon_orch.table.metadata.metadata_io import (
     list_metadata_directory,
     read_metadata_file,
@@ -60,6 +61,8 @@ class SnapshotStore:
 
     io: FileIO
     paths: TablePaths
+    catalog: CatalogSnapshots | None = None
+    """The catalog that makes the commits; it then decides which snapshot is the newest."""
 
     def path(self, snapshot_id: int) -> str:
         """Return the path of a snapshot file."""
@@ -78,6 +81,9 @@ class SnapshotStore:
         missing snapshot that is newer than all others; as in Java Paimon, no older snapshot is
         read instead.
         """
+        if self.catalog is not None:
+            latest = self.catalog.load_latest()
+            return None if latest is None else latest.id
         hint = self.hint(LATEST)
         for _ in range(_MAX_HINT_READS):
             if hint is None or self.exists(hint + 1):
@@ -113,6 +119,9 @@ class SnapshotStore:
         try:
             data = read_metadata_file(self.io, path)
         except FileNotFoundError:
+            newest = None if self.catalog is None else self.catalog.load_latest()
+            if newest is not None and newest.id == snapshot_id:
+                return newest  # not every catalog writes the file of its newest snapshot
             ids = self.ids()
             existing = f"{ids[0]} to {ids[-1]}" if ids else "none"
             raise NotFoundError(
@@ -125,6 +134,8 @@ class SnapshotStore:
 
     def latest(self) -> Snapshot | None:
         """Read the newest snapshot; return None if the table is empty."""
+        if self.catalog is not None:
+            return self.catalog.load_latest()
         latest = self.latest_id()
         return None if latest is None else self.get(latest)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.table.catalog import Catalog
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from support.golden import GOLDEN, copy_warehouse
 
+from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.metadata.max_sequence_number import MAX_SEQUENCE_NUMBER_PROPERTY
 from paimon_orch.table.table import Table
 

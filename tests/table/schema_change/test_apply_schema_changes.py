@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from support.tables import new_table, rows_of, table_of
+from support.tables import get_file_system, new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, NotFoundError, PaimonError
@@ -149,7 +149,7 @@ def test_a_concurrent_schema_change_is_not_overwritten(tmp_path: Path) -> None:
     new_table(tmp_path, "k BIGINT, v STRING")
     catalog = Catalog(str(tmp_path))
     io: FileIO = Rival()
-    catalog.io = io
+    get_file_system(catalog).io = io
 
     schema = catalog.alter_table("db.t", [AddColumn(column="mine", type="INT")])
 

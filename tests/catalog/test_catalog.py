@@ -36,9 +36,9 @@ def test_a_warehouse_can_be_a_uri(tmp_path: Path) -> None:
 
 def test_other_directories_are_not_tables(catalog: Catalog) -> None:
     catalog.create_table("a.one", "id INT")
-    (Path(catalog.root) / "a.db" / "scratch").mkdir()
-    (Path(catalog.root) / "logs").mkdir()
-    (Path(catalog.root) / "a.db" / "file").write_text("")
+    (Path(catalog.uri) / "a.db" / "scratch").mkdir()
+    (Path(catalog.uri) / "logs").mkdir()
+    (Path(catalog.uri) / "a.db" / "file").write_text("")
 
     assert catalog.tables("a") == ["one"]
     assert catalog.databases() == ["a"]
@@ -64,7 +64,7 @@ def test_invalid_table_names_are_refused(catalog: Catalog, name: str) -> None:
         catalog.create_table(name, "id INT")
     with pytest.raises(PaimonError):
         catalog.table(name)
-    assert not Path(catalog.root).exists()
+    assert not Path(catalog.uri).exists()
 
 
 def test_creating_an_existing_table_is_refused(catalog: Catalog) -> None:
@@ -125,7 +125,7 @@ def test_definitions_that_break_a_rule_create_nothing(
 ) -> None:
     with pytest.raises(InputError, match=message):
         catalog.create_table("a.t", columns, **keywords)  # type: ignore[arg-type]
-    assert not Path(catalog.root).exists()
+    assert not Path(catalog.uri).exists()
 
 
 def test_a_warehouse_below_a_file_cannot_be_written(tmp_path: Path) -> None:

@@ -1,28 +1,29 @@
-"""A warehouse: databases and tables in a file system.
+"""The public API of a catalog: databases and tables, wherever the catalog keeps them.
 
-See docs/format/table-layout.md#directory-tree.
+See docs/format/catalogs.md.
 """
 
 import logging
-import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.catalog.backend import CatalogBackend
+from paimon_orch.catalog.identifier import BRANCH_SEPARATOR, TableIdentifier, check_database_name
+from paimon_orch.catalog.open_backend import open_backend
+from paimon_orch.errors import AlreadyExistsError, InputError, NotFoundError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.schema import TableSchema, build_table_schema
 from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.format.types.data_types import parse_columns
-from paimon_orch.storage import resolve_warehouse
+from paimon_orch.merge.engine.merge_engine import check_merge_engine
+from paimon_orch.storage import FileIO
 from paimon_orch.table.cleanup.safe_delete import list_file_roots
 from paimon_orch.table.iceberg.iceberg_settings import find_external_directory
-from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.schema_change.apply_schema_changes import alter_schema
 from paimon_orch.table.schema_change.deletion_vectors_switch import check_deletion_vectors_change
 from paimon_orch.table.schema_change.schema_changes import SchemaChange, SetOption
 from paimon_orch.table.step_gate import require_external_systems, warn_of_options
@@ -31,85 +32,102 @@ from paimon_orch.table.table import Table
 
 logger = logging.getLogger(__name__)
 
-_NAME_PATTERN = re.compile(r"[^/\\.$\x00-\x1f]+")
-_BRANCH_SEPARATOR = "$branch_"
-_SYSTEM_DATABASE = "sys"
-
 
 class Catalog:
-    """The tables below one warehouse location.
+    """The databases and tables of one catalog: a directory, a REST server, a metastore or SQL.
 
     >>> catalog = Catalog("/warehouse")
     >>> catalog.create_table("db.orders", "id BIGINT NOT NULL, status STRING", primary_key=["id"],
     ...                      options={"bucket": "2"})
     >>> table = catalog.table("db.orders")
+    >>> Catalog(metastore="rest", uri="https://catalog.example.com", warehouse="prod", token="...")
     """
 
     def __init__(
-        self, uri: str, *, allowances: Allowances = NO_ALLOWANCES, **storage_options: Any
+        self, uri: str | None = None, *, allowances: Allowances = NO_ALLOWANCES, **options: Any
     ) -> None:
-        """Open a warehouse, which may not exist yet: a local path or the URI of an object store.
+        """Open a catalog; this may read its configuration, and nothing else.
 
-        ``storage_options`` are the fsspec options of the store, such as ``key``, ``secret`` and
+        Without ``metastore``, ``uri`` is the name of a configured catalog, or a warehouse
+        directory, which may not exist yet: a local path or the URI of an object store. ``options``
+        are then the fsspec options of the store, such as ``key``, ``secret`` and
         ``endpoint_url``. The environment variable ``PAIMON_STORAGE_OPTIONS``, a JSON object, adds
-        further options. ``allowances`` apply to all tables that this catalog opens; see
-        :meth:`Table.allow`.
+        further options.
+
+        With ``metastore`` (``filesystem``, ``rest``, ``hive`` or ``jdbc``), ``uri`` and ``options``
+        are catalog options of Paimon; options of the store begin with ``storage.``.
+
+        ``allowances`` apply to all tables that this catalog opens; see :meth:`Table.allow`.
         """
-        self.uri = str(uri)
         self.allowances = allowances
-        self.io, self.root = resolve_warehouse(self.uri, storage_options)
+        self.backend: CatalogBackend = open_backend(uri, options)
+
+    @property
+    def uri(self) -> str:
+        """Return the location of the catalog, without secrets."""
+        return self.backend.description
 
     def __repr__(self) -> str:
         return f"Catalog({self.uri!r})"
 
+    def require_exists(self) -> None:
+        """Raise :class:`NotFoundError` if the location of the catalog does not exist."""
+        self.backend.require_exists()
+
     def databases(self) -> list[str]:
         """Return the names of all databases, sorted."""
-        names = (info.name for info in self.io.list_dir(self.root) if info.is_dir)
-        return sorted(name.removesuffix(".db") for name in names if name.endswith(".db"))
+        return sorted(self.backend.list_databases())
 
     def tables(self, database: str) -> list[str]:
         """Return the names of a database's tables, sorted."""
-        directory = f"{self.root}/{database}.db"
-        if not self.io.exists(directory):
+        self._require_database(database)
+        return sorted(self.backend.list_tables(database))
+
+    def _require_database(self, database: str) -> None:
+        if not self.backend.has_database(database):
             existing = ", ".join(self.databases()) or "none"
             raise NotFoundError(f"{self.uri} has no database {database!r}; it has {existing}")
-        candidates = (info for info in self.io.list_dir(directory) if info.is_dir)
-        return sorted(i.name for i in candidates if self.io.exists(f"{i.path}/schema"))
 
     def table(self, identifier: str) -> Table:
         """Return a table or ``database.table$branch_name``; raises :class:`NotFoundError`."""
-        name, _, branch = identifier.partition(_BRANCH_SEPARATOR)
-        paths = TablePaths(self._get_table_root(name), branch or MAIN_BRANCH)
-        table = Table(identifier, self.io, paths, self.allowances)
-        if not table.stores.schemas.ids():
-            raise NotFoundError(self._describe_missing_table(name, branch))
+        parsed = TableIdentifier.parse(identifier)
+        table = self._find_table(parsed)
+        if table is None:
+            raise NotFoundError(self._describe_missing_table(parsed))
         return table
+
+    def _find_table(self, identifier: TableIdentifier) -> Table | None:
+        """Return a table or branch, or None if it does not exist."""
+        entry = self.backend.load_table(identifier)
+        if entry is None:
+            return None
+        return Table(
+            str(identifier),
+            entry.io,
+            TablePaths(entry.root, identifier.branch),
+            self.allowances,
+            environment=entry.environment,
+        )
 
     def open(self, identifier: str) -> Table | SystemTable:
         """Return a table, a branch, or a system table, for example ``db.t$files``."""
         name, separator, system = identifier.rpartition("$")
-        if not separator or system.startswith(_BRANCH_SEPARATOR[1:]):
+        if not separator or system.startswith(BRANCH_SEPARATOR[1:]):
             return self.table(identifier)
         return self.table(name).system(system)
 
-    def _describe_missing_table(self, identifier: str, branch: str) -> str:
-        if branch and self.io.exists(self._get_table_root(identifier)):
-            return f"table {identifier} has no branch {branch!r}"
-        database = identifier.split(".", maxsplit=1)[0]
-        if database not in self.databases():
+    def _describe_missing_table(self, identifier: TableIdentifier) -> str:
+        if identifier.branch != MAIN_BRANCH and self._find_table(identifier.main) is not None:
+            return f"table {identifier.main} has no branch {identifier.branch!r}"
+        database, name = identifier.database, identifier.main
+        if not self.backend.has_database(database):
             existing = ", ".join(self.databases()) or "none"
             return (
-                f"there is no table {identifier} in {self.uri}: no database {database!r} "
+                f"there is no table {name} in {self.uri}: no database {database!r} "
                 f"(databases: {existing})"
             )
         existing = ", ".join(self.tables(database)) or "none"
-        return f"there is no table {identifier} in {self.uri} (tables of {database}: {existing})"
-
-    def _get_table_root(self, identifier: str) -> str:
-        parts = identifier.split(".")
-        if len(parts) != 2 or not all(_NAME_PATTERN.fullmatch(part) for part in parts):
-            raise InputError(f"table name {identifier!r} must be 'database.table'")
-        return f"{self.root}/{parts[0]}.db/{parts[1]}"
+        return f"there is no table {name} in {self.uri} (tables of {database}: {existing})"
 
     def create_table(
         self,
@@ -138,15 +156,14 @@ class Catalog:
             comment=comment,
             time_millis=int(time.time() * 1000),
         )
-        paths = TablePaths(self._get_table_root(identifier))
-        table = Table(identifier, self.io, paths, self.allowances)
-        store = SchemaStore(self.io, table.paths)
-        created = not store.ids() and store.create(schema)
+        parsed = _parse_main(identifier)
+        check_merge_engine(schema)
+        created = self.backend.create_table(parsed, schema)
         if not created and not if_not_exists:
-            raise InputError(f"table {identifier} already exists in {self.uri}")
+            raise AlreadyExistsError(f"table {identifier} already exists in {self.uri}")
         if created:
             warn_of_options(identifier, schema.options)
-        return table
+        return self.table(identifier)
 
     def create_database(self, database: str, *, if_not_exists: bool = False) -> None:
         """Create an empty database; :meth:`create_table` also creates the table's database.
@@ -154,25 +171,25 @@ class Catalog:
         Raises :class:`InputError` if it exists (unless ``if_not_exists``), and
         :class:`UnsupportedError` in object stores, which have no empty directories.
         """
-        if not self.io.make_dir(self._get_database_root(database)) and not if_not_exists:
-            raise InputError(f"database {database!r} already exists in {self.uri}")
+        if not self.backend.create_database(check_database_name(database)) and not if_not_exists:
+            raise AlreadyExistsError(f"database {database!r} already exists in {self.uri}")
 
     def drop_database(
         self, database: str, *, cascade: bool = False, if_exists: bool = False
     ) -> None:
         """Drop a database; raises :class:`InputError` if it has tables, unless ``cascade``."""
-        self.list_tables_to_drop(database, cascade=cascade, if_exists=if_exists)
-        self.io.delete_dir(self._get_database_root(database))
+        check_database_name(database)
+        for table in self.list_tables_to_drop(database, cascade=cascade, if_exists=if_exists):
+            self.drop_table(f"{database}.{table}", if_exists=True)
+        if self.backend.has_database(database):
+            self.backend.drop_database(database)
 
     def list_tables_to_drop(
         self, database: str, *, cascade: bool = False, if_exists: bool = False
     ) -> list[str]:
         """Return the tables that :meth:`drop_database` deletes; raises the same errors."""
-        if not self.io.exists(self._get_database_root(database)):
-            if if_exists:
-                return []
-            existing = ", ".join(self.databases()) or "none"
-            raise NotFoundError(f"{self.uri} has no database {database!r}; it has {existing}")
+        if if_exists and not self.backend.has_database(check_database_name(database)):
+            return []
         tables = self.tables(database)
         if tables and not cascade:
             raise InputError(
@@ -183,23 +200,14 @@ class Catalog:
             self.can_drop_table(f"{database}.{table}")
         return tables
 
-    def _get_database_root(self, database: str) -> str:
-        if not _NAME_PATTERN.fullmatch(database):
-            raise InputError(
-                f"database name {database!r} must not be empty or contain '.', '$' or '/'"
-            )
-        if database == _SYSTEM_DATABASE:
-            raise InputError(f"database name {database!r} is reserved for system tables")
-        return f"{self.root}/{database}.db"
-
     def drop_table(self, identifier: str, *, if_exists: bool = False) -> None:
         """Drop a table with all its files and branches."""
         if not self.can_drop_table(identifier, if_exists=if_exists):
             return
         table = self.table(identifier)
-        external = list_file_roots(self.io, table.paths)[1:]
-        self._delete_iceberg_metadata(find_external_directory(table.schema, table.paths))
-        self.io.delete_dir(self._get_table_root(identifier))
+        external = list_file_roots(table.io, table.paths)[1:]
+        _delete_iceberg_metadata(table.io, find_external_directory(table.schema, table.paths))
+        self.backend.drop_table(TableIdentifier.parse(identifier), table)
         if external:
             logger.warning(
                 "%s was dropped; its files in external paths were not deleted, as other tables may "
@@ -208,13 +216,9 @@ class Catalog:
                 ", ".join(external),
             )
 
-    def _delete_iceberg_metadata(self, directory: str | None) -> None:
-        if directory is not None:
-            self.io.delete_dir(directory)
-
     def can_drop_table(self, identifier: str, *, if_exists: bool = False) -> bool:
         """Return whether :meth:`drop_table` has a table to delete; raises the same errors."""
-        if _BRANCH_SEPARATOR in identifier:
+        if BRANCH_SEPARATOR in identifier:
             raise InputError(f"{identifier} is a branch: drop it with Table.branches.delete")
         try:
             table = self.table(identifier)
@@ -227,9 +231,10 @@ class Catalog:
 
     def count_files(self, identifier: str) -> tuple[int, int]:
         """Return the number of files below a table's directory, and their total size in bytes."""
-        count, size, directories = 0, 0, [self._get_table_root(identifier)]
+        table = self.table(identifier)
+        count, size, directories = 0, 0, [table.paths.root]
         while directories:
-            for info in self.io.list_dir(directories.pop()):
+            for info in table.io.list_dir(directories.pop()):
                 if info.is_dir:
                     directories.append(info.path)
                 else:
@@ -244,20 +249,17 @@ class Catalog:
         :class:`UnsupportedError` in object stores, which have no atomic rename, and
         :class:`InputError` if the new name is taken.
         """
-        if _BRANCH_SEPARATOR in identifier or _BRANCH_SEPARATOR in to:
+        if BRANCH_SEPARATOR in identifier or BRANCH_SEPARATOR in to:
             raise InputError(f"{identifier} cannot become {to}: branches cannot be renamed")
-        source, target = self.table(identifier), self._get_table_root(to)
+        source, target = self.table(identifier), TableIdentifier.parse(to)
         source.stores.check_step(StepKind.METADATA)
-        database = to.split(".", maxsplit=1)[0]
-        if database not in self.databases():
-            existing = ", ".join(self.databases()) or "none"
-            raise NotFoundError(f"{self.uri} has no database {database!r}; it has {existing}")
+        self._require_database(target.database)
         iceberg_directory = find_external_directory(source.schema, source.paths)
-        if not self.io.rename_dir(source.paths.root, target):
-            raise InputError(f"table {to} already exists in {self.uri}")
+        if not self.backend.rename_table(TableIdentifier.parse(identifier), target, source):
+            raise AlreadyExistsError(f"table {to} already exists in {self.uri}")
         renamed = self.table(to)
         renamed.stores.publish_iceberg_metadata()
-        self._delete_iceberg_metadata(iceberg_directory)
+        _delete_iceberg_metadata(source.io, iceberg_directory)
         return renamed
 
     def alter_table(self, identifier: str, changes: Iterable[SchemaChange]) -> TableSchema:
@@ -274,13 +276,21 @@ class Catalog:
         table, changes = self.table(identifier), list(changes)
         table.stores.check_step(StepKind.ALTER)
         check_deletion_vectors_change(table, changes)
-        schema = alter_schema(
-            table.stores.schemas,
-            changes,
-            has_snapshots=lambda: table.stores.snapshots.latest_id() is not None,
-            time_millis=int(time.time() * 1000),
-        )
+        schema = self.backend.alter_table(TableIdentifier.parse(identifier), table, changes)
         table.stores.publish_iceberg_metadata()
         altered = {change.key for change in changes if isinstance(change, SetOption)}
         warn_of_options(identifier, {k: v for k, v in schema.options.items() if k in altered})
         return schema
+
+
+def _parse_main(identifier: str) -> TableIdentifier:
+    """Parse the name of a table; raises :class:`InputError` for a branch."""
+    parsed = TableIdentifier.parse(identifier)
+    if parsed.branch != MAIN_BRANCH:
+        raise InputError(f"{identifier} is a branch: create it with Table.branches.create")
+    return parsed
+
+
+def _delete_iceberg_metadata(io: FileIO, directory: str | None) -> None:
+    if directory is not None:
+        io.delete_dir(directory)

@@ -1,0 +1,79 @@
+"""The operations that differ between catalogs; :class:`Catalog` adds names, checks and messages."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from paimon_orch.catalog.identifier import TableIdentifier
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.storage import FileIO
+from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
+from paimon_orch.table.schema_change.schema_changes import SchemaChange
+from paimon_orch.table.table import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogTable:
+    """A table as its catalog describes it."""
+
+    io: FileIO
+    root: str
+    """The absolute path of the table's directory, without a trailing slash."""
+    environment: CatalogEnvironment = NO_CATALOG
+    is_external: bool = False
+    """Whether the files are kept when the table is dropped."""
+
+
+class CatalogBackend(Protocol):
+    """One kind of catalog. Names are valid: :class:`Catalog` has checked them."""
+
+    @property
+    def description(self) -> str:
+        """Return the location of the catalog for messages, without secrets."""
+        ...
+
+    def require_exists(self) -> None:
+        """Raise :class:`NotFoundError` if the location of the catalog does not exist."""
+        ...
+
+    def list_databases(self) -> list[str]:
+        """Return the names of all databases, in any order."""
+        ...
+
+    def has_database(self, database: str) -> bool:
+        """Return whether a database exists."""
+        ...
+
+    def create_database(self, database: str) -> bool:
+        """Create an empty database; return False if it exists."""
+        ...
+
+    def drop_database(self, database: str) -> None:
+        """Drop a database; :class:`Catalog` has dropped its tables."""
+        ...
+
+    def list_tables(self, database: str) -> list[str]:
+        """Return the names of the Paimon tables of an existing database, in any order."""
+        ...
+
+    def load_table(self, identifier: TableIdentifier) -> CatalogTable | None:
+        """Return a table or branch, or None if it does not exist."""
+        ...
+
+    def create_table(self, identifier: TableIdentifier, schema: TableSchema) -> bool:
+        """Create a table, and its database if needed; return False if the table exists."""
+        ...
+
+    def drop_table(self, identifier: TableIdentifier, table: Table) -> None:
+        """Drop a table; its files are deleted too, unless it is external."""
+        ...
+
+    def rename_table(self, source: TableIdentifier, target: TableIdentifier, table: Table) -> bool:
+        """Rename a table; return False if the target exists. The target's database exists."""
+        ...
+
+    def alter_table(
+        self, identifier: TableIdentifier, table: Table, changes: Sequence[SchemaChange]
+    ) -> TableSchema:
+        """Apply all changes in one schema version, and return it."""
+        ...

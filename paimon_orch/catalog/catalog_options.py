@@ -1,0 +1,80 @@
+"""The options of a catalog, with the names of Paimon; those of table options are elsewhere.
+
+See docs/format/catalogs.md#options.
+"""
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.options.core_options import honoured
+from paimon_orch.format.options.table_option import AnyOption
+from paimon_orch.format.options.value_type import BOOLEAN, DURATION, KEYWORD, TEXT
+from paimon_orch.storage.object_store_options import parse_storage_option
+
+STORAGE_PREFIX = "storage."
+"""The prefix of fsspec options of the object store."""
+
+METASTORE = honoured("metastore", KEYWORD, "filesystem")
+WAREHOUSE = honoured("warehouse", TEXT)
+URI = honoured("uri", TEXT)
+LOCK_ENABLED = honoured("lock.enabled", BOOLEAN)
+LOCK_TYPE = honoured("lock.type", KEYWORD)
+LOCK_ACQUIRE_TIMEOUT = honoured("lock-acquire-timeout", DURATION, "8 min")
+LOCK_CHECK_MAX_SLEEP = honoured("lock-check-max-sleep", DURATION, "8 s")
+
+_IGNORED = (
+    "allow-upper-case",
+    "cache-enabled",
+    "cache.",
+    "case-sensitive",
+    "client-pool-cache.",
+    "client-pool-size",
+    "default-database",
+    "defaultDatabase",
+    "file-io.",
+    "fs.allow-hadoop-fallback",
+    "local-cache.",
+    "resolving-file-io.enabled",
+)
+"""Options of caches and engines: they change no table, and have no effect here."""
+
+
+def check_option_names(
+    options: Mapping[str, Any], known: Iterable[AnyOption], prefixes: Iterable[str] = ()
+) -> None:
+    """Raise :class:`InputError` for an option that the catalog would ignore in silence."""
+    names = {METASTORE.key, WAREHOUSE.key, *(option.key for option in known)}
+    allowed = (STORAGE_PREFIX, *_IGNORED, *prefixes)
+    unknown = sorted(name for name in options if name not in names and not name.startswith(allowed))
+    if unknown:
+        near = get_close_matches(unknown[0], names, n=1)
+        hint = (
+            f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(sorted(names))}."
+        )
+        raise InputError(
+            f"a catalog with metastore={options.get(METASTORE.key, METASTORE.default)} has no "
+            f"option {', '.join(map(repr, unknown))}; {hint} Options of the object store begin "
+            f"with {STORAGE_PREFIX!r}."
+        )
+
+
+def require_option(options: Mapping[str, Any], option: AnyOption) -> str:
+    """Return the text of an option; raises :class:`InputError` if it is missing."""
+    text = str(options.get(option.key) or "").strip()
+    if not text:
+        kind = options.get(METASTORE.key, METASTORE.default)
+        raise InputError(f"a catalog with metastore={kind} needs the option {option.key!r}")
+    return text
+
+
+def extract_storage_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fsspec options of the object store, without their prefix; texts are parsed."""
+    storage = dict[str, Any]()
+    for name, value in options.items():
+        if name.startswith(STORAGE_PREFIX):
+            key = name.removeprefix(STORAGE_PREFIX)
+            text = isinstance(value, str)
+            storage[key] = parse_storage_option(f"{key}={value}")[1] if text else value
+    return storage

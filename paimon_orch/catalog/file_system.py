@@ -1,0 +1,117 @@
+"""A warehouse directory: databases are directories ``<name>.db``, tables have a ``schema`` in them.
+
+See docs/format/table-layout.md#directory-tree.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paimon_orch.catalog.backend import CatalogTable
+from paimon_orch.catalog.identifier import TableIdentifier
+from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.storage import FileIO
+from paimon_orch.table.metadata.schema_store import SchemaStore
+from paimon_orch.table.schema_change.apply_schema_changes import alter_schema
+from paimon_orch.table.schema_change.schema_changes import SchemaChange
+from paimon_orch.table.table import Table
+
+
+@dataclass(slots=True)
+class FileSystemBackend:
+    """The tables below one directory of a file system or object store."""
+
+    description: str
+    """The location as the user wrote it."""
+    io: FileIO = field(repr=False)
+    root: str = field(repr=False)
+
+    def require_exists(self) -> None:
+        """Raise :class:`NotFoundError` if the directory does not exist."""
+        if not self.io.exists(self.root):
+            raise NotFoundError(
+                f"{self.description} does not exist; check the path of the warehouse, or create a "
+                "table in it with paimon-orch create"
+            )
+        if not self.io.remote and Path(self.root).is_file():
+            raise InputError(f"{self.description} is a file; a warehouse is a directory")
+
+    def list_databases(self) -> list[str]:
+        """Return the names of the directories that end with ``.db``."""
+        names = (info.name for info in self.io.list_dir(self.root) if info.is_dir)
+        return [name.removesuffix(".db") for name in names if name.endswith(".db")]
+
+    def has_database(self, database: str) -> bool:
+        """Return whether the directory of a database exists."""
+        return self.io.exists(self._get_database_root(database))
+
+    def create_database(self, database: str) -> bool:
+        """Create the directory of a database.
+
+        Raises :class:`UnsupportedError` in object stores, which have no empty directories.
+        """
+        return self.io.make_dir(self._get_database_root(database))
+
+    def drop_database(self, database: str) -> None:
+        """Delete the directory of a database with all its files."""
+        self.io.delete_dir(self._get_database_root(database))
+
+    def list_tables(self, database: str) -> list[str]:
+        """Return the names of the directories that have schemas."""
+        entries = self.io.list_dir(self._get_database_root(database))
+        return [i.name for i in entries if i.is_dir and self.io.exists(f"{i.path}/schema")]
+
+    def load_table(self, identifier: TableIdentifier) -> CatalogTable | None:
+        """Return a table or branch that has a schema."""
+        root = self._get_table_root(identifier)
+        if not SchemaStore(self.io, TablePaths(root, identifier.branch)).ids():
+            return None
+        return CatalogTable(io=self.io, root=root)
+
+    def create_table(self, identifier: TableIdentifier, schema: TableSchema) -> bool:
+        """Write the first schema of a table."""
+        store = SchemaStore(self.io, TablePaths(self._get_table_root(identifier)))
+        return not store.ids() and store.create(schema)
+
+    def drop_table(self, identifier: TableIdentifier, table: Table) -> None:  # noqa: ARG002 - protocol
+        """Delete the directory of a table."""
+        table.io.delete_dir(table.paths.root)
+
+    def rename_table(
+        self,
+        source: TableIdentifier,  # noqa: ARG002 - protocol
+        target: TableIdentifier,
+        table: Table,
+    ) -> bool:
+        """Rename the directory of a table, including its branches, atomically."""
+        return self.io.rename_dir(table.paths.root, self._get_table_root(target))
+
+    def alter_table(
+        self,
+        identifier: TableIdentifier,  # noqa: ARG002 - protocol
+        table: Table,
+        changes: Sequence[SchemaChange],
+    ) -> TableSchema:
+        """Write the next schema of a table."""
+        return write_next_schema(table, changes)
+
+    def _get_database_root(self, database: str) -> str:
+        return f"{self.root}/{database}.db"
+
+    def _get_table_root(self, identifier: TableIdentifier) -> str:
+        return f"{self._get_database_root(identifier.database)}/{identifier.table}"
+
+
+def write_next_schema(table: Table, changes: Sequence[SchemaChange]) -> TableSchema:
+    """Write the next schema file of a table, under its lock if it has one."""
+    stores = table.stores
+    with stores.environment.hold_lock():
+        return alter_schema(
+            stores.schemas,
+            changes,
+            has_snapshots=lambda: stores.snapshots.latest_id() is not None,
+            time_millis=int(time.time() * 1000),
+        )

@@ -1,0 +1,108 @@
+"""Named catalogs from a configuration file and environment variables.
+
+The file ``.paimon_orch.yaml`` is read from the directory in ``PAIMON_ORCH_HOME``, the home
+directory, or the working directory; the first one that exists counts::
+
+    catalog:
+      prod:
+        metastore: rest
+        uri: https://catalog.example.com
+        warehouse: prod
+
+Variables add options and take precedence: ``PAIMON_ORCH_CATALOG__PROD__TOKEN`` sets ``token`` of
+the catalog ``prod``. In their names, ``__`` stands for a dot and ``_`` for a hyphen.
+
+See docs/how-to/named-catalogs.md.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from paimon_orch.catalog.catalog_options import STORAGE_PREFIX
+from paimon_orch.errors import InputError
+
+CONFIG_FILE = ".paimon_orch.yaml"
+HOME_VARIABLE = "PAIMON_ORCH_HOME"
+VARIABLE_PREFIX = "PAIMON_ORCH_CATALOG__"
+_ROOT_KEY = "catalog"
+
+
+def find_named_catalog(name: str) -> dict[str, Any] | None:
+    """Return the options of a configured catalog, or None if there is none with this name.
+
+    Raises :class:`InputError` if the configuration file is invalid.
+    """
+    if "/" in name or ":" in name or not name:
+        return None
+    catalogs = _read_file_catalogs()
+    from_environment = _read_environment(name)
+    if name not in catalogs and not from_environment:
+        return None
+    return {**catalogs.get(name, {}), **from_environment}
+
+
+def list_named_catalogs() -> list[str]:
+    """Return the names of the catalogs in the configuration file, sorted."""
+    return sorted(_read_file_catalogs())
+
+
+def _read_environment(name: str) -> dict[str, str]:
+    prefix = f"{VARIABLE_PREFIX}{name.upper().replace('-', '_')}__"
+    return {
+        _to_option_name(key.removeprefix(prefix)): value
+        for key, value in os.environ.items()
+        if key.startswith(prefix)
+    }
+
+
+def _to_option_name(variable: str) -> str:
+    """Return the option of a variable; names of fsspec options keep their underscores."""
+    name = variable.lower().replace("__", ".")
+    return name if name.startswith(STORAGE_PREFIX) else name.replace("_", "-")
+
+
+def _find_file() -> Path | None:
+    home = os.environ.get(HOME_VARIABLE)
+    folders = [Path(home)] if home else []
+    for folder in [*folders, Path.home(), Path.cwd()]:
+        if (folder / CONFIG_FILE).is_file():
+            return folder / CONFIG_FILE
+    return None
+
+
+def _read_file_catalogs() -> Mapping[str, Mapping[str, Any]]:
+    path = _find_file()
+    if path is None:
+        return {}
+    try:
+        content = yaml.safe_load(path.read_bytes())
+    except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
+        # The message of the parser may quote lines with secrets.
+        position = getattr(error, "problem_mark", None)
+        line = "" if position is None else f", line {position.line + 1}"
+        raise InputError(f"{path}{line} cannot be read as YAML ({type(error).__name__})") from None
+    catalogs = content.get(_ROOT_KEY) if isinstance(content, Mapping) else content
+    if catalogs is None:
+        return {}
+    if not isinstance(catalogs, Mapping) or not all(
+        isinstance(name, str) and isinstance(options, Mapping) for name, options in catalogs.items()
+    ):
+        raise InputError(
+            f"{path} must have the key 'catalog' with a mapping of options for each name"
+        )
+    return {name: _to_texts(options) for name, options in catalogs.items()}
+
+
+def _to_texts(options: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return options as texts, as ``true`` and numbers have a type in YAML."""
+    return {str(name): _to_text(value) for name, value in options.items() if value is not None}
+
+
+def _to_text(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value

@@ -1,0 +1,99 @@
+"""What a table needs of its catalog: locks, commits, and reports of partitions.
+
+The catalogs implement these protocols. The objects are pickled with the table for Spark tasks, and
+must not show secrets in their ``repr``. See docs/format/catalogs.md.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Protocol
+
+from paimon_orch.format.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStatistics:
+    """The files of a partition: totals, or the changes of one commit, which may be negative."""
+
+    spec: Mapping[str, str]
+    """The values by partition column, as in the partition's path; null has its default name."""
+    record_count: int
+    file_size: int
+    """Bytes."""
+    file_count: int
+    last_file_creation_millis: int
+    """The time of the newest file, in epoch milliseconds."""
+    total_buckets: int
+
+
+class CommitLock(Protocol):
+    """The lock of one table, which all committers hold while they create a snapshot or schema."""
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Wait for the lock, and release it at the end.
+
+        Raises :class:`LockTimeoutError` if other committers hold it too long.
+        """
+        ...
+
+
+class CatalogSnapshots(Protocol):
+    """The snapshots of one table and branch in a catalog that makes the commits itself."""
+
+    def load_latest(self) -> Snapshot | None:
+        """Return the newest snapshot, or None if the table has none."""
+        ...
+
+    def commit(self, snapshot: Snapshot, statistics: Sequence[PartitionStatistics]) -> bool:
+        """Add a snapshot; return False if another commit with its id was first.
+
+        ``statistics`` are the changes of this commit. Raises
+        :class:`CommitOutcomeUnknownError` if the catalog may have added the snapshot, and another
+        error if it has not.
+        """
+        ...
+
+    def rollback(self, snapshot: Snapshot, tag: str | None) -> None:
+        """Make an older snapshot, which may exist only as a tag, the newest one."""
+        ...
+
+
+class CatalogPartitions(Protocol):
+    """The partitions that a catalog lists for one table."""
+
+    def add(self, specs: Sequence[Mapping[str, str]]) -> None:
+        """Add partitions; those that exist are not changed."""
+        ...
+
+    def drop(self, specs: Sequence[Mapping[str, str]]) -> None:
+        """Drop partitions; missing ones are not an error."""
+        ...
+
+    def update_statistics(self, statistics: Sequence[PartitionStatistics]) -> None:
+        """Replace the statistics of partitions by new totals."""
+        ...
+
+    def mark_done(self, specs: Sequence[Mapping[str, str]]) -> None:
+        """Report that partitions are complete."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogEnvironment:
+    """The catalog of a table, as far as the table needs it."""
+
+    snapshots: CatalogSnapshots | None = None
+    """Set if the catalog makes the commits; else a commit creates a snapshot file."""
+    lock: CommitLock | None = None
+    """Set if committers take a lock."""
+    partitions: CatalogPartitions | None = None
+    """Set if the catalog has partitions of its own."""
+
+    def hold_lock(self) -> AbstractContextManager[None]:
+        """Hold the lock of the table, if it has one."""
+        return nullcontext() if self.lock is None else self.lock.hold()
+
+
+NO_CATALOG = CatalogEnvironment()
+"""The environment of tables in a plain file system."""

@@ -1,0 +1,83 @@
+"""Named catalogs from the configuration file and from environment variables."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from paimon_orch import Catalog, InputError
+from paimon_orch.catalog.named_catalogs import find_named_catalog, list_named_catalogs
+
+WriteConfig = Callable[[str], Path]
+
+
+@pytest.fixture
+def write_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteConfig:
+    monkeypatch.setenv("PAIMON_ORCH_HOME", str(tmp_path))
+
+    def write(text: str) -> Path:
+        path = tmp_path / ".paimon_orch.yaml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_a_name_opens_the_configured_warehouse(write_config: WriteConfig, tmp_path: Path) -> None:
+    write_config(f"catalog:\n  lake:\n    warehouse: {tmp_path}/wh\n")
+    Catalog(f"{tmp_path}/wh").create_table("db.t", "k INT")
+
+    assert Catalog("lake").tables("db") == ["t"]
+    assert list_named_catalogs() == ["lake"]
+
+
+def test_a_name_that_is_not_configured_is_a_directory(
+    write_config: WriteConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_config("catalog:\n  lake: {warehouse: /nowhere}\n")
+    monkeypatch.chdir(tmp_path)
+    Catalog("other").create_table("db.t", "k INT")
+
+    assert (tmp_path / "other" / "db.db" / "t").is_dir()
+    assert Catalog("./lake").databases() == []
+
+
+def test_variables_add_options_and_take_precedence(
+    write_config: WriteConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_config("catalog:\n  my-lake: {metastore: rest, uri: http://a, lock.enabled: true}\n")
+    monkeypatch.setenv("PAIMON_ORCH_CATALOG__MY_LAKE__URI", "http://b")
+    monkeypatch.setenv("PAIMON_ORCH_CATALOG__MY_LAKE__TOKEN__PROVIDER", "bear")
+    monkeypatch.setenv("PAIMON_ORCH_CATALOG__MY_LAKE__LOCK_CHECK_MAX_SLEEP", "1 s")
+
+    assert find_named_catalog("my-lake") == {
+        "metastore": "rest",
+        "uri": "http://b",
+        "lock.enabled": "true",
+        "token.provider": "bear",
+        "lock-check-max-sleep": "1 s",
+    }
+
+
+def test_variables_of_storage_options_keep_their_underscores(
+    write_config: WriteConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_config("")
+    monkeypatch.setenv("PAIMON_ORCH_CATALOG__LAKE__STORAGE__ENDPOINT_URL", "http://store")
+
+    assert find_named_catalog("lake") == {"storage.endpoint_url": "http://store"}
+
+
+@pytest.mark.parametrize("text", ["catalog: [1]", "catalog: {lake: text}", "catalog: {1: {a: b}}"])
+def test_a_file_of_another_form_is_refused(write_config: WriteConfig, text: str) -> None:
+    path = write_config(text)
+    with pytest.raises(InputError, match="must have the key 'catalog'") as caught:
+        Catalog("lake")
+    assert str(path) in str(caught.value)
+
+
+def test_an_invalid_file_is_refused_without_its_text(write_config: WriteConfig) -> None:
+    write_config("catalog:\n  lake: {token: very-secret\n  x: [")
+    with pytest.raises(InputError, match=r"line \d+ cannot be read as YAML") as caught:
+        Catalog("lake")
+    assert "very-secret" not in f"{caught.value!r}{caught.value.__cause__!r}"
