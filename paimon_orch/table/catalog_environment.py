@@ -59,23 +59,37 @@ class CatalogSnapshots(Protocol):
         ...
 
 
+class PartitionMarks(Protocol):
+    """Reports complete partitions of one table to its catalog."""
+
+    def mark_done(self, specs: Sequence[Mapping[str, str]]) -> None:
+        """Report that partitions are complete; partitions that the catalog lacks are ignored."""
+        ...
+
+
 class CatalogPartitions(Protocol):
-    """The partitions that a catalog lists for one table."""
+    """The partitions that a catalog lists for one table, such as those of a Hive metastore.
+
+    Values are the text of the partition's path before it is escaped. A spec has all partition
+    columns in their order. The exception are tags that the catalog shows as partitions: their
+    spec has one key, the column that the option ``metastore.tag-to-partition`` names. The callers
+    check the options of the table, so an implementation does what it is asked.
+    """
+
+    def list(self) -> list[dict[str, str]]:
+        """Return all partitions of the catalog, in any order."""
+        ...
 
     def add(self, specs: Sequence[Mapping[str, str]]) -> None:
-        """Add partitions; those that exist are not changed."""
+        """Add partitions, located in their directories of data files; existing ones are kept."""
         ...
 
     def drop(self, specs: Sequence[Mapping[str, str]]) -> None:
-        """Drop partitions; missing ones are not an error."""
+        """Drop partitions but no files; missing ones are not an error."""
         ...
 
     def update_statistics(self, statistics: Sequence[PartitionStatistics]) -> None:
-        """Replace the statistics of partitions by new totals."""
-        ...
-
-    def mark_done(self, specs: Sequence[Mapping[str, str]]) -> None:
-        """Report that partitions are complete."""
+        """Replace the statistics of partitions by new totals; missing partitions are ignored."""
         ...
 
 
@@ -88,7 +102,15 @@ class CatalogEnvironment:
     lock: CommitLock | None = None
     """Set if committers take a lock."""
     partitions: CatalogPartitions | None = None
-    """Set if the catalog has partitions of its own."""
+    """Set if partitions are added to the catalog and dropped from it, as in a Hive metastore."""
+    marks: PartitionMarks | None = None
+    """Set if complete partitions can be reported to the catalog."""
+    is_service: bool = False
+    """Whether a catalog service loaded the table: a REST server, a metastore or a database.
+
+    Such a catalog knows whether it lists partitions. A table of a plain directory may belong to a
+    metastore that this process does not know.
+    """
 
     def hold_lock(self) -> AbstractContextManager[None]:
         """Hold the lock of the table, if it has one."""
