@@ -10,6 +10,7 @@ from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from support.catalogs.jdbc_databases import JdbcDatabase, PostgresServer
 
 # Tests can be slow, so they have no deadline. If CI is set, Hypothesis uses its profile "ci".
 settings.register_profile("local", deadline=None)
@@ -58,3 +59,27 @@ def spark() -> "Iterator[SparkSession]":
     session = spark_session("local[2]", config={"spark.sql.shuffle.partitions": "2"})
     yield session
     stop_session(session)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> "Iterator[PostgresServer]":
+    """A PostgreSQL server with a password, for all tests that need one."""
+    from support.catalogs.jdbc_databases import run_postgres
+    from support.postgres import find_postgres_home
+
+    if find_postgres_home() is None:
+        pytest.skip("PostgreSQL is not installed")
+    with run_postgres() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def jdbc_database(request: pytest.FixtureRequest, tmp_path: Path) -> "Iterator[JdbcDatabase]":
+    """An empty database for a JDBC catalog, of each kind."""
+    from support.catalogs.jdbc_databases import create_postgres_database, create_sqlite_database
+
+    if request.param == "sqlite":
+        yield create_sqlite_database(tmp_path / "catalog.db")
+    else:
+        with create_postgres_database(request.getfixturevalue("postgres")) as database:
+            yield database

@@ -16,7 +16,7 @@ from support.dagster.deployment import (
     Deployment,
     wait_for_result,
 )
-from support.dagster.postgres import find_postgres_home, run_postgres_server
+from support.postgres import find_postgres_home, run_postgres_server
 
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table

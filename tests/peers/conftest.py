@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.peers.environments import ORACLES
-from support.peers.peers import Peer, PeerUnavailableError
+from support.catalogs.jdbc_databases import JDBC_DRIVERS
+from support.peers.environments import ORACLES, maven_jar
+from support.peers.peers import OpenPeer, Peer, PeerUnavailableError
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -20,20 +21,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def open_peer() -> Iterator[Callable[[str], Peer]]:
-    """Return a function from names to peers; each peer is started once."""
-    running: dict[str, Peer] = {}
-    missing: dict[str, str] = {}
+def open_peer() -> Iterator[OpenPeer]:
+    """Return a function from names to peers; each peer is started once.
 
-    def named(name: str) -> Peer:
-        if name not in running and name not in missing:
+    Maven artifacts, each one jar, are added to the class path of a Java peer.
+    """
+    running: dict[tuple[str, ...], Peer] = {}
+    missing: dict[tuple[str, ...], str] = {}
+
+    def named(name: str, *artifacts: str) -> Peer:
+        key = (name, *artifacts)
+        if key not in running and key not in missing:
             try:
-                running[name] = Peer(name)
+                running[key] = Peer(name, [maven_jar(artifact) for artifact in artifacts])
             except PeerUnavailableError as error:
-                missing[name] = str(error)
-        if name in missing:
-            pytest.skip(missing[name])
-        return running[name]
+                missing[key] = str(error)
+        if key in missing:
+            pytest.skip(missing[key])
+        return running[key]
 
     yield named
     for peer in running.values():
@@ -41,13 +46,19 @@ def open_peer() -> Iterator[Callable[[str], Peer]]:
 
 
 @pytest.fixture
-def peer(request: pytest.FixtureRequest, open_peer: Callable[[str], Peer]) -> Peer:
+def peer(request: pytest.FixtureRequest, open_peer: OpenPeer) -> Peer:
     """The peer whose name is the parameter of the test."""
     return open_peer(request.param)
 
 
 @pytest.fixture
-def referee(open_peer: Callable[[str], Peer]) -> Peer:
+def jdbc_peer(request: pytest.FixtureRequest, open_peer: OpenPeer) -> Peer:
+    """The Java peer whose name is the parameter of the test, with drivers of SQL databases."""
+    return open_peer(request.param, *JDBC_DRIVERS)
+
+
+@pytest.fixture
+def referee(open_peer: OpenPeer) -> Peer:
     """Java 0.9 with the checks of ../shared/oracle, which is not part of the repository."""
     if not ORACLES["java-0.9"].exists():
         pytest.skip(
@@ -57,12 +68,12 @@ def referee(open_peer: Callable[[str], Peer]) -> Peer:
 
 
 @pytest.fixture
-def java(open_peer: Callable[[str], Peer]) -> Peer:
+def java(open_peer: OpenPeer) -> Peer:
     """The newest Java of the package repositories."""
     return open_peer("java-1.4")
 
 
 @pytest.fixture
-def java20(open_peer: Callable[[str], Peer]) -> Peer:
+def java20(open_peer: OpenPeer) -> Peer:
     """Java 2.0 with the checks of ../shared/oracle."""
     return open_peer("java-2.0")

@@ -6,7 +6,6 @@ skipped. The variable PAIMON_SPARK_JAR names another jar of the connector.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from support.peers.columns import COLUMN_LIMITS, COLUMNS, FORMATS
 from support.peers.environments import SPARK
 from support.peers.kinds import KINDS, Kind, Record, compact
 from support.peers.limits import PeerAction
-from support.peers.peers import Peer
+from support.peers.peers import OpenPeer, Peer
 
 # The list has only some kinds, because each command takes about a second.
 TRIED = [
@@ -62,7 +61,7 @@ LACKS = {
 
 
 @pytest.fixture
-def spark_peer(open_peer: Callable[[str], Peer]) -> Peer:
+def spark_peer(open_peer: OpenPeer) -> Peer:
     return open_peer(SPARK)
 
 

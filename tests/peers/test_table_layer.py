@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.peers.peers import Peer, Record
+from support.peers.peers import OpenPeer, Peer, Record
 from support.tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
@@ -23,8 +22,6 @@ from paimon_orch.steps.compaction import postpone
 from paimon_orch.steps.maintenance.analyze import analyze
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
-
-OpenPeer = Callable[[str], Peer]
 
 TRACKED = ["id", "_ROW_ID", "_SEQUENCE_NUMBER"]
 

@@ -32,9 +32,11 @@ means that a peer cannot run on this machine; `PeerError` contains the error of 
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from support.peers.environments import JAVA, ORACLES, PeerUnavailableError, peer_start
 from support.peers.protocol import PeerError, PeerProcess
@@ -95,6 +97,11 @@ class Peer:
         lines = self._oracle("changelog", warehouse, table)
         return [json.loads(line) for line in lines if line.startswith("{")]
 
+    def kill(self) -> None:
+        """Kill the process, also during a command of another thread."""
+        assert self._talk.pid is not None
+        os.kill(self._talk.pid, signal.SIGKILL)
+
     def close(self) -> None:
         """End the process."""
         self._talk.close()
@@ -108,4 +115,11 @@ class Peer:
         return printed
 
 
-__all__ = ["PEERS", "Peer", "PeerError", "PeerUnavailableError", "Record", "Warehouse"]
+class OpenPeer(Protocol):
+    """A function from a name, and Maven artifacts for its class path, to a running peer."""
+
+    def __call__(self, name: str, /, *artifacts: str) -> Peer:
+        """Return the peer, which other tests use too."""
+
+
+__all__ = ["PEERS", "OpenPeer", "Peer", "PeerError", "PeerUnavailableError", "Record", "Warehouse"]

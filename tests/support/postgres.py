@@ -32,10 +32,11 @@ def find_postgres_home() -> Path | None:
 
 
 @contextmanager
-def run_postgres_server(home: Path) -> Iterator[int]:
-    """Run a server that trusts the user ``postgres``, and yield its port.
+def run_postgres_server(home: Path, password: str | None = None) -> Iterator[int]:
+    """Run a server with the user ``postgres``, and yield its port.
 
-    PostgreSQL refuses to run as root; then it runs as the user ``nobody``, from a copy.
+    Without a password, the server trusts everyone. PostgreSQL refuses to run as root; then it runs
+    as the user ``nobody``, from a copy.
     """
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
     user = "nobody" if os.geteuid() == 0 else None
@@ -59,7 +60,11 @@ def run_postgres_server(home: Path) -> Iterator[int]:
         assert result.returncode == 0, result.stdout.decode()
 
     try:
-        run("initdb", "--username=postgres", "--auth=trust", "--no-sync", "--encoding=utf8")
+        authentication = ["--auth=trust"]
+        if password is not None:
+            (folder / "password").write_text(password, encoding="utf-8")
+            authentication = ["--auth=scram-sha-256", f"--pwfile={folder / 'password'}"]
+        run("initdb", "--username=postgres", *authentication, "--no-sync", "--encoding=utf8")
         options = f"-p {port} -h 127.0.0.1 -k '' -F"
         run("pg_ctl", "start", "-w", "-l", str(folder / "data" / "log"), "-o", options)
         yield port
