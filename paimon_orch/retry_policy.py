@@ -39,19 +39,25 @@ class RetryPolicy:
         *,
         retry_on: Callable[[BaseException], bool],
         before_retry: Callable[[int, BaseException], None] | None = None,
+        wait_at_least: Callable[[BaseException], float] | None = None,
     ) -> T:
         """Call ``function`` until it succeeds; retry the errors that ``retry_on`` accepts.
 
-        ``before_retry`` gets the number of the failed attempt, from 1, and its error. Raises the
-        error of the last attempt.
+        ``before_retry`` gets the number of the failed attempt, from 1, and its error.
+        ``wait_at_least`` returns the shortest wait after an error, which ``max_wait`` does not
+        limit. Raises the error of the last attempt.
         """
-        return self.retrying(retry_on=retry_on, before_retry=before_retry)(function)
+        retrying = self.retrying(
+            retry_on=retry_on, before_retry=before_retry, wait_at_least=wait_at_least
+        )
+        return retrying(function)
 
     def retrying(
         self,
         *,
         retry_on: Callable[[BaseException], bool],
         before_retry: Callable[[int, BaseException], None] | None = None,
+        wait_at_least: Callable[[BaseException], float] | None = None,
     ) -> Retrying:
         """Return the attempts of :meth:`call`, as context managers.
 
@@ -65,10 +71,15 @@ class RetryPolicy:
             if before_retry is not None and error is not None:
                 before_retry(state.attempt_number, error)
 
+        def wait(state: RetryCallState) -> float:
+            error = None if state.outcome is None else state.outcome.exception()
+            least = 0.0 if wait_at_least is None or error is None else wait_at_least(error)
+            return max(self._wait(state), least)
+
         return Retrying(
             retry=retry_if_exception(retry_on),
             stop=self._stop,
-            wait=self._wait,
+            wait=wait,
             before_sleep=notify,
             reraise=True,
         )
@@ -117,6 +128,9 @@ SNAPSHOT_LISTING = RetryPolicy(attempts=5)
 
 REFERENCE_READ = RetryPolicy(attempts=5, min_wait=0.05, max_wait=1.0)
 """Reads of all referenced files, while listed metadata files are missing."""
+
+CATALOG_REQUEST = RetryPolicy(attempts=5, min_wait=0.5, max_wait=16.0, timeout=120.0)
+"""Requests to a catalog server that it refused for the moment, or reads that it did not answer."""
 
 SPARK_JOB = RetryPolicy(attempts=3)
 """Spark jobs that failed because the output of an earlier stage was lost."""

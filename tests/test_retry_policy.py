@@ -64,3 +64,17 @@ def test_the_wait_doubles_up_to_its_maximum(monkeypatch: pytest.MonkeyPatch) -> 
         *[True] * 3,
         4,
     ]
+
+
+def test_an_error_can_ask_for_a_longer_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, waits = list[int](), list[float]()
+    monkeypatch.setattr("tenacity.nap.time.sleep", waits.append)
+
+    RetryPolicy(attempts=3, min_wait=1.0, max_wait=1.0).call(
+        lambda: fail_until(3, calls),
+        retry_on=lambda error: isinstance(error, OSError),
+        wait_at_least=lambda error: 30.0 if str(error) == "attempt 1" else 0.0,
+    )
+
+    assert waits[0] == 30.0
+    assert 1.0 <= waits[1] <= 2.0

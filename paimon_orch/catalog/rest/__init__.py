@@ -1,0 +1,1 @@
+"""The REST catalog of Paimon. See docs/format/catalogs.md."""
