@@ -6,13 +6,15 @@ See docs/format/catalogs.md.
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from paimon_orch.catalog.backend import CatalogBackend
+from paimon_orch.catalog.file_system import FileSystemBackend
 from paimon_orch.catalog.identifier import BRANCH_SEPARATOR, TableIdentifier, check_database_name
-from paimon_orch.catalog.open_backend import open_backend
+from paimon_orch.catalog.open_backend import open_backend, resolve_options
 from paimon_orch.errors import AlreadyExistsError, InputError, NotFoundError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
@@ -60,7 +62,9 @@ class Catalog:
         ``allowances`` apply to all tables that this catalog opens; see :meth:`Table.allow`.
         """
         self.allowances = allowances
-        self.backend: CatalogBackend = open_backend(uri, options)
+        self.name, resolved = resolve_options(uri, options)
+        """The name in the configuration, or None."""
+        self.backend: CatalogBackend = open_backend(resolved)
 
     @property
     def uri(self) -> str:
@@ -106,8 +110,15 @@ class Catalog:
             entry.io,
             TablePaths(entry.root, identifier.branch),
             self.allowances,
-            environment=entry.environment,
+            environment=replace(entry.environment, command_argument=self._command_argument),
         )
+
+    @property
+    def _command_argument(self) -> str | None:
+        """Return how commands name this catalog, or None for the warehouse of the table's path."""
+        if self.name is not None or isinstance(self.backend, FileSystemBackend):
+            return self.name
+        return "CATALOG"  # the user has passed options, which may be secret
 
     def open(self, identifier: str) -> Table | SystemTable:
         """Return a table, a branch, or a system table, for example ``db.t$files``."""

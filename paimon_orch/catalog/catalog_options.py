@@ -3,6 +3,7 @@
 See docs/format/catalogs.md#options.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -67,6 +68,17 @@ def require_option(options: Mapping[str, Any], option: AnyOption) -> str:
         kind = options.get(METASTORE.key, METASTORE.default)
         raise InputError(f"a catalog with metastore={kind} needs the option {option.key!r}")
     return text
+
+
+def redact_location(text: str) -> str:
+    """Return a location or URI without credentials: its user and its parameters are hidden."""
+    text = re.sub(r"//[^/@]*@", "//***@", text)
+    return re.sub(r"([?;]).*", r"\1***", text)
+
+
+def add_storage_prefix(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fsspec options of the object store as options of a catalog."""
+    return {f"{STORAGE_PREFIX}{name}": value for name, value in options.items()}
 
 
 def extract_storage_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,13 @@ from typing import Any
 
 import yaml
 
-from paimon_orch.catalog.catalog_options import STORAGE_PREFIX
+from paimon_orch.catalog.catalog_options import (
+    METASTORE,
+    STORAGE_PREFIX,
+    URI,
+    WAREHOUSE,
+    redact_location,
+)
 from paimon_orch.errors import InputError
 
 CONFIG_FILE = ".paimon_orch.yaml"
@@ -46,12 +52,40 @@ def find_named_catalog(name: str) -> dict[str, Any] | None:
 
 
 def list_named_catalogs() -> list[str]:
-    """Return the names of the catalogs in the configuration file, sorted."""
-    return sorted(_read_file_catalogs())
+    """Return the names of the catalogs in the configuration file and in variables, sorted.
+
+    A name that only variables have is in lower case, with underscores.
+    """
+    names = set(_read_file_catalogs())
+    known = tuple(_get_variable_prefix(name) for name in names)
+    for key in os.environ:
+        if key.startswith(VARIABLE_PREFIX) and not key.startswith(known):
+            name, separator, option = key.removeprefix(VARIABLE_PREFIX).partition("__")
+            if name and separator and option:
+                names.add(name.lower())
+    return sorted(names)
+
+
+def describe_named_catalogs() -> list[dict[str, str | None]]:
+    """Return the name, metastore, warehouse and URI of each catalog, without secrets."""
+    return [_describe(name, find_named_catalog(name) or {}) for name in list_named_catalogs()]
+
+
+def _describe(name: str, options: Mapping[str, Any]) -> dict[str, str | None]:
+    locations = {
+        option.key: redact_location(str(options[option.key])) if option.key in options else None
+        for option in (WAREHOUSE, URI)
+    }
+    metastore = str(options.get(METASTORE.key, METASTORE.default))
+    return {"name": name, "metastore": metastore, **locations}
+
+
+def _get_variable_prefix(name: str) -> str:
+    return f"{VARIABLE_PREFIX}{name.upper().replace('-', '_')}__"
 
 
 def _read_environment(name: str) -> dict[str, str]:
-    prefix = f"{VARIABLE_PREFIX}{name.upper().replace('-', '_')}__"
+    prefix = _get_variable_prefix(name)
     return {
         _to_option_name(key.removeprefix(prefix)): value
         for key, value in os.environ.items()

@@ -6,8 +6,9 @@ from typing import Any
 from paimon_orch.catalog.backend import CatalogBackend
 from paimon_orch.catalog.catalog_options import (
     METASTORE,
-    STORAGE_PREFIX,
+    URI,
     WAREHOUSE,
+    add_storage_prefix,
     check_option_names,
     extract_storage_options,
     require_option,
@@ -18,21 +19,27 @@ from paimon_orch.errors import InputError
 from paimon_orch.storage import resolve_warehouse
 
 
-def open_backend(uri: str | None, options: Mapping[str, Any]) -> CatalogBackend:
-    """Open a catalog; see :meth:`Catalog.__init__` for the arguments."""
+def resolve_options(
+    uri: str | None, options: Mapping[str, Any]
+) -> tuple[str | None, dict[str, Any]]:
+    """Return the name of a configured catalog, if ``uri`` is one, and all options of the catalog.
+
+    See :meth:`Catalog.__init__` for the arguments.
+    """
     if METASTORE.key in options:
-        named = {"uri": uri} if uri is not None else {}
-        return _open_metastore({**named, **options})
+        named = {URI.key: uri} if uri is not None else {}
+        return None, {**named, **options}
     if uri is None:
         raise InputError("a catalog needs a warehouse or the name of a configured catalog")
     configured = find_named_catalog(uri)
-    storage = {f"{STORAGE_PREFIX}{name}": value for name, value in options.items()}
+    storage = add_storage_prefix(options)
     if configured is not None:
-        return _open_metastore({**configured, **storage})
-    return _open_file_system({WAREHOUSE.key: uri, **storage})
+        return uri, {**configured, **storage}
+    return None, {WAREHOUSE.key: uri, **storage}
 
 
-def _open_metastore(options: Mapping[str, Any]) -> CatalogBackend:
+def open_backend(options: Mapping[str, Any]) -> CatalogBackend:
+    """Open the catalog that the option ``metastore`` names."""
     kind = str(options.get(METASTORE.key, METASTORE.default))
     opener = _BACKENDS.get(kind)
     if opener is None:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from paimon_orch.cli.arguments import AsJson, DryRun, Identifier, Warehouse
+from paimon_orch.cli.arguments import AsJson, CatalogLocation, DryRun, Identifier
 from paimon_orch.cli.common import open_catalog, parse_pair, print_values
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
@@ -96,7 +96,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def alter(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     drop: _Drop = None,
     rename: _Rename = None,
@@ -119,7 +119,7 @@ def alter(
     order of the options on this page. The field city of a nested column address is address.city.
     No data file is rewritten: readers convert old files to the new schema.
     """
-    catalog = open_catalog(ctx, warehouse)
+    catalog = open_catalog(ctx, location)
     target = catalog.table(table)
     schema = target.schema
     path = partial(_parse_column, schema)

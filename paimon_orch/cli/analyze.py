@@ -7,7 +7,7 @@ import typer
 from rich.progress import Progress
 from rich.table import Table as RichTable
 
-from paimon_orch.cli.arguments import AsJson, DryRun, Identifier, Master, Warehouse
+from paimon_orch.cli.arguments import AsJson, CatalogLocation, DryRun, Identifier, Master
 from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
@@ -44,7 +44,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def analyze(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     columns: _Columns = "",
     all_columns: _AllColumns = False,
@@ -60,7 +60,7 @@ def analyze(
     """
     if columns and all_columns:
         raise InputError("--columns and --all-columns cannot be combined; use one of them")
-    target = open_table(ctx, warehouse, table)
+    target = open_table(ctx, location, table)
     planned = step.plan(
         target, step.AnalyzeRequest(columns=None if all_columns else parse_names(columns))
     )

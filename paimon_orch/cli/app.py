@@ -27,8 +27,7 @@ from paimon_orch.cli import (
 from paimon_orch.cli.common import CliSettings, console, error_console
 from paimon_orch.cli.help_page import HelpGroup, Panel
 from paimon_orch.cli.registration import register_command
-from paimon_orch.errors import PaimonError
-from paimon_orch.storage.object_store_options import parse_storage_option
+from paimon_orch.errors import InputError, PaimonError
 
 app = typer.Typer(
     cls=HelpGroup,
@@ -67,6 +66,16 @@ _StorageOptions = Annotated[
         metavar="NAME=VALUE",
         help="Option of an object store; may be repeated. Put secrets as a JSON object into the "
         "environment variable PAIMON_STORAGE_OPTIONS, because other users can see command lines.",
+    ),
+]
+_CatalogOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--catalog-option",
+        metavar="NAME=VALUE",
+        help="Option of a catalog, such as metastore=jdbc; may be repeated. With a metastore, "
+        "CATALOG is the warehouse; otherwise the options override those of the configured catalog. "
+        "Put secrets into environment variables such as PAIMON_ORCH_CATALOG__PROD__TOKEN.",
     ),
 ]
 _DemoWarehouse = Annotated[
@@ -117,15 +126,30 @@ def _read_settings(
     ctx: typer.Context,
     verbose: _Verbose = False,
     storage_options: _StorageOptions = None,
+    catalog_options: _CatalogOptions = None,
     version: _Version = False,  # noqa: ARG001 - the callback of the option prints the version
 ) -> None:
-    ctx.obj = CliSettings(dict(map(parse_storage_option, storage_options or [])))
+    ctx.obj = CliSettings(
+        _split_options("--storage-option", storage_options),
+        _split_options("--catalog-option", catalog_options),
+    )
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING,
         format="%(levelname)s %(name)s: %(message)s",
     )
     if not verbose:
         logging.getLogger("py4j").setLevel(logging.ERROR)
+
+
+def _split_options(switch: str, texts: list[str] | None) -> dict[str, str]:
+    """Return options by name; errors do not show the text, which may be a secret."""
+    options = {}
+    for text in texts or ():
+        name, separator, value = text.partition("=")
+        if not (name.strip() and separator):
+            raise InputError(f"{switch} must look like name=value")
+        options[name.strip()] = value
+    return options
 
 
 def demo(warehouse: _DemoWarehouse = None, months: _DemoMonths = 12) -> None:

@@ -4,9 +4,12 @@ from typing import Annotated
 
 import typer
 
-Warehouse = Annotated[
+CatalogLocation = Annotated[
     str,
-    typer.Argument(metavar="WAREHOUSE", help="Directory of the warehouse, or s3://bucket/path."),
+    typer.Argument(
+        metavar="CATALOG",
+        help="Directory of a warehouse, s3://bucket/path, or the name of a configured catalog.",
+    ),
 ]
 Identifier = Annotated[
     str, typer.Argument(metavar="DATABASE.TABLE", help="Name of the table with its database.")

@@ -1,11 +1,13 @@
 """Commands on databases and whole tables: list, create, rename and drop."""
 
+import json
 from typing import Annotated
 
 import typer
 
 from paimon_orch.catalog.catalog import Catalog
-from paimon_orch.cli.arguments import AsJson, DryRun, Identifier, Warehouse
+from paimon_orch.catalog.named_catalogs import describe_named_catalogs
+from paimon_orch.cli.arguments import AsJson, CatalogLocation, DryRun, Identifier
 from paimon_orch.cli.common import (
     open_catalog,
     parse_names,
@@ -63,6 +65,7 @@ _CREATE_EXAMPLE = (
 
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
+    register_command(app, catalogs, Panel.TABLES, has_allowances=False)
     register_command(app, tables, Panel.TABLES, has_allowances=False)
     register_command(app, create, Panel.TABLES, examples=[_CREATE_EXAMPLE], has_allowances=False)
     register_command(app, rename, Panel.TABLES)
@@ -74,22 +77,37 @@ def add_commands(app: typer.Typer) -> None:
     app.add_typer(databases, name="database", rich_help_panel=Panel.TABLES)
 
 
-def _open_existing(ctx: typer.Context, warehouse: str) -> Catalog:
-    """Open a warehouse; raises :class:`NotFoundError` if its directory does not exist."""
-    catalog = open_catalog(ctx, warehouse)
+def _open_existing(ctx: typer.Context, location: str) -> Catalog:
+    """Open a catalog; raises :class:`NotFoundError` if its location does not exist."""
+    catalog = open_catalog(ctx, location)
     if not catalog.databases():
         catalog.require_exists()
     return catalog
 
 
-def list_databases(ctx: typer.Context, warehouse: Warehouse, as_json: AsJson = False) -> None:
+def catalogs(as_json: AsJson = False) -> None:
+    """Print the configured catalogs.
+
+    The file .paimon_orch.yaml and environment variables configure them. Secrets are not printed.
+    """
+    entries = describe_named_catalogs()
+    lines = [
+        " ".join(
+            filter(None, (entry["name"], entry["metastore"], entry["uri"], entry["warehouse"]))
+        )
+        for entry in entries
+    ]
+    print(json.dumps(entries, indent=2) if as_json else "\n".join(lines) or "none")
+
+
+def list_databases(ctx: typer.Context, location: CatalogLocation, as_json: AsJson = False) -> None:
     """Print the names of all databases."""
-    print_names(_open_existing(ctx, warehouse).databases(), as_json=as_json)
+    print_names(_open_existing(ctx, location).databases(), as_json=as_json)
 
 
 def create_database(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     database: _Database,
     if_not_exists: _IfNotExists = False,
     as_json: AsJson = False,
@@ -98,13 +116,13 @@ def create_database(
 
     The command create also creates the database of a new table.
     """
-    open_catalog(ctx, warehouse).create_database(database, if_not_exists=if_not_exists)
+    open_catalog(ctx, location).create_database(database, if_not_exists=if_not_exists)
     print_values({"database": database}, as_json, f"database {database} exists")
 
 
 def drop_database(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     database: _Database,
     cascade: _Cascade = False,
     if_exists: _IfExists = False,
@@ -115,7 +133,7 @@ def drop_database(
 
     Fails if the database has tables, unless --cascade is set.
     """
-    catalog = open_catalog(ctx, warehouse)
+    catalog = open_catalog(ctx, location)
     names = catalog.list_tables_to_drop(database, cascade=cascade, if_exists=if_exists)
     values: dict[str, object] = {"database": database, "tables": names}
     if dry_run:
@@ -130,12 +148,12 @@ def drop_database(
 
 def tables(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     database: _OptionalDatabase = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the names of the tables."""
-    catalog = _open_existing(ctx, warehouse)
+    catalog = _open_existing(ctx, location)
     databases = catalog.databases() if database is None else [database]
     identifiers = [f"{name}.{table}" for name in databases for table in catalog.tables(name)]
     print_names(identifiers, as_json=as_json)
@@ -143,7 +161,7 @@ def tables(
 
 def create(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     columns: _ColumnDefinitions,
     primary_key: _PrimaryKey = "",
@@ -153,7 +171,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a table, and its database if it does not exist."""
-    created = open_catalog(ctx, warehouse).create_table(
+    created = open_catalog(ctx, location).create_table(
         table,
         columns,
         primary_key=parse_names(primary_key),
@@ -166,12 +184,12 @@ def create(
         "location": created.paths.root,
         "schema_id": created.schema.id,
     }
-    print_values(values, as_json, f"created {table} in {warehouse}")
+    print_values(values, as_json, f"created {table} in {location}")
 
 
 def rename(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     to: _NewName,
     as_json: AsJson = False,
@@ -181,13 +199,13 @@ def rename(
     No job may write to the table at the same time. Fails for tables in object stores, which have no
     atomic rename.
     """
-    open_catalog(ctx, warehouse).rename_table(table, to)
+    open_catalog(ctx, location).rename_table(table, to)
     print_values({"table": to, "previous_name": table}, as_json, f"renamed {table} to {to}")
 
 
 def drop(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     yes: _Yes = False,
     if_exists: _IfExists = False,
@@ -198,7 +216,7 @@ def drop(
 
     Snapshots, tags and branches are deleted too; this cannot be undone.
     """
-    catalog = open_catalog(ctx, warehouse)
+    catalog = open_catalog(ctx, location)
     exists = catalog.can_drop_table(table, if_exists=if_exists)
     missing: dict[str, object] = {"table": table, "deleted": False}
     if not exists:

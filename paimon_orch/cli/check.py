@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from paimon_orch.cli.arguments import AsJson, DryRun, Identifier, Warehouse
+from paimon_orch.cli.arguments import AsJson, CatalogLocation, DryRun, Identifier
 from paimon_orch.cli.common import open_table, print_values
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
@@ -29,7 +29,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def check(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     deep: _Deep = False,
     as_json: AsJson = False,
@@ -38,7 +38,7 @@ def check(
 
     Prints one line for each finding. The exit status is 1 if there is a finding.
     """
-    report = check_table.check(open_table(ctx, warehouse, table), deep=deep)
+    report = check_table.check(open_table(ctx, location, table), deep=deep)
     lines = [str(finding) for finding in report.findings]
     text = f"{len(lines)} findings in {report.versions} versions and {report.data_files} data files"
     print_values(report.to_dict(), as_json, "\n".join([*lines, text]))
@@ -48,7 +48,7 @@ def check(
 
 def remove_unexisting_files(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -58,7 +58,7 @@ def remove_unexisting_files(
     Afterwards, the remaining rows of the newest snapshot can be read again. The rows of the missing
     files are lost.
     """
-    target = open_table(ctx, warehouse, table)
+    target = open_table(ctx, location, table)
     missing = missing_step.plan(target, EmptyRequest())
     if not dry_run:
         missing = run_step(missing_step.REMOVE_UNEXISTING_FILES, target, missing).plan
@@ -69,7 +69,7 @@ def remove_unexisting_files(
 
 def sync_iceberg(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -79,7 +79,7 @@ def sync_iceberg(
     Commits do this themselves, if the table's option metadata.iceberg.storage is set. Run the
     command after a failure, and after commits of writers that publish no Iceberg metadata.
     """
-    target = open_table(ctx, warehouse, table)
+    target = open_table(ctx, location, table)
     planned = iceberg_step.plan(target, EmptyRequest())
     if dry_run or not planned:
         values = planned.to_dict() | {"published_snapshots": 0}

@@ -8,12 +8,12 @@ import typer
 
 from paimon_orch.cli.arguments import (
     AsJson,
+    CatalogLocation,
     DryRun,
     Identifier,
     Master,
     OlderThan,
     Partitions,
-    Warehouse,
 )
 from paimon_orch.cli.common import (
     append_refused_paths,
@@ -60,7 +60,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def remove_orphan_files(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     older_than: OlderThan = None,
     partitions: Partitions = None,
@@ -75,7 +75,7 @@ def remove_orphan_files(
     references. By default, files of the last day are kept, because running jobs may still commit
     them.
     """
-    target, executor = open_table(ctx, warehouse, table), build_threshold_executor(master)
+    target, executor = open_table(ctx, location, table), build_threshold_executor(master)
     planned = orphan_step.plan(
         target,
         orphan_step.RemoveOrphanFilesRequest(
@@ -102,23 +102,23 @@ def remove_orphan_files(
     print_values(values, as_json, text)
 
 
-def _open_quarantine(ctx: typer.Context, warehouse: str, identifier: str) -> Quarantine:
-    return Quarantine.of(open_table(ctx, warehouse, identifier))
+def _open_quarantine(ctx: typer.Context, location: str, identifier: str) -> Quarantine:
+    return Quarantine.of(open_table(ctx, location, identifier))
 
 
 def list_quarantine(
-    ctx: typer.Context, warehouse: Warehouse, table: Identifier, as_json: AsJson = False
+    ctx: typer.Context, location: CatalogLocation, table: Identifier, as_json: AsJson = False
 ) -> None:
     """Print the folders of quarantined files.
 
     Each run of remove-orphan-files --quarantine creates one.
     """
-    print_names(_open_quarantine(ctx, warehouse, table).list_folders(), as_json=as_json)
+    print_names(_open_quarantine(ctx, location, table).list_folders(), as_json=as_json)
 
 
 def restore_quarantine(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     folder: _Folder = None,
     dry_run: DryRun = False,
@@ -128,7 +128,7 @@ def restore_quarantine(
 
     A file is not moved back if its old path is taken or leads through a symbolic link.
     """
-    quarantine = _open_quarantine(ctx, warehouse, table)
+    quarantine = _open_quarantine(ctx, location, table)
     names = quarantine.select_folders(folder)
     if dry_run:
         files = quarantine.count(names)
@@ -145,14 +145,14 @@ def restore_quarantine(
 
 def empty_quarantine(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     older_than: OlderThan = "7 d",
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete old quarantined files."""
-    quarantine = _open_quarantine(ctx, warehouse, table)
+    quarantine = _open_quarantine(ctx, location, table)
     cutoff = parse_optional_cutoff("--older-than", older_than)
     assert cutoff is not None
     retention = timedelta(seconds=max(0.0, time.time() - cutoff / 1000))

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from paimon_orch.catalog.catalog import Catalog
+from paimon_orch.catalog.open_catalog import open_catalog as open_located_catalog
 from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
@@ -26,7 +27,6 @@ from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.unseen_rows import (
     describe_unseen_rows_after_write,
     describe_unseen_rows_in_scan,
-    format_compact_command,
 )
 from paimon_orch.table.system_table import SystemTable
 from paimon_orch.table.table import Table
@@ -40,21 +40,27 @@ error_console = Console(stderr=True, soft_wrap=True, highlight=False, markup=Fal
 
 @dataclass(slots=True)
 class CliSettings:
-    """The storage options before the command, and the allowances from the switches after it."""
+    """The options before the command, and the allowances from the switches after it."""
 
-    storage_options: dict[str, str]
+    storage_options: dict[str, str] = field(default_factory=dict, repr=False)
+    catalog_options: dict[str, str] = field(default_factory=dict, repr=False)
     allowances: Allowances = NO_ALLOWANCES
 
 
-def open_catalog(ctx: typer.Context, warehouse: str) -> Catalog:
-    """Open a warehouse with the storage options and the allowances of this call."""
-    settings = ctx.obj or CliSettings({})
-    return Catalog(warehouse, allowances=settings.allowances, **settings.storage_options)
+def open_catalog(ctx: typer.Context, location: str) -> Catalog:
+    """Open a catalog with the options and the allowances of this call."""
+    settings: CliSettings = ctx.obj or CliSettings()
+    return open_located_catalog(
+        location,
+        catalog_options=settings.catalog_options,
+        storage_options=settings.storage_options,
+        allowances=settings.allowances,
+    )
 
 
-def open_table(ctx: typer.Context, warehouse: str, identifier: str) -> Table:
-    """Open a table of a warehouse; see :func:`open_catalog`."""
-    return open_catalog(ctx, warehouse).table(identifier)
+def open_table(ctx: typer.Context, location: str, identifier: str) -> Table:
+    """Open a table of a catalog; see :func:`open_catalog`."""
+    return open_catalog(ctx, location).table(identifier)
 
 
 def check_files_exist(paths: Iterable[str]) -> None:
@@ -103,9 +109,10 @@ def parse_partitions(
         if not has_files and not any(
             find_bucket_directories(table.io, root, schema, [spec]) for root in roots
         ):
+            name = f"{table.identifier}$partitions"
             raise NotFoundError(
                 f"{table.identifier} has no partition {spec_text}; to list its partitions, run "
-                f"paimon-orch read ... '{table.identifier}$partitions'"
+                f"{replace(table.stores.label, identifier=name).format_command('read')}"
             )
     return specs
 
@@ -165,15 +172,15 @@ def print_write_result(
     if compaction is not None and not as_json:
         print_result(compaction.to_dict(), as_json, "nothing to compact")
     if isinstance(rows, int) and rows:
-        text = describe_unseen_rows_after_write(table.identifier, table.paths, rows)
+        text = describe_unseen_rows_after_write(table.stores.label, rows)
         error_console.print(f"note: {text}", markup=False)
 
 
 def open_table_for_write(
-    ctx: typer.Context, warehouse: str, identifier: str, *, compact: bool
+    ctx: typer.Context, location: str, identifier: str, *, compact: bool
 ) -> Table:
     """Open a table to write to; with ``compact``, its options must allow a compaction."""
-    table = open_table(ctx, warehouse, identifier)
+    table = open_table(ctx, location, identifier)
     if compact:
         table.stores.check_step(StepKind.COMPACT)
     return table
@@ -193,7 +200,7 @@ def compact_after_write(
             table, snapshot_id, SparkExecutor(session), progress=progress
         )
     except (PaimonError, OSError) as error:
-        command = format_compact_command(table.identifier, table.paths)
+        command = table.stores.label.format_command("compact")
         error.add_note(
             f"the write is committed as snapshot {snapshot_id}; do not repeat it, but run "
             f"`{command}`"
@@ -208,7 +215,7 @@ def note_rows_not_visible(opened: Table | SystemTable, scan: BaseScan) -> None:
         table = opened.table if isinstance(opened, SystemTable) else opened
         can_merge = isinstance(scan, Scan) and scan.visibility.can_merge_more
         option = "--merge-level-0" if can_merge else None
-        text = describe_unseen_rows_in_scan(table.identifier, table.paths, rows, option)
+        text = describe_unseen_rows_in_scan(table.stores.label, rows, option)
         error_console.print(f"note: {text}", markup=False)
 
 

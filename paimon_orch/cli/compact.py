@@ -11,12 +11,12 @@ from rich.table import Table as RichTable
 
 from paimon_orch.cli.arguments import (
     AsJson,
+    CatalogLocation,
     DryRun,
     Identifier,
     Master,
     PartitionFilter,
     Partitions,
-    Warehouse,
 )
 from paimon_orch.cli.common import (
     add_progress_bar,
@@ -109,7 +109,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def compact(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     partitions: Partitions = None,
     where: PartitionFilter = None,
@@ -125,7 +125,7 @@ def compact(
     In tables with deletion vectors, outdated rows are marked as deleted, and their files are not
     rewritten. Rows in postpone buckets are moved to real buckets first.
     """
-    target = open_table(ctx, warehouse, table)
+    target = open_table(ctx, location, table)
     specs = parse_partitions(target, partitions)
     order = _parse_order(order_by, order_strategy, strategy)
     strategy = strategy or CompactStrategy.MINOR
@@ -226,7 +226,7 @@ def _print_decisions(decisions: Sequence[CompactionDecision]) -> None:
 
 def rescale(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     bucket_num: _BucketNumber = None,
     partitions: Partitions = None,
@@ -238,7 +238,7 @@ def rescale(
 
     Rewrites the partitions. Also change the table's option 'bucket', which writers use.
     """
-    target = open_table(ctx, warehouse, table)
+    target = open_table(ctx, location, table)
     specs = parse_partitions(target, partitions)
     planned = rescale_step.plan(
         target, rescale_step.RescaleRequest(bucket_num=bucket_num, partitions=specs)
@@ -255,13 +255,13 @@ def rescale(
 
 def compact_manifests(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Merge small manifests of the newest snapshot."""
-    target = open_table(ctx, warehouse, table)
+    target = open_table(ctx, location, table)
     planned = manifest_step.plan(target, EmptyRequest())
     snapshot = (
         None if dry_run else run_step(manifest_step.COMPACT_MANIFESTS, target, planned).snapshot

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from paimon_orch.cli.arguments import AsJson, DryRun, Identifier, OlderThan, Warehouse
+from paimon_orch.cli.arguments import AsJson, CatalogLocation, DryRun, Identifier, OlderThan
 from paimon_orch.cli.common import (
     append_refused_paths,
     open_table,
@@ -93,7 +93,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def expire_snapshots(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     retain_max: _RetainMax = None,
     retain_min: _RetainMin = None,
@@ -107,7 +107,7 @@ def expire_snapshots(
     A file is deleted if no remaining snapshot, tag, branch or changelog references it. --dry-run
     also lists the snapshots that a tag, branch or consumer retains.
     """
-    target = open_table(ctx, warehouse, table)
+    target = open_table(ctx, location, table)
     limits = _parse_retention(retain_max, retain_min, older_than, max_deletes)
     planned = expire_step.plan(target, expire_step.ExpireSnapshotsRequest(**limits))
     if dry_run:
@@ -149,7 +149,7 @@ def _format_expiration_plan(planned: expire_step.SnapshotExpirationPlan) -> str:
 
 def expire_changelogs(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     retain_max: _RetainMax = None,
     retain_min: _RetainMin = None,
@@ -162,7 +162,7 @@ def expire_changelogs(
 
     Applies to tables that keep changelogs longer than snapshots.
     """
-    target = open_table(ctx, warehouse, table)
+    target = open_table(ctx, location, table)
     limits = _parse_retention(retain_max, retain_min, older_than, max_deletes)
     expired = changelog_step.plan(target, changelog_step.ExpireChangelogsRequest(**limits))
     if not dry_run:
@@ -174,7 +174,7 @@ def expire_changelogs(
 
 def expire_partitions(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     expiration_time: _ExpirationTime = None,
     expire_strategy: _ExpireStrategy = None,
@@ -188,7 +188,7 @@ def expire_partitions(
 
     Their files are deleted when the snapshots that reference them expire.
     """
-    target = open_table(ctx, warehouse, table)
+    target = open_table(ctx, location, table)
     request = partition_step.ExpirePartitionsRequest(
         expiration_time=parse_optional_duration("--expiration-time", expiration_time),
         strategy=expire_strategy,
@@ -206,7 +206,7 @@ def expire_partitions(
 
 def expire_tags(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     older_than: OlderThan = None,
     dry_run: DryRun = False,
@@ -219,7 +219,7 @@ def expire_tags(
     before = parse_optional_cutoff("--older-than", older_than)
     # Tags store local times.
     local = None if before is None else datetime.fromtimestamp(before / 1000)  # noqa: DTZ006
-    target = open_table(ctx, warehouse, table)
+    target = open_table(ctx, location, table)
     expired = tag_step.plan(target, tag_step.ExpireTagsRequest(older_than=local))
     if not dry_run:
         expired = run_step(tag_step.EXPIRE_TAGS, target, expired).plan

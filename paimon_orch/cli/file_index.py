@@ -7,12 +7,12 @@ from rich.progress import Progress
 
 from paimon_orch.cli.arguments import (
     AsJson,
+    CatalogLocation,
     DryRun,
     Identifier,
     Master,
     PartitionFilter,
     Partitions,
-    Warehouse,
 )
 from paimon_orch.cli.common import (
     add_progress_bar,
@@ -37,7 +37,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def rewrite_file_index(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     partitions: Partitions = None,
     where: PartitionFilter = None,
@@ -50,7 +50,7 @@ def rewrite_file_index(
     The table's options configure the indexes. Data files are not rewritten. Indexes that are no
     longer configured are removed.
     """
-    target = open_table(ctx, warehouse, table)
+    target = open_table(ctx, location, table)
     specs = parse_partitions(target, partitions)
     planned = step.plan(target, step.RewriteFileIndexRequest(partitions=specs, where=where))
     if dry_run:

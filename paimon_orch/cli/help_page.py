@@ -37,7 +37,7 @@ def format_examples(examples: Iterable[str]) -> str | None:
 
 
 class HelpCommand(TyperCommand):
-    """A command whose help page shows arguments by their metavar only, such as ``WAREHOUSE``."""
+    """A command whose help page shows arguments by their metavar only, such as ``CATALOG``."""
 
     def collect_usage_pieces(self, ctx: "Context") -> list[str]:
         """Return the parts of the usage line after the name of the command."""

@@ -8,13 +8,13 @@ from rich.progress import Progress
 
 from paimon_orch.cli.arguments import (
     AsJson,
+    CatalogLocation,
     CompactAfter,
     DryRun,
     Encoding,
     Identifier,
     Master,
     SourceFiles,
-    Warehouse,
 )
 from paimon_orch.cli.common import (
     add_progress_bar,
@@ -88,7 +88,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def ingest(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     source: SourceFiles,
     more_files: _MoreFiles = None,
@@ -110,7 +110,7 @@ def ingest(
     """
     from paimon_orch.spark.input_files import read_files
 
-    target = open_table_for_write(ctx, warehouse, table, compact=compact_after)
+    target = open_table_for_write(ctx, location, table, compact=compact_after)
     paths = [*source, *(more_files or [])]
     check_files_exist(paths)
     commit_id = _parse_commit_id(commit_user, commit_identifier)

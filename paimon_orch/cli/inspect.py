@@ -6,7 +6,7 @@ import pendulum
 import typer
 from rich.table import Table as RichTable
 
-from paimon_orch.cli.arguments import AsJson, Identifier, SnapshotId, Warehouse
+from paimon_orch.cli.arguments import AsJson, CatalogLocation, Identifier, SnapshotId
 from paimon_orch.cli.common import console, error_console, open_table
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
@@ -28,7 +28,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def inspect(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     snapshot: SnapshotId = None,
     as_json: AsJson = False,
@@ -38,7 +38,7 @@ def inspect(
     Reads only metadata, and no data files. The exit status is 1 if the metadata is inconsistent,
     for example if files of one level overlap.
     """
-    report = inspect_table(open_table(ctx, warehouse, table), snapshot)
+    report = inspect_table(open_table(ctx, location, table), snapshot)
     if as_json:
         print(json.dumps(report.to_dict(), indent=2))
     else:

@@ -3,7 +3,7 @@
 import typer
 from rich.progress import Progress
 
-from paimon_orch.cli.arguments import AsJson, DryRun, Identifier, Master, Warehouse
+from paimon_orch.cli.arguments import AsJson, CatalogLocation, DryRun, Identifier, Master
 from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
@@ -25,7 +25,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def move_postponed(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     dry_run: DryRun = False,
     master: Master = "local[*]",
@@ -36,7 +36,7 @@ def move_postponed(
     Writers of a table with 'bucket' = -2 may write rows to postpone buckets, which readers do not
     see.
     """
-    target = open_table(ctx, warehouse, table)
+    target = open_table(ctx, location, table)
     planned = postpone.plan(target, postpone.MovePostponedRequest())
     rows = planned.rows
     if dry_run:

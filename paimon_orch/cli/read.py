@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from paimon_orch.cli.arguments import (
+    CatalogLocation,
     Identifier,
     MergeLevel0,
     SnapshotId,
     TagSelector,
     Timestamp,
-    Warehouse,
     Watermark,
 )
 from paimon_orch.cli.common import (
@@ -68,7 +68,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def read(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     columns: _Columns = None,
     where: _Filter = None,
@@ -90,7 +90,7 @@ def read(
     if branch == "":
         raise InputError("--branch is empty; omit it to read main")
     identifier = table if branch is None else f"{table}$branch_{branch}"
-    opened = open_catalog(ctx, warehouse).open(identifier)
+    opened = open_catalog(ctx, location).open(identifier)
     scan = opened.scan(
         None if columns is None else [name.strip() for name in columns.split(",")],
         where,

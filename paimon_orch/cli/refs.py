@@ -6,11 +6,11 @@ import typer
 
 from paimon_orch.cli.arguments import (
     AsJson,
+    CatalogLocation,
     DryRun,
     Identifier,
     TagSelector,
     Timestamp,
-    Warehouse,
     Watermark,
 )
 from paimon_orch.cli.common import (
@@ -86,15 +86,15 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def list_tags(
-    ctx: typer.Context, warehouse: Warehouse, table: Identifier, as_json: AsJson = False
+    ctx: typer.Context, location: CatalogLocation, table: Identifier, as_json: AsJson = False
 ) -> None:
     """Print the names of all tags."""
-    print_names(open_table(ctx, warehouse, table).tags.names(), as_json=as_json)
+    print_names(open_table(ctx, location, table).tags.names(), as_json=as_json)
 
 
 def create_tag(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     name: _TagName,
     snapshot: _TaggedSnapshot = None,
@@ -106,7 +106,7 @@ def create_tag(
 
     The files of the snapshot are kept until the tag is deleted.
     """
-    tags = open_table(ctx, warehouse, table).tags
+    tags = open_table(ctx, location, table).tags
     retention = parse_optional_duration("--time-retained", time_retained)
     create_or_replace = tags.replace if replace else tags.create
     tagged = create_or_replace(name, snapshot, time_retained=retention)
@@ -116,14 +116,14 @@ def create_tag(
 
 def delete_tag(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     name: _TagName,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete a tag and the files that only it references."""
-    target = open_table(ctx, warehouse, table)
+    target = open_table(ctx, location, table)
     deleted = deletion_step.plan(target, deletion_step.DeleteTagRequest(name=name))
     if not dry_run:
         deleted = run_step(deletion_step.DELETE_TAG, target, deleted).plan
@@ -134,41 +134,41 @@ def delete_tag(
 
 def rename_tag(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     name: _TagName,
     to: _NewTagName,
     as_json: AsJson = False,
 ) -> None:
     """Rename a tag."""
-    open_table(ctx, warehouse, table).tags.rename(name, to)
+    open_table(ctx, location, table).tags.rename(name, to)
     print_values({"tag": to, "previous_name": name}, as_json, f"renamed tag {name} to {to}")
 
 
 def list_branches(
-    ctx: typer.Context, warehouse: Warehouse, table: Identifier, as_json: AsJson = False
+    ctx: typer.Context, location: CatalogLocation, table: Identifier, as_json: AsJson = False
 ) -> None:
     """Print the names of all branches except main."""
-    print_names(open_table(ctx, warehouse, table).branches.names(), as_json=as_json)
+    print_names(open_table(ctx, location, table).branches.names(), as_json=as_json)
 
 
 def create_branch(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     name: _BranchName,
     tag: _BranchStart = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a branch from a tag, or an empty branch."""
-    open_table(ctx, warehouse, table).branches.create(name, tag)
+    open_table(ctx, location, table).branches.create(name, tag)
     start = "without rows" if tag is None else f"at tag {tag}"
     print_values({"branch": name, "tag": tag}, as_json, f"branch {name} starts {start}")
 
 
 def delete_branch(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     name: _BranchName,
     dry_run: DryRun = False,
@@ -178,13 +178,13 @@ def delete_branch(
 
     The command remove-orphan-files deletes the data files that only the branch references.
     """
-    target = open_table(ctx, warehouse, table)
+    target = open_table(ctx, location, table)
     if not dry_run:
         target.branches.delete(name)
         print_values({"branch": name}, as_json, f"deleted branch {name}")
         return
     target.branches.check_can_delete(name)
-    branch = open_table(ctx, warehouse, f"{table}$branch_{name}")
+    branch = open_table(ctx, location, f"{table}$branch_{name}")
     snapshots, tags = len(branch.stores.snapshots.ids()), len(branch.tags.names())
     values: dict[str, object] = {"branch": name, "snapshots": snapshots, "tags": tags}
     text = f"would delete branch {name}, {snapshots} snapshots and {tags} tags; nothing was changed"
@@ -193,7 +193,7 @@ def delete_branch(
 
 def fast_forward_branch(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     name: _BranchName,
     dry_run: DryRun = False,
@@ -203,7 +203,7 @@ def fast_forward_branch(
 
     Snapshots that were committed to main after the start of the branch are deleted.
     """
-    target = open_table(ctx, warehouse, table)
+    target = open_table(ctx, location, table)
     previous = target.stores.snapshots.latest_id()
     if dry_run:
         snapshot_id: int | None = target.branches.snapshots(name)[-1]
@@ -225,7 +225,7 @@ def fast_forward_branch(
 
 def rollback(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     snapshot: _RollbackSnapshot = None,
     tag: TagSelector = None,
@@ -238,7 +238,7 @@ def rollback(
 
     Later snapshots and tags are deleted. No job may write to the table at the same time.
     """
-    target = open_table(ctx, warehouse, table)
+    target = open_table(ctx, location, table)
     millis = parse_optional_timestamp("--timestamp", timestamp)
     watermark_millis = parse_optional_timestamp("--watermark", watermark)
     selector = SnapshotSelector(snapshot, tag, millis, watermark_millis)
@@ -257,7 +257,7 @@ def rollback(
 
 def trigger_tag_automatic_creation(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -266,7 +266,7 @@ def trigger_tag_automatic_creation(
 
     The table's option 'tag.automatic-creation' defines the schedule. Prints the names of the tags.
     """
-    target = open_table(ctx, warehouse, table)
+    target = open_table(ctx, location, table)
     created = creation_step.plan(target, EmptyRequest())
     if not dry_run:
         created = run_step(creation_step.CREATE_TAGS, target, created).plan

@@ -8,13 +8,13 @@ from rich.progress import Progress
 
 from paimon_orch.cli.arguments import (
     AsJson,
+    CatalogLocation,
     CompactAfter,
     DryRun,
     Encoding,
     Identifier,
     Master,
     SourceFiles,
-    Warehouse,
 )
 from paimon_orch.cli.common import (
     add_progress_bar,
@@ -135,7 +135,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def delete(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     where: _Filter,
     compact_after: CompactAfter = False,
@@ -147,7 +147,7 @@ def delete(
 
     With --dry-run, reads only metadata and prints the number of files that may have such rows.
     """
-    target = open_table_for_write(ctx, warehouse, table, compact=compact_after)
+    target = open_table_for_write(ctx, location, table, compact=compact_after)
     planned = row_level.plan(target, RowLevelRequest(where=where))
     if dry_run or not planned:
         _print_row_level_plan(target, planned, dry_run, as_json)
@@ -168,7 +168,7 @@ def delete(
 
 def update(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     assignments: _Assignments,
     where: _OptionalFilter = None,
@@ -181,7 +181,7 @@ def update(
 
     With --dry-run, reads only metadata and prints the number of files that may have such rows.
     """
-    target = open_table_for_write(ctx, warehouse, table, compact=compact_after)
+    target = open_table_for_write(ctx, location, table, compact=compact_after)
     values = _parse_assignments(assignments)
     planned = row_level.plan(target, RowLevelRequest(where=where, operation="update"))
     if dry_run or not planned:
@@ -204,7 +204,7 @@ def update(
 
 def merge_into(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     source: SourceFiles,
     on: _JoinCondition,
@@ -225,7 +225,7 @@ def merge_into(
     from paimon_orch.spark import update_and_merge as on_spark
     from paimon_orch.spark.input_files import read_files
 
-    target = open_table_for_write(ctx, warehouse, table, compact=compact_after)
+    target = open_table_for_write(ctx, location, table, compact=compact_after)
     check_files_exist(source)
     _silence_pyspark_loggers()
     with Progress(console=error_console, transient=True) as bars:
@@ -313,7 +313,7 @@ def _print_row_level_result(
 
 def drop_partitions(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     partitions: _PartitionsToDrop,
     dry_run: DryRun = False,
@@ -323,7 +323,7 @@ def drop_partitions(
 
     Commits one snapshot without the rows; older snapshots keep them.
     """
-    target = open_table(ctx, warehouse, table)
+    target = open_table(ctx, location, table)
     specs = parse_partitions(target, partitions) or []
     if not dry_run:
         _print_removal(target.drop_partitions(specs), as_json)
@@ -338,7 +338,7 @@ def drop_partitions(
 
 def truncate(
     ctx: typer.Context,
-    warehouse: Warehouse,
+    location: CatalogLocation,
     table: Identifier,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -347,7 +347,7 @@ def truncate(
 
     Commits one snapshot without the rows; older snapshots keep them.
     """
-    target = open_table(ctx, warehouse, table)
+    target = open_table(ctx, location, table)
     if dry_run:
         _print_removal_plan([split.row_count for split in target.files()], as_json)
     else:

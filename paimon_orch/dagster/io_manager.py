@@ -75,9 +75,7 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
             scan = table.scan(filter=partition_filter, limit=limit)
             unseen_rows = scan.rows_not_visible if limit is None else 0
             if unseen_rows:
-                context.log.warning(
-                    describe_unseen_rows_in_scan(table.identifier, table.paths, unseen_rows)
-                )
+                context.log.warning(describe_unseen_rows_in_scan(table.stores.label, unseen_rows))
             rows = scan.to_arrow()
         return _convert_to_type(rows, context.dagster_type.typing_type)
 
@@ -103,7 +101,7 @@ def _report_snapshot(
     """Log warnings about a snapshot, and return its metadata."""
     unseen_rows = count_rows_not_visible(table, snapshot)
     if unseen_rows:
-        hint = describe_unseen_rows_in_scan(table.identifier, table.paths, unseen_rows)
+        hint = describe_unseen_rows_in_scan(table.stores.label, unseen_rows)
         context.log.warning("%s, or materialize the compaction of the table", hint)
     metadata = PaimonMetadata(
         snapshot_id=snapshot.id, rows_written=row_count, rows_not_visible=unseen_rows

@@ -112,6 +112,9 @@ class CatalogEnvironment:
     metastore that this process does not know.
     """
 
+    command_argument: str | None = None
+    """How the command line names the catalog; None for the warehouse of the table's path."""
+
     def hold_lock(self) -> AbstractContextManager[None]:
         """Hold the lock of the table, if it has one."""
         return nullcontext() if self.lock is None else self.lock.hold()

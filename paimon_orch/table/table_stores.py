@@ -27,6 +27,7 @@ from paimon_orch.table.metadata.tags import Tags
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.scan_planner import ScanPlanner
 from paimon_orch.table.step_gate import require_step
+from paimon_orch.table.table_label import TableLabel
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,12 @@ class TableStores:
     _: KW_ONLY
     batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
     environment: CatalogEnvironment = NO_CATALOG
+
+    @property
+    def label(self) -> TableLabel:
+        """Return how messages name the table."""
+        warehouse = self.paths.root.rsplit("/", 2)[0]
+        return TableLabel(self.identifier, self.environment.command_argument or warehouse)
 
     def check_step(self, step: StepKind, schema: TableSchema | None = None) -> None:
         """Refuse a step that the options of ``schema`` (default: the newest) forbid.

@@ -12,7 +12,17 @@ from paimon_orch.cli.help_page import Panel
 GROUPS = {"branch", "database", "quarantine", "tag"}
 PRINTS_ROWS_OR_A_STORY = {"demo", "read"}  # the command read has --format
 DELETES_NOTHING = {
-    *("branch create", "check", "create", "database create", "demo", "inspect", "read", "rename"),
+    *(
+        "branch create",
+        "catalogs",
+        "check",
+        "create",
+        "database create",
+        "demo",
+        "inspect",
+        "read",
+        "rename",
+    ),
     *("branch list", "database list", "quarantine list", "tag list", "tables"),
     *("tag create", "tag rename"),
 }

@@ -109,11 +109,9 @@ def warn_of_rows_left_out(rows: BaseScan) -> None:
     """Warn of records that the read leaves out, and of the option that includes them."""
     left_out = rows.rows_not_visible
     if left_out and isinstance(rows, Scan | IncrementalScan):
-        *_, database, name = rows.paths.root.split("/")
-        identifier = f"{database.removesuffix('.db')}.{name}"
         visibility = Visibility(rows.schema, rows.merge_level_0)
         merge = "the option merge-level-0" if visibility.can_merge_more else None
-        text = describe_unseen_rows_in_scan(identifier, rows.paths, left_out, merge)
+        text = describe_unseen_rows_in_scan(rows.label, left_out, merge)
         logger.warning("%s", text)
 
 

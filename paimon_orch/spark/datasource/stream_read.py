@@ -82,6 +82,7 @@ def _build_incremental(scan: Scan) -> IncrementalScan:
     producer = scan.schema.typed_options.changelog_producer
     span = SnapshotRange("delta" if producer == "none" else "changelog")
     return IncrementalScan(
+        label=scan.label,
         io=scan.io,
         paths=scan.paths,
         schemas=scan.schemas,

@@ -123,5 +123,5 @@ def _warn_of_rows_not_visible(table: Table, result: IngestResult) -> None:
     """Warn if batch readers see the rows only after a compaction, with the command to run."""
     row_count = result.rows_not_visible
     if row_count:
-        text = describe_unseen_rows_after_write(table.identifier, table.paths, row_count)
+        text = describe_unseen_rows_after_write(table.stores.label, row_count)
         logger.warning("%s", text)

@@ -77,7 +77,7 @@ def _check_publishes(table: Table) -> None:
     if not is_iceberg_enabled(schema):
         raise InputError(
             f"{table.identifier} has no Iceberg metadata: its option '{option.key}' is not set. To "
-            f"publish its snapshots, run: paimon-orch alter WAREHOUSE {table.identifier} "
+            f"publish its snapshots, run: {table.stores.label.format_command('alter')} "
             f"--set {option.key}=table-location"
         )
     if table.paths.branch != MAIN_BRANCH:

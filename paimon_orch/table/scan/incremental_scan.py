@@ -34,6 +34,7 @@ from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.scan_planner import ScanPlanner, build_bucket_splits
 from paimon_orch.table.scan.snapshot_diff import diff_bucket, find_changed_buckets
 from paimon_orch.table.scan.unseen_rows import Visibility
+from paimon_orch.table.table_label import TableLabel
 
 INCREMENTAL_MODES = ("auto", "delta", "changelog", "diff")
 _SCAN_MODE_OPTION = "incremental-between-scan-mode"
@@ -119,6 +120,7 @@ class IncrementalScan(BaseScan):
     with a primary key, ``+U`` for updated rows.
     """
 
+    label: TableLabel
     io: FileIO
     paths: TablePaths
     schemas: SchemaStore

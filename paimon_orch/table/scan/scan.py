@@ -33,12 +33,14 @@ from paimon_orch.table.scan.postponed_rows import add_postponed_files, should_me
 from paimon_orch.table.scan.scan_planner import ALL_LEVELS, ScanPlanner, apply_limit
 from paimon_orch.table.scan.top_n_files import select_top_n_splits
 from paimon_orch.table.scan.unseen_rows import Visibility
+from paimon_orch.table.table_label import TableLabel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan(BaseScan):
     """A read of one snapshot, from :meth:`Table.scan`."""
 
+    label: TableLabel
     io: FileIO
     paths: TablePaths
     schemas: SchemaStore

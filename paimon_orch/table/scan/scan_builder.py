@@ -55,6 +55,7 @@ def build_scan(stores: TableStores, request: ScanRequest) -> Scan:
     columns = request.columns
     fields = schema.fields if columns is None else tuple(readable.select(columns))
     return Scan(
+        label=stores.label,
         io=stores.io,
         paths=stores.paths,
         schemas=stores.schemas,
@@ -123,6 +124,7 @@ def build_incremental_scan(stores: TableStores, request: IncrementalRequest) -> 
     _check_incremental_support(stores.identifier, schema)
     fields = schema.fields if request.columns is None else tuple(schema.select(request.columns))
     return IncrementalScan(
+        label=stores.label,
         io=stores.io,
         paths=stores.paths,
         schemas=stores.schemas,

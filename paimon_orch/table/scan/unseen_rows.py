@@ -6,7 +6,6 @@ read postpone buckets only with ``postpone.merge-on-read``.
 See docs/format/scan.md#rules.
 """
 
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,12 +14,12 @@ from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.file_fields import build_file_fields
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
-from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.scan_planner import ALL_LEVELS
+from paimon_orch.table.table_label import TableLabel
 from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
 
 _ONLY_LEVEL_0 = range(1)
@@ -107,25 +106,17 @@ class Visibility:
         return sum(counts)
 
 
-def format_compact_command(identifier: str, paths: TablePaths) -> str:
-    """Return the command that compacts a table and so makes all its rows visible."""
-    warehouse = paths.root.rsplit("/", 2)[0]
-    return f"paimon-orch compact {shlex.quote(warehouse)} {shlex.quote(identifier)}"
-
-
-def describe_unseen_rows_after_write(identifier: str, paths: TablePaths, rows: int) -> str:
+def describe_unseen_rows_after_write(label: TableLabel, rows: int) -> str:
     """Return the warning after a write of rows that batch readers cannot see yet."""
     return (
-        f"{rows:,} of the records written to {identifier} are not visible to batch readers before "
-        f"a compaction; run `{format_compact_command(identifier, paths)}`"
+        f"{rows:,} of the records written to {label.identifier} are not visible to batch readers before "
+        f"a compaction; run `{label.format_command('compact')}`"
     )
 
 
-def describe_unseen_rows_in_scan(
-    identifier: str, paths: TablePaths, rows: int, merge: str | None = None
-) -> str:
+def describe_unseen_rows_in_scan(label: TableLabel, rows: int, merge: str | None = None) -> str:
     """Return the warning of a read; ``merge`` names the option that includes the records."""
     return (
-        f"{rows:,} records of {identifier} are not compacted yet and are left out; run "
-        f"`{format_compact_command(identifier, paths)}`"
+        f"{rows:,} records of {label.identifier} are not compacted yet and are left out; run "
+        f"`{label.format_command('compact')}`"
     ) + (f", or read them with {merge}" if merge else "")

@@ -220,7 +220,7 @@ class WriteBuilder:
         if unseen:
             logger.warning(
                 "%s",
-                describe_unseen_rows_after_write(self.stores.identifier, self.stores.paths, unseen),
+                describe_unseen_rows_after_write(self.stores.label, unseen),
             )
 
     def _warn_of_replaced_unseen_rows(self, replaced: PartitionFilter) -> None:

@@ -116,7 +116,7 @@ def test_an_error_of_the_publication_is_raised(table: Table) -> None:
 def test_a_table_without_the_option_is_refused_with_advice(tmp_path: Path) -> None:
     table = Catalog(str(tmp_path)).create_table("db.t", "id INT")
 
-    with pytest.raises(InputError, match=f"alter WAREHOUSE db.t --set {KEY}=table-location"):
+    with pytest.raises(InputError, match=f"alter {tmp_path} db.t --set {KEY}=table-location"):
         sync_iceberg(table)
 
 
