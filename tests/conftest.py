@@ -1,7 +1,9 @@
 """Fixtures of all tests; Spark starts with the first test that uses it."""
 
+import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,7 @@ from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from support.catalogs.hive_metastore import HiveMetastore, StartHiveMetastore
     from support.catalogs.jdbc_databases import JdbcDatabase, PostgresServer
 
 # Tests can be slow, so they have no deadline. If CI is set, Hypothesis uses its profile "ci".
@@ -83,3 +86,42 @@ def jdbc_database(request: pytest.FixtureRequest, tmp_path: Path) -> "Iterator[J
     else:
         with create_postgres_database(request.getfixturevalue("postgres")) as database:
             yield database
+
+
+@pytest.fixture(scope="session")
+def start_hive_metastore(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> "Iterator[StartHiveMetastore]":
+    """Return `run_hive_metastore` as a function; its servers end with the session."""
+    from support.catalogs.hive_metastore import prepare_hive_metastore, run_hive_metastore
+    from support.peers.environments import PeerUnavailableError
+
+    with ExitStack() as servers:
+
+        def start(release: str, /, **settings: str) -> "HiveMetastore":
+            try:
+                prepare_hive_metastore(release)
+            except PeerUnavailableError as error:
+                pytest.skip(str(error))
+            folder = tmp_path_factory.mktemp("hive") / release
+            return servers.enter_context(run_hive_metastore(release, folder, **settings))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def hive_metastores(
+    start_hive_metastore: "StartHiveMetastore",
+) -> "Callable[[str], HiveMetastore]":
+    """Return a function from releases to metastores; each is started once."""
+    return functools.cache(start_hive_metastore)
+
+
+@pytest.fixture(params=["2.3", "3.1"])
+def hive_metastore(
+    request: pytest.FixtureRequest, hive_metastores: "Callable[[str], HiveMetastore]"
+) -> "Iterator[HiveMetastore]":
+    """An empty Hive metastore, of each release."""
+    metastore = hive_metastores(request.param)
+    yield metastore
+    metastore.clear()

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,7 +87,8 @@ def peer_start(name: str, jars: tuple[Path, ...] = ()) -> PeerCommand:
     The jars are added to the class path of a Java peer.
     """
     if name in JAVA:
-        return _java_start(*JAVA[name](), jars)
+        jar, sources = JAVA[name]()
+        return java_command("JavaPeer", sources, [jar], jars)
     assert not jars, f"{name} is no Java peer"
     if name == ICEBERG_DUCKDB:
         python = _python(name, _ICEBERG_DUCKDB_REQUIREMENTS)
@@ -161,13 +162,19 @@ JAVA: dict[str, Callable[[], tuple[Path, list[Path]]]] = {
 }
 
 
-def _java_start(jar: Path, sources: list[Path], more_jars: tuple[Path, ...]) -> PeerCommand:
-    """Compile the sources with the jar once, and return the command of their class JavaPeer."""
+def java_command(
+    main: str, sources: list[Path], jars: Sequence[Path], more_jars: Sequence[Path] = ()
+) -> PeerCommand:
+    """Compile the sources with the jars and Hadoop once, and return the command of a main class.
+
+    More jars are added to the class path of the program only.
+    """
     environment = {**os.environ, "PATH": _java_path()}
-    path = os.pathsep.join(map(str, [jar, *_hadoop_jars()]))
-    digest = _digest(jar.name, *(source.read_text(encoding="utf-8") for source in sources))
+    path = os.pathsep.join(map(str, [*jars, *_hadoop_jars()]))
+    names = (jar.name for jar in jars)
+    digest = _digest(*names, *(source.read_text(encoding="utf-8") for source in sources))
     compiled = _make_once(
-        _cache() / f"{jar.stem}-classes-{digest}",
+        _cache() / f"{jars[0].stem}-classes-{digest}",
         lambda target: _compile(target, path, sources, environment),
     )
     opened = ("java.nio", "sun.nio.ch", "java.lang", "java.util")
@@ -181,7 +188,7 @@ def _java_start(jar: Path, sources: list[Path], more_jars: tuple[Path, ...]) -> 
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in opened),
         "-cp",
         os.pathsep.join([str(compiled), path, *map(str, more_jars)]),
-        "JavaPeer",
+        main,
     )
     return PeerCommand(command, environment)
 
@@ -283,14 +290,19 @@ def _java_path() -> str:
     return path
 
 
-def _hadoop_jars() -> list[Path]:
-    """Return the Hadoop jars that Paimon's jars require."""
+def spark_jars() -> Path:
+    """Return the folder with the jars of pyspark, among them those of Hadoop and Hive."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise PeerUnavailableError(
             "the Java peers take Hadoop's jars from pyspark, which is not installed here"
         )
-    folder = Path(spec.origin).parent / "jars"
+    return Path(spec.origin).parent / "jars"
+
+
+def _hadoop_jars() -> list[Path]:
+    """Return the Hadoop jars that Paimon's jars require."""
+    folder = spark_jars()
     names = (
         "hadoop-client-api",
         "hadoop-client-runtime",

@@ -1,0 +1,221 @@
+"""Hive metastores of two releases, each a process with a Derby database in a folder.
+
+The metastore of Hive 2.3, and what that of Hive 3.1 requires, are among the jars of pyspark; three
+more jars for 3.1 come from a Maven repository.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+from xml.sax.saxutils import escape
+
+from support.peers.environments import (
+    PeerCommand,
+    PeerUnavailableError,
+    java_command,
+    maven_jar,
+    spark_jars,
+)
+
+METASTORES = ("2.3", "3.1")
+
+_ARTIFACTS = {
+    "2.3": (),
+    "3.1": (
+        "org.apache.hive:hive-standalone-metastore:3.1.3",
+        # The generated classes require these releases.
+        "org.apache.thrift:libthrift:0.9.3",
+        "commons-collections:commons-collections:3.2.2",
+    ),
+}
+_SOURCE = Path(__file__).parent / "java" / "MetastoreServer.java"
+_START_SECONDS = 120
+_REAPER_MILLISECONDS = 500
+
+# What the client of Hive 2.3 requires in a Java peer. It works with both metastores.
+_CLIENT_JARS = (
+    "hive-metastore",
+    "hive-exec",
+    "hive-common",
+    "hive-serde",
+    "hive-shims*",
+    "hive-storage-api",
+    "libthrift",
+    "libfb303",
+    "guava",
+    "failureaccess",
+    "commons-lang",
+    "commons-lang3",
+    "log4j-1.2-api",
+    "log4j-api",
+)
+
+Stored = dict[str, Any]
+
+
+class HiveMetastore:
+    """The process of a metastore, and what it stores."""
+
+    def __init__(self, release: str, folder: Path, settings: Mapping[str, str]) -> None:
+        self.release = release
+        self.warehouse = folder / "warehouse"
+        self._folder = folder
+        self._port = 0
+        self._process: subprocess.Popen[str] | None = None
+        _write_configuration(folder, settings)
+
+    @property
+    def uri(self) -> str:
+        """As in the option ``uri``; a restart does not change it."""
+        return f"thrift://127.0.0.1:{self._port}"
+
+    def options(self, warehouse: Path | None = None, **more: str) -> dict[str, str]:
+        """Return options of a catalog; in names of further options `__` is a dot and `_` a dash."""
+        named = {name.replace("__", ".").replace("_", "-"): text for name, text in more.items()}
+        folder = str(warehouse or self.warehouse)
+        return {"metastore": "hive", "uri": self.uri, "warehouse": folder, **named}
+
+    def stored(self) -> Stored:
+        """Return all databases, tables, partitions and locks, with Hive's names of fields."""
+        stored: Stored = json.loads(self._ask("stored"))
+        return stored
+
+    def databases(self) -> list[dict[str, Any]]:
+        """Return what is stored about the databases, without the one that always exists."""
+        return [each for each in self.stored()["databases"] if each["name"] != "default"]
+
+    def table(self, name: str, database: str = "db") -> dict[str, Any]:
+        """Return what is stored about one table."""
+        [table] = [
+            table
+            for table in self.stored()["tables"]
+            if (table["dbName"], table["tableName"]) == (database, name)
+        ]
+        assert isinstance(table, dict)
+        return table
+
+    def clear(self) -> None:
+        """Delete all databases, tables and locks, and the files of the warehouse."""
+        self._ask("clear")
+        shutil.rmtree(self.warehouse, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start the process; after the first start it has the same port."""
+        command = _server_command(self.release, self._folder)
+        with (self._folder / "log").open("a") as log:
+            self._process = subprocess.Popen(
+                [*command.command, str(self._port), str(_REAPER_MILLISECONDS)],
+                env=command.environment,
+                cwd=self._folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                encoding="utf-8",
+                start_new_session=True,
+            )
+        late = threading.Timer(_START_SECONDS, self._process.kill)
+        late.start()
+        assert self._process.stdout is not None
+        port = self._process.stdout.readline()
+        late.cancel()
+        if not port:
+            self.kill()
+            raise AssertionError((self._folder / "log").read_text()[-3000:])
+        self._port = int(port)
+
+    def kill(self) -> None:
+        """Kill the process. It can be started again, and keeps what it stored."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.communicate()
+            self._process = None
+
+    def _ask(self, command: str) -> str:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(command + "\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+        assert answer, (self._folder / "log").read_text()[-3000:]
+        return answer
+
+
+class StartHiveMetastore(Protocol):
+    """A function from a release and settings to a running metastore."""
+
+    def __call__(self, release: str, /, **settings: str) -> HiveMetastore:
+        """Start a metastore that no other test uses."""
+
+
+@contextmanager
+def run_hive_metastore(release: str, folder: Path, **settings: str) -> Iterator[HiveMetastore]:
+    """Run a metastore in an empty folder, which is deleted afterwards.
+
+    In names of Hive's settings `__` is a dot and `_` a dash: a lock without a heartbeat expires
+    after `hive__txn__timeout="300s"`.
+    """
+    folder.mkdir(parents=True)
+    named = {name.replace("__", ".").replace("_", "-"): text for name, text in settings.items()}
+    metastore = HiveMetastore(release, folder, named)
+    try:
+        metastore.start()
+        yield metastore
+    finally:
+        metastore.kill()
+        shutil.rmtree(folder)
+
+
+def prepare_hive_metastore(release: str) -> None:
+    """Download and compile what a metastore requires, or raise `PeerUnavailableError`."""
+    _server_command(release, Path())
+
+
+def hive_client_jars() -> list[Path]:
+    """Return the jars that a Java peer requires for a Hive catalog."""
+    folder = spark_jars()
+    jars = [jar for name in _CLIENT_JARS for jar in sorted(folder.glob(f"{name}-[0-9]*.jar"))]
+    if not any(jar.name.startswith("hive-metastore") for jar in jars):
+        raise PeerUnavailableError(f"a Hive catalog needs the jars of Hive: none are in {folder}")
+    return jars
+
+
+def _server_command(release: str, folder: Path) -> PeerCommand:
+    jars = [maven_jar(artifact) for artifact in _ARTIFACTS[release]]
+    # Its name is part of the name of the folder with the classes.
+    first = jars or [jar for jar in hive_client_jars() if jar.name.startswith("hive-metastore")]
+    path = [*first, spark_jars() / "*"]
+    return java_command("MetastoreServer", [_SOURCE], path, [folder])
+
+
+def _write_configuration(folder: Path, settings: Mapping[str, str]) -> None:
+    properties = {
+        "javax.jdo.option.ConnectionURL": f"jdbc:derby:{folder}/derby;create=true",
+        "datanucleus.schema.autoCreateAll": "true",
+        "hive.metastore.schema.verification": "false",
+        "hive.metastore.warehouse.dir": f"file:{folder}/warehouse",
+        # BoneCP, the default of Hive 2.3, is not among the jars of pyspark.
+        "datanucleus.connectionPoolingType": "hikaricp",
+        # The default values of Hive 3.1 require hive-exec.
+        "metastore.expression.proxy": (
+            "org.apache.hadoop.hive.metastore.DefaultPartitionExpressionProxy"
+        ),
+        "metastore.task.threads.always": "org.apache.hadoop.hive.metastore.events.EventCleanerTask",
+        **settings,
+    }
+    lines = (
+        f"<property><name>{escape(name)}</name><value>{escape(text)}</value></property>"
+        for name, text in properties.items()
+    )
+    text = "\n".join(["<configuration>", *lines, "</configuration>"])
+    (folder / "hive-site.xml").write_text(text, encoding="utf-8")
