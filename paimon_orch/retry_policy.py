@@ -132,5 +132,8 @@ REFERENCE_READ = RetryPolicy(attempts=5, min_wait=0.05, max_wait=1.0)
 CATALOG_REQUEST = RetryPolicy(attempts=5, min_wait=0.5, max_wait=16.0, timeout=120.0)
 """Requests to a catalog server that it refused for the moment, or reads that it did not answer."""
 
+TOKEN_FILE_READ = RetryPolicy(attempts=5, min_wait=0.5, max_wait=4.0)
+"""Reads of a file with credentials that another program replaces."""
+
 SPARK_JOB = RetryPolicy(attempts=3)
 """Spark jobs that failed because the output of an earlier stage was lost."""

@@ -19,12 +19,7 @@ from requests.adapters import HTTPAdapter
 
 from paimon_orch.catalog.catalog_options import WAREHOUSE
 from paimon_orch.catalog.rest.answer_fields import read_list, read_optional_text, read_options
-from paimon_orch.catalog.rest.authentication import (
-    Authentication,
-    SignableRequest,
-    Signer,
-    open_authentication,
-)
+from paimon_orch.catalog.rest.authentication import open_authentication
 from paimon_orch.catalog.rest.resource_paths import build_path, build_query
 from paimon_orch.catalog.rest.rest_errors import (
     FailedAnswer,
@@ -44,6 +39,7 @@ from paimon_orch.catalog.rest.rest_options import (
     parse_rest_options,
     parse_server_uri,
 )
+from paimon_orch.catalog.rest.signer import Authentication, SignableRequest, Signer
 from paimon_orch.catalog.rest.transport_errors import build_transport_error
 from paimon_orch.errors import InputError
 from paimon_orch.retry_policy import CATALOG_REQUEST
