@@ -172,9 +172,10 @@ class Catalog:
         created = self.backend.create_table(parsed, schema)
         if not created and not if_not_exists:
             raise AlreadyExistsError(f"table {identifier} already exists in {self.uri}")
+        table = self.table(identifier)
         if created:
-            warn_of_options(identifier, schema.options)
-        return self.table(identifier)
+            warn_of_options(identifier, schema.options, has_service=table.environment.is_service)
+        return table
 
     def create_database(self, database: str, *, if_not_exists: bool = False) -> None:
         """Create an empty database; :meth:`create_table` also creates the table's database.
@@ -237,7 +238,12 @@ class Catalog:
             if not if_exists:
                 raise
             return False
-        require_external_systems(identifier, table.options.values, self.allowances)
+        require_external_systems(
+            identifier,
+            table.options.values,
+            self.allowances,
+            has_service=table.environment.is_service,
+        )
         return True
 
     def count_files(self, identifier: str) -> tuple[int, int]:
@@ -290,7 +296,11 @@ class Catalog:
         schema = self.backend.alter_table(TableIdentifier.parse(identifier), table, changes)
         table.stores.publish_iceberg_metadata()
         altered = {change.key for change in changes if isinstance(change, SetOption)}
-        warn_of_options(identifier, {k: v for k, v in schema.options.items() if k in altered})
+        warn_of_options(
+            identifier,
+            {key: value for key, value in schema.options.items() if key in altered},
+            has_service=table.environment.is_service,
+        )
         return schema
 
 

@@ -81,8 +81,10 @@ def run_ingest(
 ) -> IngestResult:
     """Execute the plan of an ingest; see :func:`write`."""
     start = time.monotonic()
-    committed = WriteBuilder(table.stores, commit_id=plan.commit_id).find_committed()
+    builder = WriteBuilder(table.stores, commit_id=plan.commit_id)
+    committed = builder.find_committed()
     if committed is not None:
+        builder.report_commit(committed)
         result = IngestResult(snapshot_id=committed.id, rows=0, files=0, bytes=0)
     else:
         messages = _write_rows(frame, table, plan, progress)

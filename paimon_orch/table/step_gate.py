@@ -18,37 +18,43 @@ logger = logging.getLogger(__name__)
 
 
 def require_step(
-    table: str, options: Mapping[str, str], step: StepKind, allowances: Allowances
+    table: str,
+    options: Mapping[str, str],
+    step: StepKind,
+    allowances: Allowances,
+    *,
+    has_service: bool,
 ) -> None:
     """Check a step with :func:`check_step`; log each allowed option once per table."""
-    for obstacle in check_step(table, options, step, allowances):
+    for obstacle in check_step(table, options, step, allowances, has_service=has_service):
         consequence = "stale after this run" if obstacle.is_external else "allowed for this run"
         _warn_once(f"{table}: {consequence}: {obstacle.describe()}")
 
 
 def list_stale_options(
-    options: Mapping[str, str], step: StepKind, allowances: Allowances
+    options: Mapping[str, str], step: StepKind, allowances: Allowances, *, has_service: bool
 ) -> list[str]:
     """Return the options, as ``key=value``, whose external systems an allowed step leaves stale."""
     return [
         f"{obstacle.key}={obstacle.value}"
-        for obstacle in find_blocking_options(options, step)
+        for obstacle in find_blocking_options(options, step, has_service=has_service)
         if obstacle.is_external and obstacle.is_allowed(allowances)
     ]
 
 
 def require_external_systems(
-    table: str, options: Mapping[str, str], allowances: Allowances
+    table: str, options: Mapping[str, str], allowances: Allowances, *, has_service: bool
 ) -> None:
     """Refuse to drop a table that an external system refers to; ignores other options."""
-    external = [o for o in find_blocking_options(options, StepKind.DELETE) if o.is_external]
+    obstacles = find_blocking_options(options, StepKind.DELETE, has_service=has_service)
+    external = [obstacle for obstacle in obstacles if obstacle.is_external]
     if external and not allowances.stale_external:
         raise_step_refused(table, external, StepKind.DELETE)
 
 
-def warn_of_options(table: str, options: Mapping[str, str]) -> None:
+def warn_of_options(table: str, options: Mapping[str, str], *, has_service: bool = False) -> None:
     """Log the options of a new or altered table that are unknown or that a step refuses."""
-    for sentence in describe_options(options):
+    for sentence in describe_options(options, has_service=has_service):
         logger.warning("%s: %s", table, sentence)
 
 

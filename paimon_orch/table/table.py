@@ -11,15 +11,17 @@ from paimon_orch.format.options.table_option import EVERY_CHANGE, StepKind
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.row.row_kind import RowKind
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
 from paimon_orch.table.commit.commit import CommitId
-from paimon_orch.table.commit.commit_changes import CommitChanges, PartitionFilter
+from paimon_orch.table.commit.commit_changes import PartitionFilter
+from paimon_orch.table.commit.partition_statistics import format_partition_row
 from paimon_orch.table.filter.partition_spec import (
     PartitionSpec,
     build_any_partition_matcher,
+    format_partition_spec,
     parse_partition_spec,
 )
 from paimon_orch.table.metadata.branches import Branches
@@ -85,7 +87,12 @@ class Table:
 
     def stale_external_options(self) -> list[str]:
         """Return the options, as ``key=value``, whose external systems a step leaves stale."""
-        return list_stale_options(self.options.values, EVERY_CHANGE, self.allowances)
+        return list_stale_options(
+            self.options.values,
+            EVERY_CHANGE,
+            self.allowances,
+            has_service=self.environment.is_service,
+        )
 
     @property
     def tags(self) -> Tags:
@@ -279,12 +286,17 @@ class Table:
         """
         self.stores.check_step(StepKind.METADATA)
         selector = SnapshotSelector(snapshot_id, tag, timestamp, watermark)
+        tags = self.tags.names()
         target = rollback(self.stores.snapshots, selector)
+        self.stores.report_deleted_tags(sorted(set(tags) - set(self.tags.names())))
         self.stores.publish_iceberg_metadata()
         return target
 
     def truncate(self) -> Snapshot | None:
-        """Delete all rows in one snapshot; returns None if the table has no files."""
+        """Delete all rows in one snapshot; returns None if the table has no files.
+
+        As in Java Paimon, the table's catalog still lists the partitions.
+        """
         return self._drop_matching_partitions(lambda _: True)
 
     def drop_partitions(self, partitions: Iterable[str | PartitionSpec]) -> Snapshot | None:
@@ -293,6 +305,9 @@ class Table:
         A partition is ``"dt=2026-01-01/region=eu"`` or a mapping. If it names only some of the
         partition columns, it selects all partitions with these values. None, or the value of the
         option ``partition.default-name``, selects null.
+
+        If the table's catalog lists partitions, they are dropped there too, except for those with
+        rows in other branches.
         """
         schema = self.schema
         specs = [parse_partition_spec(p, schema) if isinstance(p, str) else p for p in partitions]
@@ -300,12 +315,21 @@ class Table:
             raise InputError(
                 "a partition to drop must name a partition column; use truncate to delete all rows"
             )
-        return self._drop_matching_partitions(build_any_partition_matcher(specs, schema))
+        return self._drop_matching_partitions(build_any_partition_matcher(specs, schema), specs)
 
-    def _drop_matching_partitions(self, matches: PartitionFilter) -> Snapshot | None:
+    def _drop_matching_partitions(
+        self, matches: PartitionFilter, specs: Sequence[PartitionSpec] = ()
+    ) -> Snapshot | None:
+        """Delete the rows of partitions; those of ``specs`` are also dropped from the catalog."""
         stores = self.stores
         stores.check_step(StepKind.WRITE_ROWS)
-        if not any(matches(split.partition) for split in self.files()):
-            return None
-        changes = CommitChanges(kind=CommitKind.OVERWRITE, overwrite=matches)
-        return stores.new_commit(StepKind.WRITE_ROWS).commit(changes)
+        found = {split.partition for split in self.files() if matches(split.partition)}
+        names = list[dict[str, str]]()
+        if specs and self.environment.partitions is not None:
+            schema = self.schema
+            listed = stores.catalog_reports.find_listed(
+                [format_partition_spec(spec, schema) for spec in specs]
+            )
+            names = [format_partition_row(partition, schema) for partition in sorted(found)]
+            names += [spec for spec in listed if spec not in names]
+        return stores.drop_partitions(StepKind.WRITE_ROWS, matches, names, has_rows=bool(found))

@@ -1,6 +1,7 @@
 """The internal API of a table for steps and writers: stores, readers, writers and commits."""
 
 import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
@@ -9,13 +10,16 @@ from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
+from paimon_orch.format.options.core_options import PARTITION_END_INPUT_TO_DONE
 from paimon_orch.format.options.table_option import EVERY_CHANGE, StepKind
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
+from paimon_orch.table.catalog_reports import CatalogReports
 from paimon_orch.table.commit.commit import TableCommit, create_commit_user
+from paimon_orch.table.commit.commit_changes import CommitChanges, PartitionFilter
 from paimon_orch.table.iceberg.publish import IcebergPublisher
 from paimon_orch.table.iceberg.publishable import check_publishable
 from paimon_orch.table.metadata.bitmap_index_version import choose_bitmap_version
@@ -24,6 +28,7 @@ from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.metadata.tags import Tags
+from paimon_orch.table.partition_marks import PartitionMarker
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.scan_planner import ScanPlanner
 from paimon_orch.table.step_gate import require_step
@@ -60,9 +65,57 @@ class TableStores:
         option that the table's allowances permit.
         """
         schema = schema or self.schema
-        require_step(self.identifier, schema.options, step, self.allowances)
+        require_step(
+            self.identifier,
+            schema.options,
+            step,
+            self.allowances,
+            has_service=self.environment.is_service,
+        )
+        if step & StepKind.WRITE_ROWS and not self.allowances.stale_external:
+            self._check_can_mark(schema)
         if step & EVERY_CHANGE and not self.allowances.stale_external:
             check_publishable(self.identifier, schema, self.paths)
+
+    def _check_can_mark(self, schema: TableSchema) -> None:
+        """Refuse writes that must mark partitions as done by an action that cannot be executed."""
+        if not _marks_after_write(schema):
+            return
+        try:
+            self._build_marker(schema).check()
+        except UnsupportedError as error:
+            raise UnsupportedError(
+                f"{error} Each write marks its partitions, because the option "
+                f"{PARTITION_END_INPUT_TO_DONE.key!r} is true; to write without marks, allow a "
+                "stale external system: --allow-stale-external, in Python "
+                "Table.allow(stale_external=True), in Dagster allow_stale_external: true. Nothing "
+                "was changed."
+            ) from error
+
+    def _build_marker(self, schema: TableSchema) -> PartitionMarker:
+        return PartitionMarker(
+            identifier=self.identifier,
+            environment=self.environment,
+            schema=schema,
+            io=self.io,
+            root=self.paths.root,
+        )
+
+    @property
+    def marker(self) -> PartitionMarker:
+        """Return the actions that mark partitions as done."""
+        return self._build_marker(self.schema)
+
+    @property
+    def catalog_reports(self) -> CatalogReports:
+        """Return the reports of partitions and tags to the catalog."""
+        return CatalogReports(
+            identifier=self.identifier,
+            environment=self.environment,
+            schema=self.schema,
+            snapshots=self.snapshots,
+            manifests=self.manifests,
+        )
 
     @property
     def schemas(self) -> SchemaStore:
@@ -85,7 +138,7 @@ class TableStores:
         return Tags(
             self.snapshots,
             check=partial(self.check_step, StepKind.TAG),
-            on_change=self.publish_iceberg_metadata,
+            on_change=self.report_tags,
         )
 
     @property
@@ -135,12 +188,77 @@ class TableStores:
             user=user or create_commit_user(schemas.latest()),
             environment=self.environment,
             check=partial(self.check_step, step),
-            on_commit=self._report_commit,
+            on_commit=partial(self.report_commit, step),
         )
 
-    def _report_commit(self, _snapshot: Snapshot) -> None:
-        """Report a commit to external systems; failures are warnings, as the snapshot exists."""
+    def report_commit(self, step: StepKind, snapshot: Snapshot) -> None:
+        """Report a commit of ``step`` to external systems; may be repeated.
+
+        Failures are warnings, because the snapshot exists.
+        """
+        has_catalog = self.environment.partitions is not None
+        if has_catalog:
+            self.catalog_reports.report_commit(snapshot)
         self.publish_iceberg_metadata()
+        if has_catalog:
+            self.catalog_reports.report_statistics(snapshot)
+        if step & StepKind.WRITE_ROWS:
+            self._mark_written_partitions(snapshot)
+
+    def _mark_written_partitions(self, snapshot: Snapshot) -> None:
+        """Mark the partitions that got new files, if ``partition.end-input-to-done`` is true."""
+        schema = self.schema
+        if not _marks_after_write(schema):
+            return
+        try:
+            added = self.catalog_reports.read_added_partitions(snapshot)
+            self._build_marker(schema).mark(added)
+        except Exception as error:  # noqa: BLE001 - the snapshot exists, so the commit succeeded
+            logger.warning(
+                "%s: the partitions of snapshot %d are not all marked as done: %s. To mark them, "
+                "run mark-done.",
+                self.identifier,
+                snapshot.id,
+                error,
+            )
+
+    def report_tags(self, created: str | None = None, deleted: str | None = None) -> None:
+        """Report a change of tags to external systems; failures are warnings."""
+        if created is not None and self.environment.partitions is not None:
+            self.catalog_reports.report_new_tag(created)
+        if deleted is not None:
+            self.report_deleted_tags([deleted])
+        self.publish_iceberg_metadata()
+
+    def report_deleted_tags(self, names: Iterable[str]) -> None:
+        """Report the deletion of tags to the catalog; failures are warnings."""
+        if self.environment.partitions is not None:
+            for name in names:
+                self.catalog_reports.report_deleted_tag(name)
+
+    def drop_partitions(
+        self,
+        step: StepKind,
+        matches: PartitionFilter,
+        partitions: Iterable[Mapping[str, str]],
+        *,
+        has_rows: bool = True,
+    ) -> Snapshot | None:
+        """Drop partitions from the catalog, then delete their rows in one snapshot.
+
+        ``partitions`` are the names of those that ``matches`` selects. Without ``has_rows``, only
+        the catalog changes. If the commit fails, the catalog lists the partitions again.
+        """
+        names = list(partitions)
+        undo = self.catalog_reports.drop_partitions(names) if names else lambda: None
+        if not has_rows:
+            return None
+        try:
+            changes = CommitChanges(kind=CommitKind.OVERWRITE, overwrite=matches)
+            return self.new_commit(step).commit(changes)
+        except BaseException:
+            undo()
+            raise
 
     @property
     def iceberg(self) -> IcebergPublisher:
@@ -183,3 +301,8 @@ class TableStores:
                 "--allow-stale-external, in Python Table.allow(stale_external=True), in Dagster "
                 "allow_stale_external: true."
             ) from error
+
+
+def _marks_after_write(schema: TableSchema) -> bool:
+    """Return whether each write marks its partitions as done."""
+    return bool(schema.partition_keys) and schema.typed_options.get(PARTITION_END_INPUT_TO_DONE)

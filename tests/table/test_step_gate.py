@@ -228,7 +228,7 @@ def test_create_warns_about_options_that_block_steps_and_misspelled_options(
         in caplog.text
     )
     assert "did you mean 'bucket'?" in caplog.text
-    assert "the metastore does not get" in caplog.text
+    assert "a metastore does not get" in caplog.text
     assert "owner" not in caplog.text
 
 

@@ -87,14 +87,20 @@ class BlockingOption:
         return "Use Java Paimon for this step, or remove the option if the table does not need it."
 
 
-def find_blocking_options(options: Mapping[str, str], step: StepKind) -> Iterator[BlockingOption]:
-    """Yield the options that block a step; unknown options block changes, not reads."""
+def find_blocking_options(
+    options: Mapping[str, str], step: StepKind, *, has_service: bool = False
+) -> Iterator[BlockingOption]:
+    """Yield the options that block a step; unknown options block changes, not reads.
+
+    ``has_service`` is true if a catalog service loaded the table; see
+    :attr:`TableOption.by_catalog`.
+    """
     for key, value in sorted(options.items()):
         option = find_option(key)
         if option is None:
             if step & EVERY_CHANGE and may_be_newer_option(key):
                 yield BlockingOption(key, value, None)
-        elif option.blocks(value, step):
+        elif not (has_service and option.by_catalog) and option.blocks(value, step):
             yield BlockingOption(key, value, option)
 
 
@@ -103,13 +109,15 @@ def check_step(
     options: Mapping[str, str],
     step: StepKind,
     allowances: Allowances = NO_ALLOWANCES,
+    *,
+    has_service: bool = False,
 ) -> tuple[BlockingOption, ...]:
     """Refuse a step that the table's options block; return the blocking options that are allowed.
 
     Raises :class:`UnsupportedError` with every option, its value, the consequence and advice. For
     reads, no blocking option can be allowed (``query-auth.enabled``).
     """
-    obstacles = list(find_blocking_options(options, step))
+    obstacles = list(find_blocking_options(options, step, has_service=has_service))
     reads = bool(step & (StepKind.READ | StepKind.DEFAULT_READ))
     refused = [o for o in obstacles if reads or not o.is_allowed(allowances)]
     if refused:
@@ -125,12 +133,12 @@ def raise_step_refused(table: str, obstacles: Sequence[BlockingOption], step: St
     raise UnsupportedError(f"cannot {verb} {table}: {reasons}. {advice} Nothing was changed.")
 
 
-def describe_options(options: Mapping[str, str]) -> list[str]:
+def describe_options(options: Mapping[str, str], *, has_service: bool = False) -> list[str]:
     """Return a message for each option that blocks some step or looks misspelled."""
     every = EVERY_CHANGE | StepKind.READ | StepKind.DEFAULT_READ | StepKind.ALTER
     obstacles = [
         f"some steps will be refused: {obstacle.describe()}"
-        for obstacle in find_blocking_options(options, every)
+        for obstacle in find_blocking_options(options, every, has_service=has_service)
     ]
     misspelled = [
         f"option {key!r} is not an option of Paimon (did you mean {find_nearest_option(key)!r}?)"

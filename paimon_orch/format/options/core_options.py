@@ -121,6 +121,7 @@ def external(
     steps: StepKind,
     consequence: str,
     choices: tuple[str, ...] = (),
+    by_catalog: bool = False,
 ) -> AnyOption:
     """Register an option that makes Java Paimon notify another system, for ``choices`` if given."""
     return TableOption(
@@ -131,6 +132,7 @@ def external(
         steps=steps,
         consequence=consequence,
         choices=choices,
+        by_catalog=by_catalog,
     )
 
 
@@ -339,6 +341,38 @@ METADATA_STATS_DENSE_STORE = honoured("metadata.stats-dense-store", BOOLEAN, "tr
 METADATA_STATS_KEEP_FIRST_N_COLUMNS = honoured("metadata.stats-keep-first-n-columns", INTEGER, "-1")
 METADATA_STATS_MODE = honoured("metadata.stats-mode", TEXT, "truncate(16)")
 METADATA_STATS_MODE_PER_LEVEL = honoured("metadata.stats-mode.per.level", PER_LEVEL)
+METASTORE_PARTITIONED_TABLE = external(
+    "metastore.partitioned-table",
+    BOOLEAN,
+    "false",
+    steps=WRITE_ROWS | COMPACT | METADATA | DELETE,
+    consequence=(
+        "the table was opened by its directory, so a metastore does not get added, changed and "
+        "dropped partitions"
+    ),
+    by_catalog=True,
+)
+METASTORE_TAG_TO_PARTITION = external(
+    "metastore.tag-to-partition",
+    TEXT,
+    steps=TAG,
+    consequence=(
+        "the table was opened by its directory, so a metastore does not get tags, which it shows "
+        "as partitions"
+    ),
+    by_catalog=True,
+)
+METASTORE_TAG_TO_PARTITION_PREVIEW = external(
+    "metastore.tag-to-partition.preview",
+    KEYWORD,
+    "none",
+    steps=WRITE_ROWS | TAG,
+    consequence=(
+        "the table was opened by its directory, so a metastore does not get the preview of the "
+        "next tag"
+    ),
+    by_catalog=True,
+)
 NUM_LEVELS = honoured("num-levels", INTEGER, bounds=(2, inf))
 NUM_SORTED_RUN_COMPACTION_TRIGGER = honoured(
     "num-sorted-run.compaction-trigger", INTEGER, "5", bounds=(1, inf)
@@ -352,6 +386,7 @@ PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP = honoured(
     "partial-update.remove-record-on-sequence-group", NAMES
 )
 PARTITION_DEFAULT_NAME = honoured("partition.default-name", TEXT, "__DEFAULT_PARTITION__")
+PARTITION_END_INPUT_TO_DONE = honoured("partition.end-input-to-done", BOOLEAN, "false")
 PARTITION_EXPIRATION_BATCH_SIZE = honoured("partition.expiration-batch-size", INTEGER)
 PARTITION_EXPIRATION_MAX_NUM = honoured("partition.expiration-max-num", INTEGER, "100")
 PARTITION_EXPIRATION_STRATEGY = honoured(
@@ -362,7 +397,16 @@ PARTITION_EXPIRATION_STRATEGY = honoured(
     steps=DELETE,
 )
 PARTITION_EXPIRATION_TIME = honoured("partition.expiration-time", DURATION)
+PARTITION_IDLE_TIME_TO_REPORT_STATISTIC = honoured(
+    "partition.idle-time-to-report-statistic", DURATION, "0 ms"
+)
 PARTITION_LEGACY_NAME = honoured("partition.legacy-name", BOOLEAN, "true")
+PARTITION_MARK_DONE_ACTION = honoured("partition.mark-done-action", KEYWORD, "success-file")
+PARTITION_MARK_DONE_HTTP_PARAMS = honoured("partition.mark-done-action.http.params", TEXT)
+PARTITION_MARK_DONE_HTTP_TIMEOUT = honoured(
+    "partition.mark-done-action.http.timeout", DURATION, "5 s"
+)
+PARTITION_MARK_DONE_HTTP_URL = honoured("partition.mark-done-action.http.url", TEXT)
 PARTITION_TIMESTAMP_FORMATTER = honoured("partition.timestamp-formatter", TEXT)
 PARTITION_TIMESTAMP_PATTERN = honoured("partition.timestamp-pattern", TEXT)
 PK_CLUSTERING_OVERRIDE = honoured("pk-clustering-override", BOOLEAN, "false")
@@ -457,45 +501,6 @@ EXTERNAL: tuple[AnyOption, ...] = (
             "the Iceberg metadata is not updated: Iceberg readers miss the commit, or try to "
             "read deleted files"
         ),
-    ),
-    external(
-        "metastore.partitioned-table",
-        BOOLEAN,
-        "false",
-        steps=WRITE_ROWS | COMPACT | METADATA | DELETE,
-        consequence="the metastore does not get added, changed and dropped partitions",
-    ),
-    external(
-        "metastore.tag-to-partition",
-        TEXT,
-        steps=TAG,
-        consequence="the metastore does not get tags, which it shows as partitions",
-    ),
-    external(
-        "metastore.tag-to-partition.preview",
-        TEXT,
-        "none",
-        steps=WRITE_ROWS | TAG,
-        consequence="the metastore does not get the preview of the next tag",
-    ),
-    external(
-        "partition.mark-done-action",
-        TEXT,
-        "success-file",
-        steps=WRITE_ROWS,
-        consequence="partitions are not marked as done",
-    ),
-    external(
-        "partition.mark-done-action.custom.class",
-        TEXT,
-        steps=WRITE_ROWS,
-        consequence="partitions are not marked as done",
-    ),
-    external(
-        "partition.mark-done-action.http.url",
-        TEXT,
-        steps=WRITE_ROWS,
-        consequence="partitions are not marked as done",
     ),
     external(
         "query-auth.enabled",
@@ -842,8 +847,8 @@ HARMLESS: tuple[AnyOption, ...] = (
     harmless("parquet.enable.dictionary", INTEGER),
     harmless("partition", TEXT),
     harmless("partition.expiration-check-interval", DURATION, "1 h"),
-    harmless("partition.mark-done-action.http.params", TEXT),
-    harmless("partition.mark-done-action.http.timeout", DURATION, "5 s"),
+    # only read for the action custom, which is refused
+    harmless("partition.mark-done-action.custom.class", TEXT),
     harmless("partition.sink-strategy", TEXT, "NONE"),
     harmless("postpone.batch-write-fixed-bucket.max-parallelism", INTEGER, "2048"),
     harmless("postpone.batch-write-fixed-bucket.rescale-load-factor", INTEGER, "32"),

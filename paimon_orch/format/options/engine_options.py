@@ -113,15 +113,6 @@ ENGINE_OPTIONS: tuple[AnyOption, ...] = (
     harmless("paimon.respect.minmaxsplitsize.enabled", BOOLEAN, "false"),
     harmless("paimon.split.openfilecost", INTEGER),
     external(
-        "partition.end-input-to-done",
-        BOOLEAN,
-        "false",
-        steps=WRITE_ROWS,
-        consequence=(
-            "partitions are not marked as done when a writer ends or a partition gets no more rows"
-        ),
-    ),
-    external(
         "partition.idle-time-to-done",
         DURATION,
         steps=WRITE_ROWS,
@@ -129,7 +120,6 @@ ENGINE_OPTIONS: tuple[AnyOption, ...] = (
             "partitions are not marked as done when a writer ends or a partition gets no more rows"
         ),
     ),
-    harmless("partition.idle-time-to-report-statistic", DURATION, "0 ms"),
     harmless("partition.mark-done-action.mode", TEXT, "process-time"),
     harmless("partition.mark-done.recover-from-state", BOOLEAN, "true"),
     harmless("partition.time-interval", DURATION),

@@ -79,6 +79,11 @@ class TableOption(Generic[T_co]):
     """Implemented values of a string option; empty if all are implemented."""
     bounds: tuple[float, float] = UNBOUNDED
     """The inclusive range of a number."""
+    by_catalog: bool = False
+    """Whether the option blocks no step on a table that a catalog service loaded.
+
+    Such a catalog either gets the reports that the option asks for, or it lists no partitions.
+    """
 
     @property
     def range(self) -> str:

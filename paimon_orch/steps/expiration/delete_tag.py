@@ -106,6 +106,7 @@ def _delete_tag_and_recheck(table: Table, plan: TagDeletionPlan) -> TagDeletionP
             f"{table.identifier}: tag {name!r} was changed during its deletion; it was not deleted"
         )
     table.io.delete(path)
+    table.stores.report_deleted_tags([name])
     table.stores.require_iceberg_metadata()
     if _has_new_versions(plan.versions, RetainedSnapshotStore(table.io, table.paths.root).all()):
         # A new branch or tag may reference the files. If not, the removal of orphan files deletes them.

@@ -24,9 +24,8 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.partition_path import format_partition_value
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
-from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.commit.partition_statistics import format_partition_row
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
@@ -295,9 +294,14 @@ def commit(
     table: Table, plan: PartitionExpirationPlan, _results: Sequence[bytes] = ()
 ) -> PartitionExpirationResult:
     """Drop the partitions of a plan, one snapshot per batch."""
+    stores, schema = table.stores, table.schema
     for batch in plan.batches:
-        changes = CommitChanges(kind=CommitKind.OVERWRITE, overwrite=frozenset(batch).__contains__)
-        table.stores.new_commit(StepKind.DELETE).commit(changes)
+        names = []
+        if stores.environment.partitions is not None:
+            names = [format_partition_row(partition, schema) for partition in batch]
+        stores.drop_partitions(StepKind.DELETE, frozenset(batch).__contains__, names)
+        if names:
+            stores.catalog_reports.drop_marks(names)
     return PartitionExpirationResult(plan=plan)
 
 

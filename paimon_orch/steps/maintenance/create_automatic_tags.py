@@ -3,28 +3,19 @@
 See docs/format/tags-branches-consumers.md#tags.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone, tzinfo
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from datetime import datetime, timedelta
 
 from paimon_orch.errors import CommitConflictError, InputError
-from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
-    SINK_PROCESS_TIME_ZONE,
-    SINK_WATERMARK_TIME_ZONE,
     TAG_AUTOMATIC_COMPLETION,
     TAG_AUTOMATIC_CREATION,
     TAG_CREATION_DELAY,
-    TAG_CREATION_PERIOD,
-    TAG_CREATION_PERIOD_DURATION,
     TAG_DEFAULT_TIME_RETAINED,
     TAG_NUM_RETAINED_MAX,
-    TAG_PERIOD_FORMATTER,
 )
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.common.step import (
     EmptyRequest,
     StepOutcome,
@@ -32,55 +23,14 @@ from paimon_orch.steps.common.step import (
     run_step,
 )
 from paimon_orch.steps.expiration.delete_tag import delete_tag
-from paimon_orch.table.metadata.time_travel import NO_WATERMARK
+from paimon_orch.table.metadata.tag_periods import (
+    TagPeriods,
+    compute_tag_time,
+    parse_tag_time_zone,
+)
 from paimon_orch.table.table import Table
 
 _CREATION_MODES = ("process-time", "watermark")
-_PERIOD_LENGTHS = {
-    "daily": timedelta(days=1),
-    "hourly": timedelta(hours=1),
-    "two-hours": timedelta(hours=2),
-}
-_DATE_FORMATS = {"with_dashes": "%Y-%m-%d", "without_dashes": "%Y%m%d", "without_dashes_and_spaces": "%Y%m%d"}  # fmt: skip
-_HOUR_FORMATS = {"with_dashes": " %H", "without_dashes": " %H", "without_dashes_and_spaces": "%H"}
-_EPOCH = datetime(1970, 1, 1)
-_ZONE_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?([0-5]\d))?(?::?([0-5]\d))?")
-
-
-@dataclass(frozen=True, slots=True)
-class TagPeriods:
-    """The periods of a table's automatic tags."""
-
-    length: timedelta
-    name: str
-    """The ``strftime`` format of a tag's name."""
-
-    @classmethod
-    def of(cls, options: Options) -> "TagPeriods":
-        """Return the periods that the options of a table define."""
-        length = options.get(TAG_CREATION_PERIOD_DURATION)
-        if length is not None:
-            return cls(length, "%Y%m%d%H%M")
-        period, style = options.get(TAG_CREATION_PERIOD), options.get(TAG_PERIOD_FORMATTER)
-        if period not in _PERIOD_LENGTHS or style not in _DATE_FORMATS:
-            raise InputError(
-                f"'tag.creation-period' = {period!r} must be one of {', '.join(_PERIOD_LENGTHS)}, "
-                f"and 'tag.period-formatter' = {style!r} one of {', '.join(_DATE_FORMATS)}"
-            )
-        hours = "" if period == "daily" else _HOUR_FORMATS[style]
-        return cls(_PERIOD_LENGTHS[period], _DATE_FORMATS[style] + hours)
-
-    def before(self, time: datetime) -> datetime:
-        """Return the start of the last period that ended at or before a time."""
-        return time - (time - _EPOCH) % self.length - self.length
-
-    def parse_name(self, name: str) -> datetime | None:
-        """Return the start of the period in a tag's name, or None for other names."""
-        try:
-            time = datetime.strptime(name, self.name)  # noqa: DTZ007 - local wall clock
-        except ValueError:
-            return None
-        return time if time.strftime(self.name) == name else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +88,7 @@ def plan(table: Table, request: EmptyRequest) -> TagCreationPlan:
 def _find_due_tags(table: Table, mode: str, periods: TagPeriods) -> dict[str, int]:
     """Return the names and snapshots of the tags to create."""
     options = table.options
-    zone = _parse_time_zone(options, mode)
+    zone = parse_tag_time_zone(options, mode)
     delay = options.get(TAG_CREATION_DELAY)
     if delay >= periods.length:
         raise InputError("'tag.creation-delay' must be shorter than the period of tags")
@@ -149,7 +99,9 @@ def _find_due_tags(table: Table, mode: str, periods: TagPeriods) -> dict[str, in
     for number in table.stores.snapshots.ids():
         if number < first:
             continue
-        time = _compute_tag_time(table.stores.snapshots.get(number), mode, zone)
+        snapshot = table.stores.snapshots.get(number)
+        millis = snapshot.time_millis if mode == "process-time" else snapshot.watermark
+        time = compute_tag_time(millis, zone)
         while time is not None and (last is None or time - delay >= last + 2 * periods.length):
             start = periods.before(time)
             if last is not None and options.get(TAG_AUTOMATIC_COMPLETION):
@@ -163,34 +115,6 @@ def _find_due_tags(table: Table, mode: str, periods: TagPeriods) -> dict[str, in
 def _select_automatic_tags(names: Iterable[str], periods: TagPeriods) -> dict[datetime, str]:
     times = {name: periods.parse_name(name) for name in names}
     return {time: name for name, time in times.items() if time is not None}
-
-
-def _compute_tag_time(snapshot: Snapshot, mode: str, zone: tzinfo | None) -> datetime | None:
-    """Return the commit time or the watermark of a snapshot as wall clock time in ``zone``."""
-    millis = snapshot.time_millis if mode == "process-time" else snapshot.watermark
-    if millis is None or millis == NO_WATERMARK:
-        return None
-    return datetime.fromtimestamp(millis / 1000, zone).replace(tzinfo=None)
-
-
-def _parse_time_zone(options: Options, mode: str) -> tzinfo | None:
-    """Return the time zone of tag names; None means the time zone of this process."""
-    option = SINK_PROCESS_TIME_ZONE if mode == "process-time" else SINK_WATERMARK_TIME_ZONE
-    text = (options.get(option) or "").strip()
-    if not text:
-        return None
-    offset = _ZONE_OFFSET.fullmatch(text)
-    try:
-        if offset is None:
-            return ZoneInfo("UTC" if text in ("Z", "UT") else text)
-        hours, minutes, seconds = (int(part or 0) for part in offset.groups()[1:])
-        shift = timedelta(hours=hours, minutes=minutes, seconds=seconds)
-        return timezone(-shift if offset[1] == "-" else shift)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise InputError(
-            f"option {option.key!r} = {text!r} is not a time zone; use a value such as "
-            "'Europe/Paris' or 'GMT+08:00'"
-        ) from error
 
 
 def _find_excess_tags(table: Table, periods: TagPeriods, due: Iterable[str]) -> list[str]:

@@ -116,6 +116,24 @@ def build_directory_names(
     return names
 
 
+def format_partition_spec(spec: PartitionSpec, schema: TableSchema) -> dict[str, str]:
+    """Return the values of a full or partial spec as in directory names, but not escaped."""
+    for name in spec:
+        _check_partition_column(name, schema)
+    options, names = schema.typed_options, dict[str, str]()
+    for field in schema.partition_fields:
+        if field.name not in spec:
+            continue
+        value = spec[field.name]
+        typed = _convert_to_internal(value, to_arrow_type(field.type))
+        is_null = value is None or value == options.default_partition_name
+        if typed is None and not is_null:
+            names[field.name] = str(value)
+        else:
+            names |= format_partition_values([None if is_null else typed], [field], options)
+    return names
+
+
 def build_any_partition_matcher(
     specs: Iterable[PartitionSpec], schema: TableSchema
 ) -> Callable[[bytes], bool]:

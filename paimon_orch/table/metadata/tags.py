@@ -35,8 +35,8 @@ class Tags:
     clock: Callable[[], datetime] = datetime.now
     check: Callable[[], None] = lambda: None
     """Raises an error if the table's options forbid changes of tags."""
-    on_change: Callable[[], None] = lambda: None
-    """Called after each change of tags; must not raise an error."""
+    on_change: Callable[[str | None, str | None], None] = lambda _created, _deleted: None
+    """Called with the created and the deleted tag after each change; must not raise an error."""
 
     def names(self) -> list[str]:
         """Return the names of all tags, sorted."""
@@ -74,7 +74,7 @@ class Tags:
         if not self._is_kept(snapshot.id, exclude=name):
             self.snapshots.io.delete(path)
             raise NotFoundError(f"snapshot {snapshot.id} expired while the tag was created")
-        self.on_change()
+        self.on_change(name, None)
         return snapshot
 
     def replace(
@@ -96,7 +96,7 @@ class Tags:
         if not self._is_kept(snapshot.id, exclude=name):
             io.write(path, previous)
             raise NotFoundError(f"snapshot {snapshot.id} expired while the tag was created")
-        self.on_change()
+        self.on_change(name, None)
         return snapshot
 
     def _find_unknown_keys(self, tagged: Snapshot) -> dict[str, Any]:
@@ -116,14 +116,14 @@ class Tags:
         if name == to or not (io.create(path, data) or io.read_bytes(path) == data):
             raise InputError(f"{self.snapshots.paths.root} already has a tag {to!r}")
         io.delete(self.path(name))
-        self.on_change()
+        self.on_change(to, name)
 
     def delete(self, name: str) -> None:
         """Delete a tag. Files that only it referred to are deleted as orphan files later."""
         self.check()
         self.get(name)
         self.snapshots.io.delete(self.path(name))
-        self.on_change()
+        self.on_change(None, name)
 
     def _is_kept(self, snapshot_id: int, *, exclude: str) -> bool:
         """Return whether a snapshot has not expired, or has a tag other than ``exclude``.

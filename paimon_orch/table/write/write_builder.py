@@ -100,6 +100,10 @@ class WriteBuilder:
         commit = self.stores.new_commit(StepKind.WRITE_ROWS, self.commit_id.user)
         return commit.find_committed(self.commit_id.identifier)
 
+    def report_commit(self, committed: Snapshot) -> None:
+        """Repeat the reports of an earlier commit, which may have ended before them."""
+        self.stores.report_commit(StepKind.WRITE_ROWS, committed)
+
     def plan(self, row_kind: str | None = None) -> WritePlan:
         """Read the next sequence numbers and the state of the buckets for the tasks of a write.
 
@@ -134,6 +138,7 @@ class WriteBuilder:
         planned = self.plan()
         committed = self.find_committed()
         if committed is not None:
+            self.report_commit(committed)
             return committed
         table_rows = to_arrow_table(rows)
         if kind is RowKind.INSERT:

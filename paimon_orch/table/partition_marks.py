@@ -1,0 +1,164 @@
+"""Marks partitions as done, for readers and systems that wait for complete partitions.
+
+See docs/format/procedures.md#mark-partitions-as-done.
+"""
+
+import json
+import time
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.error import URLError
+from urllib.parse import urlparse
+
+from paimon_orch.errors import InputError, StorageError, UnsupportedError
+from paimon_orch.format.options.core_options import (
+    METASTORE_PARTITIONED_TABLE,
+    PARTITION_MARK_DONE_ACTION,
+    PARTITION_MARK_DONE_HTTP_PARAMS,
+    PARTITION_MARK_DONE_HTTP_TIMEOUT,
+    PARTITION_MARK_DONE_HTTP_URL,
+)
+from paimon_orch.format.partition_path import escape_path_name
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.text import encode_json, parse_json_object
+from paimon_orch.storage import FileIO
+from paimon_orch.table.catalog_environment import CatalogEnvironment
+from paimon_orch.table.catalog_reports import mark_name
+
+_SUCCESS_FILE = "_SUCCESS"
+
+PartitionNames = Mapping[str, str]
+"""The text of a partition's values by column."""
+
+
+def format_names(partition: PartitionNames) -> str:
+    """Return the path of a partition: ``k1=v1/k2=v2/``."""
+    return "".join(
+        f"{escape_path_name(key)}={escape_path_name(value)}/" for key, value in partition.items()
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionMarker:
+    """Executes the actions of ``partition.mark-done-action`` of one table."""
+
+    identifier: str
+    environment: CatalogEnvironment
+    schema: TableSchema
+    io: FileIO
+    root: str
+    clock: Callable[[], float] = time.time
+
+    @property
+    def actions(self) -> list[str]:
+        """Return the names of the actions."""
+        text = self.schema.typed_options.get(PARTITION_MARK_DONE_ACTION)
+        return [name.strip().lower() for name in text.split(",") if name.strip()]
+
+    def check(self) -> None:
+        """Refuse actions that cannot be executed.
+
+        Raises :class:`UnsupportedError` with the name of the action, and :class:`InputError` for
+        an action or option that is not valid in Java Paimon either.
+        """
+        if not self.schema.partition_keys:
+            raise InputError(f"{self.identifier} has no partition columns, so none can be marked")
+        for action in self.actions:
+            self._check_action(action)
+
+    def _check_action(self, action: str) -> None:
+        options, environment = self.schema.typed_options, self.environment
+        named = f"{self.identifier}: {PARTITION_MARK_DONE_ACTION.key!r} = {action!r}"
+        match action:
+            case "success-file":
+                return
+            case "http-report":
+                url = options.get(PARTITION_MARK_DONE_HTTP_URL) or ""
+                if urlparse(url).scheme not in ("http", "https"):
+                    raise InputError(
+                        f"{named} needs an http or https URL in the option "
+                        f"{PARTITION_MARK_DONE_HTTP_URL.key!r}, which is {url!r}"
+                    )
+            case "done-partition" | "mark-event":
+                is_done_partition = action == "done-partition"
+                service = environment.partitions if is_done_partition else environment.marks
+                if service is None:
+                    raise UnsupportedError(
+                        f"{named} needs a table that was opened through a catalog with partitions, "
+                        "such as a Hive metastore. Open the table through its catalog, or remove "
+                        "the action."
+                    )
+                if not options.get(METASTORE_PARTITIONED_TABLE):
+                    raise InputError(
+                        f"{named} needs the option {METASTORE_PARTITIONED_TABLE.key!r} = 'true'"
+                    )
+            case "custom":
+                raise UnsupportedError(
+                    f"{named} names a Java class, which this library cannot run. Use Java Paimon to "
+                    "mark partitions, or another action."
+                )
+            case _:
+                raise InputError(
+                    f"{named} is unknown; the actions are success-file, done-partition, mark-event "
+                    "and http-report"
+                )
+
+    def mark(self, partitions: Sequence[PartitionNames]) -> None:
+        """Execute all actions for each partition; the partitions need not have rows."""
+        self.check()
+        for partition in partitions:
+            for action in self.actions:
+                self._execute(action, partition)
+
+    def _execute(self, action: str, partition: PartitionNames) -> None:
+        match action:
+            case "success-file":
+                self._write_success_file(partition)
+            case "done-partition":
+                assert self.environment.partitions is not None
+                self.environment.partitions.add([mark_name(partition)])
+            case "mark-event":
+                assert self.environment.marks is not None
+                self.environment.marks.mark_done([partition])
+            case "http-report":
+                self._report_by_http(partition)
+
+    def _write_success_file(self, partition: PartitionNames) -> None:
+        path = f"{self.root}/{format_names(partition)}{_SUCCESS_FILE}"
+        now = int(self.clock() * 1000)
+        created: object = now
+        if self.io.exists(path):
+            created = parse_json_object(self.io.read_bytes(path)).get("creationTime", now)
+        self.io.write(path, encode_json({"creationTime": created, "modificationTime": now}))
+
+    def _report_by_http(self, partition: PartitionNames) -> None:
+        options = self.schema.typed_options
+        url = options.get(PARTITION_MARK_DONE_HTTP_URL)
+        assert url is not None
+        body = {
+            "params": options.get(PARTITION_MARK_DONE_HTTP_PARAMS),
+            "table": self.identifier,
+            "path": self.root,
+            "partition": format_names(partition),
+        }
+        request = urllib.request.Request(  # noqa: S310 - check() allows only http and https
+            url,
+            data=json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+            method="POST",
+        )
+        timeout = options.get(PARTITION_MARK_DONE_HTTP_TIMEOUT).total_seconds()
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as response:  # noqa: S310
+                answer = json.loads(response.read())
+        except (URLError, OSError, ValueError) as error:
+            raise StorageError(
+                f"{url} did not accept {format_names(partition)}: {error}"
+            ) from error
+        result = answer.get("result") if isinstance(answer, dict) else None
+        if str(result).upper() != "SUCCESS":
+            raise StorageError(
+                f"{url} did not accept {format_names(partition)}: its answer has the result "
+                f"{result!r}, not 'SUCCESS'"
+            )
