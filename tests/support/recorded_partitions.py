@@ -45,7 +45,7 @@ class RecordedPartitions:
             raise StorageError(self.failure)
         self.calls.append((name, [dict(spec) for spec in specs]))
 
-    def values(self) -> list[tuple[str, ...]]:
+    def values(self) -> Sequence[tuple[str, ...]]:
         """Return the values of all partitions, sorted."""
         return sorted(tuple(spec.values()) for spec in self.specs)
 
