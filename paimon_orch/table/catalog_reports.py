@@ -1,6 +1,6 @@
 """Reports partitions and tags of a table to its catalog, such as a Hive metastore.
 
-See docs/format/catalogs.md#partitions-in-a-metastore.
+See docs/format/catalogs.md#partitions-of-a-metastore.
 """
 
 import logging
@@ -188,9 +188,14 @@ class CatalogReports:
             return []
         return [
             listed
-            for listed in self.partitions.list()
+            for listed in self._list_partitions(self.partitions)
             if any(all(listed.get(k) == v for k, v in spec.items()) for spec in specs)
         ]
+
+    def _list_partitions(self, catalog: CatalogPartitions) -> list[dict[str, str]]:
+        """Return the partitions of a catalog, which may have changed the case of column names."""
+        columns = self.schema.partition_keys
+        return [dict(zip(columns, spec.values(), strict=True)) for spec in catalog.list()]
 
     def report_new_tag(self, name: str) -> None:
         """Add a tag that the catalog shows as a partition."""
@@ -244,7 +249,7 @@ class CatalogReports:
         )
 
     def _compare_partitions(self, catalog: CatalogPartitions) -> PartitionDifference:
-        listed = {_to_key(spec): spec for spec in catalog.list()}
+        listed = {_to_key(spec): spec for spec in self._list_partitions(catalog)}
         own = _read_names(self.snapshots, self.manifests, self.schema)
         used = own.keys() | self._read_names_of_other_branches()
         used |= {_to_key(mark_name(dict(key))) for key in used}
