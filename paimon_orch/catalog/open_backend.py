@@ -14,6 +14,7 @@ from paimon_orch.catalog.catalog_options import (
     require_option,
 )
 from paimon_orch.catalog.file_system import FileSystemBackend
+from paimon_orch.catalog.hive.hive_backend import open_hive
 from paimon_orch.catalog.named_catalogs import find_named_catalog
 from paimon_orch.errors import InputError
 from paimon_orch.storage import resolve_warehouse
@@ -56,4 +57,5 @@ def _open_file_system(options: Mapping[str, Any]) -> CatalogBackend:
 
 _BACKENDS: Mapping[str, Callable[[Mapping[str, Any]], CatalogBackend]] = {
     "filesystem": _open_file_system,
+    "hive": open_hive,
 }

@@ -1,0 +1,1 @@
+"""Tables of a Hive metastore. See docs/format/catalogs.md#hive-metastores."""

@@ -1,0 +1,189 @@
+"""Requests to a Hive metastore over Thrift: connections, repetitions and errors."""
+
+import logging
+import os
+import socket
+import threading
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_orch.catalog.hive.hive_settings import MetastoreAddress
+from paimon_orch.errors import (
+    AccessDeniedError,
+    AlreadyExistsError,
+    CatalogUnavailableError,
+    CommitOutcomeUnknownError,
+    InputError,
+    NotFoundError,
+    PaimonError,
+    UnsupportedError,
+)
+
+logger = logging.getLogger(__name__)
+
+_CONNECT_TIMEOUT = 10.0
+_PERMISSION_WORDS = ("Permission.NotAllow", "Permission denied", "AccessControlException")
+"""Words in messages of the metastore and its plugins when it refuses a user."""
+
+
+def import_thrift_types() -> Any:
+    """Return the module of the metastore's Thrift structures.
+
+    Raises :class:`InputError` if the optional package is missing.
+    """
+    try:
+        from pymetastore.hive_metastore import ttypes
+    except ImportError as error:
+        raise InputError(
+            f"a catalog with metastore=hive needs the package pymetastore ({error}); install "
+            "paimon-orch[hive]"
+        ) from error
+    return ttypes
+
+
+@dataclass(frozen=True, slots=True)
+class HiveClient:
+    """Calls the methods of a metastore; each thread of each process has a connection of its own.
+
+    Connections are opened when they are needed, so the object is cheap to create and to pickle.
+    """
+
+    address: MetastoreAddress
+
+    def read(self, method: str, *arguments: Any) -> Any:
+        """Call a method that can be repeated; it is repeated once if the connection was cut."""
+        try:
+            return self._call(method, arguments)
+        except CommitOutcomeUnknownError as error:
+            logger.info("%s; repeating the request", error)
+        try:
+            return self._call(method, arguments)
+        except CommitOutcomeUnknownError as error:
+            raise CatalogUnavailableError(
+                f"{self.address}: {method} has no answer, as the connection was cut twice"
+            ) from error
+
+    def write(self, method: str, *arguments: Any) -> Any:
+        """Call a method once.
+
+        Raises :class:`CatalogUnavailableError` if the request was not sent, and
+        :class:`CommitOutcomeUnknownError` if the connection was cut before the answer.
+        """
+        return self._call(method, arguments)
+
+    def _call(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        from thrift.Thrift import TException
+        from thrift.transport.TTransport import TTransportException
+
+        connection = _get_connection(self.address)
+        try:
+            return getattr(connection.client, method)(*arguments)
+        except (TTransportException, OSError) as error:
+            _drop_connection(self.address)
+            raise self._describe_cut(method, error) from error
+        except TException as error:
+            raise _translate_error(error, f"{self.address}: {method}") from error
+        except BaseException:  # for example an interrupt: the answer would be read by the next call
+            _drop_connection(self.address)
+            raise
+
+    def _describe_cut(self, method: str, error: Exception) -> PaimonError:
+        from thrift.transport.TTransport import TTransportException
+
+        if getattr(error, "type", None) == TTransportException.TIMED_OUT:
+            reason = f"no answer within {self.address.socket_timeout:g} s"
+        else:
+            reason = f"the connection was cut: {error}"
+        return CommitOutcomeUnknownError(
+            f"{self.address}: it is not known whether the metastore carried out {method} ({reason})"
+        )
+
+
+class _Connection:
+    """One open connection. Its socket is closed when the thread or the process ends."""
+
+    def __init__(self, address: MetastoreAddress) -> None:
+        import_thrift_types()
+        from pymetastore.hive_metastore.ThriftHiveMetastore import Client
+        from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+        from thrift.transport.TSocket import TSocket
+        from thrift.transport.TTransport import TBufferedTransport
+
+        handle = _connect(address)
+        handle.settimeout(address.socket_timeout)
+        self.socket = TSocket()
+        self.socket.setHandle(handle)
+        self.client = Client(TBinaryProtocol(TBufferedTransport(self.socket)))
+        self.close = weakref.finalize(self, handle.close)
+
+
+class _OpenConnections(threading.local):
+    """The connections of a thread by process, as a forked process must not use those of its parent."""
+
+    def __init__(self) -> None:
+        self.by_process: dict[tuple[int, MetastoreAddress], _Connection] = {}
+
+
+_open_connections = _OpenConnections()
+
+
+def _get_connection(address: MetastoreAddress) -> _Connection:
+    """Return this thread's connection; a new one if the server has closed it meanwhile."""
+    connections, key = _open_connections.by_process, (os.getpid(), address)
+    connection = connections.get(key)
+    if connection is not None and connection.socket.isOpen():
+        return connection
+    _drop_connection(address)
+    connection = _Connection(address)
+    try:
+        connection.client.set_ugi(address.user, [address.user])
+    except Exception as error:
+        connection.close()
+        raise CatalogUnavailableError(f"{address} cannot be used: {error}") from error
+    connections[key] = connection
+    return connection
+
+
+def _drop_connection(address: MetastoreAddress) -> None:
+    connection = _open_connections.by_process.pop((os.getpid(), address), None)
+    if connection is not None:
+        connection.close()
+
+
+def _connect(address: MetastoreAddress) -> socket.socket:
+    """Connect to the first server that answers."""
+    problems = []
+    for host, port in address.uris:
+        try:
+            return socket.create_connection((host, port), _CONNECT_TIMEOUT)
+        except OSError as error:
+            problems.append(f"{host}:{port}: {error}")
+    raise CatalogUnavailableError(
+        f"no connection to the Hive metastore {address} ({'; '.join(problems)})"
+    )
+
+
+def _translate_error(error: Exception, what: str) -> PaimonError:
+    """Return our error for an answer of the metastore."""
+    from pymetastore.hive_metastore import ttypes
+    from thrift.Thrift import TApplicationException
+
+    text = str(getattr(error, "message", None) or error)
+    message = f"{what}: {text}"
+    if any(word in text for word in _PERMISSION_WORDS):
+        return AccessDeniedError(message)
+    match error:
+        case ttypes.NoSuchObjectException() | ttypes.UnknownDBException():
+            return NotFoundError(message)
+        case ttypes.UnknownTableException() | ttypes.UnknownPartitionException():
+            return NotFoundError(message)
+        case ttypes.NoSuchLockException() | ttypes.NoSuchTxnException():
+            return NotFoundError(message)
+        case ttypes.AlreadyExistsException():
+            return AlreadyExistsError(message)
+        case ttypes.InvalidOperationException() | ttypes.InvalidObjectException():
+            return InputError(message)
+        case TApplicationException(type=TApplicationException.UNKNOWN_METHOD):
+            return UnsupportedError(f"{message}; Hive 2.3 or newer is needed")
+    return CatalogUnavailableError(f"{what}: the metastore failed: {type(error).__name__}: {text}")
