@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.catalogs.fixtures import start_rest_server  # noqa: F401 - a fixture
 from support.catalogs.jdbc_databases import JDBC_DRIVERS
 from support.peers.environments import ORACLES, maven_jar
 from support.peers.peers import OpenPeer, Peer, PeerUnavailableError

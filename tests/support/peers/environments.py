@@ -91,7 +91,7 @@ def peer_start(name: str, jars: tuple[Path, ...] = ()) -> PeerCommand:
         return java_command("JavaPeer", sources, [jar], jars)
     assert not jars, f"{name} is no Java peer"
     if name == ICEBERG_DUCKDB:
-        python = _python(name, _ICEBERG_DUCKDB_REQUIREMENTS)
+        python = python_environment(name, _ICEBERG_DUCKDB_REQUIREMENTS)
         return PeerCommand(_script(name, python), dict(os.environ))
     if name == ICEBERG_SPARK:
         return _iceberg_spark_start()
@@ -100,15 +100,17 @@ def peer_start(name: str, jars: tuple[Path, ...] = ()) -> PeerCommand:
         connector_jar = os.environ.get(_CONNECTOR_VARIABLE) if name == SPARK else None
         # The jar is downloaded before Spark, because Spark is much larger.
         jar = Path(connector_jar) if connector_jar else maven_jar(connector)
-        command = _script(SPARK, _python(name, needs))
+        command = _script(SPARK, python_environment(name, needs))
         return PeerCommand((*command, str(jar)), {**os.environ, "PATH": _java_path()})
-    return PeerCommand(_script(name, _python(name, REQUIREMENTS[name])), dict(os.environ))
+    return PeerCommand(
+        _script(name, python_environment(name, REQUIREMENTS[name])), dict(os.environ)
+    )
 
 
 def _iceberg_spark_start() -> PeerCommand:
     runtime = maven_jar(_ICEBERG_SPARK_RUNTIME)
     # The environment is that of the peer with Paimon's connector.
-    command = _script(ICEBERG_SPARK, _python(SPARK, _SPARKS[SPARK][1]))
+    command = _script(ICEBERG_SPARK, python_environment(SPARK, _SPARKS[SPARK][1]))
     return PeerCommand((*command, str(runtime)), {**os.environ, "PATH": _java_path()})
 
 
@@ -118,7 +120,8 @@ def _script(name: str, python: Path) -> tuple[str, ...]:
     return (str(python), "-I", "-X", "utf8", str(script))
 
 
-def _python(name: str, requirements: list[str]) -> Path:
+def python_environment(name: str, requirements: list[str]) -> Path:
+    """Return the interpreter of an environment with the requirements, the first of them pinned."""
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     folder = f"{name}-{requirements[0].split('==')[1]}-{_digest(*requirements, python)}"
     environment = _make_once(_cache() / folder, lambda target: _build(target, requirements))
@@ -133,17 +136,26 @@ def _java_0_9() -> tuple[Path, list[Path]]:
 
 
 def _java_1_4() -> tuple[Path, list[Path]]:
-    return maven_jar(_BUNDLE), _java_sources("1.4")
+    return paimon_jar("java-1.4"), _java_sources("1.4")
 
 
 def _java_2_0() -> tuple[Path, list[Path]]:
-    oracle = ORACLES["java-2.0"]
-    for needed in (_JAR_2_0, oracle):
-        if not needed.exists():
-            path = needed.relative_to(SHARED.parent)
-            raise PeerUnavailableError(f"the Java 2.0 peer needs ../{path} next to the repository")
+    oracle = _require(ORACLES["java-2.0"])
     # The classes that append tables and catalogs need have not changed since 1.4.
-    return _JAR_2_0, [*_java_sources("1.4"), oracle]
+    return paimon_jar("java-2.0"), [*_java_sources("1.4"), oracle]
+
+
+def paimon_jar(name: str) -> Path:
+    """Return the jar with all of Paimon, of the peer `java-1.4` or `java-2.0`."""
+    return _require(_JAR_2_0) if name == "java-2.0" else maven_jar(_BUNDLE)
+
+
+def _require(file: Path) -> Path:
+    """Return a file that is not part of the repository, if it is next to it."""
+    if not file.exists():
+        path = file.relative_to(SHARED.parent)
+        raise PeerUnavailableError(f"Java 2.0 needs ../{path} next to the repository")
+    return file
 
 
 def _java_sources(version: str) -> list[Path]:
@@ -247,11 +259,13 @@ def _download_bridge(target: Path) -> None:
 
 
 def maven_jar(artifact: str) -> Path:
-    """Return a jar from the Maven repository that is configured on this machine."""
-    _, name, version = artifact.split(":")
-    return _make_once(
-        _cache() / f"{name}-{version}.jar", lambda target: _download_jar(target, artifact)
-    )
+    """Return a jar from the Maven repository that is configured on this machine.
+
+    The artifact is `group:name:version`, or `group:name:version:jar:classifier`.
+    """
+    _, name, version, *kind = artifact.split(":")
+    file = "-".join([name, version, *kind[1:]]) + ".jar"
+    return _make_once(_cache() / file, lambda target: _download_jar(target, artifact))
 
 
 def _download_jar(target: Path, artifact: str) -> None:

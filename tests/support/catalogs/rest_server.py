@@ -1,0 +1,171 @@
+"""REST catalog servers of other projects, each in a process of its own.
+
+Both are the servers of the tests of Java Paimon and of pypaimon. Java's is the more complete one:
+it checks signatures of DLF, refuses commits that lost a race, and serves branches, tags,
+partitions and rollbacks. It keeps its state in memory and the tables in a folder.
+
+A server ends when its input is closed, so also when the process of the test is killed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from support.peers.environments import (
+    PeerCommand,
+    java_command,
+    maven_jar,
+    paimon_jar,
+    python_environment,
+)
+from support.peers.protocol import PeerProcess
+
+JAVA_1_4, JAVA_2_0 = "java-1.4", "java-2.0"
+PYPAIMON_1_3, PYPAIMON_1_4 = "pypaimon-1.3", "pypaimon-1.4"
+REST_SERVERS = (JAVA_1_4, JAVA_2_0, PYPAIMON_1_3, PYPAIMON_1_4)
+
+_HERE = Path(__file__).parent
+# The packages contain the server with its tests. Its dependencies are those of the client.
+_PYPAIMON = {PYPAIMON_1_3: "pypaimon==1.3.1", PYPAIMON_1_4: "pypaimon==1.4.2"}
+_JAVA_TESTS = {
+    JAVA_1_4: "org.apache.paimon:paimon-core:1.4.2:jar:tests",
+    JAVA_2_0: "org.apache.paimon:paimon-core:2.0.0:jar:tests",
+}
+_WEB_SERVER = (
+    "com.squareup.okhttp3:mockwebserver:4.12.0",
+    "com.squareup.okhttp3:okhttp:4.12.0",
+    "com.squareup.okio:okio-jvm:3.6.0",
+    "org.jetbrains.kotlin:kotlin-stdlib:1.9.10",
+    "junit:junit:4.13.2",
+)
+_WAREHOUSE = "warehouse"
+_TOKEN = "a-bearer-token"  # noqa: S105
+
+
+@dataclass(frozen=True, slots=True)
+class DlfKeys:
+    """The keys with which the Java server checks the signatures of requests."""
+
+    access_key_id: str = "an-access-key-id"
+    access_key_secret: str = "an-access-key-secret"  # noqa: S105
+    security_token: str | None = None
+    algorithm: str = "default"
+    """`default` or `openapi`."""
+    region: str = "cn-hangzhou"
+
+
+@dataclass(frozen=True, slots=True)
+class RestServer:
+    """A running server."""
+
+    name: str
+    uri: str
+    folder: Path
+    """Contains the tables."""
+    options: Mapping[str, str]
+    """The options with which a client opens the catalog."""
+    _process: PeerProcess = field(repr=False)
+
+    def forbid_database(self, database: str) -> None:
+        """Answer 403 to all requests for a database."""
+        self._process.ask("forbid_database", database=database)
+
+    def forbid_table(self, database: str, table: str) -> None:
+        """Answer 403 to all requests for a table."""
+        self._process.ask("forbid_table", database=database, table=table)
+
+    def set_data_token(
+        self, database: str, table: str, token: Mapping[str, str], expires_at_millis: int
+    ) -> None:
+        """Set the options that the server gives to clients for the files of a table."""
+        self._process.ask(
+            "set_data_token",
+            database=database,
+            table=table,
+            token={**token},
+            expires_at_millis=expires_at_millis,
+        )
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process of the server."""
+        return self._process.pid
+
+
+@contextmanager
+def run_rest_server(
+    name: str,
+    folder: Path,
+    *,
+    defaults: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | None = None,
+    keys: DlfKeys | None = None,
+    corrected: bool = True,
+) -> Iterator[RestServer]:
+    """Run a server, and end it.
+
+    Its configuration gives clients the options `defaults` and `overrides`. With `keys` the Java
+    servers check signatures of DLF instead of a bearer token. `corrected=False` runs the servers of
+    pypaimon as they are published: they check no token and accept commits that lost a race.
+    """
+    command = rest_server_command(name)
+    process = PeerProcess(command.command, command.environment)
+    arguments: dict[str, Any] = {"corrected": corrected} if name in _PYPAIMON else {}
+    try:
+        uri, _ = process.ask(
+            "start",
+            folder=str(folder.resolve()),
+            warehouse=_WAREHOUSE,
+            config={
+                "defaults": {"prefix": "paimon", **(defaults or {})},
+                "overrides": {**(overrides or {})},
+            },
+            auth=_authentication(keys),
+            **arguments,
+        )
+        options = _client_options(uri, keys)
+        yield RestServer(name, uri.rstrip("/"), folder, options, process)
+    finally:
+        process.close()
+
+
+@functools.cache
+def rest_server_command(name: str) -> PeerCommand:
+    """Return the command of a server; builds its environment if it does not exist."""
+    if name in _PYPAIMON:
+        python = python_environment(name.rpartition("-")[0], [_PYPAIMON[name]])
+        script = _HERE / "pypaimon_rest_server.py"
+        return PeerCommand((str(python), "-I", "-X", "utf8", str(script)), {})
+    jars = [paimon_jar(name), *map(maven_jar, (_JAVA_TESTS[name], *_WEB_SERVER))]
+    return java_command("RestServer", [_HERE / "java" / "RestServer.java"], jars)
+
+
+def _authentication(keys: DlfKeys | None) -> dict[str, str]:
+    if keys is None:
+        return {"token": _TOKEN}
+    parts = {
+        "access_key_id": keys.access_key_id,
+        "access_key_secret": keys.access_key_secret,
+        "algorithm": keys.algorithm,
+        "region": keys.region,
+    }
+    return parts | ({"security_token": keys.security_token} if keys.security_token else {})
+
+
+def _client_options(uri: str, keys: DlfKeys | None) -> dict[str, str]:
+    options = {"metastore": "rest", "uri": uri, "warehouse": _WAREHOUSE}
+    if keys is None:
+        return options | {"token.provider": "bear", "token": _TOKEN}
+    options |= {
+        "token.provider": "dlf",
+        "dlf.access-key-id": keys.access_key_id,
+        "dlf.access-key-secret": keys.access_key_secret,
+        "dlf.signing-algorithm": keys.algorithm,
+        "dlf.region": keys.region,
+    }
+    return options | ({"dlf.security-token": keys.security_token} if keys.security_token else {})
