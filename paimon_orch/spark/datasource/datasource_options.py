@@ -1,22 +1,22 @@
 """The options of the data source; Spark ignores the case of their names."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pendulum
 from pendulum.parsing.exceptions import ParserError
 
-from paimon_orch.catalog.catalog import Catalog
+from paimon_orch.catalog.open_catalog import open_catalog
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.blocking_options import Allowances
-from paimon_orch.storage.object_store_options import parse_storage_option
 from paimon_orch.table.scan.base_scan import BaseScan
 from paimon_orch.table.scan.incremental_scan import IncrementalScan
 from paimon_orch.table.system_table import SystemTable
 from paimon_orch.table.table import Table
 
 _STORAGE_PREFIX = "storage."
-_LOCATION_OPTIONS = ("warehouse", "table", "path", "branch")
+_CATALOG_PREFIX = "catalog."
+_LOCATION_OPTIONS = ("catalog", "warehouse", "table", "path", "branch")
 _TIME_TRAVEL_OPTIONS = ("snapshot", "tag", "timestamp", "watermark")
 _INCREMENTAL_OPTIONS = ("incremental-between", "incremental-mode")
 _SELECTION_OPTIONS = (*_LOCATION_OPTIONS, "columns", "filter")
@@ -51,6 +51,8 @@ class DataSourceOptions:
     """The options by lower-case name."""
     storage: Mapping[str, str]
     """The options of the object store, without their prefix; never put secrets in errors."""
+    catalog: Mapping[str, str] = field(default_factory=dict)
+    """The options of the catalog, without their prefix; never put secrets in errors."""
 
     @classmethod
     def of(cls, options: Mapping[str, str], allowed: tuple[str, ...]) -> "DataSourceOptions":
@@ -62,42 +64,55 @@ class DataSourceOptions:
                 "a table without its options; create a temporary view"
             )
         storage = {n: v for n, v in lowered.items() if n.startswith(_STORAGE_PREFIX)}
-        values = {n: v for n, v in lowered.items() if n not in storage}
+        catalog = {n: v for n, v in lowered.items() if n.startswith(_CATALOG_PREFIX)}
+        values = {n: v for n, v in lowered.items() if n not in storage and n not in catalog}
         unknown = sorted(set(values) - set(allowed))
         if unknown:
             raise InputError(
                 f"paimon: unknown option {', '.join(unknown)}; the options are "
-                f"{', '.join(allowed)}, and {_STORAGE_PREFIX}<name> for options of the object store"
+                f"{', '.join(allowed)}, {_CATALOG_PREFIX}<name> for options of the catalog, and "
+                f"{_STORAGE_PREFIX}<name> for options of the object store"
             )
-        return cls(values, {n.removeprefix(_STORAGE_PREFIX): v for n, v in storage.items()})
+        return cls(
+            values,
+            {name.removeprefix(_STORAGE_PREFIX): value for name, value in storage.items()},
+            {name.removeprefix(_CATALOG_PREFIX): value for name, value in catalog.items()},
+        )
 
     def open(self) -> Table | SystemTable:
         """Open the table, branch or system table that the options name."""
-        warehouse, identifier = self._locate()
-        storage = dict(
-            parse_storage_option(f"{name}={value}") for name, value in self.storage.items()
-        )
+        location, identifier = self._locate()
         if branch := self.values.get("branch"):
             name, separator, system = identifier.partition("$")
             identifier = f"{name}$branch_{branch}{separator}{system}"
         stale, unknown = (self.flag(name, default=False) for name in _ALLOW_OPTIONS)
         allowances = Allowances(stale_external=stale, unknown_options=unknown)
-        return Catalog(warehouse, allowances=allowances, **storage).open(identifier)
+        catalog = open_catalog(
+            location,
+            name=self.values.get("catalog"),
+            catalog_options=self.catalog,
+            storage_options=self.storage,
+            allowances=allowances,
+        )
+        return catalog.open(identifier)
 
-    def _locate(self) -> tuple[str, str]:
-        """Return the warehouse and the identifier of the table."""
+    def _locate(self) -> tuple[str | None, str]:
+        """Return the warehouse, if the options name one, and the identifier of the table."""
         warehouse, table = self.values.get("warehouse"), self.values.get("table")
+        has_catalog = warehouse or self.values.get("catalog") or self.catalog
         path = self.values.get("path", "")
-        if warehouse and table and not path:
+        if table and not path and has_catalog:
             return warehouse, table
         directory, _, name = path.rstrip("/").rpartition("/")
         root, _, database = directory.rpartition("/")
-        if warehouse or table or not (name and database.endswith(".db")):
+        if has_catalog or table or not (name and database.endswith(".db")):
             raise InputError(
-                "paimon: set the options warehouse and table (db.t), or a path that ends with "
-                "/db.db/t"
+                "paimon: set the options table (db.t) and either catalog (a configured name) or "
+                "warehouse; or set a path that ends with /db.db/t"
             )
         default_root = "/" if directory.startswith("/") else "."
+        if root and "/" not in root:
+            root = f"./{root}"  # a directory, even if a catalog has this name
         return root or default_root, f"{database.removesuffix('.db')}.{name}"
 
     def columns(self) -> list[str] | None:

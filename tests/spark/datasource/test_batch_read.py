@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -94,6 +95,11 @@ def read_in_process(options: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     )
     for part in reader.partitions():
         yield from reader.read(cloudpickle.loads(cloudpickle.dumps(part)))
+
+
+def rows_read(options: dict[str, str]) -> list[Row]:
+    columns = pa.Table.from_batches(read_in_process(options)).columns
+    return sorted(zip(*(column.to_pylist() for column in columns), strict=True))
 
 
 def scan_as_spark(table: Table) -> pa.Table:
@@ -241,7 +247,7 @@ def test_branches_and_system_tables_are_read(spark: SparkSession, table_with_key
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"snapshto": "1"}, "unknown option snapshto; the options are warehouse"),
+        ({"snapshto": "1"}, "unknown option snapshto; the options are catalog"),
         ({"table": "db.u"}, "there is no table db.u"),
         ({"columns": "k,w"}, "w"),
         ({"columns": "k,v,k"}, "repeats a column: 'k,v,k'"),
@@ -251,7 +257,7 @@ def test_branches_and_system_tables_are_read(spark: SparkSession, table_with_key
         ({"incremental-between": "1"}, "must be a..b"),
         ({"incremental-mode": "diff"}, "requires incremental-between"),
         ({"incremental-between": "1..2", "tag": "a"}, "cannot be combined"),
-        ({"path": "/lake/db.db/t"}, "or a path that ends with /db.db/t"),
+        ({"path": "/lake/db.db/t"}, "or set a path that ends with /db.db/t"),
         ({"pushdown": "maybe"}, "pushdown must be true or false"),
     ],
 )
@@ -277,7 +283,102 @@ def test_secrets_do_not_appear_in_plans_or_representations(monkeypatch: pytest.M
         DataSourceOptions.of({"storage.key": "hush-hush", "tabel": "t"}, READ_OPTIONS)
 
     assert b"hush-hush" not in cloudpickle.dumps((reader, reader.partitions()))
-    assert "hush-hush" not in f"{error.value}{DataSourceOptions({}, {'key': 'hush-hush'})}"
+    options = DataSourceOptions({}, {"key": "hush-hush"}, {"token": "hush-hush"})
+    assert "hush-hush" not in f"{error.value}{options}"
+
+
+@pytest.fixture
+def named_table(
+    table_with_key: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, str]:
+    """Return the options of a table in the configured catalog ``prod``."""
+    (tmp_path / ".paimon_orch.yaml").write_text(
+        f"catalog:\n  prod: {{warehouse: {path_options(table_with_key)['warehouse']}}}\n"
+    )
+    monkeypatch.setenv("PAIMON_ORCH_HOME", str(tmp_path))
+    return {"catalog": "prod", "table": "db.t"}
+
+
+def test_a_table_of_a_named_catalog_is_read(
+    table_with_key: Table, named_table: dict[str, str]
+) -> None:
+    assert rows_read(named_table) == rows_of(table_with_key)
+    with pytest.raises(InputError, match=r"no catalog 'prdo' is configured .*: prod\)"):
+        rows_read({**named_table, "catalog": "prdo"})
+
+
+def test_a_table_of_a_catalog_without_a_name_is_read(table_with_key: Table) -> None:
+    warehouse = path_options(table_with_key)["warehouse"]
+    location = {"catalog.metastore": "filesystem", "table": "db.t"}
+    for name in ("warehouse", "Catalog.Warehouse"):
+        assert rows_read({**location, name: warehouse}) == rows_of(table_with_key)
+
+
+def test_options_of_a_catalog_are_not_in_errors(named_table: dict[str, str]) -> None:
+    secret = "hush" * 2  # tracebacks show the lines of this test
+    with pytest.raises(InputError, match="has no option 'token'") as error:
+        rows_read({**named_table, "catalog.token": secret})
+    assert secret not in "".join(traceback.format_exception(error.value))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"table": "db.t"}, "set the options table .* and either catalog"),
+        ({"catalog": "prod"}, "set the options table .* and either catalog"),
+        ({"catalog": "prod", "path": "/wh/db.db/t"}, "set the options table .* and either catalog"),
+        ({"catalog.uri": "u", "path": "/wh/db.db/t"}, "set the options table"),
+        ({"catalog": "prod", "warehouse": "/x", "table": "db.t"}, "remove the location '/x'"),
+        (
+            {"catalog": "prod", "catalog.metastore": "rest", "table": "db.t"},
+            "remove the option 'metastore'",
+        ),
+    ],
+)
+def test_a_table_is_located_in_one_way(
+    named_table: dict[str, str], options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        rows_read(options)
+
+
+def test_a_relative_path_is_a_directory_even_if_a_catalog_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PAIMON_ORCH_CATALOG__LAKE__WAREHOUSE", "/elsewhere")
+    new_table(tmp_path / "lake").upsert(table_of("k v", [(1, "a")]))
+
+    assert rows_read({"path": "lake/db.db/t"}) == [(1, "a")]
+
+
+def test_options_of_a_catalog_are_not_in_plans(
+    spark: SparkSession, table_with_key: Table, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = {
+        "catalog.metastore": "filesystem",
+        "catalog.warehouse": path_options(table_with_key)["warehouse"],
+        "catalog.cache.password": "hush-hush",  # an option without effect
+        "table": "db.t",
+    }
+    frame = spark.read.format("paimon").options(**options).load()
+    frame.explain("extended")
+    frame.explain("formatted")
+    assert sorted(map(tuple, frame.collect())) == rows_of(table_with_key)
+    frame.write.format("paimon").options(**options).mode("append").save()
+    pairs = ", ".join(f"`{name}` '{value}'" for name, value in options.items())
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW hushed USING paimon OPTIONS ({pairs})")
+    spark.sql("SELECT k FROM hushed").explain("extended")
+
+    shown = capfd.readouterr().out
+    assert "paimon" in shown
+    if not is_remote():
+        store = spark._jsparkSession.sharedState().statusStore()
+        executions = store.executionsList()
+        plans = [executions.apply(n) for n in range(executions.size())]
+        shown += "".join(f"{plan.physicalPlanDescription()}{plan.details()}" for plan in plans)
+        assert "AppendData" in shown
+    assert "hush-hush" not in shown
 
 
 @pytest.mark.parametrize(("cores", "spread"), [(1, [[1, 1, 1]]), (4, [[1], [1], [1]])])
