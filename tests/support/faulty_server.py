@@ -30,6 +30,8 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
     cut: bool = False
     """Close the connection before the answer, or inside the body if there is one."""
+    announce_close: bool = True
+    """Say in the answer that the server closes the connection."""
     delay: threading.Event | None = None
     """Wait for this before the answer."""
 
@@ -103,7 +105,8 @@ def _send(handler: BaseHTTPRequestHandler, answer: Answer) -> None:
     handler.send_response(answer.status)
     for name, value in answer.headers.items():
         handler.send_header(name, value)
-    handler.send_header("Connection", "close")
+    if answer.announce_close:
+        handler.send_header("Connection", "close")
     handler.send_header("Content-Length", str(len(content)))
     handler.end_headers()
     with suppress(OSError):  # the client may refuse the rest

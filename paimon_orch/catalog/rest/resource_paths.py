@@ -10,7 +10,7 @@ from paimon_orch.errors import InputError
 
 
 def encode_component(text: str) -> str:
-    """Return the text as Java's URLEncoder writes it, for a path segment or a query."""
+    """Return the text as Java's URLEncoder writes it, for the value of a query."""
     return quote_plus(text, safe="*").replace("~", "%7E")
 
 
@@ -28,7 +28,8 @@ def _encode_name(name: str) -> str:
     # HTTP clients and servers remove the segments "." and "..", so that the path names a parent
     if name.strip() in ("", ".", ".."):
         raise InputError(f"{name!r} cannot be a name in a REST catalog")
-    return encode_component(name)
+    # Java writes "+" for a space, which only some servers decode in a path
+    return encode_component(name).replace("+", "%20")
 
 
 def databases() -> str:

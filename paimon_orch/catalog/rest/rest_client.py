@@ -55,6 +55,7 @@ CONFIG_MAX_AGE = 300.0
 _MAX_CONFIGS = 64
 _CHUNK_BYTES = 1 << 16
 _MAX_ERROR_BYTES = 1 << 20
+_MIN_SECRET_LENGTH = 4  # redacting shorter values would remove ordinary words
 _SUCCESS = (200, 202, 204)
 _NO_PARAMS: Mapping[str, str | int] = MappingProxyType({})
 
@@ -334,8 +335,9 @@ def _get_retry_after(error: BaseException) -> float:
 
 
 def _redact(text: str, secrets: tuple[str, ...]) -> str:
-    for secret in sorted(filter(None, secrets), key=len, reverse=True):
-        text = text.replace(secret, "***")
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= _MIN_SECRET_LENGTH:
+            text = text.replace(secret, "***")
     return text
 
 

@@ -53,7 +53,6 @@ REST_OPTIONS = (
 _IGNORED_PREFIXES = ("io-cache.", "format-table.enabled", "sync-all-properties")
 """Options of caches and engines: they change no table, and have no effect here."""
 _SECRETS = (TOKEN, DLF_ACCESS_KEY_SECRET, DLF_SECURITY_TOKEN)
-_MIN_SECRET_LENGTH = 4  # redacting shorter values would remove ordinary words
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
 _OWN_HEADERS = frozenset(
@@ -122,7 +121,7 @@ def extract_headers(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def find_secrets(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the values of options that messages must not contain, longest first."""
+    """Return the values of options that messages must not contain."""
     secret_names = {option.key for option in _SECRETS}
     values = {
         str(value)
@@ -130,4 +129,4 @@ def find_secrets(options: Mapping[str, Any]) -> tuple[str, ...]:
         if name in secret_names
         or (name.startswith(HEADER_PREFIX) and name.lower() != "header.user-agent")
     }
-    return tuple(sorted((v for v in values if len(v) >= _MIN_SECRET_LENGTH), key=len, reverse=True))
+    return tuple(values)

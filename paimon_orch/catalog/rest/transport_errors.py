@@ -58,6 +58,8 @@ def build_transport_error(request: RequestLine, error: requests.RequestException
 def _describe_cause(causes: list[BaseException]) -> str:
     if any(isinstance(cause, NameResolutionError) for cause in causes):
         return "the host name cannot be resolved"
+    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+        return "the TLS connection failed; does the server use https, and TLS 1.2 or newer?"
     codes = (cause.errno for cause in causes if isinstance(cause, OSError) and cause.errno)
     code = next(codes, None)
     if code is not None:

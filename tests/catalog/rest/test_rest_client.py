@@ -5,6 +5,7 @@ import json
 import logging
 import pickle
 import threading
+import time
 import traceback
 from typing import Any
 
@@ -72,7 +73,7 @@ def test_the_handshake_merges_options_and_is_cached(server: FaultyServer) -> Non
     assert "n" not in client.options
     assert client.get(resource_paths.database("d~b x")) == {"name": "db"}
     request = server.requests[0]
-    assert request.path == "/v1/my+catalog/databases/d%7Eb+x"
+    assert request.path == "/v1/my%20catalog/databases/d%7Eb%20x"
     assert (request.headers["X-User"], request.headers["X-Tenant"]) == ("u", "t")
 
 
@@ -212,6 +213,28 @@ def test_a_repeated_request_succeeds(server: FaultyServer) -> None:
     server.answers = [Answer(status=503), Answer(cut=True), Answer(body={"a": 1})]
 
     assert connect(server).get("x") == {"a": 1}
+
+
+def test_a_connection_that_the_server_closed_while_it_was_idle_is_replaced(
+    server: FaultyServer,
+) -> None:
+    server.answers = [Answer(body={}, announce_close=False)]
+    client = connect(server)
+
+    for _ in range(3):
+        assert client.post("x", {}) == {}
+        time.sleep(0.2)  # the server closes the connection now
+
+    assert len(server.requests) == 3
+
+
+def test_a_server_that_does_not_speak_tls(server: FaultyServer) -> None:
+    client = connect(server)
+    secure = RestClient(
+        client.options, server.uri.replace("http:", "https:"), client.authentication
+    )
+
+    assert "does the server use https" in str(fail(secure, "GET"))
 
 
 def test_a_delete_whose_answer_was_lost_may_find_nothing_left(server: FaultyServer) -> None:
