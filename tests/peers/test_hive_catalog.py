@@ -51,6 +51,13 @@ def columns(fields: list[dict[str, str]]) -> dict[str, str]:
     return {field["name"]: field["type"] for field in fields}
 
 
+def open_hive_peer(name: str) -> Peer:
+    try:
+        return Peer(name, hive_client_jars())
+    except PeerUnavailableError as error:
+        pytest.skip(str(error))
+
+
 @pytest.fixture(scope="module")
 def peers() -> Iterator[dict[str, Peer]]:
     running: dict[str, Peer] = {}
@@ -63,10 +70,7 @@ def peers() -> Iterator[dict[str, Peer]]:
 def hive_peer(request: pytest.FixtureRequest, peers: dict[str, Peer]) -> Peer:
     """The Java peer whose name is the parameter of the test, with a client of Hive."""
     if request.param not in peers:
-        try:
-            peers[request.param] = Peer(request.param, hive_client_jars())
-        except PeerUnavailableError as error:
-            pytest.skip(str(error))
+        peers[request.param] = open_hive_peer(request.param)
     return peers[request.param]
 
 
@@ -220,8 +224,7 @@ def test_java_takes_the_lock_of_a_killed_process_when_it_expires(
 ) -> None:
     metastore = start_hive_metastore(release, hive__txn__timeout="3s")
     catalog = metastore.options(lock__enabled="true", lock_check_max_sleep="200 ms")
-    jars = hive_client_jars()
-    killed, waiting = Peer("java-1.4", jars), Peer("java-1.4", jars)
+    killed, waiting = open_hive_peer("java-1.4"), open_hive_peer("java-1.4")
     try:
         waiting.run("create", catalog, spec=spec(["day"], bucket="1"))
         assert metastore.stored()["locks"] == [], "released after the creation"
