@@ -55,7 +55,15 @@ def _open_file_system(options: Mapping[str, Any]) -> CatalogBackend:
     return FileSystemBackend(warehouse, io, root)
 
 
+def _open_jdbc(options: Mapping[str, Any]) -> CatalogBackend:
+    # SQLAlchemy takes longer to import than the rest of this floor.
+    from paimon_orch.catalog.jdbc.jdbc_backend import open_jdbc_backend
+
+    return open_jdbc_backend(options)
+
+
 _BACKENDS: Mapping[str, Callable[[Mapping[str, Any]], CatalogBackend]] = {
     "filesystem": _open_file_system,
     "hive": open_hive,
+    "jdbc": _open_jdbc,
 }

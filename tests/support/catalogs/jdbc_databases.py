@@ -12,6 +12,8 @@ from typing import Any
 import sqlalchemy as sa
 from support.postgres import find_postgres_home, run_postgres_server
 
+from paimon_orch import Catalog
+
 # Drivers for Java peers.
 JDBC_DRIVERS = ("org.xerial:sqlite-jdbc:3.50.3.0", "org.postgresql:postgresql:42.7.7")
 
@@ -39,6 +41,11 @@ class JdbcDatabase:
         named = {name.replace("__", ".").replace("_", "-"): text for name, text in more.items()}
         catalog = {"metastore": "jdbc", "uri": self.uri, "warehouse": str(warehouse)}
         return {**catalog, **self.properties, **named}
+
+    def open(self, warehouse: Path, **more: str) -> Catalog:
+        """Open the catalog with :meth:`options`."""
+        options: dict[str, Any] = self.options(warehouse, **more)
+        return Catalog(**options)
 
     def run(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
         """Run one statement, with parameters such as ``:name``, and return its rows."""

@@ -1,0 +1,131 @@
+"""Connections to the SQL database of a JDBC catalog."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+import sqlalchemy.exc
+
+from paimon_orch.catalog.jdbc.jdbc_errors import wrap_database_errors
+from paimon_orch.catalog.jdbc.jdbc_tables import (
+    DATABASE_PROPERTIES,
+    TABLE_PROPERTIES,
+    TABLES,
+    VIEWS,
+    build_lock_table,
+)
+from paimon_orch.catalog.jdbc.jdbc_url import JdbcAddress
+
+T = TypeVar("T")
+
+_engines: dict[tuple[object, ...], sa.Engine] = {}
+_complete: set[tuple[object, ...]] = set()
+"""The databases whose tables this process has created or found."""
+_engines_lock = Lock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JdbcDatabase:
+    """A database by its address. Pickled without connections, which each process opens itself."""
+
+    address: JdbcAddress
+    has_properties: bool = True
+    """Whether options of tables are copied to the database."""
+    lock_key_length: int | None = None
+    """The length of the key in the table of locks, or None if tables are not locked."""
+    _key: tuple[object, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        url = self.address.url.render_as_string(hide_password=False)
+        arguments = tuple(sorted(self.address.connect_arguments.items()))
+        object.__setattr__(self, "_key", (url, arguments))
+
+    def read(self, statement: sa.Executable) -> Sequence[sa.Row[Any]]:
+        """Return the rows of one query."""
+        return self.run_statement(lambda connection: connection.execute(statement).all())
+
+    def run_statement(self, work: Callable[[sa.Connection], T]) -> T:
+        """Run work of which each statement is a transaction, as Java does."""
+        return self._run(
+            work, lambda engine: engine.execution_options(isolation_level="AUTOCOMMIT")
+        )
+
+    def run_transaction(self, work: Callable[[sa.Connection], T]) -> T:
+        """Run work in one transaction; an error rolls it back."""
+        return self._run(work, lambda engine: engine)
+
+    def _run(
+        self, work: Callable[[sa.Connection], T], configure: Callable[[sa.Engine], sa.Engine]
+    ) -> T:
+        self.create_tables()
+        with wrap_database_errors(self.address):
+            engine = configure(self._engine)
+            try:
+                return _run_once(engine, work)
+            except _StaleConnectionError:
+                # The server has closed an idle connection; nothing was committed.
+                return _run_once(engine, work, retried=True)
+
+    def create_tables(self) -> None:
+        """Create the tables that do not exist, once per process."""
+        key = (os.getpid(), self._key, self.has_properties, self.lock_key_length)
+        if key in _complete:
+            return
+        with wrap_database_errors(self.address):
+            try:
+                self._create_missing_tables()
+            except sa.exc.DBAPIError:
+                # Two catalogs that open a database for the first time can collide, also with
+                # IF NOT EXISTS.
+                self._create_missing_tables()
+        _complete.add(key)
+
+    def _create_missing_tables(self) -> None:
+        tables = [TABLES, DATABASE_PROPERTIES, VIEWS]
+        if self.has_properties:
+            tables.append(TABLE_PROPERTIES)
+        if self.lock_key_length is not None:
+            tables.append(build_lock_table(self.lock_key_length))
+        with self._engine.begin() as connection:
+            existing = set(sa.inspect(connection).get_table_names())
+            for table in tables:
+                if table.name not in existing:
+                    connection.execute(sa.schema.CreateTable(table, if_not_exists=True))
+
+    @property
+    def _engine(self) -> sa.Engine:
+        # A forked process must not use the connections of its parent.
+        key = (os.getpid(), self._key)
+        with _engines_lock:
+            if key not in _engines:
+                _engines[key] = _open_engine(self.address)
+            return _engines[key]
+
+
+class _StaleConnectionError(Exception):
+    """A pooled connection was closed before the work was committed."""
+
+
+def _run_once(engine: sa.Engine, work: Callable[[sa.Connection], T], *, retried: bool = False) -> T:
+    with engine.begin() as connection:
+        try:
+            return work(connection)
+        except sa.exc.DBAPIError as error:
+            if error.connection_invalidated and not retried:
+                raise _StaleConnectionError from None
+            raise
+
+
+def _open_engine(address: JdbcAddress) -> sa.Engine:
+    # SQLite files are cheap to open, and may be replaced while a process runs.
+    is_file = address.kind == "sqlite"
+    pool: dict[str, Any] = {"poolclass": sa.NullPool} if is_file else {"pool_size": 2}
+    return sa.create_engine(
+        address.url,
+        connect_args=dict(address.connect_arguments),
+        hide_parameters=True,
+        **pool,
+    )
