@@ -1,15 +1,16 @@
 """Resources: the warehouse, and a Spark session."""
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import dagster as dg
-from pydantic import Field, PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
 from paimon_orch.catalog.catalog import Catalog
+from paimon_orch.catalog.catalog_fields import check_catalog_fields, merge_catalog_options
+from paimon_orch.catalog.open_catalog import open_catalog
 from paimon_orch.format.options.blocking_options import Allowances
 from paimon_orch.steps.common.executor import Executor, ForwardingExecutor, InProcessExecutor
-from paimon_orch.storage.object_store_options import parse_storage_option
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:  # sensors and checks do not need Spark, so it is imported on first use
@@ -17,13 +18,44 @@ if TYPE_CHECKING:  # sensors and checks do not need Spark, so it is imported on 
 
 
 class PaimonCatalogResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # its parameter is for subclasses that yield
-    """A warehouse of Paimon tables.
+    """A catalog of Paimon tables: a configured one, a warehouse, or one with a metastore.
 
     >>> PaimonCatalogResource(warehouse=dg.EnvVar("PAIMON_WAREHOUSE"))
+    >>> PaimonCatalogResource(catalog="prod")
+    >>> PaimonCatalogResource(metastore="rest", uri="https://...", token=dg.EnvVar("TOKEN"))
+
+    Raises :class:`paimon_orch.errors.InputError` if the fields contradict each other.
     """
 
-    warehouse: str = Field(
-        description="Location of the tables: a local path, a file: URI, or s3://bucket/path."
+    model_config = ConfigDict(hide_input_in_errors=True)  # the input may contain secrets
+
+    catalog_name: str | None = Field(
+        default=None,
+        alias="catalog",
+        description="Name of a configured catalog; see docs/how-to/named-catalogs.md.",
+    )
+    warehouse: str | None = Field(
+        default=None,
+        description="Location of the tables: a local path, a file: URI, or s3://bucket/path; of a "
+        "REST catalog, the name of its warehouse.",
+    )
+    metastore: str | None = Field(
+        default=None, description="Kind of the catalog: filesystem, rest, hive or jdbc."
+    )
+    uri: str | None = Field(
+        default=None, repr=False, description="Address of the REST server, metastore or database."
+    )
+    token: str | None = Field(
+        default=None,
+        repr=False,
+        description="Bearer token of a REST catalog. Use dg.EnvVar, because the UI shows other "
+        "values.",
+    )
+    catalog_options: dict[str, str] = Field(
+        default={},
+        repr=False,
+        description="Other options of the catalog. Use dg.EnvVar for secrets, because the UI shows "
+        "other values.",
     )
     storage_options: dict[str, str] = Field(
         default={},
@@ -42,15 +74,32 @@ class PaimonCatalogResource(dg.ConfigurableResource):  # type: ignore[type-arg] 
         "Paimon release.",
     )
 
+    @model_validator(mode="after")
+    def _check_fields(self) -> Self:
+        """Check which fields are set; their values may still be names of variables."""
+        check_catalog_fields(
+            name=self.catalog_name, warehouse=self.warehouse, options=self._list_options()
+        )
+        return self
+
+    def _list_options(self) -> dict[str, str]:
+        """Return the options of the catalog except its warehouse."""
+        return merge_catalog_options(
+            {"metastore": self.metastore, "uri": self.uri, "token": self.token},
+            self.catalog_options,
+        )
+
     def catalog(self) -> Catalog:
-        """Return the catalog; this reads nothing."""
-        options = (
-            parse_storage_option(f"{name}={text}") for name, text in self.storage_options.items()
+        """Return the catalog; this reads no table."""
+        return open_catalog(
+            self.warehouse,
+            name=self.catalog_name,
+            catalog_options=self._list_options(),
+            storage_options=self.storage_options,
+            allowances=Allowances(
+                stale_external=self.allow_stale_external, unknown_options=self.allow_unknown_options
+            ),
         )
-        allowances = Allowances(
-            stale_external=self.allow_stale_external, unknown_options=self.allow_unknown_options
-        )
-        return Catalog(self.warehouse, allowances=allowances, **dict(options))
 
     def load_table(self, identifier: str) -> Table:
         """Return ``database.table``.

@@ -95,7 +95,7 @@ def test_file_references_are_checked_if_limits_contain_the_check(
     limits = {"file_references": Limit(limit=0, severity="error")}
 
     intact = evaluations(run(paimon, limits))["file_references"]
-    [data] = Path(paimon.warehouse, "lake.db/orders", f"dt={DAY}").rglob("data-*")
+    [data] = Path(str(paimon.warehouse), "lake.db/orders", f"dt={DAY}").rglob("data-*")
     data.unlink()
     damaged = evaluations(run(paimon, limits))["file_references"]
 

@@ -53,7 +53,9 @@ def snapshots(orders: Table, upsert: Upsert, compact_all: CompactAll) -> Table:
 def orphan(orders: Table, upsert: Upsert, paimon: PaimonCatalogResource) -> Path:
     """An unreferenced file in a bucket, ten days old."""
     upsert(orders, DAY)
-    path = Path(paimon.warehouse, "lake.db/orders", f"dt={DAY}", "bucket-0", "data-lost.parquet")
+    path = Path(
+        str(paimon.warehouse), "lake.db/orders", f"dt={DAY}", "bucket-0", "data-lost.parquet"
+    )
     path.write_bytes(b"lost")
     modified = time.time() - 10 * 24 * 3600
     os.utime(path, (modified, modified))

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, Self
 import dagster as dg
 from pydantic import Field, model_validator
 
+from paimon_orch.catalog.catalog_fields import check_catalog_fields, merge_catalog_options
+from paimon_orch.catalog.catalog_options import redact_location
 from paimon_orch.dagster.components.attribute_rules import Attributes, KeyRule
 from paimon_orch.dagster.components.compaction_attributes import CompactionAttributes
 from paimon_orch.dagster.components.freshness_attributes import FreshnessAttributes
@@ -28,6 +30,7 @@ from paimon_orch.format.options.blocking_options import Allowances
 
 _YamlScalar = str | bool | int | float
 """The type of a scalar; Dagster converts a rendered template that looks like a number."""
+_ENV_RULE = KeyRule("key", ("env",))
 
 
 class SparkAttributes(Attributes):
@@ -56,16 +59,38 @@ class SparkAttributes(Attributes):
 class TableAttributes(Attributes):
     """The attributes that the components of tables and databases share.
 
-    With ``warehouse``, the component defines the resources ``paimon`` and ``spark`` and shares them
-    with all components of that warehouse; otherwise the project must define them. For ``external``
+    With ``catalog``, ``warehouse`` or ``metastore``, the component defines the resources ``paimon``
+    and ``spark`` and shares them with all components of that catalog; otherwise the project must
+    define them. For ``external``
     tables, it also defines the asset of the table, which Dagster does not materialize; for other
     tables, the project must define the asset. ``running`` starts the sensor and the schedules.
     """
 
+    catalog: str | None = Field(
+        default=None,
+        description="Name of a configured catalog. Without catalog, warehouse and metastore, the "
+        "project must define the resources paimon and spark.",
+    )
     warehouse: str | None = Field(
         default=None,
-        description="Location of the tables. Without it, the project must define the resources "
-        "paimon and spark.",
+        description="Location of the tables; of a REST catalog, the name of its warehouse.",
+    )
+    metastore: Literal["filesystem", "rest", "hive", "jdbc"] | None = Field(
+        default=None, description="Kind of the catalog."
+    )
+    uri: str | None = Field(
+        default=None,
+        description="Address of the REST server, metastore or database. The UI shows it.",
+    )
+    token: Annotated[dict[str, str] | None, _ENV_RULE] = Field(
+        default=None,
+        description="Bearer token of a REST catalog: {env: NAME} is the value of an environment "
+        "variable, which the UI does not show.",
+    )
+    catalog_options: dict[str, _YamlScalar | dict[str, str]] = Field(
+        default={},
+        description="Other options of the catalog. The UI shows them, except values of the form "
+        "{env: NAME}.",
     )
     storage_options: dict[str, _YamlScalar] = Field(
         default={},
@@ -74,7 +99,7 @@ class TableAttributes(Attributes):
     )
     spark: SparkAttributes = Field(
         default=SparkAttributes(),
-        description="The Spark session, for all components of the warehouse.",
+        description="The Spark session, for all components of the catalog.",
     )
     external: bool = Field(
         default=True,
@@ -139,16 +164,48 @@ class TableAttributes(Attributes):
     @model_validator(mode="after")
     def _check_rules(self) -> Self:
         self.check()
+        if self.has_catalog:
+            self._list_catalog_options()
         return self
 
     def resources(self) -> dict[str, Any]:
-        """Return the resources of the warehouse, or no resources if ``warehouse`` is not set."""
-        if self.warehouse is None:
+        """Return the resources of the catalog, or no resources if the project defines them."""
+        if not self.has_catalog:
             return {}
-        return {
-            "paimon": _get_shared_catalog(self.warehouse, _to_option_items(self.storage_options)),
-            "spark": self.spark.build_resource(),
-        }
+        paimon = _get_shared_catalog(
+            self.catalog,
+            self.warehouse,
+            self._list_catalog_options(),
+            _to_option_items(self.storage_options),
+        )
+        return {"paimon": paimon, "spark": self.spark.build_resource()}
+
+    @property
+    def has_catalog(self) -> bool:
+        """Whether the component defines the resources."""
+        named = self.catalog, self.warehouse, self.metastore, self.uri, self.token
+        return any(value is not None for value in named) or bool(self.catalog_options)
+
+    @property
+    def catalog_key(self) -> str:
+        """Return a text that identifies the catalog, without secrets."""
+        if self.catalog is None and self.metastore is None:
+            return str(self.warehouse)
+        uri = None if self.uri is None else redact_location(self.uri)
+        parts = self.catalog, self.metastore, uri, self.warehouse
+        return ":".join(part for part in parts if part is not None)
+
+    def _list_catalog_options(self) -> "_CatalogItems":
+        """Return the options of the catalog except its warehouse, sorted by name."""
+        fields = {"metastore": self.metastore, "uri": self.uri, "token": self.token}
+        options = merge_catalog_options(fields, self.catalog_options)
+        check_catalog_fields(name=self.catalog, warehouse=self.warehouse, options=options)
+        return tuple(
+            (name, _parse_variable(name, value), "")
+            if isinstance(value, dict)
+            else (name, "", _to_text(value))
+            for name, value in sorted(options.items())
+        )
 
     def freshness_policy(self) -> dg.FreshnessPolicy | None:
         """Return the policy of the asset.
@@ -186,17 +243,40 @@ class TableAttributes(Attributes):
 _OptionItems = tuple[tuple[str, str], ...]
 
 
+_CatalogItems = tuple[tuple[str, str, str], ...]
+"""Names of options, each with the name of its variable or with its value."""
+
+
 def _to_option_items(options: Mapping[str, _YamlScalar]) -> _OptionItems:
-    return tuple(
-        (name, value if isinstance(value, str) else json.dumps(value))
-        for name, value in sorted(options.items())
-    )
+    return tuple((name, _to_text(value)) for name, value in sorted(options.items()))
+
+
+def _to_text(value: _YamlScalar) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _parse_variable(name: str, value: Mapping[str, str]) -> str:
+    """Return the name of the variable in ``{env: NAME}``."""
+    if set(value) != {"env"} or not value["env"]:
+        raise InputError(f"{name}: a mapping must be {{env: NAME}}, the name of a variable")
+    return value["env"]
 
 
 @cache
-def _get_shared_catalog(warehouse: str, options: _OptionItems) -> PaimonCatalogResource:
+def _get_shared_catalog(
+    name: str | None, warehouse: str | None, options: _CatalogItems, storage: _OptionItems
+) -> PaimonCatalogResource:
     """Return a shared resource, since Dagster only merges definitions with identical resources."""
-    return PaimonCatalogResource(warehouse=warehouse, storage_options=dict(options))
+    values = {key: dg.EnvVar(variable) if variable else text for key, variable, text in options}
+    return PaimonCatalogResource(
+        catalog=name,
+        warehouse=warehouse,
+        metastore=values.pop("metastore", None),
+        uri=values.pop("uri", None),
+        token=values.pop("token", None),
+        catalog_options=values,
+        storage_options=dict(storage),
+    )
 
 
 @cache

@@ -78,15 +78,18 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
     def defs_state_config(self) -> DefsStateConfig:
         """Return where the names of the discovered tables are stored."""
         patterns = [*(f"+{name}" for name in self.include), *(f"-{name}" for name in self.exclude)]
-        key = f"{type(self).__name__}[{self.warehouse}/{self.database}{''.join(patterns)}]"
+        key = f"{type(self).__name__}[{self.catalog_key}/{self.database}{''.join(patterns)}]"
         return DefsStateConfig.from_args(self.defs_state, default_key=key)
 
     def write_state_to_path(self, state_path: Path) -> None:
-        """Discover the tables in the warehouse, and write their partition columns by table name."""
+        """Discover the tables in the catalog, and write their partition columns by table name."""
         paimon = self.resources().get("paimon")
         if paimon is None:
-            raise InputError(f"'warehouse' is required to discover the tables of {self.database}")
-        catalog = paimon.catalog()
+            raise InputError(
+                "'catalog', 'warehouse' or 'metastore' is required to discover the tables of "
+                f"{self.database}"
+            )
+        catalog = paimon.process_config_and_initialize().catalog()
         partition_columns = dict[str, list[str]]()
         for name in filter(self._matches, catalog.tables(self.database)):
             table = f"{self.database}.{name}"

@@ -102,7 +102,7 @@ def work(paimon: PaimonCatalogResource, upsert: Callable[..., None]) -> Table:
         snapshot["timeMillis"] -= 3 * DAY_SECONDS * 1000
         path.write_text(json.dumps(snapshot))
     upsert(table, YOUNG)
-    bucket = Path(paimon.warehouse, "lake.db", "orders", f"dt={YOUNG}", "bucket-0")
+    bucket = Path(str(paimon.warehouse), "lake.db", "orders", f"dt={YOUNG}", "bucket-0")
     for name, days in {"data-old-0.parquet": 10, "data-recent-0.parquet": 5}.items():
         (bucket / name).write_bytes(b"lost")
         modified = time.time() - days * DAY_SECONDS

@@ -30,7 +30,7 @@ def warehouse(create: Create, paimon: PaimonCatalogResource) -> str:
     create("lake.orders")
     create("lake.orders_old")
     create("lake.items", ())
-    return paimon.warehouse
+    return str(paimon.warehouse)
 
 
 def discover(tmp_path: Path, **attributes: Any) -> dict[str, list[str]]:
@@ -80,6 +80,35 @@ def test_each_component_has_its_own_state_key() -> None:
 def test_a_missing_database_is_refused(warehouse: str, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no database 'sea'"):
         discover(tmp_path, warehouse=warehouse, database="sea")
+
+
+def test_tables_of_a_named_catalog_are_discovered(
+    warehouse: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAIMON_ORCH_HOME", str(tmp_path))
+    monkeypatch.setenv("PAIMON_ORCH_CATALOG__PROD__WAREHOUSE", warehouse)
+    monkeypatch.setenv("SOME_TOKEN", "true")
+
+    assert set(discover(tmp_path, catalog="prod")) == {"items", "orders", "orders_old"}
+    options = {"cache.token": {"env": "SOME_TOKEN"}, "cache-enabled": False}
+    by_kind = {"metastore": "filesystem", "warehouse": warehouse, "catalog_options": options}
+    assert set(discover(tmp_path, **by_kind)) == {"items", "orders", "orders_old"}
+
+
+def test_the_state_has_a_key_without_secrets() -> None:
+    keys = [
+        component(**attributes).defs_state_config.key
+        for attributes in (
+            {"warehouse": "/lake"},
+            {"catalog": "prod"},
+            {"metastore": "jdbc", "uri": "jdbc:postgresql://h/d?password=word", "warehouse": "/l"},
+        )
+    ]
+    assert keys == [
+        "PaimonDatabaseComponent[/lake/lake+*]",
+        "PaimonDatabaseComponent[prod/lake+*]",
+        "PaimonDatabaseComponent[jdbc:jdbc:postgresql://h/d?***:/l/lake+*]",
+    ]
 
 
 def test_discovery_requires_a_warehouse(tmp_path: Path) -> None:

@@ -33,6 +33,12 @@ def load(**attributes: Any) -> dg.Definitions:
     return component.definitions()
 
 
+def load_catalog(**attributes: Any) -> PaimonCatalogResource:
+    paimon = (load(**attributes).resources or {})["paimon"]
+    assert isinstance(paimon, PaimonCatalogResource)
+    return paimon
+
+
 def schedule_config(defs: dg.Definitions, action: str) -> dict[str, Any]:
     schedule = defs.resolve_schedule_def(f"{action}__lake__orders_schedule")
     return scheduled_op_config(schedule, action)
@@ -335,6 +341,52 @@ def test_the_attribute_running_starts_the_sensor() -> None:
 
     sensor = defs.resolve_sensor_def("latest_snapshot__lake__orders")
     assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
+
+
+def test_components_of_one_catalog_share_resources() -> None:
+    named = {"warehouse": None, "catalog": "prod"}
+    paimon = load_catalog(**named)
+    assert paimon is load_catalog(**named)
+    assert paimon.catalog_name == "prod"
+
+
+def test_a_value_from_a_variable_is_not_resolved_by_the_component(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SOME_TOKEN", "very-secret")
+    attributes: dict[str, Any] = {
+        "warehouse": None,
+        "metastore": "rest",
+        "uri": "https://catalog",
+        "token": {"env": "SOME_TOKEN"},
+        "catalog_options": {"dlf.key": {"env": "SOME_TOKEN"}, "lock.enabled": True},
+    }
+    paimon = load_catalog(**attributes)
+
+    assert (paimon.metastore, paimon.uri) == ("rest", "https://catalog")
+    assert "very-secret" not in str(paimon.model_dump())
+    resolved = paimon.process_config_and_initialize()
+    assert resolved.token == "very-secret"  # noqa: S105 - not a password
+    assert resolved.catalog_options == {"dlf.key": "very-secret", "lock.enabled": "true"}
+    plain = load_catalog(**attributes | {"catalog_options": {"dlf.key": "SOME_TOKEN"}})
+    assert plain.process_config_and_initialize().catalog_options == {"dlf.key": "SOME_TOKEN"}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"catalog": "prod"}, "so warehouse cannot be set"),
+        ({"uri": "https://catalog"}, "uri requires metastore"),
+        ({"warehouse": None, "token": {"env": "A"}}, "token requires metastore"),
+        ({"metastore": "rest", "token": {"file": "A"}}, "accepted values are env"),
+        ({"metastore": "rest", "catalog_options": {"a": {"b": "c"}}}, "a: a mapping must be"),
+    ],
+)
+def test_attributes_that_do_not_describe_a_catalog_are_refused(
+    attributes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        load(**attributes)
 
 
 def test_components_of_one_warehouse_share_resources() -> None:
