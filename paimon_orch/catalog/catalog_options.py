@@ -12,10 +12,12 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.options.core_options import honoured
 from paimon_orch.format.options.table_option import AnyOption
 from paimon_orch.format.options.value_type import BOOLEAN, DURATION, KEYWORD, TEXT
-from paimon_orch.storage.object_store_options import parse_storage_option
 
 STORAGE_PREFIX = "storage."
 """The prefix of fsspec options of the object store."""
+
+STORE_PREFIXES = ("fs.s3a.", "s3a.", "s3.", "fs.oss.")
+"""Prefixes of Paimon's options of object stores."""
 
 METASTORE = honoured("metastore", KEYWORD, "filesystem")
 WAREHOUSE = honoured("warehouse", TEXT)
@@ -47,7 +49,7 @@ def check_option_names(
 ) -> None:
     """Raise :class:`InputError` for an option that the catalog would ignore in silence."""
     names = {METASTORE.key, WAREHOUSE.key, *(option.key for option in known)}
-    allowed = (STORAGE_PREFIX, *_IGNORED, *prefixes)
+    allowed = (STORAGE_PREFIX, *STORE_PREFIXES, *_IGNORED, *prefixes)
     unknown = sorted(name for name in options if name not in names and not name.startswith(allowed))
     if unknown:
         near = get_close_matches(unknown[0], names, n=1)
@@ -79,14 +81,3 @@ def redact_location(text: str) -> str:
 def add_storage_prefix(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return fsspec options of the object store as options of a catalog."""
     return {f"{STORAGE_PREFIX}{name}": value for name, value in options.items()}
-
-
-def extract_storage_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fsspec options of the object store, without their prefix; texts are parsed."""
-    storage = dict[str, Any]()
-    for name, value in options.items():
-        if name.startswith(STORAGE_PREFIX):
-            key = name.removeprefix(STORAGE_PREFIX)
-            text = isinstance(value, str)
-            storage[key] = parse_storage_option(f"{key}={value}")[1] if text else value
-    return storage

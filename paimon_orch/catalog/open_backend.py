@@ -10,14 +10,14 @@ from paimon_orch.catalog.catalog_options import (
     WAREHOUSE,
     add_storage_prefix,
     check_option_names,
-    extract_storage_options,
     require_option,
 )
 from paimon_orch.catalog.file_system import FileSystemBackend
 from paimon_orch.catalog.hive.hive_backend import open_hive
 from paimon_orch.catalog.named_catalogs import find_named_catalog
+from paimon_orch.catalog.rest.rest_backend import open_rest_backend
+from paimon_orch.catalog.store_options import open_location
 from paimon_orch.errors import InputError
-from paimon_orch.storage import resolve_warehouse
 
 
 def resolve_options(
@@ -51,7 +51,7 @@ def open_backend(options: Mapping[str, Any]) -> CatalogBackend:
 def _open_file_system(options: Mapping[str, Any]) -> CatalogBackend:
     check_option_names(options, ())
     warehouse = require_option(options, WAREHOUSE)
-    io, root = resolve_warehouse(warehouse, extract_storage_options(options))
+    io, root = open_location(options, warehouse)
     return FileSystemBackend(warehouse, io, root)
 
 
@@ -66,4 +66,5 @@ _BACKENDS: Mapping[str, Callable[[Mapping[str, Any]], CatalogBackend]] = {
     "filesystem": _open_file_system,
     "hive": open_hive,
     "jdbc": _open_jdbc,
+    "rest": open_rest_backend,
 }

@@ -14,19 +14,25 @@ from paimon_orch.errors import InputError
 from paimon_orch.storage.base import FileInfo, FileIO
 from paimon_orch.storage.local import LocalFileIO
 from paimon_orch.storage.object_store import FsspecFileIO, open_object_store
+from paimon_orch.storage.object_store_options import StorageCredentials
 
-__all__ = ["FileIO", "FileInfo", "FsspecFileIO", "LocalFileIO", "resolve_warehouse"]
+__all__ = ["FileIO", "FileInfo", "FsspecFileIO", "LocalFileIO", "StorageCredentials", "resolve_warehouse"]
 
 
-def resolve_warehouse(uri: str, options: Mapping[str, Any] | None = None) -> tuple[FileIO, str]:
+def resolve_warehouse(
+    uri: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    credentials: StorageCredentials | None = None,
+) -> tuple[FileIO, str]:
     """Return the file system of a warehouse and its absolute root path, without a trailing slash.
 
-    ``options`` are the fsspec options of the store, for example credentials or an endpoint. Raises
-    :class:`InputError`.
+    ``options`` are the fsspec options of the store, for example an endpoint, and ``credentials``
+    options that are renewed. Raises :class:`InputError`.
     """
     scheme = urlparse(uri).scheme
     if scheme not in ("", "file"):
-        return open_object_store(uri, options or {})
+        return open_object_store(uri, options or {}, credentials)
     if options:
         names = ", ".join(sorted(options))
         raise InputError(f"warehouse {uri!r} is local and cannot have storage options; got {names}")

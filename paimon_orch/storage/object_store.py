@@ -13,14 +13,14 @@ from paimon_orch.errors import CorruptFileError, InputError, PaimonError, Unsupp
 from paimon_orch.retry_policy import OBJECT_READ
 from paimon_orch.storage.base import FileInfo, check_path
 from paimon_orch.storage.exclusive_create import ExclusiveCreator, check_trusted
-from paimon_orch.storage.object_store_options import StorageOptions
+from paimon_orch.storage.object_store_options import StorageCredentials, StorageOptions
 from paimon_orch.storage.streams import ObjectInput, ObjectOutput
 
 T = TypeVar("T")
 
 _PACKAGE_BY_SCHEME = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"} | dict.fromkeys(
     ("abfs", "abfss", "az"), "adlfs"
-)
+) | {"oss": "ossfs"}
 # with its default concurrency, s3fs requests the size of an object before it reads the object
 _DEFAULT_OPTIONS: dict[str, dict[str, Any]] = {
     name: {"max_concurrency": 1} for name in ("s3", "s3a")
@@ -245,7 +245,9 @@ class FsspecFileIO:
             )
 
 
-def open_object_store(uri: str, options: Mapping[str, Any]) -> tuple[FsspecFileIO, str]:
+def open_object_store(
+    uri: str, options: Mapping[str, Any], credentials: StorageCredentials | None = None
+) -> tuple[FsspecFileIO, str]:
     """Return the file system and root of a warehouse in an object store; does not connect."""
     parsed = urlparse(uri)
     if parsed.password or parsed.query:
@@ -272,7 +274,7 @@ def open_object_store(uri: str, options: Mapping[str, Any]) -> tuple[FsspecFileI
             f"warehouse {uri!r} needs {package}, which is not installed ({error}); for s3:// "
             "install paimon-orch[s3]"
         ) from error
-    return FsspecFileIO(root, StorageOptions.of(options)), root
+    return FsspecFileIO(root, StorageOptions.of(options, credentials)), root
 
 
 def _get_modification_time(entry: Mapping[str, Any]) -> float:

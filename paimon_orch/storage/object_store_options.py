@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from paimon_orch.errors import InputError, PaimonError, StorageError
 
@@ -29,6 +29,14 @@ _PUBLIC_OPTIONS = {
 }
 
 
+class StorageCredentials(Protocol):
+    """Options of a store that expire and are renewed, such as a session token."""
+
+    def load(self) -> Mapping[str, Any]:
+        """Return the fsspec options that are valid now."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class StorageOptions:
     """The fsspec options of a store.
@@ -41,11 +49,15 @@ class StorageOptions:
     """Options that the user passed, with their values."""
     inherited: frozenset[str]
     """Names of options from the environment."""
+    credentials: StorageCredentials | None = None
+    """Adds options that expire; they take precedence."""
 
     @classmethod
-    def of(cls, explicit: Mapping[str, Any]) -> "StorageOptions":
+    def of(
+        cls, explicit: Mapping[str, Any], credentials: StorageCredentials | None = None
+    ) -> "StorageOptions":
         """Combine explicit options with those of the environment; explicit ones take precedence."""
-        return cls(dict(explicit), frozenset(_read_environment()) - set(explicit))
+        return cls(dict(explicit), frozenset(_read_environment()) - set(explicit), credentials)
 
     def resolve(self) -> dict[str, Any]:
         """Return the options for fsspec.
@@ -62,8 +74,9 @@ class StorageOptions:
         return None if path is None else str(path)
 
     def _merge_options(self) -> dict[str, Any]:
+        renewed = {} if self.credentials is None else self.credentials.load()
         if not self.inherited:
-            return dict(self.explicit)
+            return {**self.explicit, **renewed}
         environment = _read_environment()
         missing_names = ", ".join(sorted(self.inherited - set(environment)))
         if missing_names:
@@ -72,13 +85,16 @@ class StorageOptions:
                 "does not have it in this process; set it for Spark's workers too, or "
                 "pass the options to the catalog"
             )
-        return {name: environment[name] for name in self.inherited} | dict(self.explicit)
+        return {name: environment[name] for name in self.inherited} | {
+            **self.explicit,
+            **renewed,
+        }
 
     def redact(self, text: str) -> str:
         """Return the text without the values of options that may be secret."""
         try:
             values = sorted(_find_secrets(self.resolve()), key=len, reverse=True)
-        except InputError:
+        except PaimonError:
             values = sorted(_find_secrets(self.explicit), key=len, reverse=True)
         for value in values:
             text = text.replace(value, _REDACTED)

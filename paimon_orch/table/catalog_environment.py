@@ -45,12 +45,16 @@ class CatalogSnapshots(Protocol):
         """Return the newest snapshot, or None if the table has none."""
         ...
 
-    def commit(self, snapshot: Snapshot, statistics: Sequence[PartitionStatistics]) -> bool:
-        """Add a snapshot; return False if another commit with its id was first.
+    def commit(
+        self,
+        snapshot: Snapshot,
+        base: Snapshot | None,
+        statistics: Sequence[PartitionStatistics],
+    ) -> bool:
+        """Add a snapshot after ``base``; return False if another commit was first.
 
-        ``statistics`` are the changes of this commit. Raises
-        :class:`CommitOutcomeUnknownError` if the catalog may have added the snapshot, and another
-        error if it has not.
+        ``statistics`` are the changes of this commit. Raises :class:`StorageError` if the catalog
+        may have added the snapshot, and another error if it has not.
         """
         ...
 
@@ -64,6 +68,22 @@ class PartitionMarks(Protocol):
 
     def mark_done(self, specs: Sequence[Mapping[str, str]]) -> None:
         """Report that partitions are complete; partitions that the catalog lacks are ignored."""
+        ...
+
+
+class CatalogBranches(Protocol):
+    """The branches of one table in a catalog that creates and deletes them itself."""
+
+    def create(self, name: str, tag: str | None) -> None:
+        """Create a branch, from a tag or without rows."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Delete a branch."""
+        ...
+
+    def fast_forward(self, name: str) -> None:
+        """Move main to the state of a branch."""
         ...
 
 
@@ -99,6 +119,8 @@ class CatalogEnvironment:
 
     snapshots: CatalogSnapshots | None = None
     """Set if the catalog makes the commits; else a commit creates a snapshot file."""
+    branches: CatalogBranches | None = None
+    """Set if the catalog creates and deletes branches; else they are directories."""
     lock: CommitLock | None = None
     """Set if committers take a lock."""
     partitions: CatalogPartitions | None = None

@@ -149,6 +149,7 @@ class TableStores:
             self.paths.root,
             check=partial(self.check_step, StepKind.METADATA),
             on_change=self.publish_iceberg_metadata,
+            catalog=self.environment.branches,
         )
 
     @property

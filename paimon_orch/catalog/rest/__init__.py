@@ -1,1 +1,4 @@
-"""The REST catalog of Paimon. See docs/format/catalogs.md."""
+"""Catalogs behind a REST server, which makes the commits of its tables.
+
+See docs/format/catalogs.md#rest-catalogs.
+"""

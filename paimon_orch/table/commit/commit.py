@@ -234,7 +234,7 @@ class TableCommit:
         snapshot = built.snapshot
         state.delta_lists.add(snapshot.delta_manifest_list)
         try:
-            created = self._create_snapshot(built, schema, state)
+            created = self._create_snapshot(built, latest, state)
         except (OSError, StorageError):  # the outcome is unknown
             raise
         except PaimonError:
@@ -262,7 +262,7 @@ class TableCommit:
             )
 
     def _create_snapshot(
-        self, built: BuiltSnapshot, schema: TableSchema, state: _CommitState
+        self, built: BuiltSnapshot, base: Snapshot | None, state: _CommitState
     ) -> bool | None:
         """Create the snapshot; return None if it is unknown whether it exists or will exist.
 
@@ -274,7 +274,8 @@ class TableCommit:
         path, catalog = self.snapshots.path(snapshot.id), self.snapshots.catalog
         try:
             if catalog is not None:
-                return catalog.commit(snapshot, count_partition_changes(built.entries, schema))
+                changes = count_partition_changes(built.entries, self.schemas.get(snapshot.schema_id))
+                return catalog.commit(snapshot, base, changes)
             return self._create_snapshot_file(snapshot)
         except (OSError, StorageError) as error:
             with suppress(OSError, StorageError, NotFoundError):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.storage import FileInfo, FileIO
+from paimon_orch.table.catalog_environment import CatalogBranches
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SnapshotStore
 from paimon_orch.table.metadata.tags import Tags, extract_snapshot
@@ -40,6 +41,8 @@ class Branches:
     """Raises an error if the table's options forbid changes of branches."""
     on_change: Callable[[], None] = lambda: None
     """Called after main was moved to the state of a branch; must not raise an error."""
+    catalog: CatalogBranches | None = None
+    """The catalog that creates and deletes the branches, if it does."""
 
     def names(self) -> list[str]:
         """Return the sorted names of all branches except main.
@@ -68,6 +71,9 @@ class Branches:
         files = self._read_initial_files(paths, tag)
         if name in self.names() and not self._is_partially_created(paths, files):
             raise InputError(f"{self.root} already has a branch {name!r}")
+        if self.catalog is not None:
+            self.catalog.create(name, tag)
+            return
         try:
             for path, data in files.items():
                 if not self.io.create(path, data):
@@ -109,6 +115,9 @@ class Branches:
     def delete(self, name: str) -> None:
         """Delete a branch. Files that only it referred to are deleted as orphan files later."""
         paths = self.check_can_delete(name)
+        if self.catalog is not None:
+            self.catalog.delete(name)
+            return
         # The schemas are deleted last, because a partly deleted branch without schemas could not
         # be read or deleted.
         for folder in _REFERENCE_FOLDERS:
@@ -142,6 +151,10 @@ class Branches:
         """
         self.check()
         ids, paths = self.snapshots(name), TablePaths(self.root, name)
+        if self.catalog is not None:
+            self.catalog.fast_forward(name)
+            self.on_change()
+            return
         branch, main = SnapshotStore(self.io, paths), SnapshotStore(self.io, TablePaths(self.root))
         first = ids[0]
         schemas, main_schemas = SchemaStore(self.io, paths), SchemaStore(self.io, main.paths)

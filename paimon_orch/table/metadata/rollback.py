@@ -39,6 +39,9 @@ def rollback(store: SnapshotStore, selector: SnapshotSelector) -> Snapshot:
     unchanged. If the call failed, repeat it to complete the rollback.
     """
     target = find_rollback_target(store, selector)
+    if store.catalog is not None:
+        store.catalog.rollback(target, selector.tag)
+        return target
     later_tags = [name for name in store.tags() if store.tag(name).id > target.id]
     if selector.tag is not None and not store.exists(target.id):
         path = Tags(store).path(selector.tag)

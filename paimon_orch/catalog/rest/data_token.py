@@ -1,0 +1,68 @@
+"""Credentials of the store that a REST server lends for one table.
+
+They expire. Each process renews them, also in Spark tasks.
+
+See docs/format/catalogs.md#data-tokens.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from paimon_orch.catalog.rest import resource_paths
+from paimon_orch.catalog.rest.rest_client import RestClient
+from paimon_orch.catalog.store_options import translate_store_options
+from paimon_orch.errors import CorruptFileError
+
+_MAX_MARGIN_MILLIS = 3_600_000
+"""Java Paimon renews a token an hour before it expires."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    options: Mapping[str, Any]
+    renewal_millis: float
+    """The time from which the token is renewed, in epoch milliseconds."""
+
+
+_tokens: dict[tuple[object, ...], _Token] = {}
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataTokenCredentials:
+    """Loads the options of the store of one table; see :class:`StorageCredentials`."""
+
+    client: RestClient = field(repr=False)
+    database: str
+    object_name: str
+    location: str
+    """The path of the table, whose scheme selects the names of the options."""
+    clock: Callable[[], float] = time.time
+
+    def load(self) -> Mapping[str, Any]:
+        """Return the options of a valid token; asks the server if there is none in this process."""
+        now = self.clock() * 1000
+        names = self.database, self.object_name, self.location
+        key = *names, *sorted(self.client.options.items())
+        with _lock:
+            token = _tokens.get(key)
+            if token is None or now >= token.renewal_millis:
+                token = _tokens[key] = self._request_token(now)
+        return token.options
+
+    def _request_token(self, now_millis: float) -> _Token:
+        path = resource_paths.token(self.database, self.object_name)
+        answer = self.client.get(path)
+        options, expires = answer.get("token"), answer.get("expiresAtMillis")
+        if not isinstance(options, Mapping) or not isinstance(expires, int):
+            raise CorruptFileError(path, "the answer of the server has no token with its expiry")
+        endpoint = self.client.options.get("dlf.oss-endpoint")
+        merged = {**self.client.options, **options}
+        if endpoint:
+            merged["fs.oss.endpoint"] = endpoint
+        # A token that is valid for an hour or less would be renewed at each use.
+        margin = min(_MAX_MARGIN_MILLIS, (expires - now_millis) / 2)
+        return _Token(translate_store_options(merged, self.location), expires - margin)

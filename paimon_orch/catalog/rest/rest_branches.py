@@ -1,0 +1,28 @@
+"""The branches of a table whose REST server creates and deletes them."""
+
+from dataclasses import dataclass
+
+from paimon_orch.catalog.rest import resource_paths
+from paimon_orch.catalog.rest.rest_client import RestClient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestBranches:
+    """The branches of one table on a server."""
+
+    client: RestClient
+    database: str
+    table: str
+
+    def create(self, name: str, tag: str | None) -> None:
+        """Create a branch, from a tag or without rows."""
+        path = resource_paths.branches(self.database, self.table)
+        self.client.post(path, {"branch": name, "fromTag": tag})
+
+    def delete(self, name: str) -> None:
+        """Delete a branch."""
+        self.client.delete(resource_paths.branch(self.database, self.table, name))
+
+    def fast_forward(self, name: str) -> None:
+        """Move main to the state of a branch."""
+        self.client.post(resource_paths.forward_branch(self.database, self.table, name), {})

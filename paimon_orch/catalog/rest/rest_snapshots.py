@@ -1,0 +1,118 @@
+"""The snapshots of a table whose REST server makes the commits.
+
+See docs/format/catalogs.md#commits-through-a-rest-catalog.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from paimon_orch.catalog.rest import resource_paths
+from paimon_orch.catalog.rest.rest_client import RestClient
+from paimon_orch.errors import (
+    AlreadyExistsError,
+    CatalogUnavailableError,
+    CommitOutcomeUnknownError,
+    CorruptFileError,
+    NotFoundError,
+)
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.table.catalog_environment import PartitionStatistics
+
+_SNAPSHOT_RESOURCE = "SNAPSHOT"
+_UUID = "uuid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestSnapshots:
+    """The snapshots of one table or branch on a server."""
+
+    client: RestClient
+    database: str
+    object_name: str
+    """The name of the table, with its branch."""
+    table_id: str
+    """The UUID of the table; the server refuses commits to another table with the same name."""
+
+    def load_latest(self) -> Snapshot | None:
+        """Ask for the newest snapshot; one request."""
+        return load_latest_snapshot(self.client, self.database, self.object_name)
+
+    def commit(
+        self,
+        snapshot: Snapshot,
+        base: Snapshot | None,
+        statistics: Sequence[PartitionStatistics],
+    ) -> bool:
+        """Post a snapshot; return False if the server has a newer one than ``base``.
+
+        Raises :class:`CommitOutcomeUnknownError` if the answer is lost or a failure of the server.
+        """
+        path = resource_paths.commit(self.database, self.object_name)
+        # Servers of Paimon 2 compare the UUID of their newest snapshot with that of the base.
+        content = {**json.loads(snapshot.to_json()), _UUID: str(uuid4())}
+        body = {
+            "tableId": self.table_id,
+            "baseSnapshotUuid": None if base is None else base.additional.get(_UUID),
+            "snapshot": content,
+            "statistics": [_encode_statistics(change) for change in statistics],
+        }
+        try:
+            answer = self.client.post(path, body)
+        except AlreadyExistsError:
+            return False  # status 409: another commit was first
+        except CatalogUnavailableError as error:
+            if not error.outcome_unknown:
+                raise
+            raise CommitOutcomeUnknownError(
+                f"{self.database}.{self.object_name}: it is not known whether the server committed "
+                f"snapshot {snapshot.id} ({error})"
+            ) from error
+        success = answer.get("success")
+        if not isinstance(success, bool):
+            raise CommitOutcomeUnknownError(
+                f"{self.database}.{self.object_name}: the server did not say whether it committed "
+                f"snapshot {snapshot.id}"
+            )
+        return success
+
+    def rollback(self, snapshot: Snapshot, tag: str | None) -> None:
+        """Ask the server to make an older snapshot the newest; it deletes later ones."""
+        target: dict[str, Any] = {"type": "snapshot", "snapshotId": snapshot.id}
+        if tag is not None:
+            target = {"type": "tag", "tagName": tag}
+        path = resource_paths.rollback(self.database, self.object_name)
+        self.client.post(path, {"instant": target, "fromSnapshot": None})
+
+
+def load_latest_snapshot(client: RestClient, database: str, object_name: str) -> Snapshot | None:
+    """Ask for the newest snapshot of a table; return None if it has none.
+
+    Raises :class:`NotFoundError` if there is no such table.
+    """
+    path = resource_paths.snapshot(database, object_name)
+    try:
+        answer = client.get(path)
+    except NotFoundError as error:
+        if getattr(error, "resource_type", None) == _SNAPSHOT_RESOURCE:
+            return None
+        raise
+    content: object = answer.get("snapshot")
+    if isinstance(content, Mapping) and isinstance(content.get("snapshot"), Mapping):
+        content = content["snapshot"]  # the answer counts the rows and files of the snapshot too
+    if not isinstance(content, Mapping):
+        raise CorruptFileError(path, "the answer of the server has no snapshot")
+    return Snapshot.from_json(json.dumps(content).encode(), path)
+
+
+def _encode_statistics(change: PartitionStatistics) -> dict[str, Any]:
+    return {
+        "spec": dict(change.spec),
+        "recordCount": change.record_count,
+        "fileSizeInBytes": change.file_size,
+        "fileCount": change.file_count,
+        "lastFileCreationTime": change.last_file_creation_millis,
+        "totalBuckets": change.total_buckets,
+    }

@@ -1,0 +1,78 @@
+"""Paimon's options of object stores as options of fsspec.
+
+Catalog options and the data tokens of REST servers have Paimon's names, such as ``s3.access-key``
+and ``fs.oss.accessKeyId``.
+
+See docs/format/catalogs.md#options-of-object-stores.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from paimon_orch.catalog.catalog_options import STORAGE_PREFIX
+from paimon_orch.storage import FileIO, StorageCredentials, resolve_warehouse
+from paimon_orch.storage.object_store_options import parse_storage_option
+
+_S3_PREFIXES = ("fs.s3a.", "s3a.", "s3.")
+_S3_NAMES = {
+    "access.key": "key",
+    "secret.key": "secret",
+    "session.token": "token",
+    "endpoint": "endpoint_url",
+}
+_OSS_NAMES = {
+    "fs.oss.accesskeyid": "key",
+    "fs.oss.accesskeysecret": "secret",
+    "fs.oss.securitytoken": "token",
+    "fs.oss.endpoint": "endpoint",
+}
+
+
+def open_location(
+    options: Mapping[str, Any], location: str, credentials: StorageCredentials | None = None
+) -> tuple[FileIO, str]:
+    """Return the file system and root path of a warehouse or table, from the catalog's options."""
+    explicit = {
+        **translate_store_options(options, location),
+        **_extract_storage_options(options),
+    }
+    return resolve_warehouse(location, explicit, credentials=credentials)
+
+
+def _extract_storage_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fsspec options, without their prefix; texts are parsed."""
+    storage = dict[str, Any]()
+    for name, value in options.items():
+        if name.startswith(STORAGE_PREFIX):
+            key = name.removeprefix(STORAGE_PREFIX)
+            is_text = isinstance(value, str)
+            storage[key] = parse_storage_option(f"{key}={value}")[1] if is_text else value
+    return storage
+
+
+def translate_store_options(options: Mapping[str, Any], location: str) -> dict[str, Any]:
+    """Return the fsspec options of the store of ``location``; other options are left out."""
+    scheme = location.partition("://")[0]
+    if scheme in ("s3", "s3a"):
+        return _translate_s3(options)
+    if scheme == "oss":
+        lowered = {name.lower(): value for name, value in options.items()}
+        return {to: lowered[name] for name, to in _OSS_NAMES.items() if lowered.get(name)}
+    return {}
+
+
+def _translate_s3(options: Mapping[str, Any]) -> dict[str, Any]:
+    values = dict[str, str]()
+    for name, value in options.items():
+        prefix = next((prefix for prefix in _S3_PREFIXES if name.startswith(prefix)), None)
+        if prefix is not None and value:
+            values[name.removeprefix(prefix).replace("-", ".")] = str(value)
+    result: dict[str, Any] = {to: values[name] for name, to in _S3_NAMES.items() if name in values}
+    endpoint = result.get("endpoint_url")
+    if endpoint is not None and "://" not in endpoint:
+        result["endpoint_url"] = f"https://{endpoint}"
+    region = values.get("endpoint.region") or values.get("region")
+    if region is not None:
+        result["client_kwargs"] = {"region_name": region}
+    if values.get("path.style.access", "").lower() == "true":
+        result["config_kwargs"] = {"s3": {"addressing_style": "path"}}
+    return result
