@@ -8,6 +8,7 @@ See docs/format/catalogs.md#options-of-object-stores.
 
 from collections.abc import Mapping
 from typing import Any
+
 from paimon_orch.catalog.catalog_options import STORAGE_PREFIX
 from paimon_orch.storage import FileIO, StorageCredentials, resolve_warehouse
 from paimon_orch.storage.object_store_options import parse_storage_option

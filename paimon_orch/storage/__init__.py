@@ -16,7 +16,14 @@ from paimon_orch.storage.local import LocalFileIO
 from paimon_orch.storage.object_store import FsspecFileIO, open_object_store
 from paimon_orch.storage.object_store_options import StorageCredentials
 
-__all__ = ["FileIO", "FileInfo", "FsspecFileIO", "LocalFileIO", "StorageCredentials", "resolve_warehouse"]
+__all__ = [
+    "FileIO",
+    "FileInfo",
+    "FsspecFileIO",
+    "LocalFileIO",
+    "StorageCredentials",
+    "resolve_warehouse",
+]
 
 
 def resolve_warehouse(

@@ -18,9 +18,11 @@ from paimon_orch.storage.streams import ObjectInput, ObjectOutput
 
 T = TypeVar("T")
 
-_PACKAGE_BY_SCHEME = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"} | dict.fromkeys(
-    ("abfs", "abfss", "az"), "adlfs"
-) | {"oss": "ossfs"}
+_PACKAGE_BY_SCHEME = (
+    {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}
+    | dict.fromkeys(("abfs", "abfss", "az"), "adlfs")
+    | {"oss": "ossfs"}
+)
 # with its default concurrency, s3fs requests the size of an object before it reads the object
 _DEFAULT_OPTIONS: dict[str, dict[str, Any]] = {
     name: {"max_concurrency": 1} for name in ("s3", "s3a")

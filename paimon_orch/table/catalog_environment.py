@@ -41,6 +41,10 @@ class CommitLock(Protocol):
 class CatalogSnapshots(Protocol):
     """The snapshots of one table and branch in a catalog that makes the commits itself."""
 
+    def of_branch(self, branch: str) -> "CatalogSnapshots":
+        """Return the snapshots of another branch of the same table."""
+        ...
+
     def load_latest(self) -> Snapshot | None:
         """Return the newest snapshot, or None if the table has none."""
         ...

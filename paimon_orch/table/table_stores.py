@@ -132,6 +132,15 @@ class TableStores:
         """Return the store of snapshots, tag files and hints."""
         return SnapshotStore(self.io, self.paths, self.environment.snapshots)
 
+    def get_branch_snapshots(self, branch: str) -> SnapshotStore:
+        """Return the store of the snapshots of another branch."""
+        catalog = self.environment.snapshots
+        return SnapshotStore(
+            self.io,
+            TablePaths(self.paths.root, branch),
+            None if catalog is None else catalog.of_branch(branch),
+        )
+
     @property
     def tags(self) -> Tags:
         """Return the tags; changing them requires that the options allow it."""
@@ -283,12 +292,14 @@ class TableStores:
                 error,
             )
 
-    def require_iceberg_metadata(self) -> None:
-        """Publish the newest snapshot as Iceberg metadata before files are deleted.
+    def prepare_deletion(self) -> None:
+        """Check the newest snapshot and publish it as Iceberg metadata, before files are deleted.
 
         The published metadata then names no file of snapshots that are being deleted. Raises
-        :class:`UnsupportedError` if it cannot be written, unless stale metadata is allowed.
+        :class:`UnsupportedError` if it cannot be written, unless stale metadata is allowed, or if
+        the newest snapshot of a catalog has no file.
         """
+        self.snapshots.require_latest_file()
         if self.allowances.stale_external:
             self.publish_iceberg_metadata()
             return

@@ -192,7 +192,7 @@ class History:
         }
         with (
             patch.object(TableStores, "publish_iceberg_metadata", lambda _: None),
-            patch.object(TableStores, "require_iceberg_metadata", lambda _: None),
+            patch.object(TableStores, "prepare_deletion", lambda _: None),
         ):
             self._find_action(names[action], number)()
         self.is_stale = True

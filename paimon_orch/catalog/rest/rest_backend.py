@@ -87,24 +87,22 @@ class RestBackend:
         is_external = answer.get("isExternal") is True
         io, root = self._open_location(identifier, location, is_external=is_external)
         if is_external:  # the server knows the table, but its files are all there is to it
-            return CatalogTable(io=io, root=root, is_external=True)
+            return CatalogTable(
+                io=io, root=root, environment=CatalogEnvironment(is_service=True), is_external=True
+            )
         return CatalogTable(
             io=io, root=root, environment=self._build_environment(identifier, table_id)
         )
 
     def load_latest_snapshot(self, identifier: TableIdentifier) -> Snapshot | None:
         """Ask for the newest snapshot of a table; one request."""
-        return load_latest_snapshot(self.client, identifier.database, identifier.object_name)
+        return load_latest_snapshot(self.client, identifier)
 
     def _build_environment(self, identifier: TableIdentifier, table_id: str) -> CatalogEnvironment:
         database, table = identifier.database, identifier.table
         return CatalogEnvironment(
-            snapshots=RestSnapshots(
-                client=self.client,
-                database=database,
-                object_name=identifier.object_name,
-                table_id=table_id,
-            ),
+            snapshots=RestSnapshots(client=self.client, identifier=identifier, table_id=table_id),
+            is_service=True,
             branches=RestBranches(client=self.client, database=database, table=table),
         )
 

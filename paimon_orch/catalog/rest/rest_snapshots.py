@@ -5,10 +5,11 @@ See docs/format/catalogs.md#commits-through-a-rest-catalog.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
+from paimon_orch.catalog.identifier import TableIdentifier
 from paimon_orch.catalog.rest import resource_paths
 from paimon_orch.catalog.rest.rest_client import RestClient
 from paimon_orch.errors import (
@@ -30,15 +31,17 @@ class RestSnapshots:
     """The snapshots of one table or branch on a server."""
 
     client: RestClient
-    database: str
-    object_name: str
-    """The name of the table, with its branch."""
+    identifier: TableIdentifier
     table_id: str
     """The UUID of the table; the server refuses commits to another table with the same name."""
 
+    def of_branch(self, branch: str) -> "RestSnapshots":
+        """Return the snapshots of another branch of the same table."""
+        return replace(self, identifier=replace(self.identifier, branch=branch))
+
     def load_latest(self) -> Snapshot | None:
         """Ask for the newest snapshot; one request."""
-        return load_latest_snapshot(self.client, self.database, self.object_name)
+        return load_latest_snapshot(self.client, self.identifier)
 
     def commit(
         self,
@@ -50,7 +53,7 @@ class RestSnapshots:
 
         Raises :class:`CommitOutcomeUnknownError` if the answer is lost or a failure of the server.
         """
-        path = resource_paths.commit(self.database, self.object_name)
+        path = resource_paths.commit(*_locate(self.identifier))
         # Servers of Paimon 2 compare the UUID of their newest snapshot with that of the base.
         content = {**json.loads(snapshot.to_json()), _UUID: str(uuid4())}
         body = {
@@ -67,13 +70,13 @@ class RestSnapshots:
             if not error.outcome_unknown:
                 raise
             raise CommitOutcomeUnknownError(
-                f"{self.database}.{self.object_name}: it is not known whether the server committed "
+                f"{self.identifier}: it is not known whether the server committed "
                 f"snapshot {snapshot.id} ({error})"
             ) from error
         success = answer.get("success")
         if not isinstance(success, bool):
             raise CommitOutcomeUnknownError(
-                f"{self.database}.{self.object_name}: the server did not say whether it committed "
+                f"{self.identifier}: the server did not say whether it committed "
                 f"snapshot {snapshot.id}"
             )
         return success
@@ -83,16 +86,16 @@ class RestSnapshots:
         target: dict[str, Any] = {"type": "snapshot", "snapshotId": snapshot.id}
         if tag is not None:
             target = {"type": "tag", "tagName": tag}
-        path = resource_paths.rollback(self.database, self.object_name)
+        path = resource_paths.rollback(*_locate(self.identifier))
         self.client.post(path, {"instant": target, "fromSnapshot": None})
 
 
-def load_latest_snapshot(client: RestClient, database: str, object_name: str) -> Snapshot | None:
+def load_latest_snapshot(client: RestClient, identifier: TableIdentifier) -> Snapshot | None:
     """Ask for the newest snapshot of a table; return None if it has none.
 
     Raises :class:`NotFoundError` if there is no such table.
     """
-    path = resource_paths.snapshot(database, object_name)
+    path = resource_paths.snapshot(*_locate(identifier))
     try:
         answer = client.get(path)
     except NotFoundError as error:
@@ -105,6 +108,10 @@ def load_latest_snapshot(client: RestClient, database: str, object_name: str) ->
     if not isinstance(content, Mapping):
         raise CorruptFileError(path, "the answer of the server has no snapshot")
     return Snapshot.from_json(json.dumps(content).encode(), path)
+
+
+def _locate(identifier: TableIdentifier) -> tuple[str, str]:
+    return identifier.database, identifier.object_name
 
 
 def _encode_statistics(change: PartitionStatistics) -> dict[str, Any]:

@@ -45,7 +45,6 @@ from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.filter.partition_spec import parse_partition_specs
 from paimon_orch.table.iceberg.iceberg_settings import find_external_directory
 from paimon_orch.table.iceberg.orphan_metadata import find_orphan_iceberg_files
-from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.table import Table
 
 T = TypeVar("T")
@@ -138,7 +137,7 @@ def plan(
     data = DataRoots.of(table.io, table.paths, schema)
     branches, references = store.branches(), ReferencedFiles(store=store)
     for paths in branches:
-        SnapshotStore(table.io, paths).latest_id()  # this fails if the latest snapshot is missing
+        table.stores.get_branch_snapshots(paths.branch).require_latest_file()
     buckets = [
         b for root in data.roots for b in find_bucket_directories(table.io, root, schema, specs)
     ]
@@ -242,7 +241,7 @@ def _check_has_references(
 def _exclude_newly_referenced(table: Table, plan: OrphanFilesPlan) -> OrphanFilesPlan:
     """Exclude files of new versions, because a slow writer may have committed old files."""
     if plan.files:
-        table.stores.require_iceberg_metadata()
+        table.stores.prepare_deletion()
     references = plan.references
     if references is None:
         return plan

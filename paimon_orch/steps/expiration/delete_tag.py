@@ -107,7 +107,7 @@ def _delete_tag_and_recheck(table: Table, plan: TagDeletionPlan) -> TagDeletionP
         )
     table.io.delete(path)
     table.stores.report_deleted_tags([name])
-    table.stores.require_iceberg_metadata()
+    table.stores.prepare_deletion()
     if _has_new_versions(plan.versions, RetainedSnapshotStore(table.io, table.paths.root).all()):
         # A new branch or tag may reference the files. If not, the removal of orphan files deletes them.
         return replace(plan, files_to_delete=UnreferencedFiles())

@@ -238,7 +238,7 @@ def advance_hint_and_recheck(
     """
     assert planned.end is not None
     table.stores.snapshots.write_hint(EARLIEST, planned.end)
-    table.stores.require_iceberg_metadata()
+    table.stores.prepare_deletion()
     old = dict(planned.planned_versions)
     versions = RetainedSnapshotStore(table.io, table.paths.root).all()
     new = [v for path, v in versions.items() if old.get(path) != v.snapshot]

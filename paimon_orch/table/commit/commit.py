@@ -274,7 +274,9 @@ class TableCommit:
         path, catalog = self.snapshots.path(snapshot.id), self.snapshots.catalog
         try:
             if catalog is not None:
-                changes = count_partition_changes(built.entries, self.schemas.get(snapshot.schema_id))
+                changes = count_partition_changes(
+                    built.entries, self.schemas.get(snapshot.schema_id)
+                )
                 return catalog.commit(snapshot, base, changes)
             return self._create_snapshot_file(snapshot)
         except (OSError, StorageError) as error:

@@ -7,7 +7,13 @@ See docs/format/snapshot.md#hint-files.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paimon_orch.errors import CorruptFileError, MissingFileError, NotFoundError, StorageError
+from paimon_orch.errors import (
+    CorruptFileError,
+    MissingFileError,
+    NotFoundError,
+    StorageError,
+    UnsupportedError,
+)
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage import FileIO
@@ -97,6 +103,20 @@ class SnapshotStore:
             if hint == previous:  # if the hint has changed, a rollback deleted the snapshot
                 raise MissingFileError(self.path(hint), describe_lost_snapshot(hint, newest))
         return max(self.ids(), default=None)
+
+    def require_latest_file(self) -> None:
+        """Refuse to delete files if the newest snapshot of the catalog cannot be read as a file.
+
+        Its files would look unreferenced. Raises :class:`UnsupportedError`, and without a catalog
+        the same errors as :meth:`latest_id`.
+        """
+        latest = self.latest_id()
+        if self.catalog is not None and latest is not None and not self.exists(latest):
+            raise UnsupportedError(
+                f"{self.paths.root}: no file was deleted, because {self.path(latest)} does not "
+                "exist, although the catalog has this snapshot. Delete files with the means of the "
+                "catalog."
+            )
 
     def earliest_id(self) -> int | None:
         """Return the oldest snapshot id that is not expired, or None if the table is empty."""

@@ -25,7 +25,7 @@ def without_publication(action: Callable[[], object]) -> None:
     """Do something as a writer without Iceberg metadata does it."""
     with (
         patch.object(TableStores, "publish_iceberg_metadata", lambda _: None),
-        patch.object(TableStores, "require_iceberg_metadata", lambda _: None),
+        patch.object(TableStores, "prepare_deletion", lambda _: None),
     ):
         action()
 
