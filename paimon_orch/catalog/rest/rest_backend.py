@@ -3,7 +3,7 @@
 See docs/format/catalogs.md#rest-catalogs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,8 +40,8 @@ class RestBackend:
 
     @property
     def description(self) -> str:
-        """Return the address of the server and the warehouse."""
-        return self.client.description
+        """Return the address of the server."""
+        return self.client.uri
 
     def require_exists(self) -> None:
         """Do nothing: the server has answered when the catalog was opened."""
@@ -163,7 +163,7 @@ class RestBackend:
             "destination": _encode_identifier(target),
         }
         try:
-            self.client.post(resource_paths.rename_table(), message)
+            self.client.post(resource_paths.rename(), message)
         except AlreadyExistsError:
             return False
         return True
@@ -196,5 +196,5 @@ def _encode_identifier(identifier: TableIdentifier) -> dict[str, str]:
     return {"database": identifier.database, "object": identifier.object_name}
 
 
-def _to_names(items: Sequence[Any]) -> list[str]:
+def _to_names(items: Iterable[Any]) -> list[str]:
     return [name for name in items if isinstance(name, str)]

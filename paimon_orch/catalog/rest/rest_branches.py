@@ -25,4 +25,4 @@ class RestBranches:
 
     def fast_forward(self, name: str) -> None:
         """Move main to the state of a branch."""
-        self.client.post(resource_paths.forward_branch(self.database, self.table, name), {})
+        self.client.post(resource_paths.forward(self.database, self.table, name), {})

@@ -12,9 +12,9 @@ from uuid import uuid4
 from paimon_orch.catalog.identifier import TableIdentifier
 from paimon_orch.catalog.rest import resource_paths
 from paimon_orch.catalog.rest.rest_client import RestClient
+from paimon_orch.catalog.rest.rest_errors import RestError
 from paimon_orch.errors import (
     AlreadyExistsError,
-    CatalogUnavailableError,
     CommitOutcomeUnknownError,
     CorruptFileError,
     NotFoundError,
@@ -66,12 +66,12 @@ class RestSnapshots:
             answer = self.client.post(path, body)
         except AlreadyExistsError:
             return False  # status 409: another commit was first
-        except CatalogUnavailableError as error:
-            if not error.outcome_unknown:
+        except RestError as error:
+            if not error.outcome_unknown and not isinstance(error, CorruptFileError):
                 raise
             raise CommitOutcomeUnknownError(
-                f"{self.identifier}: it is not known whether the server committed "
-                f"snapshot {snapshot.id} ({error})"
+                f"{self.identifier}: it is not known whether the server committed snapshot "
+                f"{snapshot.id} ({error})"
             ) from error
         success = answer.get("success")
         if not isinstance(success, bool):

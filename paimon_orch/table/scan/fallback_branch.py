@@ -11,7 +11,6 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.metadata.time_travel import SnapshotSelector, find_at_time
@@ -32,10 +31,8 @@ class FallbackBranch:
     @classmethod
     def of(
         cls,
-        io: FileIO,
-        paths: TablePaths,
+        branch_snapshots: SnapshotStore,
         schema: TableSchema,
-        branch: str,
         *,
         selector: SnapshotSelector,
         snapshot: Snapshot | None,
@@ -46,8 +43,8 @@ class FallbackBranch:
         its columns differ from those of the table, and :class:`NotFoundError` if it lacks the tag
         to read.
         """
-        branch_paths = TablePaths(paths.root, branch)
-        schemas = SchemaStore(io, branch_paths)
+        paths = branch_snapshots.paths
+        branch, schemas = paths.branch, SchemaStore(branch_snapshots.io, paths)
         if not schemas.ids():
             logger.warning(
                 "%s: the branch %r of option %r does not exist; only the table itself is read",
@@ -56,11 +53,11 @@ class FallbackBranch:
                 SCAN_FALLBACK_BRANCH.key,
             )
             return None
-        newest = _find_branch_snapshot(SnapshotStore(io, branch_paths), selector, snapshot)
+        newest = _find_branch_snapshot(branch_snapshots, selector, snapshot)
         past = selector and newest is not None
         read = schemas.get(newest.schema_id) if past and newest is not None else schemas.latest()
         _check_same_columns(schema, read, branch)
-        return cls(paths=branch_paths, schemas=schemas, schema=read, snapshot=newest)
+        return cls(paths=paths, schemas=schemas, schema=read, snapshot=newest)
 
     def with_level_0(self, requested: bool | None) -> "FallbackBranch":  # noqa: FBT001 - the option's value
         """Return a copy that includes level 0 or not; None means the options of the branch."""

@@ -83,7 +83,10 @@ def _find_fallback(
     if not branch or branch == stores.paths.branch:
         return None
     fallback = FallbackBranch.of(
-        stores.io, stores.paths, schema, branch, selector=request.selector, snapshot=snapshot
+        stores.get_branch_snapshots(branch),
+        schema,
+        selector=request.selector,
+        snapshot=snapshot,
     )
     if fallback is None:
         return None
