@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
+from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.snapshot import Snapshot
 
 
@@ -38,6 +39,10 @@ class CommitLock(Protocol):
         ...
 
 
+class SnapshotsNotServedError(UnsupportedError):
+    """The catalog makes the commits, but does not say which snapshot is the newest."""
+
+
 class CatalogSnapshots(Protocol):
     """The snapshots of one table and branch in a catalog that makes the commits itself."""
 
@@ -46,7 +51,10 @@ class CatalogSnapshots(Protocol):
         ...
 
     def load_latest(self) -> Snapshot | None:
-        """Return the newest snapshot, or None if the table has none."""
+        """Return the newest snapshot, or None if the table has none.
+
+        Raises :class:`SnapshotsNotServedError` if the snapshot files have to be read instead.
+        """
         ...
 
     def commit(

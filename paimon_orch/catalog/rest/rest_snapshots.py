@@ -12,15 +12,18 @@ from uuid import uuid4
 from paimon_orch.catalog.identifier import TableIdentifier
 from paimon_orch.catalog.rest import resource_paths
 from paimon_orch.catalog.rest.rest_client import RestClient
-from paimon_orch.catalog.rest.rest_errors import RestError
+from paimon_orch.catalog.rest.rest_errors import (
+    RestError,
+    RestNotFoundError,
+    RestUnsupportedError,
+)
 from paimon_orch.errors import (
     AlreadyExistsError,
     CommitOutcomeUnknownError,
     CorruptFileError,
-    NotFoundError,
 )
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.table.catalog_environment import PartitionStatistics
+from paimon_orch.table.catalog_environment import PartitionStatistics, SnapshotsNotServedError
 
 _SNAPSHOT_RESOURCE = "SNAPSHOT"
 _UUID = "uuid"
@@ -93,15 +96,20 @@ class RestSnapshots:
 def load_latest_snapshot(client: RestClient, identifier: TableIdentifier) -> Snapshot | None:
     """Ask for the newest snapshot of a table; return None if it has none.
 
-    Raises :class:`NotFoundError` if there is no such table.
+    Raises :class:`NotFoundError` if there is no such table, and
+    :class:`SnapshotsNotServedError` if the server does not answer this question.
     """
     path = resource_paths.snapshot(*_locate(identifier))
     try:
         answer = client.get(path)
-    except NotFoundError as error:
-        if getattr(error, "resource_type", None) == _SNAPSHOT_RESOURCE:
+    except RestNotFoundError as error:
+        if error.resource_type == _SNAPSHOT_RESOURCE:
             return None
+        if error.resource_type is None:  # the path does not exist on servers of Paimon 1.2
+            raise SnapshotsNotServedError(str(error)) from None
         raise
+    except RestUnsupportedError as error:
+        raise SnapshotsNotServedError(str(error)) from None
     content: object = answer.get("snapshot")
     if isinstance(content, Mapping) and isinstance(content.get("snapshot"), Mapping):
         content = content["snapshot"]  # the answer counts the rows and files of the snapshot too

@@ -5,6 +5,7 @@ See docs/format/snapshot.md#hint-files.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from paimon_orch.errors import (
@@ -17,7 +18,7 @@ from paimon_orch.errors import (
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage import FileIO
-from paimon_orch.table.catalog_environment import CatalogSnapshots
+from paimon_orch.table.catalog_environment import CatalogSnapshots, SnapshotsNotServedError
 from paimon_orch.table.metadata.metadata_io import (
     list_metadata_directory,
     read_metadata_file,
@@ -88,8 +89,9 @@ class SnapshotStore:
         read instead.
         """
         if self.catalog is not None:
-            latest = self.catalog.load_latest()
-            return None if latest is None else latest.id
+            with suppress(SnapshotsNotServedError):
+                latest = self.catalog.load_latest()
+                return None if latest is None else latest.id
         hint = self.hint(LATEST)
         for _ in range(_MAX_HINT_READS):
             if hint is None or self.exists(hint + 1):
@@ -139,7 +141,7 @@ class SnapshotStore:
         try:
             data = read_metadata_file(self.io, path)
         except FileNotFoundError:
-            newest = None if self.catalog is None else self.catalog.load_latest()
+            newest = None if self.catalog is None else self.latest()
             if newest is not None and newest.id == snapshot_id:
                 return newest  # not every catalog writes the file of its newest snapshot
             ids = self.ids()
@@ -155,7 +157,8 @@ class SnapshotStore:
     def latest(self) -> Snapshot | None:
         """Read the newest snapshot; return None if the table is empty."""
         if self.catalog is not None:
-            return self.catalog.load_latest()
+            with suppress(SnapshotsNotServedError):
+                return self.catalog.load_latest()
         latest = self.latest_id()
         return None if latest is None else self.get(latest)
 
