@@ -60,8 +60,14 @@ class CatalogBackend(Protocol):
         """Return a table or branch, or None if it does not exist."""
         ...
 
-    def create_table(self, identifier: TableIdentifier, schema: TableSchema) -> bool:
-        """Create a table, and its database if needed; return False if the table exists."""
+    def create_table(
+        self, identifier: TableIdentifier, schema: TableSchema, location: str | None
+    ) -> bool:
+        """Create a table, and its database if needed; return False if the table exists.
+
+        With a ``location`` the table is external: its files are there, and stay when it is dropped.
+        Raises :class:`InputError` if the catalog has no external tables.
+        """
         ...
 
     def drop_table(self, identifier: TableIdentifier, table: Table) -> None:

@@ -34,6 +34,9 @@ from paimon_orch.table.table import Table
 
 logger = logging.getLogger(__name__)
 
+_LOCATION_OPTION = "path"
+"""The location of an external table, which the catalog stores and not the schema."""
+
 
 class Catalog:
     """The databases and tables of one catalog: a directory, a REST server, a metastore or SQL.
@@ -153,23 +156,26 @@ class Catalog:
     ) -> Table:
         """Create a table, and its database if it does not exist.
 
-        ``columns`` is ``"id BIGINT NOT NULL, v DOUBLE"`` or an Arrow schema. Raises
+        ``columns`` is ``"id BIGINT NOT NULL, v DOUBLE"`` or an Arrow schema. The option ``path``
+        is the location of an external table, in catalogs that have them. Raises
         :class:`InputError` if the table exists (unless ``if_not_exists``) or the definition breaks
         a rule of the format. Logs a warning for each option that is unknown or that some step will
         refuse.
         """
+        values = dict(options or {})
+        location = values.pop(_LOCATION_OPTION, None)
         fields = parse_columns(columns) if isinstance(columns, str) else to_paimon_fields(columns)
         schema = build_table_schema(
             fields,
             primary_key=primary_key,
             partition_by=partition_by,
-            options=options,
+            options=values,
             comment=comment,
             time_millis=int(time.time() * 1000),
         )
         parsed = _parse_main(identifier)
         check_merge_engine(schema)
-        created = self.backend.create_table(parsed, schema)
+        created = self.backend.create_table(parsed, schema, location)
         if not created and not if_not_exists:
             raise AlreadyExistsError(f"table {identifier} already exists in {self.uri}")
         table = self.table(identifier)

@@ -71,8 +71,11 @@ class FileSystemBackend:
             return None
         return CatalogTable(io=self.io, root=root)
 
-    def create_table(self, identifier: TableIdentifier, schema: TableSchema) -> bool:
+    def create_table(
+        self, identifier: TableIdentifier, schema: TableSchema, location: str | None
+    ) -> bool:
         """Write the first schema of a table."""
+        refuse_location(identifier, location)
         store = SchemaStore(self.io, TablePaths(self._get_table_root(identifier)))
         return not store.ids() and store.create(schema)
 
@@ -103,6 +106,15 @@ class FileSystemBackend:
 
     def _get_table_root(self, identifier: TableIdentifier) -> str:
         return f"{self._get_database_root(identifier.database)}/{identifier.table}"
+
+
+def refuse_location(identifier: TableIdentifier, location: str | None) -> None:
+    """Raise :class:`InputError` for a table with a location of its own."""
+    if location is not None:
+        raise InputError(
+            f"{identifier}: option 'path' = {location} cannot be set, because the location of a "
+            "table follows from its name; catalogs with metastore=hive or rest have external tables"
+        )
 
 
 def write_next_schema(table: Table, changes: Sequence[SchemaChange]) -> TableSchema:

@@ -4,7 +4,7 @@ See docs/format/catalogs.md#rest-catalogs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from paimon_orch.catalog.backend import CatalogTable
@@ -120,12 +120,13 @@ class RestBackend:
         )
         return open_location(options, location, token)
 
-    def create_table(self, identifier: TableIdentifier, schema: TableSchema) -> bool:
+    def create_table(
+        self, identifier: TableIdentifier, schema: TableSchema, location: str | None
+    ) -> bool:
         """Ask the server to create a table, and its database if it does not exist."""
-        message = {
-            "identifier": _encode_identifier(identifier),
-            "schema": encode_schema(schema),
-        }
+        extra = {} if location is None else {_LOCATION_OPTION: location}
+        sent = replace(schema, options={**schema.options, **extra})
+        message = {"identifier": _encode_identifier(identifier), "schema": encode_schema(sent)}
         path = resource_paths.tables(identifier.database)
         try:
             try:
@@ -135,7 +136,7 @@ class RestBackend:
                 self.client.post(path, message)
         except AlreadyExistsError:
             return False
-        if _LOCATION_OPTION in schema.options:
+        if location is not None:
             self._write_first_schema(identifier, schema)
         return True
 
