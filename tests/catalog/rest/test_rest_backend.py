@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from support.catalogs.fixtures import start_rest_server as start_rest_server
+from support.catalogs.fixtures import start_rest_server
 from support.catalogs.rest_server import JAVA_2_0, REST_SERVERS, RestServer
 from support.tables import rows_of, table_of
 

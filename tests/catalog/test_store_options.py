@@ -1,0 +1,32 @@
+"""Paimon's options of object stores as options of fsspec."""
+
+from paimon_orch.catalog.store_options import translate_store_options
+
+
+def test_options_of_s3_have_three_prefixes_and_two_separators() -> None:
+    options = {
+        "s3.access-key": "a",
+        "fs.s3a.secret.key": "b",
+        "s3a.session.token": "c",
+        "s3.endpoint": "minio:9000",
+        "s3.region": "eu",
+        "s3.path-style-access": "true",
+        "warehouse": "s3://bucket",
+    }
+    assert translate_store_options(options, "s3://bucket/wh") == {
+        "key": "a",
+        "secret": "b",
+        "token": "c",
+        "endpoint_url": "https://minio:9000",
+        "client_kwargs": {"region_name": "eu"},
+        "config_kwargs": {"s3": {"addressing_style": "path"}},
+    }
+
+
+def test_options_of_another_store_are_left_out() -> None:
+    options = {"s3.access-key": "a", "fs.oss.accessKeyId": "b", "fs.oss.endpoint": "oss.example"}
+    assert translate_store_options(options, "oss://bucket/t") == {
+        "key": "b",
+        "endpoint": "oss.example",
+    }
+    assert translate_store_options(options, "gs://bucket/t") == {}
