@@ -159,6 +159,8 @@ class RestBackend:
         table: Table,  # noqa: ARG002 - protocol
     ) -> bool:
         """Ask the server to rename a table; it may keep the path."""
+        if self.load_table(target) is not None:
+            return False  # not every server checks this
         message = {
             "source": _encode_identifier(source),
             "destination": _encode_identifier(target),

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from support.catalogs.fixtures import start_rest_server
 from support.catalogs.rest_server import JAVA_2_0, REST_SERVERS, RestServer
 from support.tables import rows_of, table_of
 
@@ -131,7 +130,7 @@ def test_columns_are_changed_by_the_server(
 def test_options_comments_and_defaults_are_changed_by_the_server(java_server: RestServer) -> None:
     catalog = Catalog(**java_server.options)
     catalog.create_table("db.t", "k INT NOT NULL, v STRING", options={"a.b": "1", "c.d": "2"})
-    changes = [
+    changes: list[SchemaChange] = [
         SetOption("a.b", "3"),
         ResetOption("c.d"),
         UpdateComment("a table"),
@@ -148,18 +147,13 @@ def test_options_comments_and_defaults_are_changed_by_the_server(java_server: Re
     assert schema.fields[0].type.nullable
 
 
-def test_a_change_that_breaks_a_rule_is_refused_before_the_request(table: Table) -> None:
-    catalog = Catalog(**table_options(table))
+def test_a_change_that_breaks_a_rule_is_refused_before_the_request(
+    table: Table, java_server: RestServer
+) -> None:
+    catalog = Catalog(**java_server.options)
     with pytest.raises(InputError, match="column 'v' already exists"):
         catalog.alter_table("db.t", [AddColumn(column="v", type="INT")])
     assert table.schema.id == 0
-
-
-def table_options(table: Table) -> dict[str, str]:
-    """Return the options of the catalog of a REST table."""
-    snapshots = table.environment.snapshots
-    assert snapshots is not None
-    return dict(snapshots.client.options)  # type: ignore[attr-defined]  # RestSnapshots
 
 
 def test_branches_are_created_and_merged_by_the_server(
