@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paimon_orch.catalog.rest import resource_paths
+from paimon_orch.catalog.rest.answer_fields import read_number, read_options
 from paimon_orch.catalog.rest.rest_client import RestClient
+from paimon_orch.catalog.rest.rest_options import DLF_OSS_ENDPOINT
 from paimon_orch.catalog.store_options import translate_store_options
-from paimon_orch.errors import CorruptFileError
 
 _MAX_MARGIN_MILLIS = 3_600_000
 """Java Paimon renews a token an hour before it expires."""
@@ -56,10 +57,9 @@ class DataTokenCredentials:
     def _request_token(self, now_millis: float) -> _Token:
         path = resource_paths.token(self.database, self.object_name)
         answer = self.client.get(path)
-        options, expires = answer.get("token"), answer.get("expiresAtMillis")
-        if not isinstance(options, Mapping) or not isinstance(expires, int):
-            raise CorruptFileError(path, "the answer of the server has no token with its expiry")
-        endpoint = self.client.options.get("dlf.oss-endpoint")
+        options = read_options(answer, "token", path)
+        expires = read_number(answer, "expiresAtMillis", path)
+        endpoint = self.client.options.get(DLF_OSS_ENDPOINT.key)
         merged = {**self.client.options, **options}
         if endpoint:
             merged["fs.oss.endpoint"] = endpoint

@@ -10,6 +10,7 @@ from typing import Any
 from paimon_orch.catalog.backend import CatalogTable
 from paimon_orch.catalog.identifier import TableIdentifier
 from paimon_orch.catalog.rest import resource_paths
+from paimon_orch.catalog.rest.answer_fields import read_number, read_text
 from paimon_orch.catalog.rest.data_token import DataTokenCredentials
 from paimon_orch.catalog.rest.rest_branches import RestBranches
 from paimon_orch.catalog.rest.rest_client import RestClient
@@ -17,7 +18,7 @@ from paimon_orch.catalog.rest.rest_options import DATA_TOKEN_ENABLED
 from paimon_orch.catalog.rest.rest_snapshots import RestSnapshots, load_latest_snapshot
 from paimon_orch.catalog.rest.schema_messages import encode_changes, encode_schema
 from paimon_orch.catalog.store_options import open_location
-from paimon_orch.errors import AlreadyExistsError, CorruptFileError, NotFoundError
+from paimon_orch.errors import AlreadyExistsError, NotFoundError
 from paimon_orch.format.options import Options
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
@@ -81,9 +82,7 @@ class RestBackend:
             answer = self.client.get(path)
         except NotFoundError:
             return None
-        location, table_id = answer.get("path"), answer.get("id")
-        if not isinstance(location, str) or not isinstance(table_id, str):
-            raise CorruptFileError(path, "the answer of the server has no path or id of the table")
+        location, table_id = read_text(answer, "path", path), read_text(answer, "id", path)
         is_external = answer.get("isExternal") is True
         io, root = self._open_location(identifier, location, is_external=is_external)
         if is_external:  # the server knows the table, but its files are all there is to it
@@ -184,10 +183,7 @@ class RestBackend:
         )
         path = resource_paths.table(identifier.database, identifier.object_name)
         self.client.post(path, {"changes": encode_changes(changes)})
-        schema_id = self.client.get(path).get("schemaId")
-        if not isinstance(schema_id, int):
-            raise CorruptFileError(path, "the answer of the server has no id of the schema")
-        return stores.schemas.get(schema_id)
+        return stores.schemas.get(read_number(self.client.get(path), "schemaId", path))
 
 
 def open_rest_backend(options: Mapping[str, Any]) -> RestBackend:

@@ -4,13 +4,14 @@ See docs/format/catalogs.md#commits-through-a-rest-catalog.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
 from paimon_orch.catalog.identifier import TableIdentifier
 from paimon_orch.catalog.rest import resource_paths
+from paimon_orch.catalog.rest.answer_fields import read_flag, read_object
 from paimon_orch.catalog.rest.rest_client import RestClient
 from paimon_orch.catalog.rest.rest_errors import (
     RestError,
@@ -66,7 +67,7 @@ class RestSnapshots:
             "statistics": [_encode_statistics(change) for change in statistics],
         }
         try:
-            answer = self.client.post(path, body)
+            return read_flag(self.client.post(path, body), "success", path)
         except AlreadyExistsError:
             return False  # status 409: another commit was first
         except RestError as error:
@@ -76,13 +77,6 @@ class RestSnapshots:
                 f"{self.identifier}: it is not known whether the server committed snapshot "
                 f"{snapshot.id} ({error})"
             ) from error
-        success = answer.get("success")
-        if not isinstance(success, bool):
-            raise CommitOutcomeUnknownError(
-                f"{self.identifier}: the server did not say whether it committed "
-                f"snapshot {snapshot.id}"
-            )
-        return success
 
     def rollback(self, snapshot: Snapshot, tag: str | None) -> None:
         """Ask the server to make an older snapshot the newest; it deletes later ones."""
@@ -110,11 +104,9 @@ def load_latest_snapshot(client: RestClient, identifier: TableIdentifier) -> Sna
         raise
     except RestUnsupportedError as error:
         raise SnapshotsNotServedError(str(error)) from None
-    content: object = answer.get("snapshot")
-    if isinstance(content, Mapping) and isinstance(content.get("snapshot"), Mapping):
-        content = content["snapshot"]  # the answer counts the rows and files of the snapshot too
-    if not isinstance(content, Mapping):
-        raise CorruptFileError(path, "the answer of the server has no snapshot")
+    content = read_object(answer, "snapshot", path)
+    if "snapshot" in content:  # the answer counts the rows and files of the snapshot too
+        content = read_object(content, "snapshot", path)
     return Snapshot.from_json(json.dumps(content).encode(), path)
 
 
