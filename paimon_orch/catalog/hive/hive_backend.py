@@ -16,7 +16,6 @@ from paimon_orch.catalog.catalog_options import (
     LOCK_ACQUIRE_TIMEOUT,
     LOCK_CHECK_MAX_SLEEP,
     LOCK_ENABLED,
-    extract_storage_options,
 )
 from paimon_orch.catalog.file_system import write_next_schema
 from paimon_orch.catalog.hive import hive_tables
@@ -34,6 +33,7 @@ from paimon_orch.catalog.hive.hive_settings import (
 )
 from paimon_orch.catalog.hive.hive_types import LOCAL_TIMESTAMP, TIMESTAMP, has_local_timestamp
 from paimon_orch.catalog.identifier import TableIdentifier
+from paimon_orch.catalog.store_options import open_location
 from paimon_orch.errors import (
     AlreadyExistsError,
     CommitOutcomeUnknownError,
@@ -61,7 +61,7 @@ def open_hive(options: Mapping[str, Any]) -> "HiveBackend":
     """Open a Hive catalog; raises :class:`InputError` for wrong options. Does not connect."""
     settings = read_settings(options)
     import_thrift_types()
-    return HiveBackend(settings, extract_storage_options(options), HiveClient(settings.address))
+    return HiveBackend(settings, options, HiveClient(settings.address))
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class HiveBackend:
     """The tables of one metastore."""
 
     settings: HiveSettings
-    storage_options: Mapping[str, Any] = field(repr=False)
+    catalog_options: Mapping[str, Any] = field(repr=False)
     client: HiveClient
 
     @property
@@ -160,7 +160,9 @@ class HiveBackend:
             is_external=hive_tables.is_external(entry),
         )
 
-    def create_table(self, identifier: TableIdentifier, schema: TableSchema) -> bool:
+    def create_table(
+        self, identifier: TableIdentifier, schema: TableSchema, location: str | None
+    ) -> bool:
         """Write the first schema, then add the table to the metastore."""
         _check_lower_case(identifier.database, identifier.table)
         options = self.settings.options
@@ -173,10 +175,10 @@ class HiveBackend:
             database = self._create_database(identifier.database)
         parent = hive_tables.get_database_location(database, options)
         parent = (parent or f"{self.settings.warehouse}/{identifier.database}.db").rstrip("/")
-        location = f"{parent}/{identifier.table}"
-        external = hive_tables.is_created_external(
+        external = location is not None or hive_tables.is_created_external(
             schema.options, by_default=options.get(TABLE_TYPE) == "external"
         )
+        location = location or f"{parent}/{identifier.table}"
         table = hive_tables.build_hive_table(
             identifier, schema, options, owner=self.settings.address.user, external=external
         )
@@ -330,8 +332,9 @@ class HiveBackend:
         """Return the file system of a location, which may differ from that of the warehouse."""
         if location.startswith("file:"):  # the metastore does not encode the path
             return LocalFileIO(), "/" + location.removeprefix("file:").lstrip("/")
-        is_local = urlparse(location).scheme == ""
-        return resolve_warehouse(location, None if is_local else self.storage_options)
+        if urlparse(location).scheme == "":
+            return resolve_warehouse(location)
+        return open_location(self.catalog_options, location)
 
     def _build_environment(self, identifier: TableIdentifier) -> CatalogEnvironment:
         partitions = HivePartitions(

@@ -1,6 +1,6 @@
 """Schemas and schema changes as messages to a REST server.
 
-See docs/format/catalogs.md#schema-changes.
+See docs/format/catalogs.md#schema-changes-of-a-rest-catalog.
 """
 
 from collections.abc import Sequence

@@ -67,7 +67,7 @@ class RestServer:
     uri: str
     folder: Path
     """Contains the tables."""
-    options: Mapping[str, str]
+    options: Mapping[str, Any]
     """The options with which a client opens the catalog."""
     _process: PeerProcess = field(repr=False)
 
