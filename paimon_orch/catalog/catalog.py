@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from paimon_orch.catalog.backend import CatalogBackend
+from paimon_orch.catalog.catalog_options import extract_table_defaults
 from paimon_orch.catalog.file_system import FileSystemBackend
 from paimon_orch.catalog.identifier import BRANCH_SEPARATOR, TableIdentifier, check_database_name
 from paimon_orch.catalog.open_backend import open_backend, resolve_options
@@ -68,6 +69,7 @@ class Catalog:
         self.name, resolved = resolve_options(uri, options)
         """The name in the configuration, or None."""
         self.backend: CatalogBackend = open_backend(resolved)
+        self._table_defaults = extract_table_defaults(resolved)
 
     @property
     def uri(self) -> str:
@@ -162,7 +164,7 @@ class Catalog:
         a rule of the format. Logs a warning for each option that is unknown or that some step will
         refuse.
         """
-        values = dict(options or {})
+        values = {**self._table_defaults, **(options or {})}
         location = values.pop(_LOCATION_OPTION, None)
         fields = parse_columns(columns) if isinstance(columns, str) else to_paimon_fields(columns)
         schema = build_table_schema(

@@ -27,6 +27,9 @@ LOCK_TYPE = honoured("lock.type", KEYWORD)
 LOCK_ACQUIRE_TIMEOUT = honoured("lock-acquire-timeout", DURATION, "8 min")
 LOCK_CHECK_MAX_SLEEP = honoured("lock-check-max-sleep", DURATION, "8 s")
 
+TABLE_DEFAULT_PREFIX = "table-default."
+"""The prefix of options that new tables get unless they set them."""
+
 _IGNORED = (
     "allow-upper-case",
     "cache-enabled",
@@ -49,7 +52,7 @@ def check_option_names(
 ) -> None:
     """Raise :class:`InputError` for an option that the catalog would ignore in silence."""
     names = {METASTORE.key, WAREHOUSE.key, *(option.key for option in known)}
-    allowed = (STORAGE_PREFIX, *STORE_PREFIXES, *_IGNORED, *prefixes)
+    allowed = (STORAGE_PREFIX, TABLE_DEFAULT_PREFIX, *STORE_PREFIXES, *_IGNORED, *prefixes)
     unknown = sorted(name for name in options if name not in names and not name.startswith(allowed))
     if unknown:
         near = get_close_matches(unknown[0], names, n=1)
@@ -81,3 +84,12 @@ def redact_location(text: str) -> str:
 def add_storage_prefix(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return fsspec options of the object store as options of a catalog."""
     return {f"{STORAGE_PREFIX}{name}": value for name, value in options.items()}
+
+
+def extract_table_defaults(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the options that new tables get unless they set them."""
+    return {
+        name.removeprefix(TABLE_DEFAULT_PREFIX): str(value)
+        for name, value in options.items()
+        if name.startswith(TABLE_DEFAULT_PREFIX)
+    }

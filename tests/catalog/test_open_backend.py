@@ -39,3 +39,11 @@ def test_options_of_the_store_begin_with_storage() -> None:
     io = get_file_system(catalog).io
     assert isinstance(io, FsspecFileIO)
     assert dict(io.options.resolve()) == {"anon": True, "key": "a key"}
+
+
+def test_new_tables_get_the_table_defaults_of_the_catalog(tmp_path: Path) -> None:
+    defaults: dict[str, Any] = {"table-default.bucket": "3", "table-default.file.format": "orc"}
+    catalog = Catalog(metastore="filesystem", warehouse=str(tmp_path), **defaults)
+    table = catalog.create_table("db.t", "k INT", primary_key=["k"], options={"bucket": "1"})
+    assert table.schema.options["bucket"] == "1"
+    assert table.schema.options["file.format"] == "orc"

@@ -22,10 +22,9 @@ from paimon_orch.catalog.catalog_options import (
     URI,
     WAREHOUSE,
     check_option_names,
-    extract_storage_options,
     require_option,
 )
-from paimon_orch.catalog.file_system import write_next_schema
+from paimon_orch.catalog.file_system import refuse_location, write_next_schema
 from paimon_orch.catalog.identifier import TableIdentifier
 from paimon_orch.catalog.jdbc.jdbc_database import JdbcDatabase
 from paimon_orch.catalog.jdbc.jdbc_lock import JdbcLock
@@ -36,6 +35,7 @@ from paimon_orch.catalog.jdbc.jdbc_tables import (
     VIEWS,
 )
 from paimon_orch.catalog.jdbc.jdbc_url import parse_jdbc_url
+from paimon_orch.catalog.store_options import open_location
 from paimon_orch.errors import (
     AccessDeniedError,
     AlreadyExistsError,
@@ -51,7 +51,7 @@ from paimon_orch.format.options.value_type import BOOLEAN, INTEGER, TEXT
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.retry_policy import RetryPolicy
-from paimon_orch.storage import FileIO, resolve_warehouse
+from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.schema_change.schema_changes import SchemaChange
@@ -170,8 +170,11 @@ class JdbcBackend:
             )
         return CatalogTable(io=self.io, root=root, environment=self._build_environment(identifier))
 
-    def create_table(self, identifier: TableIdentifier, schema: TableSchema) -> bool:
+    def create_table(
+        self, identifier: TableIdentifier, schema: TableSchema, location: str | None
+    ) -> bool:
         """Write the first schema of a table, and insert its row, as Java does."""
+        refuse_location(identifier, location)
         self.create_database(identifier.database)
         store = SchemaStore(self.io, TablePaths(self._get_table_root(identifier)))
         with self._hold_locks(identifier):
@@ -385,9 +388,7 @@ def open_jdbc_backend(options: Mapping[str, Any]) -> JdbcBackend:
         if name.startswith(JDBC_PREFIX)
     }
     address = parse_jdbc_url(require_option(options, URI), properties)
-    io, root = resolve_warehouse(
-        require_option(options, WAREHOUSE), extract_storage_options(options)
-    )
+    io, root = open_location(options, require_option(options, WAREHOUSE))
     typed = Options(
         {option.key: str(options[option.key]) for option in known if option.key in options}
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from paimon_orch.catalog.backend import CatalogTable
+from paimon_orch.catalog.catalog_options import extract_table_defaults
 from paimon_orch.catalog.identifier import TableIdentifier
 from paimon_orch.catalog.rest import resource_paths
 from paimon_orch.catalog.rest.answer_fields import read_number, read_text
@@ -124,7 +125,8 @@ class RestBackend:
     ) -> bool:
         """Ask the server to create a table, and its database if it does not exist."""
         extra = {} if location is None else {_LOCATION_OPTION: location}
-        sent = replace(schema, options={**schema.options, **extra})
+        defaults = extract_table_defaults(self.client.options)
+        sent = replace(schema, options={**defaults, **schema.options, **extra})
         message = {"identifier": _encode_identifier(identifier), "schema": encode_schema(sent)}
         path = resource_paths.tables(identifier.database)
         try:

@@ -12,7 +12,6 @@ from paimon_orch.format.options.core_options import honoured
 from paimon_orch.format.options.value_type import BOOLEAN, KEYWORD, TEXT
 
 HEADER_PREFIX = "header."
-TABLE_DEFAULT_PREFIX = "table-default."
 
 PREFIX = honoured("prefix", TEXT)
 TOKEN = honoured("token", TEXT)
@@ -65,7 +64,7 @@ def parse_rest_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
     Options of the object store, which are not Paimon's, keep their types.
     """
-    prefixes = (HEADER_PREFIX, TABLE_DEFAULT_PREFIX, *_IGNORED_PREFIXES)
+    prefixes = (HEADER_PREFIX, *_IGNORED_PREFIXES)
     check_option_names(options, REST_OPTIONS, prefixes)
     parsed = {
         name: value if name.startswith(STORAGE_PREFIX) else _format_value(value)
