@@ -23,8 +23,10 @@ from paimon_orch.dagster.jobs import (
     build_compact_manifests_job,
     build_expire_partitions_job,
     build_expire_snapshots_job,
+    build_mark_done_job,
     build_remove_orphan_files_job,
     build_sync_iceberg_job,
+    build_sync_partitions_job,
 )
 from paimon_orch.dagster.maintenance_assets import build_compaction_asset, build_file_index_asset
 from paimon_orch.dagster.partitions import PartitionKeys
@@ -54,8 +56,10 @@ __all__ = [
     "build_file_index_asset",
     "build_latest_snapshot_sensor",
     "build_maintenance_schedules",
+    "build_mark_done_job",
     "build_paimon_table_checks",
     "build_remove_orphan_files_job",
     "build_sync_iceberg_job",
+    "build_sync_partitions_job",
     "build_table_asset",
 ]

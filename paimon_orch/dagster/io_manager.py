@@ -8,6 +8,7 @@ import dagster as dg
 import pyarrow as pa
 from pydantic import Field
 
+from paimon_orch.dagster.catalog_report import report_missing_partitions
 from paimon_orch.dagster.error_conversion import fail_if_unsupported
 from paimon_orch.dagster.iceberg_report import report_iceberg_snapshot
 from paimon_orch.dagster.partitions import PartitionKeys
@@ -107,6 +108,7 @@ def _report_snapshot(
         snapshot_id=snapshot.id, rows_written=row_count, rows_not_visible=unseen_rows
     )
     external = report_stale_options(context, table) | report_iceberg_snapshot(context, table)
+    external |= report_missing_partitions(context, table)
     return metadata.to_dagster() | external
 
 

@@ -16,8 +16,10 @@ from paimon_orch.dagster.maintenance_ops import (
     COMPACT_MANIFESTS,
     EXPIRE_PARTITIONS,
     EXPIRE_SNAPSHOTS,
+    MARK_DONE,
     REMOVE_ORPHAN_FILES,
     SYNC_ICEBERG,
+    SYNC_PARTITIONS,
     C,
     MaintenanceOp,
     P,
@@ -101,6 +103,33 @@ def build_sync_iceberg_job(
     writers without Iceberg metadata.
     """
     return _build_maintenance_job(SYNC_ICEBERG, table, config or {}, key_prefix)
+
+
+def build_sync_partitions_job(
+    table: str,
+    *,
+    config: Mapping[str, Any] | None = None,
+    key_prefix: Sequence[str] = (),
+) -> dg.JobDefinition:
+    """Return the job ``sync_partitions__<database>__<table>``.
+
+    The job adds the partitions that the table's catalog lacks. Commits report their partitions, so
+    it is needed only after a failure, or after commits of writers without the catalog.
+    """
+    return _build_maintenance_job(SYNC_PARTITIONS, table, config or {}, key_prefix)
+
+
+def build_mark_done_job(
+    table: str,
+    *,
+    config: Mapping[str, Any] | None = None,
+    key_prefix: Sequence[str] = (),
+) -> dg.JobDefinition:
+    """Return the job ``mark_done__<database>__<table>``, which marks partitions as done.
+
+    The launchpad config ``partitions`` names the partitions.
+    """
+    return _build_maintenance_job(MARK_DONE, table, config or {}, key_prefix)
 
 
 def get_op_config(job: dg.JobDefinition) -> dict[str, Any]:

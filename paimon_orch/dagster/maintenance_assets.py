@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import dagster as dg
 from pydantic import Field
 
+from paimon_orch.dagster.catalog_report import report_missing_partitions
 from paimon_orch.dagster.error_conversion import RETRY_TRANSIENT, raise_dagster_errors
 from paimon_orch.dagster.iceberg_report import report_iceberg_snapshot
 from paimon_orch.dagster.names import (
@@ -291,6 +292,7 @@ def _compact_partitions(
     )
     after = inspect(table, result.snapshot_id)
     external = _report_compaction(run, name, result) | report_iceberg_snapshot(run.context, table)
+    external |= report_missing_partitions(run.context, table)
     if partition_keys is None:
         return {"": build_compaction_metadata(before, after, result, partition=False) | external}
     paths = {key: partition_keys.path_of(key) for key in keys}
@@ -365,6 +367,7 @@ def _rewrite_partition_indexes(
         result, external = FileIndexRewriteResult(), {}
         context.log.info("%s: all files have the indexes of the table's options", name)
     external |= report_iceberg_snapshot(context, table)
+    external |= report_missing_partitions(context, table)
     if partition_keys is None:
         return {"": build_index_metadata(plan, result) | external}
     return {

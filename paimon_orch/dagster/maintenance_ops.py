@@ -25,10 +25,15 @@ from paimon_orch.steps.expiration.expire_partitions import PartitionExpirationPl
 from paimon_orch.steps.expiration.expire_snapshots import SnapshotExpirationPlan
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance import compact_manifests as manifest_step
+from paimon_orch.steps.maintenance import mark_done as mark_step
 from paimon_orch.steps.maintenance import sync_iceberg as iceberg_step
+from paimon_orch.steps.maintenance import sync_partitions as sync_step
 from paimon_orch.steps.maintenance.compact_manifests import ManifestCompactionPlan
+from paimon_orch.steps.maintenance.mark_done import MarkDonePlan
 from paimon_orch.steps.maintenance.sync_iceberg import IcebergSyncPlan
+from paimon_orch.steps.maintenance.sync_partitions import PartitionSyncPlan
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
+from paimon_orch.table.partition_marks import format_names
 from paimon_orch.table.table import Table
 
 DRY_RUN_HELP = "Report what the run would do, without changing the table."
@@ -108,6 +113,30 @@ class SyncIcebergConfig(MaintenanceConfig):
     """
 
     dry_run: bool = Field(default=False, description=DRY_RUN_HELP)
+
+
+class SyncPartitionsConfig(MaintenanceConfig):
+    """Run config of sync_partitions.
+
+    By default, a run is not a dry run, since only the catalog changes.
+    """
+
+    dry_run: bool = Field(default=False, description=DRY_RUN_HELP)
+    drop: bool = Field(
+        default=False, description="Also drop partitions of the catalog that have no rows."
+    )
+
+
+class MarkDoneConfig(MaintenanceConfig):
+    """Run config of mark_done.
+
+    By default, a run is not a dry run, since the rows of the table do not change.
+    """
+
+    dry_run: bool = Field(default=False, description=DRY_RUN_HELP)
+    partitions: list[str] = Field(
+        default=[], description="The partitions to mark, for example 'dt=2026-01-31'."
+    )
 
 
 C = TypeVar("C", bound=MaintenanceConfig)
@@ -352,6 +381,42 @@ def _sync_iceberg(table: Table, plan: IcebergSyncPlan, *_: object) -> Maintenanc
     return replace(_describe_iceberg_sync(table, plan), metrics=result.to_dict())
 
 
+def _plan_partition_sync(
+    table: Table, config: SyncPartitionsConfig, *_: object
+) -> PartitionSyncPlan:
+    return sync_step.plan(table, sync_step.SyncPartitionsRequest(drop=config.drop))
+
+
+def _describe_partition_sync(_table: Table, plan: PartitionSyncPlan) -> MaintenanceResult:
+    states = {"missing": plan.missing, "surplus": plan.surplus}
+    rows = (
+        {"partition": format_names(name).rstrip("/"), "state": state}
+        for state, names in states.items()
+        for name in names
+    )
+    metrics = {"missing": len(plan.missing), "surplus": len(plan.surplus)}
+    return MaintenanceResult(metrics, rows, {"partition": "string", "state": "string"})
+
+
+def _sync_partitions(table: Table, plan: PartitionSyncPlan, *_: object) -> MaintenanceResult:
+    result = run_step(sync_step.SYNC_PARTITIONS, table, plan)
+    metrics = {"added": len(result.added), "dropped": len(result.dropped)}
+    return replace(_describe_partition_sync(table, plan), metrics=metrics)
+
+
+def _plan_marks(table: Table, config: MarkDoneConfig, *_: object) -> MarkDonePlan:
+    return mark_step.plan(table, mark_step.MarkDoneRequest(partitions=config.partitions))
+
+
+def _describe_marks(_table: Table, plan: MarkDonePlan) -> MaintenanceResult:
+    rows = ({"partition": name} for name in plan.names)
+    return MaintenanceResult({"partitions": len(plan.names)}, rows, {"partition": "string"})
+
+
+def _mark_done(table: Table, plan: MarkDonePlan, *_: object) -> MaintenanceResult:
+    return _describe_marks(table, run_step(mark_step.MARK_DONE, table, plan).plan)
+
+
 EXPIRE_SNAPSHOTS = MaintenanceOp(
     action="expire_snapshots",
     description="Deletes expired snapshots of `{table}` and the files that only they reference.",
@@ -395,6 +460,25 @@ SYNC_ICEBERG = MaintenanceOp(
     run=_sync_iceberg,
 )
 
+SYNC_PARTITIONS = MaintenanceOp(
+    action="sync_partitions",
+    description="Adds the partitions or tags of `{table}` that its catalog lacks. Fails for a "
+    "table that the catalog shows without partitions.",
+    config=SyncPartitionsConfig,
+    plan=_plan_partition_sync,
+    describe=_describe_partition_sync,
+    run=_sync_partitions,
+)
+MARK_DONE = MaintenanceOp(
+    action="mark_done",
+    description="Marks partitions of `{table}` as done by the actions of the table's option "
+    "partition.mark-done-action.",
+    config=MarkDoneConfig,
+    plan=_plan_marks,
+    describe=_describe_marks,
+    run=_mark_done,
+)
+
 MAINTENANCE_OPS: Mapping[str, MaintenanceOp[Any, Any]] = {
     op.action: op
     for op in (
@@ -403,6 +487,8 @@ MAINTENANCE_OPS: Mapping[str, MaintenanceOp[Any, Any]] = {
         COMPACT_MANIFESTS,
         REMOVE_ORPHAN_FILES,
         SYNC_ICEBERG,
+        SYNC_PARTITIONS,
+        MARK_DONE,
     )
 }
 """Maintenance ops by action."""

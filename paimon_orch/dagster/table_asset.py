@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from paimon_orch.catalog.catalog import Catalog
+from paimon_orch.dagster.catalog_report import report_missing_partitions
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.iceberg_report import report_iceberg_snapshot
 from paimon_orch.dagster.maintenance_assets import asset_decorator
@@ -82,6 +83,7 @@ def build_table_asset(  # noqa: PLR0913 - keywords of a factory
             _warn_about_rows_not_visible(context, report, compaction_asset_key(table, key_prefix))
             metadata = lineage | build_spark_link_metadata(spark)
             metadata |= report_iceberg_snapshot(context, loaded)
+            metadata |= report_missing_partitions(context, loaded)
             if _find_latest_snapshot_id(results) is not None:
                 metadata |= report_stale_options(context, loaded)
             return _build_ingest_result(context, results, report, keys, metadata)

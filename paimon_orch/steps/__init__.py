@@ -87,6 +87,7 @@ if TYPE_CHECKING:
         CREATE_TAGS,
         create_tags,
     )
+    from paimon_orch.steps.maintenance.mark_done import MARK_DONE, MarkDoneRequest, mark_done
     from paimon_orch.steps.maintenance.rescale import RESCALE, RescaleRequest, rescale
     from paimon_orch.steps.maintenance.rewrite_file_index import (
         REWRITE_FILE_INDEX,
@@ -99,6 +100,12 @@ if TYPE_CHECKING:
         IcebergSyncPlan,
         IcebergSyncResult,
         sync_iceberg,
+    )
+    from paimon_orch.steps.maintenance.sync_partitions import (
+        SYNC_PARTITIONS,
+        PartitionSyncResult,
+        SyncPartitionsRequest,
+        sync_partitions,
     )
     from paimon_orch.steps.row_level.row_level_write import RowLevelRequest, RowLevelResult, delete
 
@@ -172,6 +179,7 @@ _MODULES = {
         "CREATE_TAGS",
         "create_tags",
     ),
+    "maintenance.mark_done": ("MARK_DONE", "MarkDoneRequest", "mark_done"),
     "maintenance.rescale": ("RESCALE", "RescaleRequest", "rescale"),
     "maintenance.rewrite_file_index": (
         "REWRITE_FILE_INDEX",
@@ -184,6 +192,12 @@ _MODULES = {
         "IcebergSyncPlan",
         "IcebergSyncResult",
         "sync_iceberg",
+    ),
+    "maintenance.sync_partitions": (
+        "SYNC_PARTITIONS",
+        "PartitionSyncResult",
+        "SyncPartitionsRequest",
+        "sync_partitions",
     ),
     "row_level.row_level_write": ("RowLevelRequest", "RowLevelResult", "delete"),
 }
@@ -199,12 +213,14 @@ __all__ = [
     "EXPIRE_PARTITIONS",
     "EXPIRE_SNAPSHOTS",
     "EXPIRE_TAGS",
+    "MARK_DONE",
     "MOVE_POSTPONED",
     "REMOVE_ORPHAN_FILES",
     "REMOVE_UNEXISTING_FILES",
     "RESCALE",
     "REWRITE_FILE_INDEX",
     "SYNC_ICEBERG",
+    "SYNC_PARTITIONS",
     "AnalyzeRequest",
     "AnalyzeResult",
     "CheckReport",
@@ -225,9 +241,11 @@ __all__ = [
     "IcebergSyncPlan",
     "IcebergSyncResult",
     "InProcessExecutor",
+    "MarkDoneRequest",
     "MovePostponedRequest",
     "OrphanFilesPlan",
     "OrphanFilesResult",
+    "PartitionSyncResult",
     "Progress",
     "Quarantine",
     "RemoveOrphanFilesRequest",
@@ -240,6 +258,7 @@ __all__ = [
     "SortOrder",
     "SortRequest",
     "Step",
+    "SyncPartitionsRequest",
     "TableHealth",
     "TableReport",
     "analyze",
@@ -256,6 +275,7 @@ __all__ = [
     "expire_snapshots",
     "expire_tags",
     "inspect",
+    "mark_done",
     "move_postponed",
     "remove_orphan_files",
     "remove_unexisting_files",
@@ -264,6 +284,7 @@ __all__ = [
     "run_compaction",
     "run_step",
     "sync_iceberg",
+    "sync_partitions",
 ]
 
 

@@ -36,6 +36,8 @@ STEPS: list[tuple[str, list[str], set[str]]] = [
     ("branch delete", ["dev"], {"branch"}),
     ("tag delete", ["t2", "--dry-run"], {"tag", "files"}),
     ("tag delete", ["t2"], {"tag", "files"}),
+    ("mark-done", ["--partitions", "p=20200101", "--dry-run"], {"partitions", "actions"}),
+    ("mark-done", ["--partitions", "p=20200101"], {"partitions", "actions"}),
     ("drop-partitions", ["--partitions", "p=20200101", "--dry-run"], {"buckets", "rows"}),
     ("drop-partitions", ["--partitions", "p=20200101"], {"snapshot_id", "rows"}),
     ("truncate", ["--dry-run"], {"buckets", "rows"}),
@@ -118,6 +120,7 @@ def test_every_command_with_json_is_tested_here() -> None:
     tested = {name for name, *_ in STEPS} | set(LISTS) | NEEDS_SPARK
     tested |= {" ".join(arguments[: arguments.index("W")]) for arguments, _ in CATALOG_STEPS}
     tested |= {"tables", "database list", "move-postponed"}
+    tested |= {"sync-partitions"}  # needs a metastore
     assert tested == {
         name for name, command in walk_commands() if "--json" in option_names(command)
     }

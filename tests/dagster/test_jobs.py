@@ -14,8 +14,10 @@ from paimon_orch.dagster import (
     build_compact_manifests_job,
     build_expire_partitions_job,
     build_expire_snapshots_job,
+    build_mark_done_job,
     build_remove_orphan_files_job,
     build_sync_iceberg_job,
+    build_sync_partitions_job,
 )
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
@@ -30,8 +32,10 @@ BUILDERS = [
     build_compact_manifests_job,
     build_expire_partitions_job,
     build_expire_snapshots_job,
+    build_mark_done_job,
     build_remove_orphan_files_job,
     build_sync_iceberg_job,
+    build_sync_partitions_job,
 ]
 
 
@@ -292,3 +296,24 @@ def test_jobs_of_several_tables_can_be_in_one_code_location() -> None:
     )
     dg.Definitions.validate_loadable(definitions)
     assert len({job.name for job in jobs}) == len(jobs)
+
+
+def test_partitions_named_in_the_launchpad_are_marked_as_done(
+    orders: Table, upsert: Upsert, resources: Mapping[str, object]
+) -> None:
+    upsert(orders, DAY)
+    job = build_mark_done_job("lake.orders")
+    planned = run(job, resources, partitions=[f"dt={DAY}"], dry_run=True)
+    mark = Path(orders.paths.root, f"dt={DAY}", "_SUCCESS")
+    assert planned.success
+    assert not mark.exists()
+    assert run(job, resources, partitions=[f"dt={DAY}"]).success
+    assert mark.exists()
+
+
+def test_partitions_of_a_table_without_a_metastore_cannot_be_synced(
+    orders: Table, upsert: Upsert, resources: Mapping[str, object]
+) -> None:
+    upsert(orders, DAY)
+    result = run(build_sync_partitions_job("lake.orders"), resources, raise_on_error=False)
+    assert not result.success

@@ -1,0 +1,108 @@
+"""Marks partitions as done, for readers that wait for complete partitions.
+
+See docs/format/procedures.md#mark-partitions-as-done.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
+from paimon_orch.table.catalog_reports import PartitionNames
+from paimon_orch.table.filter.partition_spec import (
+    PartitionSpec,
+    build_directory_names,
+    format_partition_spec,
+    parse_partition_specs,
+)
+from paimon_orch.table.partition_marks import format_names
+from paimon_orch.table.table import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkDoneRequest:
+    """The partitions to mark: ``dt=2026-01-01/hr=1``, or mappings of all partition columns."""
+
+    partitions: Sequence[str | PartitionSpec]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkDonePlan:
+    """The partitions to mark and the actions that do it. The plan is falsy if there are none."""
+
+    request: MarkDoneRequest
+    partitions: tuple[PartitionNames, ...]
+    actions: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        """Return whether any partition is marked."""
+        return bool(self.partitions)
+
+    @property
+    def names(self) -> list[str]:
+        """Return the paths of the partitions."""
+        return [format_names(partition).rstrip("/") for partition in self.partitions]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan as JSON values."""
+        return {"partitions": self.names, "actions": list(self.actions)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkDoneResult(StepOutcome):
+    """The partitions that were marked."""
+
+    plan: MarkDonePlan
+
+
+def plan(table: Table, request: MarkDoneRequest) -> MarkDonePlan:
+    """Check the partitions and the actions of ``partition.mark-done-action``.
+
+    Raises :class:`UnsupportedError` for an action that this library cannot execute.
+    """
+    table.stores.check_step(StepKind.METADATA)
+    schema, marker = table.schema, table.stores.marker
+    marker.check()
+    names = []
+    for spec in parse_partition_specs(request.partitions, schema):
+        name = format_partition_spec(spec, schema)
+        missing = [column for column in schema.partition_keys if column not in name]
+        if missing:
+            raise InputError(
+                f"{table.identifier}: a partition to mark needs a value of each partition column; "
+                f"{format_names(name).rstrip('/') or 'the empty partition'!r} lacks "
+                f"{', '.join(missing)}"
+            )
+        _check_values(spec, schema)
+        names.append(name)
+    return MarkDonePlan(request=request, partitions=tuple(names), actions=tuple(marker.actions))
+
+
+def _check_values(spec: PartitionSpec, schema: TableSchema) -> None:
+    """Raise :class:`InputError` for text that is not a value of its column."""
+    for field in schema.partition_fields:
+        value = spec[field.name]
+        # Directories of old writers have numbers of days and times, which are no dates.
+        if isinstance(value, str) and not value.lstrip("-").isdigit():
+            build_directory_names({field.name: value}, [field], schema.typed_options)
+
+
+def commit(table: Table, plan: MarkDonePlan, _results: Sequence[bytes] = ()) -> MarkDoneResult:
+    """Execute the actions for each partition."""
+    table.stores.marker.mark(plan.partitions)
+    return MarkDoneResult(plan=plan)
+
+
+MARK_DONE = build_metadata_step("mark partitions of", plan, commit)
+
+
+def mark_done(table: Table, partitions: Iterable[str | PartitionSpec]) -> MarkDoneResult:
+    """Mark partitions as done by the actions of the option ``partition.mark-done-action``.
+
+    A partition names all partition columns, and need not have rows. The default action writes the
+    file ``_SUCCESS`` into the directory of the partition.
+    """
+    request = MarkDoneRequest(partitions=tuple(partitions))
+    return run_step(MARK_DONE, table, plan(table, request))

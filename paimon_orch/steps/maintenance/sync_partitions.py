@@ -1,0 +1,102 @@
+"""Makes a catalog, such as a Hive metastore, list the partitions or tags of a table.
+
+See docs/format/catalogs.md#partitions-of-a-metastore.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
+from paimon_orch.table.catalog_reports import PartitionNames
+from paimon_orch.table.partition_marks import format_names
+from paimon_orch.table.table import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncPartitionsRequest:
+    """Selects what changes in the catalog."""
+
+    drop: bool = False
+    """Also drop the partitions of the catalog that have no rows in any branch, or no tag."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSyncPlan:
+    """The difference between table and catalog. The plan is falsy if there is nothing to do."""
+
+    request: SyncPartitionsRequest
+    missing: tuple[PartitionNames, ...] = ()
+    """The partitions to add to the catalog."""
+    surplus: tuple[PartitionNames, ...] = ()
+    """The partitions of the catalog without rows; dropped on request."""
+
+    def __bool__(self) -> bool:
+        """Return whether the catalog changes."""
+        return bool(self.missing or (self.request.drop and self.surplus))
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the names of the partitions as JSON values."""
+        return {"missing": _format(self.missing), "surplus": _format(self.surplus)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSyncResult(StepOutcome):
+    """The partitions that the catalog got and lost."""
+
+    plan: PartitionSyncPlan
+    added: tuple[PartitionNames, ...] = ()
+    dropped: tuple[PartitionNames, ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the names of the partitions as JSON values."""
+        return {"added": _format(self.added), "dropped": _format(self.dropped)}
+
+
+def _format(partitions: Sequence[Mapping[str, str]]) -> list[str]:
+    return [format_names(partition).rstrip("/") for partition in partitions]
+
+
+def plan(table: Table, request: SyncPartitionsRequest) -> PartitionSyncPlan:
+    """Compare the partitions of a table with those of its catalog.
+
+    Raises :class:`InputError` for a table without partitions in a catalog.
+    """
+    table.stores.check_step(StepKind.METADATA)
+    difference = table.stores.catalog_reports.compare()
+    return PartitionSyncPlan(
+        request=request, missing=difference.missing, surplus=difference.surplus
+    )
+
+
+def commit(
+    table: Table, plan: PartitionSyncPlan, _results: Sequence[bytes] = ()
+) -> PartitionSyncResult:
+    """Drop surplus partitions if requested, then add the missing ones."""
+    if not plan:
+        return PartitionSyncResult(plan=plan)
+    reports, catalog = table.stores.catalog_reports, table.environment.partitions
+    assert catalog is not None
+    dropped: tuple[PartitionNames, ...] = ()
+    if plan.request.drop:
+        dropped = tuple(name for name in reports.compare().surplus if name in plan.surplus)
+        catalog.drop(dropped)
+    # A concurrent commit may have added rows to a partition that was dropped just now.
+    added = reports.compare().missing
+    catalog.add(added)
+    return PartitionSyncResult(plan=plan, added=added, dropped=dropped)
+
+
+SYNC_PARTITIONS = build_metadata_step("sync partitions of", plan, commit)
+
+
+def sync_partitions(table: Table, *, drop: bool = False) -> PartitionSyncResult:
+    """Add the partitions or tags of a table that its catalog lacks.
+
+    Commits and tags report themselves, so this is needed only after a failure, or after changes by
+    processes that opened the table by its directory. With ``drop``, partitions of the catalog
+    without rows in any branch are dropped. Raises :class:`InputError` for a table without
+    partitions in a catalog.
+    """
+    request = SyncPartitionsRequest(drop=drop)
+    return run_step(SYNC_PARTITIONS, table, plan(table, request))

@@ -1,0 +1,74 @@
+"""Partitions are marked by name; a name must be complete and have values of its columns."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paimon_orch import Catalog, Table
+from paimon_orch.errors import InputError, NotFoundError, UnsupportedError
+from paimon_orch.steps import mark_done
+from paimon_orch.steps.maintenance.mark_done import MarkDoneRequest, plan
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return Catalog(str(tmp_path)).create_table(
+        "db.t",
+        "dt STRING, hr INT, v INT",
+        partition_by=["dt", "hr"],
+        options={"partition.mark-done-action": "success-file"},
+    )
+
+
+def marked(table: Table) -> set[str]:
+    root = table.paths.root
+    return {os.path.relpath(path.parent, root) for path in Path(root).rglob("_SUCCESS")}
+
+
+def test_partitions_are_marked_by_their_names_in_directories(table: Table) -> None:
+    result = mark_done(table, ["dt=a/hr=05", {"hr": 7, "dt": None}])
+    expected = ["dt=a/hr=5", "dt=__DEFAULT_PARTITION__/hr=7"]
+    assert result.plan.to_dict() == {"partitions": expected, "actions": ["success-file"]}
+    assert marked(table) == set(expected)
+
+
+def test_a_plan_marks_nothing(table: Table) -> None:
+    assert plan(table, MarkDoneRequest(partitions=["dt=a/hr=5"]))
+    assert marked(table) == set()
+
+
+def test_incomplete_and_unknown_names_are_refused(table: Table) -> None:
+    with pytest.raises(InputError, match="'dt=a' lacks hr"):
+        mark_done(table, ["dt=b/hr=1", "dt=a"])
+    with pytest.raises(NotFoundError, match="'day' is not a partition column"):
+        mark_done(table, ["day=1"])
+    with pytest.raises(InputError, match="'x' is not a value of the partition column 'hr'"):
+        mark_done(table, ["dt=a/hr=x"])
+    assert marked(table) == set()
+
+
+def test_an_action_that_needs_java_is_refused(tmp_path: Path) -> None:
+    table = Catalog(str(tmp_path)).create_table(
+        "db.u",
+        "p INT, v INT",
+        partition_by=["p"],
+        options={"partition.mark-done-action": "success-file,custom"},
+    )
+    with pytest.raises(UnsupportedError, match="Java class"):
+        mark_done(table, ["p=1"])
+
+
+def test_the_command_marks_partitions(table: Table, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "paimon_orch.cli", "mark-done", str(tmp_path), "db.t"]
+    command += ["--partitions", "dt=a/hr=1; dt=a/hr=2"]
+    shown = subprocess.run([*command, "--dry-run"], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "would mark 2 partitions: success-file"
+    assert marked(table) == set()
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "marked 2 partitions: success-file"
+    assert marked(table) == {"dt=a/hr=1", "dt=a/hr=2"}
