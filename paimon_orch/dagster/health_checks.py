@@ -13,7 +13,7 @@ from pydantic import Field
 
 from paimon_orch.dagster.components.attribute_rules import Attributes
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
-from paimon_orch.dagster.iceberg_report import build_iceberg_metadata
+from paimon_orch.dagster.external_reports import build_iceberg_metadata
 from paimon_orch.dagster.names import check_table_name, definition_name, table_asset_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_metadata import Metadata

@@ -8,9 +8,8 @@ import dagster as dg
 import pyarrow as pa
 from pydantic import Field
 
-from paimon_orch.dagster.catalog_report import report_missing_partitions
 from paimon_orch.dagster.error_conversion import fail_if_unsupported
-from paimon_orch.dagster.iceberg_report import report_iceberg_snapshot
+from paimon_orch.dagster.external_reports import report_iceberg_snapshot, report_missing_partitions
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_config import report_stale_options

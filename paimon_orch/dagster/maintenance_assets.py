@@ -9,9 +9,8 @@ from typing import Any, Generic, TypeVar
 import dagster as dg
 from pydantic import Field
 
-from paimon_orch.dagster.catalog_report import report_missing_partitions
 from paimon_orch.dagster.error_conversion import RETRY_TRANSIENT, raise_dagster_errors
-from paimon_orch.dagster.iceberg_report import report_iceberg_snapshot
+from paimon_orch.dagster.external_reports import report_iceberg_snapshot, report_missing_partitions
 from paimon_orch.dagster.names import (
     check_table_name,
     compaction_asset_key,

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from paimon_orch.catalog.catalog import Catalog
-from paimon_orch.dagster.catalog_report import report_missing_partitions
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
-from paimon_orch.dagster.iceberg_report import report_iceberg_snapshot
+from paimon_orch.dagster.external_reports import report_iceberg_snapshot, report_missing_partitions
 from paimon_orch.dagster.maintenance_assets import asset_decorator
 from paimon_orch.dagster.names import compaction_asset_key, table_asset_key
 from paimon_orch.dagster.partitions import PartitionKeys

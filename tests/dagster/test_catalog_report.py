@@ -9,7 +9,7 @@ import pytest
 from support.recorded_partitions import RecordedPartitions, through_catalog
 
 from paimon_orch.dagster import PaimonCatalogResource
-from paimon_orch.dagster.catalog_report import report_missing_partitions
+from paimon_orch.dagster.external_reports import report_missing_partitions
 from paimon_orch.errors import StorageError
 from paimon_orch.table.table import Table
 
