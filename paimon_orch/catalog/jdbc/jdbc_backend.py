@@ -175,7 +175,8 @@ class JdbcBackend:
     ) -> bool:
         """Write the first schema of a table, and insert its row, as Java does."""
         refuse_location(identifier, location)
-        self.create_database(identifier.database)
+        if not self.has_database(identifier.database):
+            self.create_database(identifier.database)
         store = SchemaStore(self.io, TablePaths(self._get_table_root(identifier)))
         with self._hold_locks(identifier):
             if self._has_table(identifier):

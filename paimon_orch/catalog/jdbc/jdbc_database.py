@@ -18,6 +18,7 @@ from paimon_orch.catalog.jdbc.jdbc_tables import (
     build_lock_table,
 )
 from paimon_orch.catalog.jdbc.jdbc_url import JdbcAddress
+from paimon_orch.errors import InputError
 
 T = TypeVar("T")
 
@@ -49,29 +50,41 @@ class JdbcDatabase:
 
     def run_statement(self, work: Callable[[sa.Connection], T]) -> T:
         """Run work of which each statement is a transaction, as Java does."""
-        return self._run(
-            work, lambda engine: engine.execution_options(isolation_level="AUTOCOMMIT")
-        )
+        return self._run(work, lambda engine: engine)
 
     def run_transaction(self, work: Callable[[sa.Connection], T]) -> T:
         """Run work in one transaction; an error rolls it back."""
-        return self._run(work, lambda engine: engine)
+        level = "SERIALIZABLE" if self.address.kind == "sqlite" else "READ COMMITTED"
+        return self._run(work, lambda engine: engine.execution_options(isolation_level=level))
 
     def _run(
         self, work: Callable[[sa.Connection], T], configure: Callable[[sa.Engine], sa.Engine]
     ) -> T:
         self.create_tables()
-        with wrap_database_errors(self.address):
-            engine = configure(self._engine)
-            try:
-                return _run_once(engine, work)
-            except _StaleConnectionError:
-                # The server has closed an idle connection; nothing was committed.
-                return _run_once(engine, work, retried=True)
+        try:
+            with wrap_database_errors(self.address):
+                return self._run_again_if_stale(work, configure(self._engine))
+        except InputError:
+            # A table may be missing, because the database was replaced: look again the next time.
+            _complete.discard(self._process_key)
+            raise
+
+    @staticmethod
+    def _run_again_if_stale(work: Callable[[sa.Connection], T], engine: sa.Engine) -> T:
+        try:
+            return _run_once(engine, work)
+        except _StaleConnectionError:
+            # The server has closed an idle connection.
+            return _run_once(engine, work, retried=True)
+
+    @property
+    def _process_key(self) -> tuple[object, ...]:
+        # A forked process must not use the connections of its parent.
+        return os.getpid(), self._key, self.has_properties, self.lock_key_length
 
     def create_tables(self) -> None:
         """Create the tables that do not exist, once per process."""
-        key = (os.getpid(), self._key, self.has_properties, self.lock_key_length)
+        key = self._process_key
         if key in _complete:
             return
         with wrap_database_errors(self.address):
@@ -97,8 +110,7 @@ class JdbcDatabase:
 
     @property
     def _engine(self) -> sa.Engine:
-        # A forked process must not use the connections of its parent.
-        key = (os.getpid(), self._key)
+        key = self._process_key[:2]
         with _engines_lock:
             if key not in _engines:
                 _engines[key] = _open_engine(self.address)
@@ -127,5 +139,7 @@ def _open_engine(address: JdbcAddress) -> sa.Engine:
         address.url,
         connect_args=dict(address.connect_arguments),
         hide_parameters=True,
+        # Single statements are the most frequent work, and need no requests for a transaction.
+        isolation_level="AUTOCOMMIT",
         **pool,
     )

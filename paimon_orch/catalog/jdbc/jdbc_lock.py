@@ -94,7 +94,7 @@ class JdbcLock:
         return selected
 
     def _remove_expired(self, connection: sa.Connection) -> bool:
-        is_expired = _age(connection) > LOCKS.c.expire_time_seconds
+        is_expired = compute_age(connection.dialect.name) > LOCKS.c.expire_time_seconds
         deletion = sa.delete(LOCKS).where(is_expired, self._is_ours)
         try:
             removed = connection.execute(deletion).rowcount > 0
@@ -140,10 +140,10 @@ def _time_column(connection: sa.Connection) -> sa.ColumnElement[Any]:
     return LOCKS.c.acquired_at
 
 
-def _age(connection: sa.Connection) -> sa.ColumnElement[Any]:
+def compute_age(dialect: str) -> sa.ColumnElement[Any]:
     """Return the age of a lock in seconds by the clock of the database, as Java computes it."""
     acquired_at, now = LOCKS.c.acquired_at, sa.func.now()
-    match connection.dialect.name:
+    match dialect:
         case "sqlite":
             return sa.func.strftime("%s", "now") - sa.func.strftime("%s", acquired_at)
         case "postgresql":

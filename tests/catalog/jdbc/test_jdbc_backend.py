@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from sqlalchemy import Engine, event
 from support.catalogs.jdbc_databases import JdbcDatabase as SqlDatabase
 from support.tables import rows_of
 
@@ -25,6 +26,7 @@ from paimon_orch.errors import (
     CorruptFileError,
     InputError,
     NotFoundError,
+    UnsupportedError,
 )
 from paimon_orch.table.schema_change.schema_changes import AddColumn, SetOption
 
@@ -376,3 +378,64 @@ def test_tables_of_a_warehouse_in_an_object_store_are_locked_by_default(tmp_path
     options: dict[str, Any] = {"uri": uri, "warehouse": warehouse, "lock.enabled": "false"}
     unlocked = Catalog(metastore="jdbc", **options)
     assert unlocked.table("db.t").environment.lock is None
+
+
+def test_a_table_in_an_object_store_is_not_renamed(tmp_path: Path) -> None:
+    uri, warehouse = f"jdbc:sqlite:{tmp_path}/c.db", f"memory://jdbc-{tmp_path.name}/wh"
+    catalog = Catalog(metastore="jdbc", uri=uri, warehouse=warehouse)
+    create(catalog).upsert(rows((1, "a")))
+
+    with pytest.raises(UnsupportedError):
+        catalog.rename_table("db.t", "db.u")
+
+    assert catalog.tables("db") == ["t"]
+    assert rows_of(catalog.table("db.t")) == [(1, "a")]
+
+
+def test_a_database_that_was_replaced_gets_its_tables_again(tmp_path: Path) -> None:
+    file = tmp_path / "c.db"
+    catalog = Catalog(metastore="jdbc", uri=f"jdbc:sqlite:{file}", warehouse=f"{tmp_path}/wh")
+    create(catalog)
+    file.unlink()
+
+    with pytest.raises(InputError, match="no such table"):
+        catalog.databases()
+    assert catalog.databases() == []
+
+
+def test_the_number_of_statements(jdbc_database: SqlDatabase, warehouse: Path) -> None:
+    catalog = jdbc_database.open(warehouse, lock__enabled="true")
+    for number in range(3):
+        create(catalog, f"db.t{number}")
+    unlocked = jdbc_database.open(warehouse).table("db.t0")
+    table = catalog.table("db.t0")
+    counted: dict[str, int] = {}
+
+    def count(name: str, action: Callable[[], object]) -> None:
+        statements = []
+
+        def listen(*arguments: Any) -> None:
+            statements.append(arguments[2])
+
+        event.listen(Engine, "before_cursor_execute", listen)
+        try:
+            action()
+        finally:
+            event.remove(Engine, "before_cursor_execute", listen)
+        counted[name] = len(statements)
+
+    count("load", lambda: catalog.table("db.t0"))
+    count("list", lambda: catalog.tables("db"))
+    count("list databases", catalog.databases)
+    count("read", lambda: rows_of(table))
+    count("commit", lambda: table.upsert(rows((1, "a"))))
+    count("commit without lock", lambda: unlocked.upsert(rows((2, "b"))))
+
+    assert counted == {
+        "load": 1,
+        "list": 2,
+        "list databases": 1,
+        "read": 0,
+        "commit": 2,
+        "commit without lock": 0,
+    }

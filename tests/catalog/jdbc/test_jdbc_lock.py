@@ -11,14 +11,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from sqlalchemy.dialects import mysql, postgresql, sqlite
 from support.catalogs.jdbc_databases import JdbcDatabase
 from support.tables import rows_of
 
 from paimon_orch import Catalog
-from paimon_orch.catalog.jdbc.jdbc_lock import JdbcLock
+from paimon_orch.catalog.jdbc.jdbc_lock import JdbcLock, compute_age
 from paimon_orch.errors import InputError, LockTimeoutError
 from paimon_orch.table.schema_change.schema_changes import AddColumn
 from paimon_orch.table.table import Table
@@ -263,3 +265,24 @@ def test_sessions_of_other_time_zones_agree_on_the_age_in_postgresql(
             f"SELECT acquired_at, NOW() AT TIME ZONE 'UTC' FROM {LOCKS}"  # noqa: S608
         )
         assert round((local - utc).total_seconds() / 3600) == 9
+
+
+@pytest.mark.parametrize(
+    ("dialect", "age"),
+    [
+        (
+            sqlite,
+            "strftime('%s', 'now') - strftime('%s', paimon_distributed_locks.acquired_at)",
+        ),
+        (
+            postgresql,
+            "EXTRACT(epoch FROM age(now(), paimon_distributed_locks.acquired_at))",
+        ),
+        (mysql, "timestampdiff(SECOND, paimon_distributed_locks.acquired_at, now())"),
+    ],
+)
+def test_each_database_computes_the_age_as_for_java(dialect: Any, age: str) -> None:
+    dialect = dialect.dialect()
+    expression = compute_age(dialect.name)
+    compiled = expression.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
+    assert str(compiled).replace("%%", "%") == age
