@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from paimon_orch.catalog.identifier import TableIdentifier
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
 from paimon_orch.table.schema_change.schema_changes import SchemaChange
@@ -82,4 +83,16 @@ class CatalogBackend(Protocol):
         self, identifier: TableIdentifier, table: Table, changes: Sequence[SchemaChange]
     ) -> TableSchema:
         """Apply all changes in one schema version, and return it."""
+        ...
+
+
+@runtime_checkable
+class SnapshotBackend(Protocol):
+    """A catalog that makes the commits itself, and so has the newest snapshot of each table."""
+
+    def load_latest_snapshot(self, identifier: TableIdentifier) -> Snapshot | None:
+        """Return the newest snapshot with one request, or None if the table has none.
+
+        Raises :class:`NotFoundError` if the table or branch does not exist.
+        """
         ...

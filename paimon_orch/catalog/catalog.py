@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from paimon_orch.catalog.backend import CatalogBackend
+from paimon_orch.catalog.backend import CatalogBackend, SnapshotBackend
 from paimon_orch.catalog.catalog_options import extract_table_defaults
 from paimon_orch.catalog.file_system import FileSystemBackend
 from paimon_orch.catalog.identifier import BRANCH_SEPARATOR, TableIdentifier, check_database_name
@@ -21,6 +21,7 @@ from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowance
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.merge.engine.merge_engine import check_merge_engine
@@ -124,6 +125,21 @@ class Catalog:
         if self.name is not None or isinstance(self.backend, FileSystemBackend):
             return self.name
         return "CATALOG"  # the user has passed options, which may be secret
+
+    def latest_snapshot(self, identifier: str) -> Snapshot | None:
+        """Return the newest snapshot of a table or branch, or None if it has none.
+
+        This is one request to a catalog that makes the commits itself; see
+        :attr:`has_snapshots`. Raises :class:`NotFoundError` if the table does not exist.
+        """
+        if isinstance(self.backend, SnapshotBackend):
+            return self.backend.load_latest_snapshot(TableIdentifier.parse(identifier))
+        return self.table(identifier).snapshot()
+
+    @property
+    def has_snapshots(self) -> bool:
+        """Whether the catalog has the newest snapshots; else they are files of the tables."""
+        return isinstance(self.backend, SnapshotBackend)
 
     def open(self, identifier: str) -> Table | SystemTable:
         """Return a table, a branch, or a system table, for example ``db.t$files``."""

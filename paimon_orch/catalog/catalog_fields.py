@@ -1,7 +1,6 @@
 """Which fields of a Dagster resource or component describe a catalog, and how they combine.
 
-Values may still be the names of environment variables so only the presence of
-fields is checked here.
+Values may still be the names of environment variables, so only the presence of fields is checked.
 """
 
 from collections.abc import Mapping

@@ -38,10 +38,14 @@ def load_table_with_allowances(
     paimon: PaimonCatalogResource, table: str, allowances: Allowances
 ) -> Table:
     """Return the table with the allowances of the caller and of the resource."""
-    loaded = paimon.load_table(table)
-    return loaded.allow(
-        stale_external=allowances.stale_external or loaded.allowances.stale_external,
-        unknown_options=allowances.unknown_options or loaded.allowances.unknown_options,
+    return add_allowances(paimon.load_table(table), allowances)
+
+
+def add_allowances(table: Table, allowances: Allowances) -> Table:
+    """Return the table with further allowances."""
+    return table.allow(
+        stale_external=allowances.stale_external or table.allowances.stale_external,
+        unknown_options=allowances.unknown_options or table.allowances.unknown_options,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import dagster as dg
 
+from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.dagster.changes_since_cursor import (
     ChangesSinceCursor,
     CompactionDecider,
@@ -14,10 +15,10 @@ from paimon_orch.dagster.changes_since_cursor import (
 )
 from paimon_orch.dagster.names import compaction_asset_key, definition_name, table_asset_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
-from paimon_orch.dagster.run_config import load_table_with_allowances
+from paimon_orch.dagster.run_config import add_allowances
 from paimon_orch.dagster.run_metadata import build_column_schema, build_decisions_metadata
 from paimon_orch.dagster.run_requests import CompactionTarget, build_run_key
-from paimon_orch.dagster.sensor_cursor import Cursor
+from paimon_orch.dagster.sensor_cursor import Cursor, SnapshotIdentity
 from paimon_orch.errors import NotFoundError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.snapshot import Snapshot
@@ -51,9 +52,11 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
 
     The sensor evaluates snapshots of the kinds APPEND and OVERWRITE, of all writers. ``policy``
     decides about each changed partition; a tick logs all decisions and adds them to the observation
-    of the table. A tick without a new snapshot reads one file. The sensor keeps the partitions of a
-    dynamic ``partitions_def`` equal to those of the table. The arguments must equal those of
-    :func:`build_compaction_asset`. Ticks require the resource ``paimon`` and never start Spark.
+    of the table. A tick without a new snapshot sends one request to a catalog that makes the
+    commits itself; with other catalogs, it loads the table and reads one snapshot. The sensor keeps
+    the partitions of a dynamic ``partitions_def`` equal to those of the table. The arguments must
+    equal those of :func:`build_compaction_asset`. Ticks require the resource ``paimon`` and never
+    start Spark.
 
     The sensor reports each snapshot that changed data as an observation of the table's asset. With
     ``report_as="materialization"``, it reports only the newest one, as a materialization, which
@@ -71,7 +74,10 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
         context: dg.SensorEvaluationContext, paimon: PaimonCatalogResource
     ) -> dg.SensorResult | dg.SkipReason:
         try:
-            loaded = load_table_with_allowances(paimon, table, allowances)
+            catalog = paimon.catalog()
+            if skip := _skip_by_catalog(context.cursor, catalog, table, policy):
+                return skip
+            loaded = add_allowances(catalog.table(table), allowances)
         except NotFoundError as error:
             return dg.SkipReason(str(error))
         target = CompactionTarget(loaded, partitions_def, key_prefix, context)
@@ -84,6 +90,27 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     return latest_snapshot
 
 
+def _skip_by_catalog(
+    cursor_text: str | None, catalog: Catalog, table: str, policy: CompactionPolicy | None
+) -> dg.SkipReason | None:
+    """Skip a tick without a new snapshot, if one request to the catalog shows this.
+
+    Returns None if the table must be loaded. As in :func:`is_latest_snapshot`, a snapshot of a
+    recreated table has another commit time.
+    """
+    cursor = Cursor.from_json(cursor_text) if catalog.has_snapshots else None
+    if cursor is None or not _is_idle(cursor, policy or CompactionPolicy()):
+        return None
+    latest = catalog.latest_snapshot(table)
+    if latest is None or SnapshotIdentity.of(latest) != cursor.handled:
+        return None
+    return _skip_handled_snapshot(table, cursor)
+
+
+def _skip_handled_snapshot(table: str, cursor: Cursor) -> dg.SkipReason:
+    return dg.SkipReason(f"{table}: snapshot {cursor.handled.snapshot_id} was already handled")
+
+
 def _evaluate_changes(
     context: dg.SensorEvaluationContext,
     target: CompactionTarget,
@@ -94,9 +121,7 @@ def _evaluate_changes(
     table, cursor = target.table, Cursor.from_json(context.cursor)
     policy = policy or CompactionPolicy()
     if cursor and _is_idle(cursor, policy) and is_latest_snapshot(table, cursor.handled):
-        return dg.SkipReason(
-            f"{table.identifier}: snapshot {cursor.handled.snapshot_id} was already handled"
-        )
+        return _skip_handled_snapshot(table.identifier, cursor)
     latest = table.stores.snapshots.latest()
     if latest is None:
         return dg.SkipReason(f"{table.identifier} has no snapshot yet")

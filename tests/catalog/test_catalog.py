@@ -159,3 +159,19 @@ def test_dropping_a_table_deletes_all_its_files(tmp_path: Path) -> None:
     with pytest.raises(PaimonError):
         Catalog(str(tmp_path)).drop_table("db.other$branch_dev")
     assert Catalog(str(tmp_path)).tables("db") == ["other"]
+
+
+def test_the_latest_snapshot_of_a_table_or_branch_is_read(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+    table = catalog.create_table("db.t", "k INT")
+    assert catalog.latest_snapshot("db.t") is None
+    table.append(pa.table({"k": pa.array([1], pa.int32())}))
+    table.tags.create("a")
+    table.branches.create("b", tag="a")
+    table.append(pa.table({"k": pa.array([2], pa.int32())}))
+
+    ids = [catalog.latest_snapshot(name) for name in ("db.t", "db.t$branch_b")]
+    assert [snapshot and snapshot.id for snapshot in ids] == [2, 1]
+    assert not catalog.has_snapshots
+    with pytest.raises(NotFoundError, match=r"there is no table db\.u"):
+        catalog.latest_snapshot("db.u")

@@ -1,7 +1,8 @@
 """The requests of the sensor after commits, and the events that it reports."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from datetime import date
 
 import dagster as dg
@@ -11,9 +12,15 @@ from support.dagster.ticks import SensorTicks
 from support.tables import get_file_system
 
 from paimon_orch import Catalog
+from paimon_orch.catalog.backend import CatalogTable
+from paimon_orch.catalog.file_system import FileSystemBackend
+from paimon_orch.catalog.identifier import TableIdentifier
 from paimon_orch.dagster import PaimonCatalogResource, build_latest_snapshot_sensor
-from paimon_orch.errors import MissingFileError
-from paimon_orch.storage import LocalFileIO
+from paimon_orch.errors import MissingFileError, NotFoundError
+from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.storage import FileInfo, LocalFileIO
+from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.table import Table
 
 DAYS = [f"2026-01-{day:02d}" for day in range(1, 10)]
@@ -114,15 +121,29 @@ def test_run_requests_have_tags_for_the_table_the_partition_and_the_snapshot(
 
 
 class RecordingFileIO(LocalFileIO):
+    """Records each operation with the last part of its path, as requests of an object store."""
+
     def __init__(self) -> None:
-        self.reads: list[str] = []
+        self.operations: list[str] = []
+
+    def _record(self, operation: str, path: str) -> None:
+        self.operations.append(f"{operation} {path.rsplit('/', 1)[-1]}")
 
     def read_bytes(self, path: str) -> bytes:
-        self.reads.append(path.rsplit("/", 1)[-1])
+        self._record("read", path)
         return super().read_bytes(path)
+
+    def list_dir(self, path: str) -> Iterator[FileInfo]:
+        self._record("list", path)
+        return super().list_dir(path)
+
+    def exists(self, path: str) -> bool:
+        self._record("exists", path)
+        return super().exists(path)
 
 
 RECORDER = RecordingFileIO()
+IDLE_TICK = ["list schema", "read snapshot-2", "exists snapshot-3"]
 
 
 class RecordedCatalogResource(PaimonCatalogResource):
@@ -138,10 +159,109 @@ def test_a_tick_without_new_snapshots_reads_only_the_newest_snapshot(
     ticks_after_compaction.paimon = RecordedCatalogResource(
         warehouse=ticks_after_compaction.paimon.warehouse
     )
-    RECORDER.reads.clear()
+    RECORDER.operations.clear()
 
     assert ticks_after_compaction.skip_message() == "lake.orders: snapshot 2 was already handled"
-    assert RECORDER.reads == ["snapshot-2"]
+    assert RECORDER.operations == IDLE_TICK
+
+
+@dataclass(slots=True)
+class SnapshotServer(FileSystemBackend):
+    """A catalog that has the newest snapshots, and counts requests."""
+
+    requests: list[str] = field(default_factory=list)
+
+    def load_table(self, identifier: TableIdentifier) -> CatalogTable | None:
+        self.requests.append(f"table {identifier}")
+        return FileSystemBackend.load_table(self, identifier)
+
+    def load_latest_snapshot(self, identifier: TableIdentifier) -> Snapshot | None:
+        self.requests.append(f"snapshot {identifier}")
+        table = FileSystemBackend.load_table(self, identifier)
+        if table is None:
+            raise NotFoundError(f"the server has no table {identifier}")
+        return SnapshotStore(LocalFileIO(), TablePaths(table.root)).latest()
+
+
+REQUESTS: list[str] = []
+
+
+class ServedCatalogResource(PaimonCatalogResource):
+    def catalog(self) -> Catalog:
+        catalog = super().catalog()
+        plain = get_file_system(catalog)
+        catalog.backend = SnapshotServer(plain.description, plain.io, plain.root, REQUESTS)
+        return catalog
+
+
+@pytest.fixture
+def served_ticks(ticks_after_compaction: SensorTicks) -> SensorTicks:
+    """The same ticks, with a catalog that has the newest snapshots."""
+    warehouse = ticks_after_compaction.paimon.warehouse
+    ticks_after_compaction.paimon = ServedCatalogResource(warehouse=warehouse)
+    REQUESTS.clear()
+    return ticks_after_compaction
+
+
+def test_a_tick_without_new_snapshots_is_one_request_to_a_catalog_with_snapshots(
+    served_ticks: SensorTicks,
+) -> None:
+    assert served_ticks.skip_message() == "lake.orders: snapshot 2 was already handled"
+    assert REQUESTS == ["snapshot lake.orders"]
+
+
+def test_new_snapshots_of_a_catalog_are_evaluated(
+    served_ticks: SensorTicks, orders: Table, upsert: Upsert
+) -> None:
+    upsert(orders, DAYS[1], amount=2)
+
+    assert served_ticks.requested_partitions() == [DAYS[1]]
+    assert REQUESTS == ["snapshot lake.orders", "table lake.orders"]
+
+
+def test_a_rollback_in_a_catalog_with_snapshots_is_detected(
+    served_ticks: SensorTicks, orders: Table, upsert: Upsert, roll_back: RollBack
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    assert served_ticks.requested_partitions() == [DAYS[0]]
+    roll_back(orders, 2)
+    upsert(orders, DAYS[1], amount=2)
+
+    # The new snapshot has the id of the one that the cursor names.
+    assert served_ticks.requested_partitions() == [DAYS[1]]
+
+
+def test_a_recreated_table_in_a_catalog_with_snapshots_is_detected(
+    served_ticks: SensorTicks, create: Callable[[], Table], upsert: Upsert
+) -> None:
+    served_ticks.paimon.catalog().drop_table("lake.orders")
+    recreated = create()
+    assert served_ticks.skip_message() == "lake.orders has no snapshot yet"
+    upsert(recreated, DAYS[0])
+    upsert(recreated, DAYS[0])
+
+    assert recreated.stores.snapshots.latest_id() == 2  # as in the cursor
+    assert served_ticks.requested_partitions() == [DAYS[0]]
+
+
+def test_a_table_that_a_catalog_with_snapshots_does_not_have_is_skipped(
+    served_ticks: SensorTicks,
+) -> None:
+    cursor = served_ticks.cursor
+    served_ticks.paimon.catalog().drop_table("lake.orders")
+
+    assert served_ticks.skip_message() == "the server has no table lake.orders"
+    assert served_ticks.cursor == cursor
+
+
+def test_partitions_that_wait_are_evaluated_without_a_new_snapshot(
+    served_ticks: SensorTicks,
+) -> None:
+    cursor = json.loads(str(served_ticks.cursor))
+    served_ticks.cursor = json.dumps(cursor | {"waiting": {f"dt={DAYS[0]}": 0}})
+
+    assert "nothing to compact up to snapshot 2" in served_ticks.skip_message()
+    assert REQUESTS == ["table lake.orders"]
 
 
 def test_the_first_tick_requests_partitions_of_existing_commits(
