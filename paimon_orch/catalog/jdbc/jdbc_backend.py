@@ -52,7 +52,7 @@ from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.retry_policy import RetryPolicy
 from paimon_orch.storage import FileIO
-from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
+from paimon_orch.table.catalog_environment import CatalogEnvironment
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.schema_change.schema_changes import SchemaChange
 from paimon_orch.table.table import Table
@@ -291,8 +291,7 @@ class JdbcBackend:
             connection.execute(sa.insert(table).values(rows))
 
     def _build_environment(self, identifier: TableIdentifier) -> CatalogEnvironment:
-        lock = self._build_lock(identifier)
-        return NO_CATALOG if lock is None else CatalogEnvironment(lock=lock)
+        return CatalogEnvironment(lock=self._build_lock(identifier), is_service=True)
 
     def _build_lock(self, identifier: TableIdentifier) -> JdbcLock | None:
         if self.lock is None:

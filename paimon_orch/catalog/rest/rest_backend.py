@@ -15,6 +15,7 @@ from paimon_orch.catalog.rest.answer_fields import read_number, read_text
 from paimon_orch.catalog.rest.data_token import DataTokenCredentials
 from paimon_orch.catalog.rest.rest_branches import RestBranches
 from paimon_orch.catalog.rest.rest_client import RestClient
+from paimon_orch.catalog.rest.rest_marks import RestMarks
 from paimon_orch.catalog.rest.rest_options import DATA_TOKEN_ENABLED
 from paimon_orch.catalog.rest.rest_snapshots import RestSnapshots, load_latest_snapshot
 from paimon_orch.catalog.rest.schema_messages import encode_changes, encode_schema
@@ -103,6 +104,9 @@ class RestBackend:
         return CatalogEnvironment(
             snapshots=RestSnapshots(client=self.client, identifier=identifier, table_id=table_id),
             is_service=True,
+            marks=RestMarks(
+                client=self.client, database=database, object_name=identifier.object_name
+            ),
             branches=RestBranches(client=self.client, database=database, table=table),
         )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -9,8 +10,11 @@ from support.catalogs.rest_server import JAVA_2_0, REST_SERVERS, RestServer
 from support.tables import rows_of, table_of
 
 from paimon_orch import AccessDeniedError, AlreadyExistsError, Catalog, InputError, NotFoundError
+from paimon_orch.catalog.rest import resource_paths
+from paimon_orch.catalog.rest.rest_client import RestClient
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.maintenance.mark_done import mark_done
 from paimon_orch.table.schema_change.schema_changes import (
     AddColumn,
     DropColumn,
@@ -226,3 +230,28 @@ def test_a_wrong_token_and_a_forbidden_table_are_refused(
         Catalog(**java_server.options).table("db.t")
     with pytest.raises(AccessDeniedError, match="status 403"):
         table.upsert(rows(1))
+
+
+def test_the_server_counts_partitions_from_commits_and_accepts_marks(
+    java_server: RestServer,
+) -> None:
+    catalog = Catalog(**java_server.options)
+    options = {"bucket": "1", "bucket-key": "k", "metastore.partitioned-table": "true"}
+    options["partition.mark-done-action"] = "mark-event"
+    table = catalog.create_table("db.t", "dt STRING, k INT", partition_by=["dt"], options=options)
+    table.append(table_of("dt k", [("a", 1), ("a", 2), ("b", 3)]))
+    table.append(table_of("dt k", [("a", 4)]))
+    table.drop_partitions(["dt=b"])
+    counts = {
+        entry["spec"]["dt"]: (entry["recordCount"], entry["fileCount"], entry["fileSizeInBytes"])
+        for entry in list_partitions(java_server)
+    }
+    [split] = table.files()
+    assert counts["a"] == (3, 2, sum(file.file_size for file in split.files))
+    assert counts.get("b", (0, 0, 0)) == (0, 0, 0)
+    mark_done(table, ["dt=a"])
+
+
+def list_partitions(server: RestServer) -> list[dict[str, Any]]:
+    client = RestClient.connect(server.options)
+    return list(client.get_pages(resource_paths.partitions("db", "t"), "partitions"))
