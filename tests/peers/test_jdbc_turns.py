@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.catalogs.jdbc_databases import JdbcDatabase
-from support.peers.environments import JAVA
-from support.peers.peers import Peer, PeerError
+from support.catalogs.jdbc_databases import JDBC_DRIVERS, JdbcDatabase
+from support.peers.environments import JAVA, maven_jar
+from support.peers.peers import OpenPeer, Peer, PeerError
 from support.tables import rows_of
 
 from paimon_orch import Catalog
@@ -280,4 +280,32 @@ def test_java_and_our_processes_commit_at_once(
     expected = [(10 * number + i, "ours") for number in range(3) for i in range(5)]
     expected += [(key, "java") for key in range(100, 110)]
     assert rows_of(jdbc_database.open(warehouse).table("db.t")) == expected
+    assert jdbc_database.rows("paimon_distributed_locks") == []
+
+
+@pytest.mark.parametrize("name", ["java-1.4"])
+def test_we_take_the_lock_of_a_killed_java_when_it_expires(
+    tmp_path: Path, warehouse: Path, jdbc_database: JdbcDatabase, name: str, open_peer: OpenPeer
+) -> None:
+    open_peer(name, *JDBC_DRIVERS)  # skips the test if Java cannot run
+    killed = Peer(name, [maven_jar(artifact) for artifact in JDBC_DRIVERS])
+    ours = jdbc_database.open(warehouse, lock__enabled="true", lock_check_max_sleep="200 ms")
+    create(ours)
+    options = jdbc_database.options(warehouse, lock__enabled="true", lock_acquire_timeout="3 s")
+
+    try:
+        with held_by_java(killed, options, tmp_path / "held") as died:
+            started = time.monotonic()
+            killed.kill()
+            with pytest.raises(PeerError, match="exited"):
+                died.result()
+    finally:
+        killed.close()
+    [(lock_id, _, seconds)] = jdbc_database.rows("paimon_distributed_locks")
+    assert (lock_id, seconds) == ("jdbc.db.t", 3), "it outlives the process"
+
+    upsert(ours, 1, "ours")
+
+    assert time.monotonic() - started > 1, "not before it expired"
+    assert rows_of(ours.table("db.t")) == [(1, "ours")]
     assert jdbc_database.rows("paimon_distributed_locks") == []

@@ -108,7 +108,7 @@ class JdbcBackend:
         """Return the names of all databases that have a table, a view or a property."""
         names = (
             sa.select(table.c.database_name).where(table.c.catalog_key == self.key)
-            for table in (TABLES, DATABASE_PROPERTIES, VIEWS)
+            for table in self._list_naming_tables()
         )
         return [name for (name,) in self.database.read(sa.union(*names))]
 
@@ -133,9 +133,12 @@ class JdbcBackend:
 
     def drop_database(self, database: str) -> None:
         """Delete the properties of a database; as in Java, its directory is kept."""
+        kinds = [(TABLES, "tables")]
+        if self.database.has_views(is_certain=True):
+            kinds.append((VIEWS, "views"))
 
         def delete(connection: sa.Connection) -> None:
-            for table, kind in ((TABLES, "tables"), (VIEWS, "views")):
+            for table, kind in kinds:
                 names = connection.execute(
                     sa.select(table.c[2]).where(*self._match(table, database))
                 ).scalars()
@@ -319,6 +322,8 @@ class JdbcBackend:
 
     def _refuse_view(self, identifier: TableIdentifier) -> None:
         """Raise :class:`AlreadyExistsError` if a view has the name of a new table."""
+        if not self.database.has_views(is_certain=True):
+            return
         names = (VIEWS.c.view_name == identifier.table, *self._match(VIEWS, identifier.database))
         if self.database.read(sa.select(VIEWS.c.view_name).where(*names)):
             raise AlreadyExistsError(f"{identifier} is a view in {self.description}")
@@ -328,10 +333,15 @@ class JdbcBackend:
             sa.or_(
                 *(
                     sa.exists().where(*self._match(table, database))
-                    for table in (TABLES, DATABASE_PROPERTIES, VIEWS)
+                    for table in self._list_naming_tables()
                 )
             )
         )
+
+    def _list_naming_tables(self) -> list[sa.Table]:
+        """Return the tables whose rows make a database exist."""
+        views = [VIEWS] if self.database.has_views() else []
+        return [TABLES, DATABASE_PROPERTIES, *views]
 
     def _match(self, table: sa.Table, database: str) -> tuple[sa.ColumnElement[bool], ...]:
         return table.c.catalog_key == self.key, table.c.database_name == database

@@ -23,8 +23,8 @@ from paimon_orch.errors import InputError
 T = TypeVar("T")
 
 _engines: dict[tuple[object, ...], sa.Engine] = {}
-_complete: set[tuple[object, ...]] = set()
-"""The databases whose tables this process has created or found."""
+_complete: dict[tuple[object, ...], bool] = {}
+"""The databases whose tables this process has created or found, and whether they have views."""
 _engines_lock = Lock()
 
 
@@ -66,7 +66,7 @@ class JdbcDatabase:
                 return self._run_again_if_stale(work, configure(self._engine))
         except InputError:
             # A table may be missing, because the database was replaced: look again the next time.
-            _complete.discard(self._process_key)
+            _complete.pop(self._process_key, None)
             raise
 
     @staticmethod
@@ -84,20 +84,32 @@ class JdbcDatabase:
 
     def create_tables(self) -> None:
         """Create the tables that do not exist, once per process."""
-        key = self._process_key
-        if key in _complete:
-            return
-        with wrap_database_errors(self.address):
-            try:
-                self._create_missing_tables()
-            except sa.exc.DBAPIError:
-                # Two catalogs that open a database for the first time can collide, also with
-                # IF NOT EXISTS.
-                self._create_missing_tables()
-        _complete.add(key)
+        self.has_views()
 
-    def _create_missing_tables(self) -> None:
-        tables = [TABLES, DATABASE_PROPERTIES, VIEWS]
+    def has_views(self, *, is_certain: bool = False) -> bool:
+        """Return whether Java Paimon 2.0 has used the database, which then has a table of views.
+
+        Another program may create it later, which is noticed only by ``is_certain``.
+        """
+        key = self._process_key
+        has_views = _complete.get(key)
+        if has_views is None or (is_certain and not has_views):
+            with wrap_database_errors(self.address):
+                try:
+                    has_views = self._create_missing_tables()
+                except sa.exc.DBAPIError:
+                    # Two catalogs that open a database for the first time can collide, also with
+                    # IF NOT EXISTS.
+                    has_views = self._create_missing_tables()
+            _complete[key] = has_views
+        return has_views
+
+    def _create_missing_tables(self) -> bool:
+        """Create tables, and return whether there is a table of views, which only Java creates.
+
+        A user without the right to create tables can then use those of an older Java Paimon.
+        """
+        tables = [TABLES, DATABASE_PROPERTIES]
         if self.has_properties:
             tables.append(TABLE_PROPERTIES)
         if self.lock_key_length is not None:
@@ -107,6 +119,7 @@ class JdbcDatabase:
             for table in tables:
                 if table.name not in existing:
                     connection.execute(sa.schema.CreateTable(table, if_not_exists=True))
+        return VIEWS.name in existing
 
     @property
     def _engine(self) -> sa.Engine:

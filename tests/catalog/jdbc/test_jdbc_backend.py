@@ -31,6 +31,12 @@ from paimon_orch.errors import (
 from paimon_orch.table.schema_change.schema_changes import AddColumn, SetOption
 
 COLUMNS = "k INT NOT NULL, v STRING"
+# As Java 2.0 creates it.
+VIEWS_OF_JAVA = """
+CREATE TABLE paimon_views(catalog_key VARCHAR(255) NOT NULL,database_name VARCHAR(255) NOT NULL,
+view_name VARCHAR(255) NOT NULL,view_schema TEXT NOT NULL,
+PRIMARY KEY (catalog_key, database_name, view_name))
+"""
 
 
 @pytest.fixture
@@ -74,7 +80,6 @@ def test_a_table_is_created_written_and_read(
             ("jdbc", "db", "t", "primary-key", "k"),
         ],
         "paimon_tables": [("jdbc", "db", "t")],
-        "paimon_views": [],
     }
 
 
@@ -254,7 +259,10 @@ def test_views_of_java_share_the_names_of_tables(
     catalog: Catalog, jdbc_database: SqlDatabase
 ) -> None:
     catalog.create_database("other")
+    jdbc_database.run(VIEWS_OF_JAVA)
     jdbc_database.run("INSERT INTO paimon_views VALUES ('jdbc', 'db', 'v', '{}')")
+    with pytest.raises(AlreadyExistsError, match=r"db\.v is a view"):
+        create(catalog, "db.v")
     create(catalog)
 
     assert catalog.databases() == ["db", "other"]
