@@ -93,6 +93,7 @@ class SnapshotBackend(Protocol):
     def load_latest_snapshot(self, identifier: TableIdentifier) -> Snapshot | None:
         """Return the newest snapshot with one request, or None if the table has none.
 
-        Raises :class:`NotFoundError` if the table or branch does not exist.
+        Raises :class:`NotFoundError` if the table or branch does not exist, and
+        :class:`SnapshotsNotServedError` if the server does not answer this question.
         """
         ...

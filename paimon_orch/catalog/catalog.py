@@ -26,6 +26,7 @@ from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.merge.engine.merge_engine import check_merge_engine
 from paimon_orch.storage import FileIO
+from paimon_orch.table.catalog_environment import SnapshotsNotServedError
 from paimon_orch.table.cleanup.safe_delete import list_file_roots
 from paimon_orch.table.iceberg.iceberg_settings import find_external_directory
 from paimon_orch.table.schema_change.deletion_vectors_switch import check_deletion_vectors_change
@@ -129,17 +130,23 @@ class Catalog:
     def latest_snapshot(self, identifier: str) -> Snapshot | None:
         """Return the newest snapshot of a table or branch, or None if it has none.
 
-        This is one request to a catalog that makes the commits itself; see
-        :attr:`has_snapshots`. Raises :class:`NotFoundError` if the table does not exist.
+        Raises :class:`NotFoundError` if the table does not exist.
         """
-        if isinstance(self.backend, SnapshotBackend):
-            return self.backend.load_latest_snapshot(TableIdentifier.parse(identifier))
-        return self.table(identifier).snapshot()
+        served = self.served_snapshot(identifier)
+        return self.table(identifier).snapshot() if served is None else served
 
-    @property
-    def has_snapshots(self) -> bool:
-        """Whether the catalog has the newest snapshots; else they are files of the tables."""
-        return isinstance(self.backend, SnapshotBackend)
+    def served_snapshot(self, identifier: str) -> Snapshot | None:
+        """Return the newest snapshot if one request to the catalog gives it.
+
+        Returns None if the table has no snapshot, or if the catalog does not have it, because
+        commits create files. Raises :class:`NotFoundError` as the catalog does.
+        """
+        if not isinstance(self.backend, SnapshotBackend):
+            return None
+        try:
+            return self.backend.load_latest_snapshot(TableIdentifier.parse(identifier))
+        except SnapshotsNotServedError:
+            return None
 
     def open(self, identifier: str) -> Table | SystemTable:
         """Return a table, a branch, or a system table, for example ``db.t$files``."""

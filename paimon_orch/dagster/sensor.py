@@ -98,10 +98,10 @@ def _skip_by_catalog(
     Returns None if the table must be loaded. As in :func:`is_latest_snapshot`, a snapshot of a
     recreated table has another commit time.
     """
-    cursor = Cursor.from_json(cursor_text) if catalog.has_snapshots else None
+    cursor = Cursor.from_json(cursor_text)
     if cursor is None or not _is_idle(cursor, policy or CompactionPolicy()):
         return None
-    latest = catalog.latest_snapshot(table)
+    latest = catalog.served_snapshot(table)
     if latest is None or SnapshotIdentity.of(latest) != cursor.handled:
         return None
     return _skip_handled_snapshot(table, cursor)

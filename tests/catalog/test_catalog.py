@@ -172,6 +172,6 @@ def test_the_latest_snapshot_of_a_table_or_branch_is_read(tmp_path: Path) -> Non
 
     ids = [catalog.latest_snapshot(name) for name in ("db.t", "db.t$branch_b")]
     assert [snapshot and snapshot.id for snapshot in ids] == [2, 1]
-    assert not catalog.has_snapshots
+    assert catalog.served_snapshot("db.t") is None  # it is a file
     with pytest.raises(NotFoundError, match=r"there is no table db\.u"):
         catalog.latest_snapshot("db.u")

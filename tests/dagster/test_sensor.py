@@ -4,17 +4,22 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import date
+from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 import pytest
+import sqlalchemy
 from support.dagster.ticks import SensorTicks
+from support.faulty_server import Answer, FaultyServer, run_faulty_server
 from support.tables import get_file_system
 
 from paimon_orch import Catalog
 from paimon_orch.catalog.backend import CatalogTable
 from paimon_orch.catalog.file_system import FileSystemBackend
 from paimon_orch.catalog.identifier import TableIdentifier
+from paimon_orch.catalog.rest import rest_client
 from paimon_orch.dagster import PaimonCatalogResource, build_latest_snapshot_sensor
 from paimon_orch.errors import MissingFileError, NotFoundError
 from paimon_orch.format.paths import TablePaths
@@ -208,6 +213,71 @@ def test_a_tick_without_new_snapshots_is_one_request_to_a_catalog_with_snapshots
 ) -> None:
     assert served_ticks.skip_message() == "lake.orders: snapshot 2 was already handled"
     assert REQUESTS == ["snapshot lake.orders"]
+
+
+@pytest.fixture
+def rest_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
+    monkeypatch.setattr(rest_client, "_configs", {})
+    with run_faulty_server() as server:
+        yield server
+
+
+def test_a_tick_without_new_snapshots_is_one_request_to_a_rest_server(
+    ticks_after_compaction: SensorTicks, orders: Table, rest_server: FaultyServer
+) -> None:
+    latest = json.loads(orders.io.read_bytes(orders.stores.snapshots.path(2)))
+    rest_server.answers = [Answer(body={"snapshot": {"snapshot": latest}})]
+    ticks_after_compaction.paimon = PaimonCatalogResource(
+        metastore="rest", uri=rest_server.uri, warehouse="wh", token=dg.EnvVar("HOME")
+    )
+
+    for _ in range(2):
+        message = ticks_after_compaction.skip_message()
+        assert message == "lake.orders: snapshot 2 was already handled"
+
+    paths = [request.path for request in rest_server.requests]
+    assert paths == ["/v1/databases/lake/tables/orders/snapshot"] * 2
+    assert len(rest_server.handshakes) == 1  # of the process
+
+
+def test_a_server_that_does_not_serve_snapshots_is_asked_for_the_table(
+    ticks_after_compaction: SensorTicks, rest_server: FaultyServer
+) -> None:
+    rest_server.answers = [Answer(status=501, body={"message": "not implemented"})]
+    rest_server.answers += [Answer(status=404, body={"message": "gone", "resourceType": "TABLE"})]
+    ticks_after_compaction.paimon = PaimonCatalogResource(
+        metastore="rest", uri=rest_server.uri, warehouse="wh", token=dg.EnvVar("HOME")
+    )
+
+    assert "gone" in ticks_after_compaction.skip_message()
+    table = "/v1/databases/lake/tables/orders"
+    assert [request.path for request in rest_server.requests[:2]] == [f"{table}/snapshot", table]
+
+
+def test_a_tick_without_new_snapshots_is_one_statement_in_a_jdbc_catalog(
+    tmp_path: Path, instance: dg.DagsterInstance, upsert: Upsert
+) -> None:
+    paimon = PaimonCatalogResource(
+        metastore="jdbc", uri=f"jdbc:sqlite:{tmp_path}/catalog.db", warehouse=str(tmp_path)
+    )
+    orders = paimon.catalog().create_table(
+        "lake.orders", "dt STRING, id BIGINT, amount INT", primary_key=["id"]
+    )
+    upsert(orders, DAYS[0])
+    ticks = SensorTicks(build_latest_snapshot_sensor("lake.orders"), paimon, instance)
+    ticks.evaluate()
+    statements: list[str] = []
+
+    def record(*arguments: Any) -> None:
+        statements.append(arguments[2])
+
+    sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", record)
+    try:
+        assert ticks.skip_message() == "lake.orders: snapshot 1 was already handled"
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", record)
+    catalog_statements = [text for text in statements if "paimon_" in text]
+    assert len(catalog_statements) == 1
 
 
 def test_new_snapshots_of_a_catalog_are_evaluated(
