@@ -25,7 +25,7 @@ from paimon_orch.format.options.core_options import (
     PRIMARY_KEY_NULLABLE,
 )
 from paimon_orch.format.options.primary_key_validation import check_primary_key_options
-from paimon_orch.format.options.validation import check_options
+from paimon_orch.format.options.validation import check_options, check_storable
 from paimon_orch.format.text import parse_integer, parse_json_object
 from paimon_orch.format.types.data_types import (
     ArrayType,
@@ -250,6 +250,7 @@ def build_table_schema(
         else field
         for field in fields_with_ids
     ]
+    check_storable(values)
     schema = TableSchema(
         id=0,
         fields=tuple(fields),

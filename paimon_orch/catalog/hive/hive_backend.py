@@ -357,8 +357,7 @@ class HiveBackend:
             return None
         return HiveLock(
             client=self.client,
-            database=identifier.database,
-            object_name=identifier.object_name,
+            identifier=identifier,
             acquire_timeout=options.get(LOCK_ACQUIRE_TIMEOUT).total_seconds(),
             max_sleep=options.get(LOCK_CHECK_MAX_SLEEP).total_seconds(),
         )

@@ -4,14 +4,16 @@ See docs/format/catalogs.md#locks-of-a-metastore.
 """
 
 import logging
+import os
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from paimon_orch.catalog.hive.hive_client import HiveClient, import_thrift_types
+from paimon_orch.catalog.identifier import TableIdentifier
 from paimon_orch.errors import (
     CatalogUnavailableError,
     CommitOutcomeUnknownError,
@@ -33,9 +35,8 @@ class HiveLock:
     """
 
     client: HiveClient
-    database: str
-    object_name: str
-    """The table with its branch: each branch has a lock of its own."""
+    identifier: TableIdentifier
+    """Each branch has a lock of its own."""
     acquire_timeout: float
     max_sleep: float
 
@@ -64,22 +65,41 @@ class HiveLock:
         name = types.LockState._VALUES_TO_NAMES.get(state, state)  # noqa: SLF001 - generated code
         raise LockTimeoutError(
             f"the lock of {self._name} was not acquired within {time.monotonic() - started:.0f} s "
-            f"(lock {lock_id} in {self.client.address}: {name}); nothing was changed. Try again, "
-            "or raise the option 'lock-acquire-timeout' of the catalog."
+            f"(lock {lock_id} in {self.client.address}: {name}); nothing was changed. "
+            f"{self._describe_holders()}Try again, or raise the option 'lock-acquire-timeout' of "
+            "the catalog. A metastore without housekeeping keeps the locks of dead processes; its "
+            "method unlock releases them by their number."
         )
+
+    def _describe_holders(self) -> str:
+        """Return a sentence that names the processes with an acquired lock, if there are any."""
+        types = import_thrift_types()
+        request = types.ShowLocksRequest(dbname=self._database, tablename=self._object_name)
+        try:
+            locks = self.client.read("show_locks", request).locks or ()
+        except PaimonError as error:
+            return f"Its holder is not known ({error}). "
+        holders = [
+            f"lock {lock.lockid} of {lock.user} on {lock.hostname} ({lock.agentInfo}), held for "
+            f"{time.time() - lock.acquiredat / 1000:.0f} s"
+            for lock in locks
+            if lock.state == types.LockState.ACQUIRED
+        ]
+        return f"It is held by {', '.join(holders)}. " if holders else ""
 
     def _request(self) -> Any:
         types = import_thrift_types()
         component = types.LockComponent(
             type=types.LockType.EXCLUSIVE,
             level=types.LockLevel.TABLE,
-            dbname=self.database,
-            tablename=self.object_name,
+            dbname=self._database,
+            tablename=self._object_name,
         )
         request = types.LockRequest(
             component=[component],
             user=self.client.address.user,
             hostname=socket.gethostname(),
+            agentInfo=f"paimon-orch, process {os.getpid()}",
         )
         try:
             return self.client.write("lock", request)
@@ -123,4 +143,14 @@ class HiveLock:
 
     @property
     def _name(self) -> str:
-        return f"{self.database}.{self.object_name}"
+        return f"{self._database}.{self._object_name}"
+
+    @property
+    def _database(self) -> str:
+        # Metastores of Hive 2 compare the names of locks, but not of tables, case-sensitively.
+        return self.identifier.database.lower()
+
+    @property
+    def _object_name(self) -> str:
+        table = self.identifier.table.lower()
+        return replace(self.identifier, table=table).object_name

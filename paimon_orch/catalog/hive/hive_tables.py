@@ -12,6 +12,10 @@ from paimon_orch.catalog.hive.hive_settings import LOCATION_IN_PROPERTIES, SYNC_
 from paimon_orch.catalog.hive.hive_types import LOCAL_TIMESTAMP, TIMESTAMP, to_hive_type
 from paimon_orch.catalog.identifier import TableIdentifier
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.core_options import (
+    METASTORE_PARTITIONED_TABLE,
+    METASTORE_TAG_TO_PARTITION,
+)
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import Field
 
@@ -26,8 +30,6 @@ _STORAGE_HANDLER = "org.apache.paimon.hive.PaimonStorageHandler"
 _HIVE_PREFIX = "hive."
 _RETENTION = 2147483647
 _COPIED_WITHOUT_SYNC = ("partition.expiration-time", PATH_DIRECTORY)
-_PARTITIONED = "metastore.partitioned-table"
-_TAG_TO_PARTITION = "metastore.tag-to-partition"
 
 
 def is_paimon_table(table: Any) -> bool:
@@ -139,7 +141,7 @@ def set_schema(
     sd.serdeInfo.serializationLib = _SERIALIZATION_LIBRARY
     table.sd = sd
     partition_keys = _list_partition_keys(schema)
-    tag_column = schema.options.get(_TAG_TO_PARTITION)
+    tag_column = schema.typed_options.get(METASTORE_TAG_TO_PARTITION)
     sd.cols = [
         _to_column(field, local_timestamp)
         for field in schema.fields
@@ -157,8 +159,8 @@ def set_schema(
 
 def _list_partition_keys(schema: TableSchema) -> tuple[str, ...]:
     """Return the partition columns that the metastore shows as such."""
-    partitioned = schema.options.get(_PARTITIONED, "false").strip().lower() == "true"
-    return schema.partition_keys if partitioned else ()
+    is_listed = schema.typed_options.get(METASTORE_PARTITIONED_TABLE)
+    return schema.partition_keys if is_listed else ()
 
 
 def set_location(table: Any, location: str, options: Options) -> None:

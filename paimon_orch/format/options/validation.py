@@ -4,7 +4,7 @@ See docs/format/schema.md.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.core_options import (
@@ -56,14 +56,22 @@ _COLUMN_LISTS = re.compile(
 _COLUMN_KEYS = re.compile(r"(fields\.)(.+)(\.[^.]+)|(file-index\.[^.]+\.)(.+)(\.[^.]+)")
 
 
+def check_storable(keys: Iterable[str]) -> None:
+    """Refuse to set options that say where a table is or what its keys are.
+
+    Java Paimon stores ``path`` in the schema of an external table, so schemas may have it.
+    """
+    for key in keys:
+        if key in _NEVER_STORED:
+            raise InputError(f"option {key!r} cannot be stored: {_NEVER_STORED[key]}")
+
+
 def check_options(
     values: Mapping[str, str], names: Sequence[str], primary_keys: Sequence[str]
 ) -> None:
     """Refuse values of a wrong type and contradictory options; accept unknown options."""
     options = Options(values)
     for key in values:
-        if key in _NEVER_STORED:
-            raise InputError(f"option {key!r} cannot be stored: {_NEVER_STORED[key]}")
         option = find_option(key)
         if option is not None:
             option.check(values[key])

@@ -18,6 +18,7 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.options.validation import (
     check_option_change,
+    check_storable,
     parse_option_columns,
     rename_option_columns,
 )
@@ -107,6 +108,7 @@ def apply_schema_changes(
 def _apply_change(schema: TableSchema, change: SchemaChange, *, has_snapshots: bool) -> TableSchema:
     match change:
         case SetOption(key, value):
+            check_storable((key,))
             if has_snapshots:
                 check_option_change(schema.options, key, value)
             return replace(schema, options={**schema.options, key: value})

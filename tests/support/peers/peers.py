@@ -3,7 +3,8 @@
 Each runs in a process. The commands, and their arguments in addition to warehouse and table:
 
 ====================================  =========================================================================
-create (spec)                         `fields` (as in a schema file), `partition_keys`, `primary_keys`, `options`
+create (spec)                         `fields` (as in a schema file), `partition_keys`, `primary_keys`, `options`,
+                                      `comment` (Java only)
 read (options, where)                 rows, as JSON records in the conventions of the golden README
 write, overwrite, delete (rows)       one snapshot each
 update (rows, gone)                   pypaimon only: by `_ROW_ID`

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -284,6 +285,7 @@ COLUMNS = "k INT, dt STRING, v INT, t TIMESTAMP(3), r ROW<x INT>, s INT"
         (ResetOption("bucket"), "only a positive count"),
         (SetOption("deletion-vectors.enabled", "true"), "deletion-vectors.modifiable"),
         (SetOption("primary-key", "k"), "cannot be stored"),
+        (SetOption("path", "/elsewhere"), "cannot be stored"),
         (SetOption("write-only", "maybe"), "true or false"),
         (SetOption("target-file-size", "huge"), "128 mb"),
         (SetOption("snapshot.num-retained.max", "3"), "must not be above"),
@@ -342,6 +344,14 @@ def test_a_column_becomes_not_null_if_the_option_allows_it() -> None:
     schema = schema_of("v INT", alter_column_null_to_not_null__disabled="false")
 
     assert not after(schema, UpdateNullability("v", False)).field("v").type.nullable
+
+
+def test_a_schema_with_its_path_can_be_changed() -> None:
+    # Java stores the location of an external table as an option.
+    schema = schema_of("k INT")
+    stored = replace(schema, options={**schema.options, "path": "/outside/t"})
+    changed = after(stored, AddColumn(column="v", type="INT"))
+    assert (changed.names, changed.options["path"]) == (["k", "v"], "/outside/t")
 
 
 def test_lossy_casts_can_be_disabled() -> None:

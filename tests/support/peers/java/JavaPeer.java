@@ -247,7 +247,11 @@ public class JavaPeer {
     static JsonNode create(Catalog catalog, Identifier table, JsonNode spec) throws Exception {
         Schema.Builder schema = Schema.newBuilder();
         for (JsonNode field : spec.get("fields"))
-            schema.column(field.get("name").asText(), DataTypeJsonParser.parseDataType(field.get("type")));
+            schema.column(
+                    field.get("name").asText(),
+                    DataTypeJsonParser.parseDataType(field.get("type")),
+                    field.has("description") ? field.get("description").asText() : null);
+        if (spec.has("comment")) schema.comment(spec.get("comment").asText());
         schema.partitionKeys(list(spec.get("partition_keys")));
         schema.primaryKey(list(spec.get("primary_keys")));
         schema.options(texts(spec.get("options")));
