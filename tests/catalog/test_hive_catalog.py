@@ -434,6 +434,19 @@ def test_files_of_external_tables_are_kept(
     catalog.drop_table("db.u")
     assert (tmp_path / "any where" / "snapshot" / "snapshot-1").exists()
 
+    other = str(tmp_path / "theirs")
+    hive_java.run("create", options, "db.theirs", spec=to_spec(KEYED, ("k",), path=other))
+    place = str(tmp_path / "ours")
+    ours = catalog.create_table("db.ours", KEYED, primary_key=["k"], options={"path": place})
+    assert ours.paths.root == place
+    ours.upsert(to_arrow(row("a", 1)))
+    assert hive_java.read(options, "db.ours") == [row("a", 1)]
+    stored = normalize(hive_metastore.table("theirs"), "theirs")
+    assert stored["parameters"]["path"] == str(tmp_path / "NAME")
+    assert normalize(hive_metastore.table("ours"), "ours") == stored
+    hive_java.run("drop", options, "db.ours")
+    assert (tmp_path / "ours" / "snapshot" / "snapshot-1").exists()
+
     outside = to_catalog({**options, "table.type": "external"})
     kept = outside.create_table("db.t", "k INT")
     assert hive_metastore.table("t")["tableType"] == "EXTERNAL_TABLE"
@@ -585,7 +598,7 @@ def test_no_option_of_the_store_is_in_texts(
     hive_metastore: HiveMetastore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    options = {**hive_metastore.options(), "storage.secret": "my password"}
+    options = {**hive_metastore.options(), "s3.secret-key": "my password"}
     catalog = to_catalog(options)
     table = catalog.create_table("db.t", "k INT")
     assert "my password" not in repr(table) + repr(catalog) + repr(catalog.backend) + caplog.text

@@ -130,7 +130,16 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_options_of_the_store_are_not_shown() -> None:
-    catalog = Catalog(**{**OPTIONS, "storage.secret": "my password"})
-    assert "my password" not in repr(catalog) + repr(catalog.backend)
+    secrets = {"storage.secret": "my password", "s3.secret-key": "my password"}
+    catalog = Catalog(**{**OPTIONS, **secrets})
     assert isinstance(catalog.backend, HiveBackend)
-    assert b"my password" not in pickle.dumps(catalog.backend.client)
+    settings = catalog.backend.settings
+    assert "my password" not in repr(catalog) + repr(catalog.backend) + repr(settings)
+    assert b"my password" not in pickle.dumps((settings, catalog.backend.client))
+
+
+def test_a_relative_warehouse_is_that_of_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert read_settings({**OPTIONS, "warehouse": "lake/"}).warehouse == f"{tmp_path}/lake"

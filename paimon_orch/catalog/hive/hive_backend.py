@@ -7,7 +7,7 @@ See docs/format/catalogs.md#hive-metastores.
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlparse
 
@@ -178,7 +178,12 @@ class HiveBackend:
         external = location is not None or hive_tables.is_created_external(
             schema.options, by_default=options.get(TABLE_TYPE) == "external"
         )
-        location = location or f"{parent}/{identifier.table}"
+        if location is None:
+            location = f"{parent}/{identifier.table}"
+        else:
+            location = location if urlparse(location).scheme else self._open_location(location)[1]
+            # Java stores it, too, though the metastore's location counts.
+            schema = replace(schema, options={**schema.options, "path": location})
         table = hive_tables.build_hive_table(
             identifier, schema, options, owner=self.settings.address.user, external=external
         )

@@ -15,7 +15,6 @@ from paimon_orch.catalog.catalog_options import (
     LOCK_ENABLED,
     LOCK_TYPE,
     METASTORE,
-    STORAGE_PREFIX,
     URI,
     WAREHOUSE,
     check_option_names,
@@ -101,11 +100,14 @@ def read_settings(options: Mapping[str, Any]) -> HiveSettings:
     texts = {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in options.items()
-        if value is not None and not name.startswith(STORAGE_PREFIX)
+        if value is not None
     }
     site = _read_site(texts)
     _check_connection({**site, **texts})
-    typed = Options({**_select_known(site), **texts})
+    # The rest may be secrets of object stores; these options are pickled and shown with tables.
+    keys = {option.key for option in _OPTIONS}
+    known = {name: value for name, value in texts.items() if name in keys}
+    typed = Options({**_select_known(site), **known})
     for option in _OPTIONS:
         if typed.has(option):
             option.check(typed.values[option.key])
@@ -123,6 +125,8 @@ def read_settings(options: Mapping[str, Any]) -> HiveSettings:
         socket_timeout=typed.get(SOCKET_TIMEOUT).total_seconds(),
         user=os.environ.get("HADOOP_USER_NAME") or getpass.getuser(),
     )
+    if not urlparse(warehouse).scheme:  # the metastore has another working directory
+        warehouse = str(Path(warehouse).expanduser().absolute())
     return HiveSettings(address=address, warehouse=warehouse.rstrip("/") or "/", options=typed)
 
 
