@@ -13,9 +13,7 @@ from paimon_orch.catalog.catalog_options import (
     require_option,
 )
 from paimon_orch.catalog.file_system import FileSystemBackend
-from paimon_orch.catalog.hive.hive_backend import open_hive
 from paimon_orch.catalog.named_catalogs import find_named_catalog
-from paimon_orch.catalog.rest.rest_backend import open_rest_backend
 from paimon_orch.catalog.store_options import open_location
 from paimon_orch.errors import InputError
 
@@ -55,8 +53,21 @@ def _open_file_system(options: Mapping[str, Any]) -> CatalogBackend:
     return FileSystemBackend(warehouse, io, root)
 
 
+# The other backends are imported on first use: requests and SQLAlchemy take longer to import than
+# the rest of this floor.
+def _open_hive(options: Mapping[str, Any]) -> CatalogBackend:
+    from paimon_orch.catalog.hive.hive_backend import open_hive
+
+    return open_hive(options)
+
+
+def _open_rest(options: Mapping[str, Any]) -> CatalogBackend:
+    from paimon_orch.catalog.rest.rest_backend import open_rest_backend
+
+    return open_rest_backend(options)
+
+
 def _open_jdbc(options: Mapping[str, Any]) -> CatalogBackend:
-    # SQLAlchemy takes longer to import than the rest of this floor.
     from paimon_orch.catalog.jdbc.jdbc_backend import open_jdbc_backend
 
     return open_jdbc_backend(options)
@@ -64,7 +75,7 @@ def _open_jdbc(options: Mapping[str, Any]) -> CatalogBackend:
 
 _BACKENDS: Mapping[str, Callable[[Mapping[str, Any]], CatalogBackend]] = {
     "filesystem": _open_file_system,
-    "hive": open_hive,
+    "hive": _open_hive,
     "jdbc": _open_jdbc,
-    "rest": open_rest_backend,
+    "rest": _open_rest,
 }
