@@ -121,3 +121,26 @@ def test_a_catalog_of_variables_only_can_be_opened_by_its_listed_name(
 
     assert run("catalogs").out == f"my_lake filesystem {tmp_path}/wh\n"
     assert run("tables", "my_lake").out == run("tables", "my-lake").out == "db.t\n"
+
+
+def test_a_jdbc_catalog_is_opened_by_options_and_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    monkeypatch.setenv("PAIMON_ORCH_HOME", str(tmp_path))
+    uri, warehouse = f"jdbc:sqlite:{tmp_path}/catalog.db", str(tmp_path / "wh")
+    options = ["--catalog-option", "metastore=jdbc", "--catalog-option", f"uri={uri}"]
+    create = ["create", "db.t", "--columns", "k INT NOT NULL", "--primary-key", "k"]
+    create.insert(1, warehouse)
+    assert run(*options, *create, "--option", "deletion-vectors.enabled=true").status == 0
+    assert run(*options, "tables", warehouse).out == "db.t\n"
+    catalog = Catalog(metastore="jdbc", uri=uri, warehouse=warehouse)
+    catalog.table("db.t").upsert(table_of("k", [(1,)]))
+
+    read = ["read", warehouse, "db.t", "--format", "csv"]
+    assert "run `paimon-orch compact CATALOG db.t`" in run(*options, *read).error
+
+    for name, value in {"METASTORE": "jdbc", "URI": uri, "WAREHOUSE": warehouse}.items():
+        monkeypatch.setenv(f"PAIMON_ORCH_CATALOG__PROD__{name}", value)
+    assert run("catalogs").out == f"prod jdbc {uri} {warehouse}\n"
+    read[1] = "prod"
+    assert "run `paimon-orch compact prod db.t`" in run(*read).error

@@ -314,6 +314,20 @@ def test_a_table_of_a_catalog_without_a_name_is_read(table_with_key: Table) -> N
         assert rows_read({**location, name: warehouse}) == rows_of(table_with_key)
 
 
+def test_a_table_of_a_jdbc_catalog_is_read(tmp_path: Path) -> None:
+    options = {
+        "metastore": "jdbc",
+        "uri": f"jdbc:sqlite:{tmp_path}/c.db",
+        "warehouse": str(tmp_path),
+    }
+    uri, warehouse = options["uri"], options["warehouse"]
+    catalog = Catalog(uri, metastore="jdbc", warehouse=warehouse)
+    catalog.create_table("db.t", "k BIGINT").append(pa.table({"k": [1]}))
+
+    prefixed = {f"catalog.{name}": value for name, value in options.items()}
+    assert rows_read({**prefixed, "table": "db.t"}) == [(1,)]
+
+
 def test_options_of_a_catalog_are_not_in_errors(named_table: dict[str, str]) -> None:
     secret = "hush" * 2  # tracebacks show the lines of this test
     with pytest.raises(InputError, match="has no option 'token'") as error:
