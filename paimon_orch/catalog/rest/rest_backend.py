@@ -3,7 +3,7 @@
 See docs/format/catalogs.md#rest-catalogs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,8 @@ from paimon_orch.table.schema_change.schema_changes import SchemaChange
 from paimon_orch.table.table import Table
 
 _LOCATION_OPTION = "path"
+_PAGE_SIZE = 1000
+"""Servers send pages of 100 names by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class RestBackend:
 
     def list_databases(self) -> list[str]:
         """Ask for the names of all databases, page by page."""
-        return _to_names(self.client.get_pages(resource_paths.databases(), "databases"))
+        return _to_names(self._list(resource_paths.databases(), "databases"))
 
     def has_database(self, database: str) -> bool:
         """Ask for a database."""
@@ -75,7 +77,10 @@ class RestBackend:
 
     def list_tables(self, database: str) -> list[str]:
         """Ask for the names of a database's tables, page by page."""
-        return _to_names(self.client.get_pages(resource_paths.tables(database), "tables"))
+        return _to_names(self._list(resource_paths.tables(database), "tables"))
+
+    def _list(self, path: str, key: str) -> Iterator[Any]:
+        return self.client.get_pages(path, key, {"maxResults": _PAGE_SIZE})
 
     def load_table(self, identifier: TableIdentifier) -> CatalogTable | None:
         """Ask for a table or branch; one request."""
