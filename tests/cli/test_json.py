@@ -120,7 +120,7 @@ def test_every_command_with_json_is_tested_here() -> None:
     tested = {name for name, *_ in STEPS} | set(LISTS) | NEEDS_SPARK
     tested |= {" ".join(arguments[: arguments.index("W")]) for arguments, _ in CATALOG_STEPS}
     tested |= {"tables", "database list", "move-postponed"}
-    tested |= {"sync-partitions"}  # needs a metastore
+    tested |= {"catalogs", "sync-partitions"}  # test_catalogs.py; needs a metastore
     assert tested == {
         name for name, command in walk_commands() if "--json" in option_names(command)
     }
