@@ -103,6 +103,17 @@ class CancelledError(PaimonError):
     """The work was cancelled before it finished; nothing was committed."""
 
 
+REFUSED_COMMIT_ERRORS = (
+    AccessDeniedError,
+    CatalogUnavailableError,
+    CommitConflictError,
+    InputError,
+    LockTimeoutError,
+    UnsupportedError,
+)
+"""Errors of a commit after which the table is unchanged, so that written files can be deleted."""
+
+
 @contextmanager
 def wrap_decode_errors(path: str) -> Iterator[None]:
     """Convert decode errors into :class:`CorruptFileError` with ``path``.

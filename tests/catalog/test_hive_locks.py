@@ -124,8 +124,8 @@ def test_a_commit_waits_for_the_lock_of_java(
     assert hive_java.read(options) == [{"process": 1, "number": 1}]
     folder = Path(table.paths.root)
     assert len(list(folder.glob("snapshot/snapshot-*"))) == 1
-    named = len(list((folder / "manifest").iterdir()))
-    assert named == 3, "the manifests of refused commits were deleted"
+    kept = [len(list(folder.glob(pattern))) for pattern in ("manifest/*", "bucket-0/*")]
+    assert kept == [3, 1], "the files of refused commits were deleted"
 
 
 def test_java_waits_for_our_lock(

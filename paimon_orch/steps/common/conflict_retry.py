@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tenacity import Retrying
 
-from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
+from paimon_orch.errors import REFUSED_COMMIT_ERRORS, CommitConflictError, UnsupportedError
 from paimon_orch.retry_policy import STEP_ON_CONFLICT
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
@@ -34,7 +34,7 @@ def retry_on_conflict(label: str, *, max_attempts: int = MAX_ATTEMPTS) -> Retryi
 
 @contextmanager
 def discard_files_on_conflict(table: Table, messages: Iterable[CommitMessage]) -> Iterator[None]:
-    """Delete the files that tasks wrote if the commit in this context conflicts.
+    """Delete the files that tasks wrote if the commit in this context is refused.
 
     After other errors, the files are kept, because the commit may have succeeded. Raises
     :class:`UnsupportedError` if a task reported an unsupported table.
@@ -45,7 +45,7 @@ def discard_files_on_conflict(table: Table, messages: Iterable[CommitMessage]) -
             if message.refusal is not None:
                 raise UnsupportedError(message.refusal)
         yield
-    except (CommitConflictError, InputError, UnsupportedError):
+    except REFUSED_COMMIT_ERRORS:
         discard_written_files(table.stores.reader(), messages)
         raise
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
+from paimon_orch.errors import REFUSED_COMMIT_ERRORS, InputError
 from paimon_orch.files.stats.analyze_columns import ColumnStatsBuilder, can_collect_stats
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import FileNameGenerator
@@ -184,7 +184,7 @@ def commit(table: Table, plan: AnalyzePlan, results: Sequence[_UnitStatistics]) 
         snapshot = table.stores.new_commit(StepKind.METADATA).commit(
             CommitChanges(kind=CommitKind.ANALYZE, statistics=name)
         )
-    except (CommitConflictError, InputError, UnsupportedError):
+    except REFUSED_COMMIT_ERRORS:
         table.io.delete(path)
         raise
     return AnalyzeResult(snapshot_id=snapshot.id, statistics=statistics)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 
-from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
+from paimon_orch.errors import REFUSED_COMMIT_ERRORS, InputError
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import HASH_INDEX
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
@@ -148,7 +148,7 @@ class WriteBuilder:
         written = write_rows(planned, [converted])
         try:
             snapshot = self.commit(written, planned.hashes)
-        except (CommitConflictError, InputError, UnsupportedError):
+        except REFUSED_COMMIT_ERRORS:
             # After these errors, it is certain that the files are not committed.
             discard_written_files(self.stores.reader(), [written])
             raise
