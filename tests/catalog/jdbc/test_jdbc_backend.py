@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 from sqlalchemy import Engine, event
 from support.catalogs.jdbc_databases import JdbcDatabase as SqlDatabase
 from support.tables import rows_of
 
 from paimon_orch import Catalog
+from paimon_orch.catalog.jdbc.jdbc_backend import JdbcBackend
 from paimon_orch.catalog.jdbc.jdbc_database import JdbcDatabase
 from paimon_orch.catalog.jdbc.jdbc_lock import JdbcLock
 from paimon_orch.errors import (
@@ -28,6 +31,8 @@ from paimon_orch.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from paimon_orch.steps import compact, expire_snapshots, remove_orphan_files
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.table.schema_change.schema_changes import AddColumn, SetOption
 
 COLUMNS = "k INT NOT NULL, v STRING"
@@ -447,3 +452,52 @@ def test_the_number_of_statements(jdbc_database: SqlDatabase, warehouse: Path) -
         "commit": 2,
         "commit without lock": 0,
     }
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_opens_its_own_connections(
+    jdbc_database: SqlDatabase, warehouse: Path
+) -> None:
+    if jdbc_database.kind == "sqlite":
+        pytest.skip("SQLite has no connections to a server")
+    catalog = jdbc_database.open(warehouse)
+    backend = catalog.backend
+    assert isinstance(backend, JdbcBackend)
+
+    def get_connection_id() -> int:
+        [(number,)] = backend.database.read(sa.select(sa.func.pg_backend_pid()))
+        return int(number)
+
+    parent = get_connection_id()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        with suppress(Exception):
+            code = 0 if get_connection_id() != parent else 2
+        os._exit(code)
+    _, status = os.waitpid(child, 0)
+
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert get_connection_id() == parent
+
+
+def test_maintenance_steps_run_in_a_catalog_with_locks(
+    jdbc_database: SqlDatabase, warehouse: Path
+) -> None:
+    catalog = jdbc_database.open(warehouse, lock__enabled="true")
+    table = create(catalog)
+    for key in range(4):
+        table.upsert(rows((key, "a")))
+    table.tags.create("second", 2)
+    in_future = 4102444800000
+
+    compact(table, strategy="full")
+    expire_snapshots(table, retain_max=1, retain_min=1, older_than=in_future)
+    table.tags.delete("second")
+    remove_orphan_files(table)
+
+    assert [info.id for info in table.stores.snapshots.walk_back()] == [5]
+    assert rows_of(catalog.table("db.t")) == [(key, "a") for key in range(4)]
+    assert not check(table, deep=True).findings
+    assert jdbc_database.rows("paimon_distributed_locks") == []
