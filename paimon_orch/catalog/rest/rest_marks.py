@@ -25,4 +25,4 @@ class RestMarks:
         try:
             self.client.post(path, {"specs": [dict(spec) for spec in specs]})
         except RestUnsupportedError as error:
-            logger.info("no partition was marked: %s", error)
+            logger.warning("no partition was marked: %s", error)
