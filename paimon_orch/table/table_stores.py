@@ -181,9 +181,13 @@ class TableStores:
             batch_sizes=self.batch_sizes,
         )
 
-    def build_writer_factory(self) -> FileWriterFactory:
-        """Return a factory of data file writers for the newest schema."""
-        version = choose_bitmap_version(self.manifests, self.reader(), self.snapshots.latest())
+    def build_writer_factory(self, snapshot: Snapshot | None = None) -> FileWriterFactory:
+        """Return a factory of data file writers for the newest schema.
+
+        The files of a snapshot (default: the newest) decide the version of bitmap indexes.
+        """
+        latest = snapshot or self.snapshots.latest()
+        version = choose_bitmap_version(self.manifests, self.reader(), latest)
         return FileWriterFactory(
             self.io, self.paths, self.schema, version, batch_sizes=self.batch_sizes
         )

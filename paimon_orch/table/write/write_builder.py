@@ -4,7 +4,7 @@ See docs/format/commit.md.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 
 from paimon_orch.errors import REFUSED_COMMIT_ERRORS, InputError
@@ -14,10 +14,12 @@ from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.options.core_options import COMMIT_FORCE_CREATE_SNAPSHOT, ROWKIND_FIELD
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.row_kind import RowKind
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.commit.commit_changes import CommitChanges, PartitionFilter
 from paimon_orch.table.filter.partition_spec import PartitionSpec
+from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.unseen_rows import Visibility, describe_unseen_rows_after_write
 from paimon_orch.table.table_stores import TableStores
 from paimon_orch.table.write.arrow_input import ArrowStreamExportable, to_arrow_table
@@ -53,45 +55,7 @@ class WriteBuilder:
 
         See docs/format/data-files.md#order-and-sequence-numbers.
         """
-        if self.is_overwrite:
-            return {}
-        return {
-            split.partition_bucket: 1 + max(file.max_sequence_number for file in split.files)
-            for split in self.stores.files()
-        }
-
-    def load_hash_index(self) -> HashIndex | None:
-        """Return the hash indexes of a table with dynamic buckets, or None.
-
-        The result is empty for an overwrite.
-        """
-        if not has_dynamic_buckets(self.stores.schema):
-            return None
-        if self.is_overwrite:
-            return HashIndex(self.stores.reader(), {}, {})
-        snapshot = self.stores.snapshots.latest()
-        index_files = {
-            entry.partition_bucket: entry
-            for entry in self.stores.manifests.read_index_entries(snapshot)
-            if entry.index_type == HASH_INDEX
-        }
-        splits = [] if snapshot is None else self.stores.files(snapshot)
-        unindexed = {
-            split.partition_bucket: split.files
-            for split in splits
-            if split.partition_bucket not in index_files
-        }
-        return HashIndex(self.stores.reader(), index_files, unindexed)
-
-    def load_postpone_buckets(self) -> PostponeBuckets | None:
-        """Return the bucket counts of partitions, or None if the table has no postpone buckets.
-
-        An overwrite ignores the bucket counts of existing partitions.
-        """
-        schema = self.stores.schema
-        if not has_postpone_buckets(schema):
-            return None
-        return PostponeBuckets.of(schema, [] if self.is_overwrite else self.stores.files())
+        return {} if self.is_overwrite else _compute_next_sequences(self.stores.files())
 
     def find_committed(self) -> Snapshot | None:
         """Return the snapshot with this commit id, or None if it is not committed."""
@@ -111,18 +75,43 @@ class WriteBuilder:
         table's options or buckets do not allow writes.
         """
         self.stores.check_step(StepKind.WRITE_ROWS)
-        factory = self.stores.build_writer_factory()
+        snapshot = self.stores.snapshots.latest()
+        factory = self.stores.build_writer_factory(snapshot)
         check_writable(factory.schema)
+        # an overwrite ignores the sequence numbers and buckets of existing rows
+        replaces_all = self.is_overwrite or snapshot is None
+        splits = [] if replaces_all else self.stores.files(snapshot)
+        has_postponed = has_postpone_buckets(factory.schema)
         return WritePlan(
             factory=factory,
-            first_sequence=self.read_next_sequences(),
+            first_sequence=_compute_next_sequences(splits),
             row_kind=row_kind,
             is_overwrite=self.is_overwrite,
             partitions=self.partitions,
             commit_id=self.commit_id,
-            hashes=self.load_hash_index(),
-            postponed=self.load_postpone_buckets(),
+            hashes=self._load_hash_index(factory.schema, snapshot, splits),
+            postponed=PostponeBuckets.of(factory.schema, splits) if has_postponed else None,
         )
+
+    def _load_hash_index(
+        self, schema: TableSchema, snapshot: Snapshot | None, splits: Sequence[BucketSplit]
+    ) -> HashIndex | None:
+        """Return the hash indexes of a table with dynamic buckets, else None."""
+        if not has_dynamic_buckets(schema):
+            return None
+        if self.is_overwrite:
+            return HashIndex(self.stores.reader(), {}, {})
+        index_files = {
+            entry.partition_bucket: entry
+            for entry in self.stores.manifests.read_index_entries(snapshot)
+            if entry.index_type == HASH_INDEX
+        }
+        unindexed = {
+            split.partition_bucket: split.files
+            for split in splits
+            if split.partition_bucket not in index_files
+        }
+        return HashIndex(self.stores.reader(), index_files, unindexed)
 
     def write(
         self,
@@ -241,3 +230,11 @@ class WriteBuilder:
                 f"{rows:,}",
                 latest.id,
             )
+
+
+def _compute_next_sequences(splits: Iterable[BucketSplit]) -> dict[PartitionBucket, int]:
+    """Return the next sequence number of each bucket with files."""
+    return {
+        split.partition_bucket: 1 + max(file.max_sequence_number for file in split.files)
+        for split in splits
+    }
