@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -461,7 +462,9 @@ def test_files_of_external_tables_are_kept(
     assert (hive_metastore.warehouse / "db.db" / "t" / "schema" / "schema-0").exists()
 
 
-def add_foreign(metastore: HiveMetastore, name: str, kind: str = "MANAGED_TABLE") -> HiveClient:
+def add_foreign(
+    metastore: HiveMetastore, name: str, kind: str = "MANAGED_TABLE", **parameters: str
+) -> HiveClient:
     """Add a table of text files, or a view."""
     client, types = HiveClient(read_settings(metastore.options()).address), import_thrift_types()
     sd = types.StorageDescriptor(
@@ -473,7 +476,12 @@ def add_foreign(metastore: HiveMetastore, name: str, kind: str = "MANAGED_TABLE"
         ),
     )
     table = types.Table(
-        dbName="db", tableName=name, sd=sd, tableType=kind, partitionKeys=[], parameters={}
+        dbName="db",
+        tableName=name,
+        sd=sd,
+        tableType=kind,
+        partitionKeys=[],
+        parameters=parameters,
     )
     client.write("create_table", table)
     return client
@@ -502,6 +510,55 @@ def test_tables_of_other_formats_are_neither_listed_nor_touched(
     assert sorted(client.read("get_all_tables", "db")) == ["text", "view"]
     with pytest.raises(PeerError, match=r"Table .?db\.text"):
         hive_java.run("create", options, "db.text", spec=to_spec(KEYED))
+
+
+def test_transactional_tables_of_hive_do_not_disturb_a_listing(
+    hive_metastores: Callable[[str], HiveMetastore],
+) -> None:
+    hive_metastore = hive_metastores("3.1")
+    new_table(hive_metastore)
+    # Hive refuses to describe such a table to clients that do not name the capability.
+    insert_only = {"transactional": "true", "transactional_properties": "insert_only"}
+    add_foreign(hive_metastore, "acid", **insert_only)
+    catalog = to_catalog(hive_metastore.options())
+    assert catalog.tables("db") == ["t"]
+    with pytest.raises(UnsupportedError, match=r"db\.acid in the metastore is a table of another"):
+        catalog.table("db.acid")
+    hive_metastore.clear()
+
+
+def test_columns_of_partitions_change_with_those_of_the_table(
+    hive_metastore: HiveMetastore,
+) -> None:
+    new_table(hive_metastore).upsert(to_arrow(row("a", 1)))
+    more = {"alter-table-cascade": "false", "hive.skip-update-stats": "true"}
+    keeping = to_catalog({**hive_metastore.options(), **more})
+
+    keeping.alter_table("db.t", [AddColumn(column="w", type="INT")])
+    [partition] = hive_metastore.stored()["partitions"]
+    assert [column["name"] for column in partition["sd"]["cols"]] == ["k", "v"]
+
+    to_catalog(hive_metastore.options()).alter_table("db.t", [AddColumn(column="x", type="INT")])
+    [partition] = hive_metastore.stored()["partitions"]
+    assert "x" in [column["name"] for column in partition["sd"]["cols"]]
+
+
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_a_table_with_its_location_in_properties_is_renamed(
+    hive_metastore: HiveMetastore, hive_java: Peer, tmp_path: Path, is_moved: bool
+) -> None:
+    warehouse = hive_metastore.warehouse if is_moved else tmp_path / "elsewhere"
+    options = hive_metastore.options(warehouse, location_in_properties="true")
+    catalog = to_catalog(options)
+    table = catalog.create_table("db.t", KEYED, primary_key=["k"])
+    table.upsert(to_arrow(row("a", 1)))
+
+    renamed = catalog.rename_table("db.t", "db.u")
+
+    assert renamed.paths.root == f"{warehouse}/db.db/{'u' if is_moved else 't'}"
+    assert hive_java.read(options, "db.u") == read_rows(renamed) == [row("a", 1)]
+    catalog.drop_table("db.u")
+    assert list((warehouse / "db.db").iterdir()) == []
 
 
 def test_names_are_lower_case(hive_metastore: HiveMetastore) -> None:

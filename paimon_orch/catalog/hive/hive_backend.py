@@ -19,7 +19,12 @@ from paimon_orch.catalog.catalog_options import (
 )
 from paimon_orch.catalog.file_system import write_next_schema
 from paimon_orch.catalog.hive import hive_tables
-from paimon_orch.catalog.hive.hive_client import HiveClient, import_thrift_types
+from paimon_orch.catalog.hive.hive_client import (
+    HiveClient,
+    import_thrift_types,
+    request_table,
+    request_tables,
+)
 from paimon_orch.catalog.hive.hive_lock import HiveLock
 from paimon_orch.catalog.hive.hive_partitions import HivePartitions
 from paimon_orch.catalog.hive.hive_settings import (
@@ -125,12 +130,11 @@ class HiveBackend:
 
     def list_tables(self, database: str) -> list[str]:
         """Return the Paimon tables: one request for all names, and one for each batch of them."""
-        types = import_thrift_types()
         names = list(self.client.read("get_all_tables", database))
         size = self.settings.options.get(BATCH_SIZE)
         tables = []
         for start in range(0, len(names), size):
-            request = types.GetTablesRequest(dbName=database, tblNames=names[start : start + size])
+            request = request_tables(database, names[start : start + size])
             tables += self.client.read("get_table_objects_by_name_req", request).tables
         return [table.tableName for table in tables if hive_tables.is_paimon_table(table)]
 
@@ -249,19 +253,20 @@ class HiveBackend:
             if self._find_table(target) is None:
                 raise
         if not external:
-            self._move_files(target, entry, table)
+            self._move_files(target, table)
         return True
 
-    def _move_files(self, target: TableIdentifier, entry: Any, table: Table) -> None:
+    def _move_files(self, target: TableIdentifier, table: Table) -> None:
         """Move the files of a renamed table if the metastore has not done so."""
-        location = self._get_location(self._require_table(target))
+        entry = self._require_table(target)
+        location = self._get_location(entry)
         io, root = self._open_location(location)
-        if (
-            root == table.paths.root
-            or not SchemaStore(table.io, TablePaths(table.paths.root)).ids()
-        ):
+        is_moved = not SchemaStore(table.io, TablePaths(table.paths.root)).ids()
+        if is_moved != (root == table.paths.root):
             return
-        if not io.rename_dir(table.paths.root, root):
+        if is_moved:  # the location in the parameters is the old one
+            location = entry.sd.location
+        elif not io.rename_dir(table.paths.root, root):
             raise AlreadyExistsError(
                 f"{root} exists; the files of {target} are in {table.paths.root}"
             )
@@ -312,9 +317,7 @@ class HiveBackend:
             return None
 
     def _find_table(self, identifier: TableIdentifier) -> Any:
-        request = import_thrift_types().GetTableRequest(
-            dbName=identifier.database, tblName=identifier.table
-        )
+        request = request_table(identifier.database, identifier.table)
         try:
             return self.client.read("get_table_req", request).table
         except NotFoundError:

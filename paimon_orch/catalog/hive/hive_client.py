@@ -5,6 +5,7 @@ import os
 import socket
 import threading
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,6 +99,26 @@ class HiveClient:
         return CommitOutcomeUnknownError(
             f"{self.address}: it is not known whether the metastore carried out {method} ({reason})"
         )
+
+
+def request_table(database: str, table: str) -> Any:
+    """Return the request of one table."""
+    types = import_thrift_types()
+    return types.GetTableRequest(dbName=database, tblName=table, capabilities=_capabilities())
+
+
+def request_tables(database: str, tables: Sequence[str]) -> Any:
+    """Return the request of several tables."""
+    types = import_thrift_types()
+    return types.GetTablesRequest(
+        dbName=database, tblNames=list(tables), capabilities=_capabilities()
+    )
+
+
+def _capabilities() -> Any:
+    """Return the capability without which one insert-only table makes a whole listing fail."""
+    types = import_thrift_types()
+    return types.ClientCapabilities(values=[types.ClientCapability.INSERT_ONLY_TABLES])
 
 
 class _Connection:

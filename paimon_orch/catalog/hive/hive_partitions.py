@@ -10,7 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_orch.catalog.hive.hive_client import HiveClient, import_thrift_types
+from paimon_orch.catalog.hive.hive_client import (
+    HiveClient,
+    import_thrift_types,
+    request_table,
+)
 from paimon_orch.catalog.hive.hive_settings import LOCATION_IN_PROPERTIES
 from paimon_orch.catalog.hive.hive_tables import (
     LOCATION_PROPERTY,
@@ -90,8 +94,7 @@ class HivePartitions:
                 self.client.read("markPartitionForEvent", *arguments)
 
     def _get_table(self) -> Any:
-        request = import_thrift_types().GetTableRequest(dbName=self.database, tblName=self.table)
-        return self.client.read("get_table_req", request).table
+        return self.client.read("get_table_req", request_table(self.database, self.table)).table
 
     def _build_partition(self, table: Any, spec: Mapping[str, str]) -> Any:
         seconds = int(time.time())
