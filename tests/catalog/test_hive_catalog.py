@@ -448,6 +448,10 @@ def test_files_of_external_tables_are_kept(
     hive_java.run("drop", options, "db.ours")
     assert (tmp_path / "ours" / "snapshot" / "snapshot-1").exists()
 
+
+def test_an_external_table_is_created_from_its_files(hive_metastore: HiveMetastore) -> None:
+    options = hive_metastore.options()
+    catalog = to_catalog(options)
     outside = to_catalog({**options, "table.type": "external"})
     kept = outside.create_table("db.t", "k INT")
     assert hive_metastore.table("t")["tableType"] == "EXTERNAL_TABLE"
@@ -459,6 +463,8 @@ def test_files_of_external_tables_are_kept(
         outside.create_table("db.t", "k BIGINT")
     with pytest.raises(AlreadyExistsError, match="has a Paimon table that the metastore does not"):
         catalog.create_table("db.t", "k INT")
+    catalog.drop_database("db", cascade=True)
+    assert catalog.databases() == ["default"]
     assert (hive_metastore.warehouse / "db.db" / "t" / "schema" / "schema-0").exists()
 
 

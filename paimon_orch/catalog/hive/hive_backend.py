@@ -117,16 +117,19 @@ class HiveBackend:
         return self._find_database(database)
 
     def drop_database(self, database: str) -> None:
-        """Drop a database without Paimon tables.
+        """Drop a database without Paimon tables, and its directory if that is empty.
 
         Raises :class:`InputError` if it has other tables of Hive: they are not dropped.
         """
-        options, entry = self.settings.options, self._find_database(database)
-        self.client.write("drop_database", database, True, False)
+        entry = self._find_database(database)
+        # The metastore would delete the directory with the files of external tables in it.
+        deletes_data, cascades = False, False
+        self.client.write("drop_database", database, deletes_data, cascades)
+        options = self.settings.options
         location = None if entry is None else hive_tables.get_database_location(entry, options)
-        if options.get(LOCATION_IN_PROPERTIES) and location is not None:
+        if location is not None:
             io, root = self._open_location(location)
-            io.delete_dir(root)
+            io.delete_empty_dir(root)
 
     def list_tables(self, database: str) -> list[str]:
         """Return the Paimon tables: one request for all names, and one for each batch of them."""
