@@ -117,7 +117,7 @@ orient="auto"><path d="M 0 0 L 10 5 L 0 10 z" class="tip"/></marker></defs>
 
 def floors() -> Picture:
     """The packages; each package imports only those below it."""
-    picture = Picture(780, 470, "The packages of paimon_orch; imports point down only")
+    picture = Picture(780, 513, "The packages of paimon_orch; imports point down only")
     rows = [
         ("definitions", "an example code location of Dagster", "box"),
         ("cli | demo", "commands; the flights demo", "box"),
@@ -128,7 +128,8 @@ def floors() -> Picture:
             "plan, run and commit of each step: compaction, expiration, cleanup, ...",
             "meta",
         ),
-        ("table", "catalog, snapshots, scan, write, commit, tags, branches, references", "meta"),
+        ("catalog", "file systems, REST servers, Hive metastores, SQL databases", "meta"),
+        ("table", "snapshots, scan, write, commit, tags, branches, references", "meta"),
         ("merge", "levels, sort-merge, merge engines, aggregate functions, lookup", "data"),
         ("files", "Parquet, ORC and Avro data files, statistics, schema evolution", "data"),
         ("format | storage", "bytes to values without I/O; local disks and object stores", "data"),
@@ -141,9 +142,9 @@ def floors() -> Picture:
         for index, part in enumerate(parts):
             picture.box((60 + index * (width + 8), y, width, 34), [f"`{part}"], style)
         picture.text(268, y + 22, content)
-    picture.arrow((32, 24), (32, 445))
+    picture.arrow((32, 24), (32, 488))
     picture.parts.append(
-        '<text x="22" y="235" class="small" text-anchor="middle" transform="rotate(-90 22 235)">'
+        '<text x="22" y="256" class="small" text-anchor="middle" transform="rotate(-90 22 256)">'
         "imports</text>"
     )
     return picture
