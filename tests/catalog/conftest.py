@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 from support.catalogs.fixtures import start_rest_server
 from support.catalogs.hive_metastore import hive_client_jars
+from support.catalogs.kinds import catalog_under_test, rest_servers, short_lock_metastore
 from support.peers.peers import Peer, PeerUnavailableError
 
-__all__ = ["start_rest_server"]
+__all__ = ["catalog_under_test", "rest_servers", "short_lock_metastore", "start_rest_server"]
 
 
 @pytest.fixture(scope="session")

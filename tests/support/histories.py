@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 from support.damage import edit_snapshot
-from support.tables import new_table, rows_of, small_batches, stored_files, table_of
+from support.tables import catalog_of, new_table, rows_of, small_batches, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.steps.common.executor import InProcessExecutor
@@ -99,8 +99,7 @@ def apply_action(table: Table, action: str, number: int, text: str) -> None:
 
 def branch_of(table: Table, name: str) -> Table:
     """Return a branch of a table as a table."""
-    warehouse = Path(table.paths.root).parents[1]
-    branch = Catalog(str(warehouse)).table(f"{table.identifier}$branch_{name}")
+    branch = catalog_of(table).table(f"{table.identifier}$branch_{name}")
     return replace(branch, batch_sizes=table.batch_sizes)
 
 

@@ -43,7 +43,10 @@ def new_table(
     partition_by: Sequence[str] = (),
     **options: str,
 ) -> Table:
-    """Create ``db.t``; in names of options ``__`` is a dot and ``_`` a dash (``file__format``)."""
+    """Create ``db.t``; in names of options ``__`` is a dot and ``_`` a dash (``file__format``).
+
+    ``root`` is a warehouse or the name of a configured catalog.
+    """
     named = {name.replace("__", ".").replace("_", "-"): text for name, text in options.items()}
     return Catalog(str(root)).create_table(
         "db.t", columns, primary_key=key, partition_by=partition_by, options={"bucket": "1"} | named
@@ -134,6 +137,12 @@ def _assert_bucket_healthy(
 
 def _keys(rows: pa.Table | pa.RecordBatch, names: Sequence[str]) -> list[Row]:
     return list(zip(*(rows[name].to_pylist() for name in names), strict=True))
+
+
+def catalog_of(table: Table) -> Catalog:
+    """Return the catalog of a table: a configured one, or the warehouse of its path."""
+    name = table.environment.command_argument
+    return Catalog(name or str(Path(table.paths.root).parents[1]))
 
 
 def get_file_system(catalog: Catalog) -> FileSystemBackend:

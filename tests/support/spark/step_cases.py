@@ -12,12 +12,13 @@ from pyspark.sql import SparkSession
 from support.tables import Row, levels_of, new_table, rows_of, table_of
 
 from paimon_orch import Catalog
+from paimon_orch.catalog.named_catalogs import find_named_catalog
 from paimon_orch.spark import SparkExecutor
 from paimon_orch.spark.frame_writer import write
 from paimon_orch.spark.sort_compact import sort_table
 from paimon_orch.spark.update_and_merge import merge_into, update
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
-from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.compaction.postpone import move_postponed
 from paimon_orch.steps.compaction.sort_compact import SortOrder
@@ -45,6 +46,17 @@ class StepCase:
     run: Callable[[SparkSession, Table], object]
     result: object
     rows: Callable[[list[Row]], list[Row]] = lambda rows: rows
+
+
+@dataclass(frozen=True)
+class OnExecutor:
+    """A step that needs only an executor, so that it can run without Spark too."""
+
+    run: Callable[[Executor, Table], object]
+
+    def __call__(self, session: SparkSession, table: Table) -> object:
+        """Run the step on Spark."""
+        return self.run(SparkExecutor(session), table)
 
 
 def rows_for(keys: range, text: str) -> pa.Table:
@@ -169,79 +181,104 @@ def _merge(session: SparkSession, table: Table) -> object:
     return [result.deleted, result.updated, result.inserted]
 
 
-def _compact_full(session: SparkSession, table: Table) -> object:
-    result = compact(table, SparkExecutor(session), strategy="full")
+@OnExecutor
+def _compact_full(executor: Executor, table: Table) -> object:
+    result = compact(table, executor, strategy="full")
     return [result.buckets, result.rows_written, levels_of(table)]
 
 
-def _compact_lookup(session: SparkSession, table: Table) -> object:
-    result = compact(table, SparkExecutor(session))
+@OnExecutor
+def _compact_lookup(executor: Executor, table: Table) -> object:
+    result = compact(table, executor)
     return [result.buckets, result.level0_after, result.deleted_rows]
 
 
-def _delete(session: SparkSession, table: Table) -> object:
-    return row_level.delete(table, SparkExecutor(session), "k < 10").deleted
+@OnExecutor
+def _delete(executor: Executor, table: Table) -> object:
+    return row_level.delete(table, executor, "k < 10").deleted
 
 
 def _update(session: SparkSession, table: Table) -> object:
     return update(session, table, {"v": "concat(v, '!')"}, "k >= 30").updated
 
 
-def _rewrite_file_index(session: SparkSession, table: Table) -> object:
-    result = rewrite_file_index(table, SparkExecutor(session))
+@OnExecutor
+def _rewrite_file_index(executor: Executor, table: Table) -> object:
+    result = rewrite_file_index(table, executor)
     return [result.files, result.index_files]
 
 
-def _analyze(session: SparkSession, table: Table) -> object:
-    result = analyze(table, SparkExecutor(session), columns=["k"])
+@OnExecutor
+def _analyze(executor: Executor, table: Table) -> object:
+    result = analyze(table, executor, columns=["k"])
     assert result.statistics is not None
     return [result.statistics.row_count, result.statistics.columns["k"].distinct_count]
 
 
-def _expire_snapshots(session: SparkSession, table: Table) -> object:
-    executor = SparkExecutor(session)
+@OnExecutor
+def _expire_snapshots(executor: Executor, table: Table) -> object:
     result = expire_snapshots(
         table, executor, retain_max=1, retain_min=1, older_than=FAR_FUTURE_MILLIS
     )
     return [result.snapshots, result.data_files]
 
 
-def _remove_orphan_files(session: SparkSession, table: Table) -> object:
+@OnExecutor
+def _remove_orphan_files(executor: Executor, table: Table) -> object:
     return remove_orphan_files(
-        table, SparkExecutor(session), older_than=int(time.time() * 1000)
+        table, executor, older_than=int(time.time() * 1000)
     ).files
 
 
-def _expire_changelogs(session: SparkSession, table: Table) -> object:
+@OnExecutor
+def _expire_changelogs(executor: Executor, table: Table) -> object:
     return len(
-        expire_changelogs(table, SparkExecutor(session), retain_max=1, retain_min=1).changelogs
+        expire_changelogs(table, executor, retain_max=1, retain_min=1).changelogs
     )
 
 
-def _delete_tag(session: SparkSession, table: Table) -> object:
-    return len(delete_tag(table, "old", SparkExecutor(session)).data)
+@OnExecutor
+def _delete_tag(executor: Executor, table: Table) -> object:
+    return len(delete_tag(table, "old", executor).data)
 
 
-def _rescale(session: SparkSession, table: Table) -> object:
-    result = rescale(table, 3, SparkExecutor(session))
+@OnExecutor
+def _rescale(executor: Executor, table: Table) -> object:
+    result = rescale(table, 3, executor)
     assert result is not None
     return result.commit_kind.value
 
 
-def _move_postponed(session: SparkSession, table: Table) -> object:
-    result = move_postponed(table, SparkExecutor(session))
+@OnExecutor
+def _move_postponed(executor: Executor, table: Table) -> object:
+    result = move_postponed(table, executor)
     assert result is not None
     return result.commit_kind.value
+
+
+def source_options(table: Table) -> dict[str, str]:
+    """Return the options of the data source for a table.
+
+    Spark starts the processes that open it with the first session, so they know neither the
+    variables nor the configuration of the test.
+    """
+    name = table.environment.command_argument
+    if name is None:
+        return {"path": table.paths.root}
+    options = find_named_catalog(name) or {}
+    return {"table": table.identifier} | {f"catalog.{key}": v for key, v in options.items()}
 
 
 def _read(session: SparkSession, table: Table) -> object:
-    rows = session.read.format("paimon").load(table.paths.root).where("k >= 3").toArrow()
+    frame = session.read.format("paimon").options(**source_options(table)).load()
+    rows = frame.where("k >= 3").toArrow()
     return [len(rows_in(rows)), list(rows_in(rows)[0])]
 
 
 def _append(session: SparkSession, table: Table) -> object:
     frame = session.createDataFrame(rows_for(range(60, 64), "w"))
-    frame.repartition(1).write.format("paimon").mode("append").save(table.paths.root)
+    writer = frame.repartition(1).write.format("paimon").mode("append")
+    writer.options(**source_options(table)).save()
     return None
 
 

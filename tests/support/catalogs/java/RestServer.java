@@ -1,7 +1,11 @@
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.Field;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -12,8 +16,10 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import javax.net.ServerSocketFactory;
 import okhttp3.mockwebserver.Dispatcher;
 import okhttp3.mockwebserver.MockResponse;
+import okhttp3.mockwebserver.MockWebServer;
 import okhttp3.mockwebserver.RecordedRequest;
 import org.apache.paimon.catalog.AbstractCatalog;
 import org.apache.paimon.catalog.Identifier;
@@ -67,8 +73,45 @@ public class RestServer {
         ConfigResponse config = RESTApi.fromJson(command.get("config").toString(), ConfigResponse.class);
         RESTCatalogServer server =
                 new Server(text(command, "folder"), provider(command.get("auth")), config, text(command, "warehouse"));
+        web(server).setServerSocketFactory(new SocketsWithoutDelay());
         server.start();
         return server;
+    }
+
+    static MockWebServer web(RESTCatalogServer server) throws Exception {
+        Field field = RESTCatalogServer.class.getDeclaredField("server");
+        field.setAccessible(true);
+        return (MockWebServer) field.get(server);
+    }
+
+    /** The web server writes head and body of an answer apart, and would wait 40 ms in between. */
+    static class SocketsWithoutDelay extends ServerSocketFactory {
+        @Override
+        public ServerSocket createServerSocket() throws IOException {
+            return new ServerSocket() {
+                @Override
+                public Socket accept() throws IOException {
+                    Socket socket = super.accept();
+                    socket.setTcpNoDelay(true);
+                    return socket;
+                }
+            };
+        }
+
+        @Override
+        public ServerSocket createServerSocket(int port) {
+            throw new UnsupportedOperationException();
+        }
+
+        @Override
+        public ServerSocket createServerSocket(int port, int backlog) {
+            throw new UnsupportedOperationException();
+        }
+
+        @Override
+        public ServerSocket createServerSocket(int port, int backlog, InetAddress address) {
+            throw new UnsupportedOperationException();
+        }
     }
 
     static void run(RESTCatalogServer server, JsonNode command) {
