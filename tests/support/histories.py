@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from support.damage import edit_snapshot
 from support.tables import catalog_of, new_table, rows_of, small_batches, stored_files, table_of
 
-from paimon_orch import Catalog
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.storage import LocalFileIO

@@ -62,7 +62,9 @@ class CatalogUnderTest:
         catalog = self.open()
         for database in catalog.databases():
             if database != "default":  # each metastore has it
-                roots = [catalog.table(f"{database}.{t}").paths.root for t in catalog.tables(database)]
+                roots = [
+                    catalog.table(f"{database}.{t}").paths.root for t in catalog.tables(database)
+                ]
                 catalog.drop_database(database, cascade=True)
                 for root in roots:
                     shutil.rmtree(root, ignore_errors=True)

@@ -225,16 +225,12 @@ def _expire_snapshots(executor: Executor, table: Table) -> object:
 
 @OnExecutor
 def _remove_orphan_files(executor: Executor, table: Table) -> object:
-    return remove_orphan_files(
-        table, executor, older_than=int(time.time() * 1000)
-    ).files
+    return remove_orphan_files(table, executor, older_than=int(time.time() * 1000)).files
 
 
 @OnExecutor
 def _expire_changelogs(executor: Executor, table: Table) -> object:
-    return len(
-        expire_changelogs(table, executor, retain_max=1, retain_min=1).changelogs
-    )
+    return len(expire_changelogs(table, executor, retain_max=1, retain_min=1).changelogs)
 
 
 @OnExecutor
