@@ -179,6 +179,16 @@ def test_branches_have_locks_of_their_own(hive_metastore: HiveMetastore) -> None
     assert (count_rows(table), count_rows(branch)) == (2, 2)
 
 
+def test_names_of_locks_are_lower_case(hive_metastore: HiveMetastore) -> None:
+    # Hive finds tables by names in any case, but release 2.3 compares the names of locks.
+    options = locked(hive_metastore, lock_acquire_timeout="1 s")
+    table = to_catalog(options).create_table("db.t", COLUMNS)
+    lock = to_catalog(options).table("DB.T").environment.lock
+    assert lock is not None
+    with lock.hold(), pytest.raises(LockTimeoutError):
+        append(table, 1, 1)
+
+
 def test_all_commits_of_eight_processes_are_kept(hive_metastore: HiveMetastore) -> None:
     options = locked(hive_metastore)
     table = to_catalog(options).create_table("db.t", COLUMNS, options={"commit.max-retries": "200"})
