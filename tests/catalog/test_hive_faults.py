@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -237,9 +240,12 @@ def test_work_continues_after_a_restart(start_hive_metastore: StartHiveMetastore
 def test_a_wait_survives_a_restart(
     start_hive_metastore: StartHiveMetastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hive_lock, "_FIRST_SLEEP", 8.0)
+    restarted = threading.Event()
+    clock = {"monotonic": time.monotonic, "time": time.time}
+    waits = SimpleNamespace(**clock, sleep=lambda _: restarted.wait(60))
+    monkeypatch.setattr(hive_lock, "time", waits)
     metastore = start_hive_metastore("3.1")
-    catalog = to_catalog(metastore.options(lock__enabled="true", lock_check_max_sleep="8 s"))
+    catalog = to_catalog(metastore.options(lock__enabled="true"))
     table = catalog.create_table("db.t", "k INT")
     lock = table.environment.lock
     assert lock is not None
@@ -251,6 +257,7 @@ def test_a_wait_survives_a_restart(
             metastore.kill()
             metastore.start()
             assert not waiting.done()
+            restarted.set()
         waiting.result(60)
     assert read_ids(table) == [1]
     assert metastore.stored()["locks"] == []
