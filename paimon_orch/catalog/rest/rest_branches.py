@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from paimon_orch.catalog.rest import resource_paths
 from paimon_orch.catalog.rest.rest_client import RestClient
+from paimon_orch.catalog.rest.rest_errors import refuse_unserved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,12 +18,15 @@ class RestBranches:
     def create(self, name: str, tag: str | None) -> None:
         """Create a branch, from a tag or without rows."""
         path = resource_paths.branches(self.database, self.table)
-        self.client.post(path, {"branch": name, "fromTag": tag})
+        with refuse_unserved("branches"):
+            self.client.post(path, {"branch": name, "fromTag": tag})
 
     def delete(self, name: str) -> None:
         """Delete a branch."""
-        self.client.delete(resource_paths.branch(self.database, self.table, name))
+        with refuse_unserved("branches"):
+            self.client.delete(resource_paths.branch(self.database, self.table, name))
 
     def fast_forward(self, name: str) -> None:
         """Move main to the state of a branch."""
-        self.client.post(resource_paths.forward(self.database, self.table, name), {})
+        with refuse_unserved("branches"):
+            self.client.post(resource_paths.forward(self.database, self.table, name), {})

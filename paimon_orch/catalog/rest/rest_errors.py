@@ -3,7 +3,8 @@
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -184,6 +185,20 @@ def _find_request_id(headers: Mapping[str, str]) -> str | None:
 def _read_name(fields: Mapping[str, Any], name: str, redact: Callable[[str], str]) -> str | None:
     value = fields.get(name)
     return clean_text(redact(value)) if isinstance(value, str) else None
+
+
+@contextmanager
+def refuse_unserved(action: str) -> Iterator[None]:
+    """Raise :class:`UnsupportedError` if the server does not know the path of a request.
+
+    Its answer is then 404, as for a missing table, but names no resource.
+    """
+    try:
+        yield
+    except RestNotFoundError as error:
+        if error.resource_type is not None:
+            raise
+        raise UnsupportedError(f"the server does not serve {action} ({error})") from None
 
 
 def clean_text(text: str, limit: int = _MAX_MESSAGE) -> str:

@@ -17,6 +17,7 @@ from paimon_orch.catalog.rest.rest_errors import (
     RestError,
     RestNotFoundError,
     RestUnsupportedError,
+    refuse_unserved,
 )
 from paimon_orch.errors import (
     AlreadyExistsError,
@@ -84,7 +85,8 @@ class RestSnapshots:
         if tag is not None:
             target = {"type": "tag", "tagName": tag}
         path = resource_paths.rollback(*_locate(self.identifier))
-        self.client.post(path, {"instant": target, "fromSnapshot": None})
+        with refuse_unserved("rollbacks"):
+            self.client.post(path, {"instant": target, "fromSnapshot": None})
 
 
 def load_latest_snapshot(client: RestClient, identifier: TableIdentifier) -> Snapshot | None:
