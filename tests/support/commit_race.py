@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections import Counter
+from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
@@ -77,3 +78,16 @@ def _append(
     barrier.wait(timeout=_TIMEOUT_SECONDS)
     for number in range(appends):
         table.append(pa.table({"process": [process], "number": [number]}))
+
+
+def start_append(uri: str, options: dict[str, Any], number: int) -> BaseProcess:
+    """Start a process that appends the row (0, number) to ``db.t``."""
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=_append_row, args=(uri, options, number))
+    process.start()
+    return process
+
+
+def _append_row(uri: str, options: dict[str, Any], number: int) -> None:
+    table = Catalog(uri, **options).table("db.t")
+    table.append(pa.table({"process": [0], "number": [number]}))

@@ -5,8 +5,7 @@ See docs/format/commit.md.
 
 import logging
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import uuid4
@@ -30,7 +29,11 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from paimon_orch.retry_policy import RetryPolicy
-from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
+from paimon_orch.table.catalog_environment import (
+    NO_CATALOG,
+    CatalogEnvironment,
+    PartitionStatistics,
+)
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.partition_statistics import count_partition_changes
 from paimon_orch.table.commit.snapshot_builder import BuiltSnapshot, SnapshotBuilder
@@ -113,7 +116,7 @@ class TableCommit:
     """Raises an error if the options of a schema forbid the step; called by each attempt."""
 
     on_commit: Callable[[Snapshot], None] = lambda _: None
-    """Called with the snapshot after each commit; must not raise an error, because the snapshot exists."""
+    """Called with the snapshot after each commit; errors are warnings, because the snapshot exists."""
 
     attempts: int = field(default=0, init=False)
     """The number of attempts of the last commit."""
@@ -152,7 +155,7 @@ class TableCommit:
                 "'commit.max-retries' and 'commit.timeout'."
             )
         self.is_duplicate = snapshot.delta_manifest_list not in state.delta_lists
-        self.on_commit(snapshot)
+        self._report(snapshot)
         logger.info(
             "committed snapshot %d (%s) to %s, attempt %d",
             snapshot.id,
@@ -161,6 +164,16 @@ class TableCommit:
             self.attempts,
         )
         return snapshot
+
+    def _report(self, snapshot: Snapshot) -> None:
+        try:
+            self.on_commit(snapshot)
+        except (PaimonError, OSError) as error:
+            logger.warning(
+                "snapshot %d is committed, but not reported to all external systems: %s",
+                snapshot.id,
+                error,
+            )
 
     def find_committed(self, identifier: int) -> Snapshot | None:
         """Return the snapshot in which this user committed an identifier or the next greater one.
@@ -228,13 +241,14 @@ class TableCommit:
         )
         try:
             built = builder.write(writer, self.user, int(self.clock() * 1000))
+            statistics = self._count_changes(built, schema)
         except BaseException:
             writer.remove()
             raise
         snapshot = built.snapshot
         state.delta_lists.add(snapshot.delta_manifest_list)
         try:
-            created = self._create_snapshot(built, latest, state)
+            created = self._create_snapshot(built, latest, statistics, state)
         except (OSError, StorageError):  # the outcome is unknown
             raise
         except PaimonError:
@@ -247,6 +261,14 @@ class TableCommit:
             return None
         self._update_hint(snapshot)
         return snapshot
+
+    def _count_changes(
+        self, built: BuiltSnapshot, schema: TableSchema
+    ) -> Sequence[PartitionStatistics]:
+        """Return the changes of the partitions, for catalogs that make the commits."""
+        if self.snapshots.catalog is None:
+            return ()
+        return count_partition_changes(built.entries, schema)
 
     def _update_hint(self, snapshot: Snapshot) -> None:
         """Write the hint LATEST, unless the catalog does that."""
@@ -262,7 +284,11 @@ class TableCommit:
             )
 
     def _create_snapshot(
-        self, built: BuiltSnapshot, base: Snapshot | None, state: _CommitState
+        self,
+        built: BuiltSnapshot,
+        base: Snapshot | None,
+        statistics: Sequence[PartitionStatistics],
+        state: _CommitState,
     ) -> bool | None:
         """Create the snapshot; return None if it is unknown whether it exists or will exist.
 
@@ -270,30 +296,51 @@ class TableCommit:
         with the same id, and only one of the two attempts can succeed. Until then, no file may be
         deleted.
         """
-        snapshot = built.snapshot
-        path, catalog = self.snapshots.path(snapshot.id), self.snapshots.catalog
+        snapshot, catalog = built.snapshot, self.snapshots.catalog
+        is_refused, failure = False, None
         try:
-            if catalog is not None:
-                changes = count_partition_changes(
-                    built.entries, self.schemas.get(snapshot.schema_id)
-                )
-                return catalog.commit(snapshot, base, changes)
-            return self._create_snapshot_file(snapshot)
+            if catalog is None:
+                return self._create_snapshot_file(snapshot)
+            if catalog.commit(snapshot, base, statistics):
+                return True
+            is_refused = True
         except (OSError, StorageError) as error:
-            with suppress(OSError, StorageError, NotFoundError):
-                if catalog is None:
-                    return self.snapshots.io.read_bytes(path) == snapshot.to_json()
-                if (
-                    self.snapshots.get(snapshot.id).delta_manifest_list
-                    == snapshot.delta_manifest_list
-                ):
-                    return True
-            state.unresolved_id = snapshot.id
-            state.unknown_outcomes += 1
-            if state.unknown_outcomes < _MAX_UNKNOWN_OUTCOMES:
-                logger.warning("%s: retrying, because the outcome is unknown (%s)", path, error)
-                return None
-            raise self._build_unknown_outcome(snapshot.id, error) from error
+            failure = error
+        is_committed = self._find_outcome(snapshot, is_refused=is_refused)
+        if is_committed is not None:
+            return is_committed
+        reason = failure or "the catalog refused it, but may have received it twice"
+        state.unresolved_id = snapshot.id
+        state.unknown_outcomes += 1
+        if state.unknown_outcomes < _MAX_UNKNOWN_OUTCOMES:
+            path = self.snapshots.path(snapshot.id)
+            logger.warning("%s: retrying, because the outcome is unknown (%s)", path, reason)
+            return None
+        raise self._build_unknown_outcome(snapshot.id, reason) from failure
+
+    def _find_outcome(self, snapshot: Snapshot, *, is_refused: bool) -> bool | None:
+        """Return whether a snapshot was created, or None if that is still unknown.
+
+        A catalog may still be carrying out the request, unless it refused it. It may have refused a
+        snapshot that it has, because a gateway has sent the request twice.
+        """
+        try:
+            if self.snapshots.catalog is None:
+                path = self.snapshots.path(snapshot.id)
+                return self.snapshots.io.read_bytes(path) == snapshot.to_json()
+            if self._is_in_catalog(snapshot):
+                return True
+        except (OSError, PaimonError) as error:  # an error of the check decides nothing
+            logger.warning("the outcome of the commit cannot be read: %s", error)
+            return None
+        return False if is_refused else None
+
+    def _is_in_catalog(self, snapshot: Snapshot) -> bool:
+        latest = self.snapshots.latest()
+        if latest is None or latest.id < snapshot.id:
+            return False
+        created = latest if latest.id == snapshot.id else self.snapshots.get(snapshot.id)
+        return created.delta_manifest_list == snapshot.delta_manifest_list
 
     def _create_snapshot_file(self, snapshot: Snapshot) -> bool:
         """Create the file of a snapshot, under the lock of the table if it has one."""

@@ -164,10 +164,18 @@ class SnapshotStore:
 
     def walk_back(self) -> Iterator[Snapshot]:
         """Yield the snapshots that are not expired, newest first."""
-        latest, earliest = self.latest_id(), self.earliest_id()
-        if latest is None or earliest is None:
+        if self.catalog is None:
+            latest_id = self.latest_id()
+        else:
+            latest = self.latest()
+            if latest is None:
+                return
+            yield latest  # not every catalog writes the file of its newest snapshot
+            latest_id = latest.id - 1
+        earliest = self.earliest_id()
+        if latest_id is None or earliest is None:
             return
-        for snapshot_id in range(latest, earliest - 1, -1):
+        for snapshot_id in range(latest_id, earliest - 1, -1):
             if self.exists(snapshot_id):
                 yield self.get(snapshot_id)
 

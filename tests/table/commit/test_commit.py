@@ -16,6 +16,7 @@ from support.tables import assert_healthy, new_table, rows_of, stored_files, tab
 
 from paimon_orch import Catalog, CommitId
 from paimon_orch.errors import (
+    AccessDeniedError,
     CommitConflictError,
     CommitOutcomeUnknownError,
     InputError,
@@ -529,3 +530,22 @@ def test_rows_outside_the_overwritten_partition_are_refused_and_deleted(tmp_path
         table.overwrite(table_of("p k", [(1, 2), (2, 2)]), {"p": 1})
 
     assert stored_files(table) == before
+
+
+@pytest.mark.parametrize("error", [AccessDeniedError("token"), OSError("disk"), InputError("x")])
+def test_an_error_of_a_report_after_the_commit_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    table = new_table(tmp_path)
+    commit = table.stores.new_commit(StepKind.WRITE_ROWS)
+
+    def report(_: object) -> None:
+        raise error
+
+    commit.on_commit = report
+    snapshot = commit.commit(CommitChanges(kind=CommitKind.APPEND))
+
+    assert table.snapshot() == snapshot
+    assert (
+        f"snapshot 1 is committed, but not reported to all external systems: {error}" in caplog.text
+    )
