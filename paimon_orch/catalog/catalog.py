@@ -15,6 +15,7 @@ from paimon_orch.catalog.backend import CatalogBackend, SnapshotBackend
 from paimon_orch.catalog.catalog_options import extract_table_defaults
 from paimon_orch.catalog.file_system import FileSystemBackend
 from paimon_orch.catalog.identifier import BRANCH_SEPARATOR, TableIdentifier, check_database_name
+from paimon_orch.catalog.named_catalogs import describe_unconfigured_name
 from paimon_orch.catalog.open_backend import open_backend, resolve_options
 from paimon_orch.errors import AlreadyExistsError, InputError, NotFoundError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
@@ -160,10 +161,11 @@ class Catalog:
             return f"table {identifier.main} has no branch {identifier.branch!r}"
         database, name = identifier.database, identifier.main
         if not self.backend.has_database(database):
-            existing = ", ".join(self.databases()) or "none"
+            databases = self.databases()
+            hint = "" if databases else describe_unconfigured_name(self.uri)
             return (
                 f"there is no table {name} in {self.uri}: no database {database!r} "
-                f"(databases: {existing})"
+                f"(databases: {', '.join(databases) or 'none'}){hint}"
             )
         existing = ", ".join(self.tables(database)) or "none"
         return f"there is no table {name} in {self.uri} (tables of {database}: {existing})"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from paimon_orch.catalog.backend import CatalogTable
 from paimon_orch.catalog.identifier import TableIdentifier
+from paimon_orch.catalog.named_catalogs import describe_unconfigured_name
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
@@ -34,7 +35,7 @@ class FileSystemBackend:
         if not self.io.exists(self.root):
             raise NotFoundError(
                 f"{self.description} does not exist; check the path of the warehouse, or create a "
-                "table in it with paimon-orch create"
+                "table in it with paimon-orch create" + describe_unconfigured_name(self.description)
             )
         if not self.io.remote and Path(self.root).is_file():
             raise InputError(f"{self.description} is a file; a warehouse is a directory")
@@ -53,7 +54,17 @@ class FileSystemBackend:
 
         Raises :class:`UnsupportedError` in object stores, which have no empty directories.
         """
+        self._refuse_misspelled_name()
         return self.io.make_dir(self._get_database_root(database))
+
+    def _refuse_misspelled_name(self) -> None:
+        """Raise :class:`InputError` before a misspelled name becomes a new warehouse."""
+        hint = describe_unconfigured_name(self.description)
+        if hint and not self.io.exists(self.root):
+            raise InputError(
+                f"{self.root} does not exist{hint}. To create a warehouse there, write "
+                f"./{self.description}"
+            )
 
     def drop_database(self, database: str) -> None:
         """Delete the directory of a database with all its files."""
@@ -76,6 +87,7 @@ class FileSystemBackend:
     ) -> bool:
         """Write the first schema of a table."""
         refuse_location(identifier, location)
+        self._refuse_misspelled_name()
         store = SchemaStore(self.io, TablePaths(self._get_table_root(identifier)))
         return not store.ids() and store.create(schema)
 

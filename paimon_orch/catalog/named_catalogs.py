@@ -51,6 +51,12 @@ def find_named_catalog(name: str) -> dict[str, Any] | None:
     return {**catalogs.get(name, {}), **from_environment}
 
 
+def describe_unconfigured_name(location: str) -> str:
+    """Return a hint for a location that may be the misspelled name of a configured catalog."""
+    names = [] if "/" in location or ":" in location else list_named_catalogs()
+    return f"; no catalog {location!r} is configured, only {', '.join(names)}" if names else ""
+
+
 def list_named_catalogs() -> list[str]:
     """Return the names of the catalogs in the configuration file and in variables, sorted.
 

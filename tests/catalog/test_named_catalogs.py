@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_orch import Catalog, InputError
+from paimon_orch import Catalog, InputError, NotFoundError
 from paimon_orch.catalog.named_catalogs import find_named_catalog, list_named_catalogs
 
 WriteConfig = Callable[[str], Path]
@@ -36,9 +36,13 @@ def test_a_name_that_is_not_configured_is_a_directory(
 ) -> None:
     write_config("catalog:\n  lake: {warehouse: /nowhere}\n")
     monkeypatch.chdir(tmp_path)
-    Catalog("other").create_table("db.t", "k INT")
+    with pytest.raises(InputError, match=r"write \./other$"):
+        Catalog("other").create_table("db.t", "k INT")
+    with pytest.raises(InputError, match=r"write \./other$"):
+        Catalog("other").create_database("db")
+    Catalog("./other").create_table("db.t", "k INT")
 
-    assert (tmp_path / "other" / "db.db" / "t").is_dir()
+    assert Catalog("other").tables("db") == ["t"]
     assert Catalog("./lake").databases() == []
 
 
@@ -81,3 +85,17 @@ def test_an_invalid_file_is_refused_without_its_text(write_config: WriteConfig) 
     with pytest.raises(InputError, match=r"line \d+ cannot be read as YAML") as caught:
         Catalog("lake")
     assert "very-secret" not in f"{caught.value!r}{caught.value.__cause__!r}"
+
+
+def test_a_misspelled_name_is_compared_with_the_configured_names(
+    write_config: WriteConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_config("catalog:\n  prod: {warehouse: /nowhere}\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotFoundError, match="no catalog 'pord' is configured, only prod"):
+        Catalog("pord").table("db.t")
+    with pytest.raises(NotFoundError, match="no catalog 'pord' is configured, only prod"):
+        Catalog("pord").require_exists()
+    with pytest.raises(NotFoundError) as caught:
+        Catalog(str(tmp_path / "elsewhere")).table("db.t")
+    assert "configured" not in str(caught.value)
