@@ -30,6 +30,7 @@ from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import SnapshotsNotServedError
 from paimon_orch.table.cleanup.safe_delete import list_file_roots
 from paimon_orch.table.iceberg.iceberg_settings import find_external_directory
+from paimon_orch.table.iceberg.open_catalog_entry import find_entry_names
 from paimon_orch.table.schema_change.deletion_vectors_switch import check_deletion_vectors_change
 from paimon_orch.table.schema_change.schema_changes import SchemaChange, SetOption
 from paimon_orch.table.step_gate import require_external_systems, warn_of_options
@@ -250,9 +251,10 @@ class Catalog:
         if not self.can_drop_table(identifier, if_exists=if_exists):
             return
         table = self.table(identifier)
-        external = list_file_roots(table.io, table.paths)[1:]
+        external, entries = list_file_roots(table.io, table.paths)[1:], _list_entries(table)
         _delete_iceberg_metadata(table.io, find_external_directory(table.schema, table.paths))
         self.backend.drop_table(TableIdentifier.parse(identifier), table)
+        _warn_of_entries(table, entries)
         if external:
             logger.warning(
                 "%s was dropped; its files in external paths were not deleted, as other tables may "
@@ -305,11 +307,13 @@ class Catalog:
         source.stores.check_step(StepKind.METADATA)
         self._require_database(target.database)
         iceberg_directory = find_external_directory(source.schema, source.paths)
+        entries = _list_entries(source)
         if not self.backend.rename_table(TableIdentifier.parse(identifier), target, source):
             raise AlreadyExistsError(f"table {to} already exists in {self.uri}")
         renamed = self.table(to)
         renamed.stores.publish_iceberg_metadata()
         _delete_iceberg_metadata(source.io, iceberg_directory)
+        _warn_of_entries(source, entries - _list_entries(renamed))
         return renamed
 
     def alter_table(self, identifier: str, changes: Iterable[SchemaChange]) -> TableSchema:
@@ -343,6 +347,22 @@ def _parse_main(identifier: str) -> TableIdentifier:
     if parsed.branch != MAIN_BRANCH:
         raise InputError(f"{identifier} is a branch: create it with Table.branches.create")
     return parsed
+
+
+def _list_entries(table: Table) -> set[str]:
+    """Return the names of a table in an external Iceberg catalog."""
+    return set(map(".".join, find_entry_names(table.identifier, table.schema, table.paths)))
+
+
+def _warn_of_entries(table: Table, entries: Iterable[str]) -> None:
+    """Log that an external Iceberg catalog still shows a table; Java Paimon leaves it, too."""
+    for entry in sorted(entries):
+        logger.warning(
+            "%s does not exist any more; if the Iceberg catalog still has the entry %s, drop it "
+            "there, without its data",
+            table.identifier,
+            entry,
+        )
 
 
 def _delete_iceberg_metadata(io: FileIO, directory: str | None) -> None:

@@ -278,7 +278,10 @@ class TableStores:
     def iceberg(self) -> IcebergPublisher:
         """Return the publisher of the Iceberg metadata."""
         return IcebergPublisher(
-            schemas=self.schemas, snapshots=self.snapshots, manifests=self.manifests
+            identifier=self.identifier,
+            schemas=self.schemas,
+            snapshots=self.snapshots,
+            manifests=self.manifests,
         )
 
     def publish_iceberg_metadata(self) -> None:

@@ -14,7 +14,6 @@ from support.catalogs.hive_metastore import HiveMetastore
 from support.peers.peers import Peer, PeerError
 
 from paimon_orch import Catalog, InputError
-from paimon_orch.catalog.hive.hive_client import HiveClient, import_thrift_types
 from paimon_orch.catalog.hive.hive_settings import read_settings
 from paimon_orch.errors import (
     AlreadyExistsError,
@@ -24,6 +23,7 @@ from paimon_orch.errors import (
 )
 from paimon_orch.format.schema import build_table_schema
 from paimon_orch.format.types.data_types import field_to_json, parse_columns
+from paimon_orch.metastore.hive_client import HiveClient, import_thrift_types
 from paimon_orch.table.catalog_environment import PartitionStatistics
 from paimon_orch.table.schema_change.schema_changes import (
     AddColumn,

@@ -19,7 +19,6 @@ from support.catalogs.hive_metastore import HiveMetastore, StartHiveMetastore
 
 from paimon_orch import Catalog
 from paimon_orch.catalog.hive import hive_lock
-from paimon_orch.catalog.hive.hive_client import HiveClient
 from paimon_orch.catalog.hive.hive_settings import read_settings
 from paimon_orch.errors import (
     AccessDeniedError,
@@ -29,6 +28,7 @@ from paimon_orch.errors import (
     InputError,
     UnsupportedError,
 )
+from paimon_orch.metastore.hive_client import HiveClient
 from paimon_orch.table.schema_change.schema_changes import AddColumn
 from paimon_orch.table.table import Table
 

@@ -19,8 +19,8 @@ from support.catalogs.hive_metastore import HiveMetastore, StartHiveMetastore
 from support.peers.peers import Peer, PeerError
 
 from paimon_orch import Catalog
-from paimon_orch.catalog.hive.hive_client import HiveClient, import_thrift_types
 from paimon_orch.errors import CatalogUnavailableError, LockTimeoutError
+from paimon_orch.metastore.hive_client import HiveClient, import_thrift_types
 from paimon_orch.table.schema_change.schema_changes import AddColumn
 from paimon_orch.table.table import Table
 

@@ -8,7 +8,8 @@ import pytest
 
 from paimon_orch import Catalog, InputError
 from paimon_orch.catalog.hive.hive_backend import HiveBackend
-from paimon_orch.catalog.hive.hive_settings import SOCKET_TIMEOUT, read_settings
+from paimon_orch.catalog.hive.hive_settings import read_settings
+from paimon_orch.metastore.hive_address import SOCKET_TIMEOUT
 
 OPTIONS: dict[str, Any] = {
     "metastore": "hive",

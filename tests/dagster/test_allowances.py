@@ -20,8 +20,8 @@ from paimon_orch.steps.ingest import IngestResult
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
 
-ICEBERG = "metadata.iceberg.storage"
-STALE = f"{ICEBERG}=hive-catalog"
+ICEBERG = "metadata.iceberg-compatible"
+STALE = f"{ICEBERG}=true"
 KEY = dg.AssetKey(["lake", "orders"])
 DAY = "2026-01-01"
 # Dagster raises this warning for a resource that contains another resource.
@@ -40,7 +40,7 @@ def orders(paimon: PaimonCatalogResource, upsert: Callable[..., None]) -> Table:
             "bucket": "1",
             "deletion-vectors.enabled": "true",
             "file-index.bloom-filter.columns": "amount",
-            ICEBERG: "hive-catalog",
+            ICEBERG: "true",
         },
     )
     for amount in range(3):

@@ -795,7 +795,9 @@ def test_readers_open_tables_of_a_hadoop_catalog(
     expected = read_paimon(table)
     assert_same_rows(expected, reader.read_rows(warehouse / "iceberg" / "db" / "t"))
     if isinstance(reader, SparkReader):
-        assert_same_rows(expected, reader.read_from_catalog(warehouse / "iceberg", TABLE))
+        location = str(warehouse / "iceberg")
+        rows = reader.read_from_catalog(TABLE, type="hadoop", warehouse=location)
+        assert_same_rows(expected, rows)
 
 
 # --- Deletion vectors

@@ -187,9 +187,11 @@ class SparkReader:
         assert isinstance(records, list)
         return records
 
-    def read_from_catalog(self, warehouse: Path, name: str) -> list[Record]:
-        """Return the rows of a table by its name in a Hadoop catalog."""
-        arguments = {"warehouse": str(warehouse), "table": name}
+    def read_from_catalog(
+        self, name: str, snapshot_id: int | None = None, **settings: str
+    ) -> list[Record]:
+        """Return the rows of a table by its name in the catalog with these settings."""
+        arguments = {"settings": settings, "table": name, "version": snapshot_id}
         records, _ = self._process.ask("read_from_catalog", **arguments)
         assert isinstance(records, list)
         return records

@@ -27,7 +27,7 @@ from paimon_orch.steps.maintenance import analyze, compact_manifests, rescale, r
 from paimon_orch.table.table import Table
 
 ROWS = pa.table({"id": [1, 2], "v": ["a", "b"]})
-ICEBERG = ("metadata.iceberg.storage", "hive-catalog")
+ICEBERG = ("metadata.iceberg-compatible", "true")
 
 
 def _table(tmp_path: Path, **options: str) -> Table:
@@ -94,7 +94,9 @@ def test_every_change_is_refused_while_iceberg_metadata_would_become_stale(
 ) -> None:
     table = _table(tmp_path, **dict([ICEBERG]))
     before = _digest(table)
-    with pytest.raises(UnsupportedError, match=r"metadata\.iceberg\.storage.*allow-stale-external"):
+    with pytest.raises(
+        UnsupportedError, match=r"metadata\.iceberg-compatible.*allow-stale-external"
+    ):
         CHANGES[name](table)
     assert _digest(table) == before
 
@@ -108,8 +110,8 @@ def test_every_change_runs_when_stale_iceberg_metadata_is_allowed(
     table = Table(f"db.{name}", table.io, table.paths, table.allowances)
     with caplog.at_level(logging.WARNING):
         CHANGES[name](table)
-    assert "stale after this run: option 'metadata.iceberg.storage'" in caplog.text
-    assert table.stale_external_options() == ["metadata.iceberg.storage=hive-catalog"]
+    assert "stale after this run: option 'metadata.iceberg-compatible'" in caplog.text
+    assert table.stale_external_options() == ["metadata.iceberg-compatible=true"]
 
 
 @pytest.mark.parametrize("name", sorted(set(CHANGES) - {"drop"}))
@@ -241,12 +243,12 @@ def test_the_error_of_a_command_names_the_flag_that_allows_it(tmp_path: Path) ->
     _table(tmp_path, **dict([ICEBERG]))
     refused = _run("compact-manifests", str(tmp_path), "db.t")
     assert refused.returncode == 1
-    assert "metadata.iceberg.storage" in refused.stderr
+    assert "metadata.iceberg-compatible" in refused.stderr
     assert "--allow-stale-external" in refused.stderr
     assert "Traceback" not in refused.stderr
     allowed = _run("compact-manifests", str(tmp_path), "db.t", "--allow-stale-external")
     assert allowed.returncode == 0
-    assert "stale after this run: option 'metadata.iceberg.storage'" in allowed.stderr
+    assert "stale after this run: option 'metadata.iceberg-compatible'" in allowed.stderr
     tag = _run("tag", "create", str(tmp_path), "db.t", "now", "--allow-stale-external")
     assert tag.returncode == 0
 
@@ -261,7 +263,7 @@ def test_the_create_command_warns_about_a_misspelled_option(tmp_path: Path) -> N
 def test_an_ingest_is_refused_before_any_task_writes(tmp_path: Path) -> None:
     table = _table(tmp_path, **dict([ICEBERG]))
     before = _digest(table)
-    with pytest.raises(UnsupportedError, match=r"metadata\.iceberg\.storage"):
+    with pytest.raises(UnsupportedError, match=r"metadata\.iceberg-compatible"):
         ingest.plan(table, ingest.IngestRequest(columns=ROWS.column_names))
     assert _digest(table) == before
 
@@ -269,7 +271,7 @@ def test_an_ingest_is_refused_before_any_task_writes(tmp_path: Path) -> None:
 def test_the_tables_of_a_dropped_database_are_checked_as_dropped_tables(tmp_path: Path) -> None:
     table = _table(tmp_path, **dict([ICEBERG]))
     before = _digest(table)
-    with pytest.raises(UnsupportedError, match=r"metadata\.iceberg\.storage"):
+    with pytest.raises(UnsupportedError, match=r"metadata\.iceberg-compatible"):
         Catalog(str(tmp_path)).drop_database("db", cascade=True)
     assert _digest(table) == before
     allowed = Catalog(str(tmp_path), allowances=Allowances(stale_external=True))

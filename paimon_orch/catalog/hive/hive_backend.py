@@ -19,12 +19,6 @@ from paimon_orch.catalog.catalog_options import (
 )
 from paimon_orch.catalog.file_system import write_next_schema
 from paimon_orch.catalog.hive import hive_tables
-from paimon_orch.catalog.hive.hive_client import (
-    HiveClient,
-    import_thrift_types,
-    request_table,
-    request_tables,
-)
 from paimon_orch.catalog.hive.hive_lock import HiveLock
 from paimon_orch.catalog.hive.hive_partitions import HivePartitions
 from paimon_orch.catalog.hive.hive_settings import (
@@ -36,7 +30,6 @@ from paimon_orch.catalog.hive.hive_settings import (
     HiveSettings,
     read_settings,
 )
-from paimon_orch.catalog.hive.hive_types import LOCAL_TIMESTAMP, TIMESTAMP, has_local_timestamp
 from paimon_orch.catalog.identifier import TableIdentifier
 from paimon_orch.catalog.store_options import open_location
 from paimon_orch.errors import (
@@ -50,6 +43,13 @@ from paimon_orch.errors import (
 )
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.metastore.hive_client import (
+    HiveClient,
+    import_thrift_types,
+    request_table,
+    request_tables,
+)
+from paimon_orch.metastore.hive_types import choose_local_timestamp
 from paimon_orch.storage import FileIO, LocalFileIO, resolve_warehouse
 from paimon_orch.table.catalog_environment import CatalogEnvironment
 from paimon_orch.table.metadata.schema_store import SchemaStore
@@ -379,16 +379,10 @@ class HiveBackend:
 
     def _choose_local_timestamp(self, schema: TableSchema, entry: Any) -> str:
         """Return the Hive type of TIMESTAMP_LTZ: that of the table, or of the metastore's release."""
-        if not any(has_local_timestamp(field.type) for field in schema.fields):
-            return TIMESTAMP
-        existing = None if entry is None else hive_tables.find_local_timestamp(entry)
-        if existing is not None:
-            return existing
-        try:
-            self.client.read("get_catalogs")  # a method of Hive 3 and newer
-        except UnsupportedError:
-            return TIMESTAMP
-        return LOCAL_TIMESTAMP
+        existing = [] if entry is None else hive_tables.list_column_types(entry)
+        return choose_local_timestamp(
+            self.client, [field.type for field in schema.fields], existing
+        )
 
 
 def _require_paimon(entry: Any, identifier: TableIdentifier) -> None:

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from paimon_orch.catalog.hive.hive_client import HiveClient, import_thrift_types
 from paimon_orch.catalog.identifier import TableIdentifier
 from paimon_orch.errors import (
     CatalogUnavailableError,
@@ -21,6 +20,7 @@ from paimon_orch.errors import (
     NotFoundError,
     PaimonError,
 )
+from paimon_orch.metastore.hive_client import HiveClient, import_thrift_types
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from paimon_orch.catalog.hive.hive_client import import_thrift_types
 from paimon_orch.catalog.hive.hive_settings import LOCATION_IN_PROPERTIES, SYNC_ALL_PROPERTIES
-from paimon_orch.catalog.hive.hive_types import LOCAL_TIMESTAMP, TIMESTAMP, to_hive_type
 from paimon_orch.catalog.identifier import TableIdentifier
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
@@ -18,6 +16,8 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import Field
+from paimon_orch.metastore.hive_client import import_thrift_types
+from paimon_orch.metastore.hive_types import to_hive_type
 
 EXTERNAL_TABLE, MANAGED_TABLE = "EXTERNAL_TABLE", "MANAGED_TABLE"
 PATH_DIRECTORY = "data-file.path-directory"
@@ -179,13 +179,6 @@ def _to_column(field: Field, local_timestamp: str) -> Any:
     )
 
 
-def find_local_timestamp(table: Any) -> str | None:
-    """Return the type that a table has for TIMESTAMP_LTZ, or None if that is not known.
-
-    Java writes one or the other, depending on its version of Hive. Metastores refuse to alter
-    columns from one to the other.
-    """
-    columns = [column.type for column in (*table.sd.cols, *(table.partitionKeys or ()))]
-    if any(LOCAL_TIMESTAMP in name for name in columns):
-        return LOCAL_TIMESTAMP
-    return TIMESTAMP if any(TIMESTAMP in name for name in columns) else None
+def list_column_types(table: Any) -> list[str]:
+    """Return the Hive types of the columns and partition keys of a table."""
+    return [column.type for column in (*table.sd.cols, *(table.partitionKeys or ()))]

@@ -279,10 +279,21 @@ ICEBERG_COMPACTION_MAX_FILE_NUM = honoured(
 ICEBERG_COMPACTION_MIN_FILE_NUM = honoured(
     "metadata.iceberg.compaction.min.file-num", INTEGER, "10"
 )
+ICEBERG_DATABASE = honoured("metadata.iceberg.database", TEXT)
 ICEBERG_DELETE_AFTER_COMMIT = honoured(
     "metadata.iceberg.delete-after-commit.enabled", BOOLEAN, "true"
 )
 ICEBERG_FORMAT_VERSION = honoured("metadata.iceberg.format-version", INTEGER, "2", bounds=(2, 3))
+ICEBERG_GLUE_SKIP_ARCHIVE = honoured("metadata.iceberg.glue.skip-archive", BOOLEAN, "false")
+ICEBERG_HIVE_CLIENT_CLASS = honoured(
+    "metadata.iceberg.hive-client-class",
+    TEXT,
+    "org.apache.hadoop.hive.metastore.HiveMetaStoreClient",
+)
+ICEBERG_HIVE_CONF_DIR = honoured("metadata.iceberg.hive-conf-dir", TEXT)
+ICEBERG_HIVE_SKIP_UPDATE_STATS = honoured(
+    "metadata.iceberg.hive-skip-update-stats", BOOLEAN, "false"
+)
 ICEBERG_MANIFEST_COMPRESSION = honoured(
     "metadata.iceberg.manifest-compression",
     KEYWORD,
@@ -303,11 +314,13 @@ ICEBERG_STORAGE = external(
     "disabled",
     steps=EVERY_CHANGE,
     consequence="the table in the external catalog is not updated: Iceberg readers miss the commit",
-    choices=("hive-catalog", "rest-catalog"),
+    choices=("rest-catalog",),
 )
 ICEBERG_STORAGE_LOCATION = honoured(
     "metadata.iceberg.storage-location", KEYWORD, choices=("table-location", "catalog-location")
 )
+ICEBERG_TABLE = honoured("metadata.iceberg.table", TEXT)
+ICEBERG_URI = honoured("metadata.iceberg.uri", TEXT)
 IGNORE_DELETE = honoured("ignore-delete", BOOLEAN, "false")
 IGNORE_UPDATE_BEFORE = honoured("ignore-update-before", BOOLEAN, "false")
 INCREMENTAL_BETWEEN_SCAN_MODE = honoured("incremental-between-scan-mode", KEYWORD, "auto")
@@ -826,18 +839,7 @@ HARMLESS: tuple[AnyOption, ...] = (
     harmless("manifest-sort.partition-field", TEXT),
     harmless("manifest.delete-file-drop-stats", BOOLEAN, "false"),
     harmless("manifest.merge-optimize.enabled", BOOLEAN, "true"),
-    harmless("metadata.iceberg.database", TEXT),
-    harmless("metadata.iceberg.glue.skip-archive", BOOLEAN, "false"),
     harmless("metadata.iceberg.hadoop-conf-dir", TEXT),
-    harmless(
-        "metadata.iceberg.hive-client-class",
-        TEXT,
-        "org.apache.hadoop.hive.metastore.HiveMetaStoreClient",
-    ),
-    harmless("metadata.iceberg.hive-conf-dir", TEXT),
-    harmless("metadata.iceberg.hive-skip-update-stats", BOOLEAN, "false"),
-    harmless("metadata.iceberg.table", TEXT),
-    harmless("metadata.iceberg.uri", TEXT),
     harmless("object-location", TEXT),
     harmless("orc.column.encoding.direct", INTEGER),
     harmless("orc.dictionary.key.threshold", NUMBER, "0.8"),

@@ -23,8 +23,9 @@ from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.schema import TableSchema
 
 DISABLED, TABLE_LOCATION, CATALOG_LOCATION = "disabled", "table-location", "catalog-location"
-_FILE_STORAGES = (TABLE_LOCATION, "hadoop-catalog")
-"""Storages whose readers find the metadata by its files, without a catalog service."""
+HIVE_CATALOG = "hive-catalog"
+_STORAGES = (TABLE_LOCATION, "hadoop-catalog", HIVE_CATALOG)
+"""Storages for which this library publishes."""
 _DATABASE_SUFFIX = ".db"
 CODECS = ("null", "deflate", "snappy", "bzip2", "xz", "zstandard")
 _CODEC_ALIASES = {"zstd": "zstandard", "none": "null"}
@@ -62,11 +63,11 @@ def is_iceberg_enabled(schema: TableSchema) -> bool:
 def build_iceberg_settings(schema: TableSchema, paths: TablePaths) -> IcebergSettings | None:
     """Return the settings of a table, or None if no Iceberg metadata is written for it.
 
-    None is written for branches, and for catalogs that would have to be notified. Raises :class:`InputError` if the location of the
-    metadata cannot be derived from the path of the table.
+    None is written for branches. Raises :class:`InputError` if the location of the metadata cannot
+    be derived from the path of the table.
     """
     options = schema.typed_options
-    if options.get(ICEBERG_STORAGE) not in _FILE_STORAGES or paths.branch != MAIN_BRANCH:
+    if options.get(ICEBERG_STORAGE) not in _STORAGES or paths.branch != MAIN_BRANCH:
         return None
     codec = options.get(AVRO_SETTING.named("codec")) or options.get(ICEBERG_MANIFEST_COMPRESSION)
     codec = _CODEC_ALIASES.get(codec.lower(), codec.lower())

@@ -15,6 +15,7 @@ from paimon_orch.format.iceberg.iceberg_metadata import (
     IcebergMetadata,
     IcebergSnapshot,
 )
+from paimon_orch.table.iceberg.catalog_entry import IcebergCatalogEntry, PublishedMetadata
 from paimon_orch.table.iceberg.metadata_builder import MetadataBuilder
 from paimon_orch.table.iceberg.metadata_expiration import (
     delete_obsolete_files,
@@ -23,7 +24,9 @@ from paimon_orch.table.iceberg.metadata_expiration import (
 from paimon_orch.table.iceberg.metadata_store import (
     IcebergMetadataStore,
     find_versions,
+    normalize_path,
 )
+from paimon_orch.table.iceberg.open_catalog_entry import open_catalog_entry
 from paimon_orch.table.iceberg.publishable import check_readable
 from paimon_orch.table.iceberg.published_base import (
     PublishedBase,
@@ -48,6 +51,7 @@ _MAX_ATTEMPTS = 5
 class IcebergPublisher:
     """Keeps the Iceberg metadata of the main branch of one table up to date."""
 
+    identifier: str
     schemas: SchemaStore
     snapshots: SnapshotStore
     manifests: ManifestReader
@@ -63,7 +67,7 @@ class IcebergPublisher:
             table = read_table_state(self.schemas, self.snapshots)
             if table is None:
                 return None
-            check_readable(table.schema, self.snapshots.paths)
+            check_readable(self.identifier, table.schema, self.snapshots.paths)
             if self._publish(table) and not self._has_changed(table):
                 return table.latest.id
         raise CommitConflictError(
@@ -105,6 +109,8 @@ class IcebergPublisher:
             if self._has_next_snapshot(table):
                 return False
             store.write_hint(metadata.current.id)
+        if not self._update_catalog(store, metadata, table):
+            return False
         obsolete = find_obsolete_versions(
             table.settings, versions, table.latest.id, self.snapshots, is_restart=is_restart
         )
@@ -113,6 +119,24 @@ class IcebergPublisher:
             store, metadata, files, obsolete, dropped=dropped, is_repair=is_repair
         )
         return True
+
+    def open_entry(self, table: TableState) -> IcebergCatalogEntry | None:
+        """Return the table in an external Iceberg catalog, or None if the table needs none."""
+        return open_catalog_entry(self.identifier, table.schema, self.snapshots.paths)
+
+    def _update_catalog(
+        self, store: IcebergMetadataStore, metadata: IcebergMetadata, table: TableState
+    ) -> bool:
+        """Point the external catalog to the metadata, before older files are deleted.
+
+        Returns False if another process was faster.
+        """
+        entry = self.open_entry(table)
+        if entry is None:
+            return True
+        if self._has_next_snapshot(table):
+            return False
+        return entry.update(describe_published(store, metadata, table))
 
     @property
     def builder(self) -> MetadataBuilder:
@@ -158,3 +182,14 @@ class IcebergPublisher:
             and metadata.tags == table.find_tags(metadata.snapshots)
             and len(table.select_retained(metadata.snapshots)) == len(metadata.snapshots)
         )
+
+
+def describe_published(
+    store: IcebergMetadataStore, metadata: IcebergMetadata, table: TableState
+) -> PublishedMetadata:
+    """Return what an external catalog has to show; its path is spelled as those in the metadata."""
+    path = store.metadata_path(metadata.current.id)
+    directory = metadata.current.manifest_list.rpartition("/")[0]
+    if normalize_path(directory) == normalize_path(store.directory):
+        path = f"{directory}/{path.rpartition('/')[2]}"
+    return PublishedMetadata(path=path, metadata=metadata, schema=table.schema)

@@ -34,6 +34,7 @@ from paimon_orch.table.iceberg.iceberg_settings import (
     build_iceberg_settings,
     is_iceberg_enabled,
 )
+from paimon_orch.table.iceberg.open_catalog_entry import open_catalog_entry
 from paimon_orch.table.iceberg.visible_files import AVRO, FILE_FORMATS, PARQUET
 
 _STORAGES = (DISABLED, "table-location", "hadoop-catalog", "hive-catalog", "rest-catalog")
@@ -47,7 +48,7 @@ def check_publishable(table: str, schema: TableSchema, paths: TablePaths) -> Non
     if not is_iceberg_enabled(schema):
         return
     try:
-        check_readable(schema, paths)
+        check_readable(table, schema, paths)
     except PaimonError as error:
         raise UnsupportedError(
             f"cannot change {table}: option '{ICEBERG_STORAGE.key}' = "
@@ -58,8 +59,11 @@ def check_publishable(table: str, schema: TableSchema, paths: TablePaths) -> Non
         ) from error
 
 
-def check_readable(schema: TableSchema, paths: TablePaths) -> None:
-    """Raise an error if Iceberg readers could not read a table with these options and columns."""
+def check_readable(identifier: str, schema: TableSchema, paths: TablePaths) -> None:
+    """Raise an error if Iceberg readers could not read a table with these options and columns.
+
+    Does not connect to an external catalog.
+    """
     options = schema.typed_options
     storage = options.get(ICEBERG_STORAGE)
     if storage not in _STORAGES:
@@ -69,6 +73,7 @@ def check_readable(schema: TableSchema, paths: TablePaths) -> None:
         return
     if settings.format_version not in (2, 3):
         raise InputError(f"the format version {settings.format_version} is neither 2 nor 3")
+    open_catalog_entry(identifier, schema, paths)
     _check_file_formats(schema)
     build_iceberg_schema(schema, settings.format_version)
     build_partition_avro_fields(schema)

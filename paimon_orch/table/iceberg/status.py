@@ -6,7 +6,9 @@ See docs/format/iceberg-metadata.md#location-and-file-names.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from paimon_orch.errors import PaimonError
 from paimon_orch.format.iceberg.iceberg_metadata import IcebergMetadata
+from paimon_orch.table.iceberg.catalog_entry import EntryState
 from paimon_orch.table.iceberg.iceberg_settings import build_iceberg_settings
 from paimon_orch.table.iceberg.metadata_store import (
     UNREADABLE,
@@ -14,7 +16,7 @@ from paimon_orch.table.iceberg.metadata_store import (
     IcebergMetadataStore,
     find_versions,
 )
-from paimon_orch.table.iceberg.publish import IcebergPublisher
+from paimon_orch.table.iceberg.publish import IcebergPublisher, describe_published
 from paimon_orch.table.iceberg.published_base import (
     PublishedBase,
     find_location,
@@ -94,15 +96,36 @@ def _compare(
     stale = stale or _find_damage(store, base, table, files)
     if stale is None and hint is None:
         stale = f"{store.directory}/{VERSION_HINT} is missing or not a number"
+    state = _read_catalog_state(publisher, store, metadata, table)
+    stale = stale or state.problem
+    published_id, missing = state.snapshot_id, None
+    if is_of_table and published_id is not None:
+        missing = table.latest.id - published_id
     return IcebergStatus(
-        published_id=metadata.current.id,
+        published_id=published_id,
         latest_id=table.latest.id,
         metadata_path=path,
         is_current=stale is None,
-        missing_snapshots=table.latest.id - metadata.current.id if is_of_table else None,
+        missing_snapshots=missing,
         problem=stale or _find_housekeeping(publisher, base, table),
         metadata=metadata,
     )
+
+
+def _read_catalog_state(
+    publisher: IcebergPublisher,
+    store: IcebergMetadataStore,
+    metadata: IcebergMetadata,
+    table: TableState,
+) -> EntryState:
+    """Return what readers see: the newest metadata file, or what an external catalog shows."""
+    try:
+        entry = publisher.open_entry(table)
+        if entry is None:
+            return EntryState(snapshot_id=metadata.current.id)
+        return entry.read_state(describe_published(store, metadata, table))
+    except PaimonError as error:
+        return EntryState(problem=str(error))
 
 
 def _find_difference(

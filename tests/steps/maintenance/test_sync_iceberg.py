@@ -128,7 +128,7 @@ def test_a_branch_is_refused(tmp_path: Path, table: Table) -> None:
         sync_iceberg(Catalog(str(tmp_path)).table("db.t$branch_dev"))
 
 
-@pytest.mark.parametrize("storage", ["hive-catalog", "rest-catalog"])
+@pytest.mark.parametrize("storage", ["rest-catalog"])
 def test_a_catalog_service_is_refused_even_if_stale_metadata_is_allowed(
     tmp_path: Path, storage: str
 ) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from paimon_orch.catalog.hive.hive_client import HiveClient
 from paimon_orch.catalog.rest.rest_client import RestClient
+from paimon_orch.metastore.hive_client import HiveClient
 from paimon_orch.storage import LocalFileIO
 
 _FILE_OPERATIONS = [

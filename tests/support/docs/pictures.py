@@ -117,7 +117,7 @@ orient="auto"><path d="M 0 0 L 10 5 L 0 10 z" class="tip"/></marker></defs>
 
 def floors() -> Picture:
     """The packages; each package imports only those below it."""
-    picture = Picture(780, 513, "The packages of paimon_orch; imports point down only")
+    picture = Picture(780, 556, "The packages of paimon_orch; imports point down only")
     rows = [
         ("definitions", "an example code location of Dagster", "box"),
         ("cli | demo", "commands; the flights demo", "box"),
@@ -132,6 +132,7 @@ def floors() -> Picture:
         ("table", "snapshots, scan, write, commit, tags, branches, references", "meta"),
         ("merge", "levels, sort-merge, merge engines, aggregate functions, lookup", "data"),
         ("files", "Parquet, ORC and Avro data files, statistics, schema evolution", "data"),
+        ("metastore", "the client of Hive metastores", "data"),
         ("format | storage", "bytes to values without I/O; local disks and object stores", "data"),
         ("errors | retry_policy", "exceptions; how often operations are retried", "box"),
     ]
@@ -142,9 +143,9 @@ def floors() -> Picture:
         for index, part in enumerate(parts):
             picture.box((60 + index * (width + 8), y, width, 34), [f"`{part}"], style)
         picture.text(268, y + 22, content)
-    picture.arrow((32, 24), (32, 488))
+    picture.arrow((32, 24), (32, 531))
     picture.parts.append(
-        '<text x="22" y="256" class="small" text-anchor="middle" transform="rotate(-90 22 256)">'
+        '<text x="22" y="278" class="small" text-anchor="middle" transform="rotate(-90 22 278)">'
         "imports</text>"
     )
     return picture

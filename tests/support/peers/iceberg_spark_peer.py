@@ -38,13 +38,19 @@ def read(table: str, version: str | None, columns: list[str]) -> list[Record]:
     return _records(_load(table, version).select(*columns))
 
 
-def read_from_catalog(warehouse: str, table: str) -> list[Record]:
-    """Return all rows of the table `db.t` in the warehouse of a Hadoop catalog."""
-    catalog = "spark.sql.catalog.hadoop"
+def read_from_catalog(
+    settings: dict[str, str], table: str, version: int | None = None
+) -> list[Record]:
+    """Return the rows of the table `db.t` in a catalog, by default of the current snapshot."""
+    name = f"catalog_{abs(hash(tuple(sorted(settings.items()))))}"
+    catalog = f"spark.sql.catalog.{name}"
     spark.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
-    spark.conf.set(f"{catalog}.type", "hadoop")
-    spark.conf.set(f"{catalog}.warehouse", warehouse)
-    return _records(spark.table(f"hadoop.{table}"))
+    for key, value in {"cache-enabled": "false", **settings}.items():
+        spark.conf.set(f"{catalog}.{key}", value)
+    reader = spark.read
+    if version is not None:
+        reader = reader.option("versionAsOf", str(version))
+    return _records(reader.table(f"{name}.{table}"))
 
 
 def find(table: str, key: str, conditions: list[str]) -> list[list[Any]]:

@@ -66,10 +66,10 @@ def test_a_table_without_the_option_a_branch_and_a_foreign_catalog_have_no_statu
     catalog = Catalog(str(tmp_path))
     table.tags.create("start")
     table.branches.create("dev", tag="start")
-    hive = {"metadata.iceberg.storage": "hive-catalog"}
+    rest = {"metadata.iceberg.storage": "rest-catalog"}
     others = [
         catalog.create_table("db.plain", "id INT"),
-        catalog.create_table("db.hive", "id INT", options=hive),
+        catalog.create_table("db.rest", "id INT", options=rest),
         catalog.table("db.t$branch_dev"),
     ]
 

@@ -1,5 +1,7 @@
 """The Hive type of a Paimon column, for engines that show the columns of a metastore."""
 
+from collections.abc import Iterable
+
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.types.data_types import (
     ArrayType,
@@ -11,6 +13,7 @@ from paimon_orch.format.types.data_types import (
     TypeRoot,
     type_to_sql,
 )
+from paimon_orch.metastore.hive_client import HiveClient
 
 TIMESTAMP = "timestamp"
 LOCAL_TIMESTAMP = "timestamp with local time zone"
@@ -85,3 +88,25 @@ def has_local_timestamp(data_type: DataType) -> bool:
         case RowType():
             return any(has_local_timestamp(field.type) for field in data_type.fields)
     return isinstance(data_type, AtomicType) and data_type.name == TypeRoot.TIMESTAMP_LTZ
+
+
+def choose_local_timestamp(
+    client: HiveClient, types: Iterable[DataType], existing: Iterable[str]
+) -> str:
+    """Return the Hive type of TIMESTAMP_LTZ: that of existing columns, or of the release.
+
+    Java writes one or the other, depending on its version of Hive. Metastores refuse to alter
+    columns from one to the other.
+    """
+    if not any(map(has_local_timestamp, types)):
+        return TIMESTAMP
+    names = list(existing)
+    if any(LOCAL_TIMESTAMP in name for name in names):
+        return LOCAL_TIMESTAMP
+    if any(TIMESTAMP in name for name in names):
+        return TIMESTAMP
+    try:
+        client.read("get_catalogs")  # a method of Hive 3 and newer
+    except UnsupportedError:
+        return TIMESTAMP
+    return LOCAL_TIMESTAMP

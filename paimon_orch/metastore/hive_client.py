@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_orch.catalog.hive.hive_settings import MetastoreAddress
 from paimon_orch.errors import (
     AccessDeniedError,
     AlreadyExistsError,
@@ -20,6 +19,7 @@ from paimon_orch.errors import (
     PaimonError,
     UnsupportedError,
 )
+from paimon_orch.metastore.hive_address import MetastoreAddress
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +37,7 @@ def import_thrift_types() -> Any:
         from pymetastore.hive_metastore import ttypes
     except ImportError as error:
         raise InputError(
-            f"a catalog with metastore=hive needs the package pymetastore ({error}); install "
-            "paimon-orch[hive]"
+            f"a Hive metastore needs the package pymetastore ({error}); install paimon-orch[hive]"
         ) from error
     return ttypes
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from paimon_orch.catalog.hive.hive_types import (
+from paimon_orch.format.types.data_types import parse_type
+from paimon_orch.metastore.hive_types import (
     LOCAL_TIMESTAMP,
     TIMESTAMP,
     has_local_timestamp,
     to_hive_type,
 )
-from paimon_orch.format.types.data_types import parse_type
 
 
 @pytest.mark.parametrize(

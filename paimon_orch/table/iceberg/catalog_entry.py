@@ -1,0 +1,49 @@
+"""The table in an external Iceberg catalog that has to show the newest published metadata.
+
+Tables that are opened by path have such an entry, too, because their own options name the catalog.
+So the entries belong to this floor, and not to the catalogs of Paimon above it.
+See docs/format/iceberg-metadata.md#external-catalogs.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from paimon_orch.format.iceberg.iceberg_metadata import IcebergMetadata
+from paimon_orch.format.schema import TableSchema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedMetadata:
+    """The newest published metadata of a table."""
+
+    path: str
+    """The metadata file, spelled as the paths in it."""
+    metadata: IcebergMetadata
+    schema: TableSchema
+    """The newest schema of the table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryState:
+    """What readers of an external catalog see."""
+
+    snapshot_id: int | None = None
+    """None if they cannot read the table, or if this is not known."""
+    problem: str | None = None
+    """Why they do not see the newest metadata; None if they do."""
+
+
+class IcebergCatalogEntry(Protocol):
+    """One table in an external Iceberg catalog."""
+
+    def read_state(self, published: PublishedMetadata) -> EntryState:
+        """Compare the catalog with the published metadata; raises an error if it is unreachable."""
+        ...
+
+    def update(self, published: PublishedMetadata) -> bool:
+        """Make the catalog show the published metadata, unless it does already.
+
+        Returns False if another process changed the entry meanwhile. Raises an error if the catalog
+        is unreachable or refuses; the next call tries again.
+        """
+        ...
