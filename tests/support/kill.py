@@ -48,7 +48,7 @@ def kill_at_each_change(
         target = root / f"killed-{number}"
         shutil.copytree(warehouse, target, copy_function=shutil.copy2)
         table = Catalog(str(target)).table(template.identifier)
-        ended = _run(lambda table=table: action(table), number, str(target))  # type: ignore[misc]
+        ended = run_killed(lambda table=table: action(table), number, str(target))  # type: ignore[misc]
         yield table
         shutil.rmtree(target)
         if ended:
@@ -64,14 +64,22 @@ def remove_orphans_of_killed(table: Table) -> None:
     assert check(table, deep=True).findings == ()
 
 
-def _run(action: Callable[[], object], number: int, below: str) -> bool:
-    """Run an action in a child that is killed before its n-th change; return if it finished."""
+def run_killed(
+    action: Callable[[], object],
+    number: int,
+    below: str,
+    watch: Callable[[Callable[[], None]], None] = lambda _: None,
+) -> bool:
+    """Run an action in a child that is killed before its n-th change; return if it finished.
+
+    ``watch`` gets a function that it calls at each further moment that counts as a change.
+    """
     with warnings.catch_warnings():
         # fork() warns because Arrow has idle threads.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
-        _run_child(action, number, below)
+        _run_child(action, number, below, watch)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL
@@ -82,20 +90,29 @@ def _run(action: Callable[[], object], number: int, below: str) -> bool:
     return True
 
 
-def _run_child(action: Callable[[], object], number: int, below: str) -> None:
+def _run_child(
+    action: Callable[[], object],
+    number: int,
+    below: str,
+    watch: Callable[[Callable[[], None]], None],
+) -> None:
     # Without this, the first garbage collection would copy the whole memory of the test process.
     gc.freeze()
     remaining = number
 
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+    def count_down() -> None:
         nonlocal remaining
+        remaining -= 1
+        if remaining == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
         changes = event in _CHANGES or (event == "open" and _is_writing(arguments))
         if changes and str(arguments[0]).startswith(below):
-            remaining -= 1
-            if remaining == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+            count_down()
 
     try:
+        watch(count_down)
         sys.addaudithook(hook)
         action()
     except BaseException:  # noqa: BLE001 - no exception may reach the test runner

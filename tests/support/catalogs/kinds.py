@@ -29,13 +29,12 @@ SQLITE, POSTGRESQL, HIVE = "sqlite", "postgresql", "hive-3.1"
 KINDS = (SQLITE, POSTGRESQL, HIVE, JAVA_2_0, PYPAIMON_1_4)
 NAME = "under-test"
 ROOT = Path(NAME)
-LOCK_SECONDS = 3
-"""How long a lock can be held, and how long a committer waits for it."""
+LOCK_SECONDS = 2
+"""How long the Hive metastore keeps the lock of a process that died."""
 
-# The metastore removes locks of processes that died after its own timeout.
 _LOCKS = {
     "lock.enabled": "true",
-    "lock-acquire-timeout": f"{2 * LOCK_SECONDS} s",
+    "lock-acquire-timeout": f"{4 * LOCK_SECONDS} s",
     "lock-check-max-sleep": "100 ms",
 }
 GetService = Callable[[str], object]

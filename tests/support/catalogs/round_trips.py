@@ -63,12 +63,33 @@ def count_round_trips() -> Iterator[RoundTrips]:
             sa.event.remove(sa.Engine, "before_cursor_execute", note_statement)
 
 
-def _wrap(patch: pytest.MonkeyPatch, owner: type, name: str, note: Callable[..., None]) -> None:
+def watch_requests(note: Callable[[], None]) -> None:
+    """Call a function before and after each request of this process, until it ends."""
+
+    def note_event(*_: object) -> None:
+        note()
+
+    patch = pytest.MonkeyPatch()
+    for owner, name in ((RestClient, "_send"), (HiveClient, "_call")):
+        _wrap(patch, owner, name, note_event, note_event)
+    sa.event.listen(sa.Engine, "before_cursor_execute", note_event)
+    sa.event.listen(sa.Engine, "after_cursor_execute", note_event)
+
+
+def _wrap(
+    patch: pytest.MonkeyPatch,
+    owner: type,
+    name: str,
+    note: Callable[..., None],
+    note_end: Callable[[], None] = lambda: None,
+) -> None:
     original = getattr(owner, name)
 
     @functools.wraps(original)
     def wrapper(*arguments: Any, **named: Any) -> Any:
         note(*arguments, *named.values())
-        return original(*arguments, **named)
+        result = original(*arguments, **named)
+        note_end()
+        return result
 
     patch.setattr(owner, name, wrapper)
