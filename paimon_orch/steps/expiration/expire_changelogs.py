@@ -136,6 +136,7 @@ def _collect_files_to_delete(
 def _advance_hint(table: Table, plan: ChangelogExpirationPlan) -> ChangelogExpirationPlan:
     """Move the hint EARLIEST, so that no reader starts from an expiring changelog."""
     assert plan.end is not None
+    table.stores.snapshots.require_latest_file()
     ChangelogStore(table.io, table.paths).write_hint(EARLIEST, plan.end)
     return plan
 

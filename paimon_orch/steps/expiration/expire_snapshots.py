@@ -237,6 +237,7 @@ def advance_hint_and_recheck(
     conflict.
     """
     assert planned.end is not None
+    table.stores.snapshots.require_latest_file()
     table.stores.snapshots.write_hint(EARLIEST, planned.end)
     table.stores.prepare_deletion()
     old = dict(planned.planned_versions)
