@@ -19,15 +19,20 @@ from paimon_orch.storage import FileIO, resolve_warehouse
 SECRET = "very-secret-value-4711"  # noqa: S105 - opens nothing
 _START_SECONDS = 60
 # Moto checks whether a key exists before it puts the object, so two concurrent conditional requests
-# may both succeed, unlike in S3. The lock serializes requests.
+# may both succeed, unlike in S3. The lock serializes requests. Keys like expires-1700000000000 are
+# refused after that time.
 _SERVER = """
-import sys, threading
+import re, sys, threading, time
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import run_simple
 
 moto, lock = DomainDispatcherApplication(create_backend_app), threading.Lock()
 
 def application(environ, start_response):
+    expiring = re.search(r"Credential=expires-([0-9]+)/", environ.get("HTTP_AUTHORIZATION", ""))
+    if expiring and int(expiring[1]) < time.time() * 1000:
+        start_response("403 Forbidden", [("Content-Type", "application/xml")])
+        return [b"<Error><Code>ExpiredToken</Code><Message>expired</Message></Error>"]
     with lock:
         return moto(environ, start_response)
 
