@@ -13,6 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from support.catalogs.fixtures import start_rest_server  # noqa: F401 - a fixture
 
 from paimon_orch.storage import FileIO, resolve_warehouse
 

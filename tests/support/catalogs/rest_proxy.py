@@ -107,6 +107,8 @@ class RestProxy:
     """The faults of the next requests by their names."""
     rewrites: dict[str, Rewrite] = field(default_factory=dict)
     """Changes of answers by the names of requests."""
+    refuse: Callable[[ProxiedRequest], Fault | None] = lambda _: None
+    """Returns the fault of each request that has no other."""
     page_size: int | None = None
     """The number of names on each page of a listing."""
 
@@ -135,7 +137,7 @@ class RestProxy:
     def next_fault(self, request: ProxiedRequest) -> Fault | None:
         """Return the fault of a request, and remove it."""
         faults = self.faults.get(request.name)
-        return faults.pop(0) if faults else None
+        return faults.pop(0) if faults else self.refuse(request)
 
     def forward(self, request: ProxiedRequest) -> tuple[int, dict[str, str], bytes]:
         """Send a request to the server; return status, headers and body of its answer."""
