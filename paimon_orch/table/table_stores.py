@@ -166,18 +166,25 @@ class TableStores:
         """Return the reader of manifests."""
         return ManifestReader(self.io, self.paths)
 
-    def files(self, snapshot: Snapshot | None = None) -> list[BucketSplit]:
-        """Return all live files of a snapshot (default: the newest) by bucket, level 0 included."""
-        return ScanPlanner(self.manifests, self.schema).splits(snapshot or self.snapshots.latest())
+    def files(
+        self, snapshot: Snapshot | None = None, schema: TableSchema | None = None
+    ) -> list[BucketSplit]:
+        """Return all live files of a snapshot by bucket, level 0 included.
+
+        The defaults are the newest snapshot and schema.
+        """
+        planner = ScanPlanner(self.manifests, schema or self.schema)
+        return planner.splits(snapshot or self.snapshots.latest())
 
     def reader(self) -> FileReader:
         """Return a reader of data files that converts rows to the newest schema."""
         schemas = self.schemas
+        versions = schemas.get_all(schemas.ids())
         return FileReader(
             self.io,
             self.paths,
-            schemas.latest(),
-            schemas.get_all(schemas.ids()),
+            versions[max(versions)] if versions else schemas.latest(),
+            versions,
             batch_sizes=self.batch_sizes,
         )
 
@@ -187,9 +194,10 @@ class TableStores:
         The files of a snapshot (default: the newest) decide the version of bitmap indexes.
         """
         latest = snapshot or self.snapshots.latest()
-        version = choose_bitmap_version(self.manifests, self.reader(), latest)
+        reader = self.reader()
+        version = choose_bitmap_version(self.manifests, reader, latest)
         return FileWriterFactory(
-            self.io, self.paths, self.schema, version, batch_sizes=self.batch_sizes
+            self.io, self.paths, reader.schema, version, batch_sizes=self.batch_sizes
         )
 
     def new_commit(self, step: StepKind, user: str | None = None) -> TableCommit:

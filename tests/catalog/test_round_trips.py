@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from support.catalogs.kinds import HIVE, POSTGRESQL, ROOT, CatalogUnderTest
 from support.catalogs.rest_server import JAVA_2_0
@@ -53,3 +55,15 @@ def test_a_compaction_asks_for_the_newest_snapshot_once_to_plan_and_once_to_comm
         assert compact(table, InProcessExecutor(), strategy="full").snapshot_id == 2
     rest = ["GET t/snapshot", *COMMIT] if catalog_under_test.is_rest else []
     assert trips.requests == rest + LOCK[catalog_under_test.kind]
+
+
+def test_a_write_and_a_compaction_seldom_list_the_schemas(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(ROWS)
+    with count_round_trips() as trips:
+        table.upsert(ROWS)
+    assert trips.files.count("list_dir schema") == 8
+    assert len(trips.files) <= 40
+    with count_round_trips() as trips:
+        compact(table, InProcessExecutor(), strategy="full")
+    assert trips.files.count("list_dir schema") == 9

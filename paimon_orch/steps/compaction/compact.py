@@ -50,9 +50,10 @@ def plan(table: Table, request: CompactRequest) -> CompactionPlan:
     and rewrites files with mostly deleted rows. In append tables, it merges small files if there
     are enough of them. Raises :class:`UnsupportedError` for tables that cannot be compacted.
     """
-    plan_table = primary_key.plan if table.schema.primary_keys else append.plan
+    schema = table.schema
+    plan_table = primary_key.plan if schema.primary_keys else append.plan
     plan = plan_table(table, request)
-    if not has_postpone_buckets(table.schema):
+    if not has_postpone_buckets(schema):
         return plan
     selection = MovePostponedRequest(partitions=request.partitions, where=request.where)
     return replace(plan, postponed=postpone.plan(table, selection))

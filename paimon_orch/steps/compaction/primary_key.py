@@ -83,7 +83,8 @@ class PrimaryKeyCompactionUnit(CompactionUnit):
 def plan(table: Table, request: CompactRequest) -> CompactionPlan:
     """Plan a compaction of the latest snapshot of a primary-key table."""
     table.stores.check_step(StepKind.COMPACT)
-    schema, options = table.schema, table.schema.typed_options
+    schema = table.schema
+    options = schema.typed_options
     create_merge_engine(schema)
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:

@@ -136,7 +136,8 @@ def exclude_expired_partitions(
 ) -> list[BucketSplit]:
     """Exclude expired partitions if ``compaction.skip-expired-partitions`` is true."""
     # As in Java Paimon, the option requires an expiration time and the strategy values-time.
-    schema, options = table.schema, table.schema.typed_options
+    schema = table.schema
+    options = schema.typed_options
     by_values = options.get(PARTITION_EXPIRATION_STRATEGY) == "values-time"
     skips = options.get(COMPACTION_SKIP_EXPIRED_PARTITIONS) and by_values
     if not (skips and schema.partition_keys and options.get(PARTITION_EXPIRATION_TIME)):

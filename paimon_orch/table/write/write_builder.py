@@ -74,13 +74,13 @@ class WriteBuilder:
         ``row_kind`` names a text column with row kinds. Raises :class:`UnsupportedError` if the
         table's options or buckets do not allow writes.
         """
-        self.stores.check_step(StepKind.WRITE_ROWS)
         snapshot = self.stores.snapshots.latest()
         factory = self.stores.build_writer_factory(snapshot)
+        self.stores.check_step(StepKind.WRITE_ROWS, factory.schema)
         check_writable(factory.schema)
         # an overwrite ignores the sequence numbers and buckets of existing rows
         replaces_all = self.is_overwrite or snapshot is None
-        splits = [] if replaces_all else self.stores.files(snapshot)
+        splits = [] if replaces_all else self.stores.files(snapshot, factory.schema)
         has_postponed = has_postpone_buckets(factory.schema)
         return WritePlan(
             factory=factory,
@@ -141,7 +141,7 @@ class WriteBuilder:
             # After these errors, it is certain that the files are not committed.
             discard_written_files(self.stores.reader(), [written])
             raise
-        self._warn_of_unseen_rows(written.entries)
+        self._warn_of_unseen_rows(written.entries, planned.schema)
         return snapshot
 
     def commit(
@@ -203,14 +203,16 @@ class WriteBuilder:
             overwrite=replaced,
         )
 
-    def count_unseen_rows(self, entries: Sequence[ManifestEntry]) -> int:
+    def count_unseen_rows(
+        self, entries: Sequence[ManifestEntry], schema: TableSchema | None = None
+    ) -> int:
         """Count the new records that batch readers see only after a compaction."""
-        schema = self.stores.schema
+        schema = schema or self.stores.schema
         added = upgrade_after_overwrite(entries, schema) if self.is_overwrite else entries
         return Visibility(schema).count(added)
 
-    def _warn_of_unseen_rows(self, entries: Sequence[ManifestEntry]) -> None:
-        unseen = self.count_unseen_rows(entries)
+    def _warn_of_unseen_rows(self, entries: Sequence[ManifestEntry], schema: TableSchema) -> None:
+        unseen = self.count_unseen_rows(entries, schema)
         if unseen:
             logger.warning(
                 "%s",

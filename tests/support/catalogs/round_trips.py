@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,10 +33,16 @@ class RoundTrips:
     """Operations on files (`exists snapshot-1`)."""
 
 
+class _Depth(threading.local):
+    """How many operations on files call each other."""
+
+    files = 0
+
+
 @contextmanager
 def count_round_trips() -> Iterator[RoundTrips]:
     """Count in all threads of this process."""
-    trips = RoundTrips()
+    trips, depth = RoundTrips(), _Depth()
 
     def note_statement(*arguments: Any) -> None:
         trips.requests.append(arguments[2].split()[0])
@@ -53,9 +60,14 @@ def count_round_trips() -> Iterator[RoundTrips]:
         for operation in _FILE_OPERATIONS:
 
             def note_file(_: object, path: str, *__: object, name: str = operation) -> None:
-                trips.files.append(f"{name} {path.rpartition('/')[2]}")
+                if not depth.files:
+                    trips.files.append(f"{name} {path.rpartition('/')[2]}")
+                depth.files += 1
 
-            _wrap(patch, LocalFileIO, operation, note_file)
+            def note_end() -> None:
+                depth.files -= 1
+
+            _wrap(patch, LocalFileIO, operation, note_file, note_end)
         sa.event.listen(sa.Engine, "before_cursor_execute", note_statement)
         try:
             yield trips
@@ -88,8 +100,9 @@ def _wrap(
     @functools.wraps(original)
     def wrapper(*arguments: Any, **named: Any) -> Any:
         note(*arguments, *named.values())
-        result = original(*arguments, **named)
-        note_end()
-        return result
+        try:
+            return original(*arguments, **named)
+        finally:
+            note_end()
 
     patch.setattr(owner, name, wrapper)
