@@ -335,7 +335,7 @@ def test_a_metastore_that_compares_refuses_a_late_pointer(
     )
     with monkeypatch.context() as patch:
         patch.setattr(HiveEntry, "_find_table", find_late)
-        assert not entry.update(published)
+        assert not entry.update(published, lambda: True)
 
     assert pointer(metastore) == metadata_file(table, 2)
     metastore.clear()

@@ -308,13 +308,13 @@ ICEBERG_MANIFEST_LEGACY_VERSION = honoured(
 ICEBERG_PREVIOUS_VERSIONS_MAX = honoured(
     "metadata.iceberg.previous-versions-max", INTEGER, "0", bounds=(0, inf)
 )
-ICEBERG_STORAGE = external(
+ICEBERG_STORAGE = honoured(
     "metadata.iceberg.storage",
     KEYWORD,
     "disabled",
+    choices=("disabled", "table-location", "hadoop-catalog", "hive-catalog", "rest-catalog"),
     steps=EVERY_CHANGE,
-    consequence="the table in the external catalog is not updated: Iceberg readers miss the commit",
-    choices=("rest-catalog",),
+    consequence="the Iceberg metadata cannot be published in this way",
 )
 ICEBERG_STORAGE_LOCATION = honoured(
     "metadata.iceberg.storage-location", KEYWORD, choices=("table-location", "catalog-location")
@@ -925,6 +925,8 @@ FIELD_NESTED_SEQUENCE_FIELD = honoured("fields.<column>.nested-sequence-field", 
 FIELD_STATS_MODE = honoured("fields.<column>.stats-mode", TEXT)
 FIELD_TS_FIELD = honoured("fields.<column>.ts-field", TEXT)
 AVRO_SETTING = harmless("avro.<setting>", TEXT)
+ICEBERG_REST_SETTING = honoured("metadata.iceberg.rest.<setting>", TEXT)
+ICEBERG_TABLE_PROPERTY = honoured("metadata.iceberg.table-properties.<setting>", TEXT)
 
 FAMILIES: tuple[AnyOption, ...] = (
     honoured("fields.<columns>.sequence-group", TEXT),
@@ -956,8 +958,8 @@ FAMILIES: tuple[AnyOption, ...] = (
     honoured("file-index.<type>.<column>.<setting>", TEXT),
     harmless("blob-descriptor.<setting>", TEXT),
     harmless("commit.callback.<class>.param", TEXT),
-    harmless("metadata.iceberg.rest.<setting>", TEXT),
-    harmless("metadata.iceberg.table-properties.<setting>", TEXT),
+    ICEBERG_REST_SETTING,
+    ICEBERG_TABLE_PROPERTY,
     harmless("tag.callback.<class>.param", TEXT),
     changes_format(
         "parquet.encryption.<setting>",

@@ -6,7 +6,7 @@ See docs/format/iceberg-metadata.md#publishing.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.errors import InputError
 from paimon_orch.format.options.core_options import ICEBERG_STORAGE
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import MAIN_BRANCH
@@ -82,13 +82,6 @@ def _check_publishes(table: Table) -> None:
         )
     if table.paths.branch != MAIN_BRANCH:
         raise InputError(f"{table.identifier}: branches are not published as Iceberg metadata")
-    storage = schema.typed_options.get(option)
-    if storage in option.choices:
-        raise UnsupportedError(
-            f"{table.identifier}: with '{option.key}' = {storage!r}, only Java Paimon publishes "
-            "Iceberg metadata, because a catalog service must be notified. Run Java Paimon, or use "
-            "'table-location' or 'hadoop-catalog'."
-        )
 
 
 def _read_status(table: Table) -> IcebergStatus:

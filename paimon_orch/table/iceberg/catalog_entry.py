@@ -5,6 +5,7 @@ So the entries belong to this floor, and not to the catalogs of Paimon above it.
 See docs/format/iceberg-metadata.md#external-catalogs.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,10 +41,11 @@ class IcebergCatalogEntry(Protocol):
         """Compare the catalog with the published metadata; raises an error if it is unreachable."""
         ...
 
-    def update(self, published: PublishedMetadata) -> bool:
+    def update(self, published: PublishedMetadata, is_latest: Callable[[], bool]) -> bool:
         """Make the catalog show the published metadata, unless it does already.
 
-        Returns False if another process changed the entry meanwhile. Raises an error if the catalog
+        ``is_latest`` returns whether the table has no later snapshot; it is called after the entry
+        was read. Returns False if another process was faster. Raises an error if the catalog
         is unreachable or refuses; the next call tries again.
         """
         ...

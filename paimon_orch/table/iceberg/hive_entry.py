@@ -5,7 +5,7 @@ See docs/format/iceberg-metadata.md#hive-metastores.
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,9 +104,9 @@ class HiveEntry:
                 break
         return state
 
-    def update(self, published: PublishedMetadata) -> bool:
+    def update(self, published: PublishedMetadata, is_latest: Callable[[], bool]) -> bool:
         """Point the entries to the published metadata."""
-        return all(self._update(database, published) for database in self.databases)
+        return all(self._update(database, published, is_latest) for database in self.databases)
 
     def _compare(self, database: str, entry: Any, published: PublishedMetadata) -> EntryState:
         where = f"{database}.{self.table} in the metastore {self.client.address}"
@@ -124,12 +124,16 @@ class HiveEntry:
             return EntryState(snapshot_id=snapshot_id, problem=f"{where} has other columns")
         return EntryState(snapshot_id=snapshot_id)
 
-    def _update(self, database: str, published: PublishedMetadata) -> bool:
+    def _update(
+        self, database: str, published: PublishedMetadata, is_latest: Callable[[], bool]
+    ) -> bool:
         entry = self._find_table(database)
+        if entry is not None and self._compare(database, entry, published).problem is None:
+            return True
+        if not is_latest():
+            return False
         if entry is None:
             return self._create(database, published)
-        if self._compare(database, entry, published).problem is None:
-            return True
         self._require_ours(database, entry, published)
         parameters = entry.parameters
         previous = parameters.get(_LOCATION)

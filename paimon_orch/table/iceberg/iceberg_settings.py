@@ -23,8 +23,8 @@ from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.schema import TableSchema
 
 DISABLED, TABLE_LOCATION, CATALOG_LOCATION = "disabled", "table-location", "catalog-location"
-HIVE_CATALOG = "hive-catalog"
-_STORAGES = (TABLE_LOCATION, "hadoop-catalog", HIVE_CATALOG)
+HIVE_CATALOG, REST_CATALOG = "hive-catalog", "rest-catalog"
+_STORAGES = (TABLE_LOCATION, "hadoop-catalog", HIVE_CATALOG, REST_CATALOG)
 """Storages for which this library publishes."""
 _DATABASE_SUFFIX = ".db"
 CODECS = ("null", "deflate", "snappy", "bzip2", "xz", "zstandard")

@@ -12,7 +12,8 @@ from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.table.iceberg.catalog_entry import IcebergCatalogEntry
 from paimon_orch.table.iceberg.hive_entry import open_hive_entry
-from paimon_orch.table.iceberg.iceberg_settings import HIVE_CATALOG
+from paimon_orch.table.iceberg.iceberg_settings import HIVE_CATALOG, REST_CATALOG
+from paimon_orch.table.iceberg.rest_entry import open_rest_entry
 
 
 def open_catalog_entry(
@@ -23,7 +24,11 @@ def open_catalog_entry(
     Raises :class:`InputError` for wrong or missing options, and if an optional package is missing.
     """
     names = find_entry_names(identifier, schema, paths)
-    return open_hive_entry(schema, names) if names else None
+    if not names:
+        return None
+    if schema.typed_options.get(ICEBERG_STORAGE) == HIVE_CATALOG:
+        return open_hive_entry(schema, names)
+    return open_rest_entry(schema, names[0])
 
 
 def find_entry_names(
@@ -31,11 +36,14 @@ def find_entry_names(
 ) -> list[tuple[str, str]]:
     """Return the database and name of each entry of a table in an external catalog."""
     options = schema.typed_options
-    if options.get(ICEBERG_STORAGE) != HIVE_CATALOG or paths.branch != MAIN_BRANCH:
+    storage = options.get(ICEBERG_STORAGE)
+    if storage not in (HIVE_CATALOG, REST_CATALOG) or paths.branch != MAIN_BRANCH:
         return []
     database, table = _split_identifier(identifier, paths)
     table = options.get(ICEBERG_TABLE) or table
     databases = options.get(ICEBERG_DATABASE) or database
+    if storage == REST_CATALOG:
+        return [(databases, table)]
     return [(name.strip(), table) for name in databases.split(";")]
 
 

@@ -134,9 +134,8 @@ class IcebergPublisher:
         entry = self.open_entry(table)
         if entry is None:
             return True
-        if self._has_next_snapshot(table):
-            return False
-        return entry.update(describe_published(store, metadata, table))
+        published = describe_published(store, metadata, table)
+        return entry.update(published, lambda: not self._has_next_snapshot(table))
 
     @property
     def builder(self) -> MetadataBuilder:

@@ -37,8 +37,6 @@ from paimon_orch.table.iceberg.iceberg_settings import (
 from paimon_orch.table.iceberg.open_catalog_entry import open_catalog_entry
 from paimon_orch.table.iceberg.visible_files import AVRO, FILE_FORMATS, PARQUET
 
-_STORAGES = (DISABLED, "table-location", "hadoop-catalog", "hive-catalog", "rest-catalog")
-
 
 def check_publishable(table: str, schema: TableSchema, paths: TablePaths) -> None:
     """Refuse a table with Iceberg metadata that Iceberg readers could not read correctly.
@@ -65,9 +63,6 @@ def check_readable(identifier: str, schema: TableSchema, paths: TablePaths) -> N
     Does not connect to an external catalog.
     """
     options = schema.typed_options
-    storage = options.get(ICEBERG_STORAGE)
-    if storage not in _STORAGES:
-        raise InputError(f"the storage must be one of {', '.join(_STORAGES)}")
     settings = build_iceberg_settings(schema, paths)
     if settings is None:  # a branch other than main is never published
         return

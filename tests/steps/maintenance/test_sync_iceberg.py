@@ -128,16 +128,6 @@ def test_a_branch_is_refused(tmp_path: Path, table: Table) -> None:
         sync_iceberg(Catalog(str(tmp_path)).table("db.t$branch_dev"))
 
 
-@pytest.mark.parametrize("storage", ["rest-catalog"])
-def test_a_catalog_service_is_refused_even_if_stale_metadata_is_allowed(
-    tmp_path: Path, storage: str
-) -> None:
-    table = Catalog(str(tmp_path)).create_table("db.t", "id INT", options={KEY: storage})
-
-    with pytest.raises(UnsupportedError, match=f"'{storage}', only Java Paimon publishes"):
-        sync_iceberg(table.allow(stale_external=True))
-
-
 def test_rows_that_deletion_vectors_delete_are_never_published_as_live(tmp_path: Path) -> None:
     catalog = Catalog(str(tmp_path))
     table = catalog.create_table("db.t", "id INT", options={"deletion-vectors.enabled": "true"})

@@ -308,7 +308,11 @@ def test_a_type_change_that_iceberg_cannot_read_is_not_published(
         ("id INT, u TIMESTAMP_LTZ(3)", {"file.format.per.level": "0:avro"}, "in Avro files"),
         ("id INT", {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}, "evolution"),
         ("id INT", {"deletion-vectors.enabled": "true"}, "deletion vectors of append tables"),
-        ("id INT", {"metadata.iceberg.storage": "elsewhere"}, "must be one of"),
+        (
+            "id INT",
+            {"metadata.iceberg.storage": "elsewhere"},
+            "implemented: disabled, table-location",
+        ),
         ("id INT", {"metadata.iceberg.format-version": "4"}, "4"),
     ],
 )

@@ -60,20 +60,18 @@ def test_a_published_snapshot_is_current(table: Table) -> None:
     assert status.problem is None
 
 
-def test_a_table_without_the_option_a_branch_and_a_foreign_catalog_have_no_status(
+def test_a_table_without_the_option_and_a_branch_have_no_status(
     tmp_path: Path, table: Table
 ) -> None:
     catalog = Catalog(str(tmp_path))
     table.tags.create("start")
     table.branches.create("dev", tag="start")
-    rest = {"metadata.iceberg.storage": "rest-catalog"}
     others = [
         catalog.create_table("db.plain", "id INT"),
-        catalog.create_table("db.rest", "id INT", options=rest),
         catalog.table("db.t$branch_dev"),
     ]
 
-    assert [read_iceberg_status(other.stores.iceberg) for other in others] == [None] * 3
+    assert [read_iceberg_status(other.stores.iceberg) for other in others] == [None] * 2
 
 
 def test_a_table_without_snapshots_is_current(tmp_path: Path) -> None:

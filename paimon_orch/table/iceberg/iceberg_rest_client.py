@@ -1,0 +1,136 @@
+"""Requests to an Iceberg REST catalog through pyiceberg: options, time limits and errors.
+
+See docs/format/iceberg-metadata.md#rest-catalogs.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from paimon_orch.errors import (
+    AccessDeniedError,
+    CatalogUnavailableError,
+    CommitOutcomeUnknownError,
+    InputError,
+    PaimonError,
+)
+from paimon_orch.format.options.core_options import ICEBERG_REST_SETTING, ICEBERG_STORAGE
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.rest import RestCatalog
+
+REST_PREFIX = ICEBERG_REST_SETTING.named("").key
+_TIMEOUTS = (10.0, 180.0)
+"""The longest wait for a connection, and for the next bytes of an answer, in seconds."""
+_AUTH_TYPE = "rest.auth.type"
+_BASIC = "rest.auth.basic."
+_SIGV4 = "rest.sigv4-enabled"
+_SECRET = re.compile(r"token|credential|secret|password|header\.|key", re.IGNORECASE)
+_MIN_SECRET_LENGTH = 4  # hiding shorter values would hide ordinary words
+
+
+def read_rest_properties(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of the REST client in the options of a table; checks them.
+
+    Raises :class:`InputError` if they are incomplete, or if an optional package is missing.
+    """
+    try:
+        import pyiceberg.catalog.rest  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            f"'{ICEBERG_STORAGE.key}' = 'rest-catalog' needs the package pyiceberg ({error}); "
+            "install paimon-orch[iceberg-rest]"
+        ) from error
+    properties = {
+        key.removeprefix(REST_PREFIX): value
+        for key, value in options.items()
+        if key.startswith(REST_PREFIX)
+    }
+    if not properties.get("uri"):
+        raise InputError(
+            f"'{ICEBERG_STORAGE.key}' = 'rest-catalog' needs the option '{REST_PREFIX}uri'"
+        )
+    kind = properties.get(_AUTH_TYPE, "none").lower()
+    if kind not in ("none", "basic", "oauth2", "sigv4"):
+        raise InputError(
+            f"'{REST_PREFIX}{_AUTH_TYPE}' = {kind!r} is not supported, only none, basic, "
+            "oauth2 and sigv4"
+        )
+    return properties
+
+
+@contextmanager
+def open_rest_catalog(properties: Mapping[str, str]) -> "Iterator[RestCatalog]":
+    """Connect to a catalog; errors within the context become those of this library.
+
+    Their messages contain no credentials. Errors that a caller handles have to be caught inside.
+    """
+    from pyiceberg.catalog.rest import RestCatalog
+    from requests import Session
+
+    class Catalog(RestCatalog):
+        def _create_session(self) -> Session:
+            session = super()._create_session()
+            # pyiceberg would wait forever, and with it the commit.
+            session.request = partial(session.request, timeout=_TIMEOUTS)  # type: ignore[method-assign]
+            return session
+
+    failure: PaimonError | None = None
+    try:
+        catalog = Catalog("iceberg", **_translate_properties(properties))
+        try:
+            yield catalog
+        finally:
+            catalog.close()
+    except PaimonError:
+        raise
+    except Exception as error:  # noqa: BLE001 - pyiceberg's errors have no common base
+        failure = _translate_error(error, properties)
+    if failure is not None:
+        raise failure  # outside the except block: the cause may show credentials
+
+
+def _translate_properties(properties: Mapping[str, str]) -> dict[str, Any]:
+    """Return the properties of pyiceberg's client for those of Iceberg Java."""
+    kind = properties.get(_AUTH_TYPE, "none").lower()
+    translated: dict[str, Any] = {
+        key: value for key, value in properties.items() if not key.startswith("rest.auth.")
+    }
+    if kind == "sigv4":
+        translated[_SIGV4] = "true"
+    elif kind == "basic":
+        basic = {name: properties.get(_BASIC + name, "") for name in ("username", "password")}
+        translated["auth"] = {"type": "basic", "basic": basic}
+    return translated
+
+
+def _translate_error(error: Exception, properties: Mapping[str, str]) -> PaimonError:
+    from pyiceberg.exceptions import (
+        CommitStateUnknownException,
+        ForbiddenError,
+        OAuthError,
+        UnauthorizedError,
+    )
+
+    line = (str(error).splitlines() or [""])[0]  # servers add the stack of their error
+    text = redact(f"{type(error).__name__}: {line}", properties)
+    message = f"the Iceberg REST catalog {redact(properties['uri'], properties)}: {text}"
+    match error:
+        case CommitStateUnknownException():
+            return CommitOutcomeUnknownError(message)
+        case UnauthorizedError() | ForbiddenError() | OAuthError():
+            return AccessDeniedError(message)
+    return CatalogUnavailableError(message)
+
+
+def redact(text: str, properties: Mapping[str, str]) -> str:
+    """Return a text without credentials."""
+    text = re.sub(r"//[^/@\s]*@", "//***@", text)
+    secrets = [value for key, value in properties.items() if _SECRET.search(key)]
+    parts = [part for value in secrets for part in (value, *value.split(":", 1))]
+    for secret in sorted(parts, key=len, reverse=True):
+        if len(secret) >= _MIN_SECRET_LENGTH:
+            text = text.replace(secret, "***")
+    return text

@@ -1,0 +1,105 @@
+"""A REST catalog of Iceberg: the adapter of Iceberg's own tests, over a SQLite database.
+
+It is a process with its state in a folder, so it can be killed and started again. It checks a bearer
+token.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from support.peers.environments import PeerCommand, java_command, maven_jar, spark_jars
+
+TOKEN = "an-iceberg-token"  # noqa: S105
+
+_VERSION = "1.11.0"
+_ARTIFACTS = (
+    f"org.apache.iceberg:iceberg-core:{_VERSION}:jar:tests",
+    f"org.apache.iceberg:iceberg-core:{_VERSION}",
+    f"org.apache.iceberg:iceberg-api:{_VERSION}",
+    f"org.apache.iceberg:iceberg-common:{_VERSION}",
+    f"org.apache.iceberg:iceberg-bundled-guava:{_VERSION}",
+    "com.github.ben-manes.caffeine:caffeine:2.9.3",
+    "org.apache.httpcomponents.client5:httpclient5:5.6",
+    "org.apache.httpcomponents.core5:httpcore5:5.4",
+    "org.xerial:sqlite-jdbc:3.50.3.0",
+)
+_SOURCE = Path(__file__).parent / "java" / "IcebergRestServer.java"
+_START_SECONDS = 60
+
+
+class IcebergRestServer:
+    """The process of a server."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._port = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def uri(self) -> str:
+        """As in the property `uri` of a client; a restart does not change it."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of a client."""
+        return {"uri": self.uri, "token": TOKEN, "oauth2-server-uri": f"{self.uri}/v1/oauth/tokens"}
+
+    def start(self) -> None:
+        """Start the process; after the first start it has the same port."""
+        command = iceberg_rest_command()
+        arguments = [str(self._port), str(self.folder / "catalog.db"), f"file:{self.folder}/served"]
+        with (self.folder / "log").open("a") as log:
+            self._process = subprocess.Popen(
+                [*command.command, *arguments, TOKEN],
+                env=command.environment,
+                cwd=self.folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                encoding="utf-8",
+                start_new_session=True,
+            )
+        late = threading.Timer(_START_SECONDS, self._process.kill)
+        late.start()
+        assert self._process.stdout is not None
+        port = self._process.stdout.readline()
+        late.cancel()
+        if not port:
+            self.kill()
+            raise AssertionError((self.folder / "log").read_text()[-3000:])
+        self._port = int(port)
+
+    def kill(self) -> None:
+        """Kill the process. It can be started again, and keeps what it stored."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.communicate()
+            self._process = None
+
+
+@contextmanager
+def run_iceberg_rest_server(folder: Path) -> Iterator[IcebergRestServer]:
+    """Run a server in an empty folder, which is deleted afterwards."""
+    folder.mkdir(parents=True)
+    server = IcebergRestServer(folder)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+        shutil.rmtree(folder)
+
+
+def iceberg_rest_command() -> PeerCommand:
+    """Download and compile what the server requires, or raise `PeerUnavailableError`."""
+    path = [*map(maven_jar, _ARTIFACTS), spark_jars() / "*"]
+    return java_command("org.apache.iceberg.rest.IcebergRestServer", [_SOURCE], path)
