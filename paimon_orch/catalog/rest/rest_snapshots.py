@@ -59,11 +59,15 @@ class RestSnapshots:
         Raises :class:`CommitOutcomeUnknownError` if the answer is lost or a failure of the server.
         """
         path = resource_paths.commit(*_locate(self.identifier))
-        # Servers of Paimon 2 compare the UUID of their newest snapshot with that of the base.
-        content = {**json.loads(snapshot.to_json()), _UUID: str(uuid4())}
+        base_uuid = None if base is None else base.additional.get(_UUID)
+        content = json.loads(snapshot.to_json())
+        if base_uuid is not None:
+            # Servers of Paimon 2 compare it with the base of the next commit. Clients of Paimon 1
+            # send no base, so they could not commit after the first snapshot with a UUID.
+            content[_UUID] = str(uuid4())
         body = {
             "tableId": self.table_id,
-            "baseSnapshotUuid": None if base is None else base.additional.get(_UUID),
+            "baseSnapshotUuid": base_uuid,
             "snapshot": content,
             "statistics": [_encode_statistics(change) for change in statistics],
         }
