@@ -16,6 +16,7 @@ from paimon_orch.catalog.rest.answer_fields import read_number, read_options
 from paimon_orch.catalog.rest.rest_client import RestClient
 from paimon_orch.catalog.rest.rest_options import DLF_OSS_ENDPOINT
 from paimon_orch.catalog.store_options import translate_store_options
+from paimon_orch.errors import AccessDeniedError, NotFoundError
 
 _MAX_MARGIN_MILLIS = 3_600_000
 """Java Paimon renews a token an hour before it expires."""
@@ -56,7 +57,14 @@ class DataTokenCredentials:
 
     def _request_token(self, now_millis: float) -> _Token:
         path = resource_paths.token(self.database, self.object_name)
-        answer = self.client.get(path)
+        try:
+            answer = self.client.get(path)
+        except NotFoundError as error:
+            # Readers of files would take it for a snapshot or schema that does not exist.
+            raise AccessDeniedError(
+                f"the server lends no credentials for the files of {self.database}."
+                f"{self.object_name}: {error}"
+            ) from error
         options = read_options(answer, "token", path)
         expires = read_number(answer, "expiresAtMillis", path)
         endpoint = self.client.options.get(DLF_OSS_ENDPOINT.key)

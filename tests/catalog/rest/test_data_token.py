@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from support.catalogs.rest_server import JAVA_2_0, RestServer
 
-from paimon_orch import Catalog
+from paimon_orch import AccessDeniedError, Catalog
 from paimon_orch.catalog.rest.data_token import DataTokenCredentials
 from paimon_orch.catalog.rest.rest_client import RestClient
 from paimon_orch.storage import FsspecFileIO, resolve_warehouse
@@ -86,6 +86,14 @@ def test_a_lent_secret_is_redacted(server: RestServer, credentials: DataTokenCre
     assert isinstance(io, FsspecFileIO)
     assert io.options.redact("denied for secret of first") == "denied for ***"
     assert "secret of first" not in f"{io!r}{credentials!r}"
+
+
+def test_a_table_without_credentials_is_not_taken_for_a_missing_file(
+    server: RestServer, credentials: DataTokenCredentials
+) -> None:
+    Catalog(**server.options).drop_table("db.t")
+    with pytest.raises(AccessDeniedError, match=r"lends no credentials for the files of db\.t"):
+        credentials.load()
 
 
 def test_tables_in_local_files_need_no_token(server: RestServer) -> None:
