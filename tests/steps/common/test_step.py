@@ -165,7 +165,7 @@ def test_requests_are_frozen_and_accept_only_keywords(request_: object) -> None:
 
 
 def test_all_maintenance_steps_are_exported() -> None:
-    assert len(STEPS) == 15
+    assert len(STEPS) == 17
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.title)
