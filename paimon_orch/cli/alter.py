@@ -13,6 +13,7 @@ from paimon_orch.cli.common import open_catalog, parse_pair, print_values
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError
+from paimon_orch.format.options.secret_options import hide_secrets
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import Field, type_to_sql
 from paimon_orch.table.schema_change.apply_schema_changes import apply_schema_changes
@@ -212,7 +213,9 @@ def _print_schema_diff(old: TableSchema, new: TableSchema, dry_run: bool, as_jso
 
 def _format_schema(schema: TableSchema) -> list[str]:
     comment = [] if schema.comment is None else [f"comment {schema.comment}"]
-    options = [f"option {key} = {value}" for key, value in sorted(schema.options.items())]
+    options = [
+        f"option {key} = {value}" for key, value in sorted(hide_secrets(schema.options).items())
+    ]
     return [
         f"columns {', '.join(schema.names)}",
         *map(_format_column, schema.fields),

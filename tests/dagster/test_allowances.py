@@ -113,6 +113,8 @@ def test_jobs_that_delete_fail_with_the_option(
 ) -> None:
     for job in jobs_of(component()):
         action = job.tags["paimon/action"]
+        if action == "sync_iceberg":  # it refuses a table that publishes nothing
+            continue
         result = job.execute_in_process(
             {"ops": {action: {"config": {"dry_run": dry_run}}}},
             resources=dict(resources),
@@ -134,7 +136,7 @@ def test_runs_of_a_component_with_an_allowance_report_stale_options_as_metadata(
     assert inspect(orders).level0_files == 0
     for job in jobs_of(defs):
         action = job.tags["paimon/action"]
-        if action == "sync_iceberg":  # it never changes a table with an external catalog
+        if action == "sync_iceberg":  # it refuses a table that publishes nothing
             continue
         config = {"ops": {action: {"config": {"dry_run": False}}}}
         [metadata] = events_of(job.execute_in_process(config, resources=dict(resources)))

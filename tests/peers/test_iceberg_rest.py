@@ -149,6 +149,62 @@ def test_readers_follow_commits_and_changes_of_the_schema(
     assert set(served.load_table("db.t").metadata.refs) == {"main"}
 
 
+# What the committer of Java Paimon 2.0.0 left after two commits, with Iceberg 1.11.0 as client and
+# the same server. Its module is not in a Maven repository, so it was compiled once for this record.
+JAVA_2_0: dict[str, dict[str, Any]] = {
+    "k, p": {"schemas": {0: [], 1: [0, 1]}, "specs": {0: []}},
+    "k, p by p": {"schemas": {0: [1], 1: [0, 1]}, "specs": {0: [(1, 1000, "p")]}},
+    # We add no spec that no file has.
+    "p, k by p": {"schemas": {0: [], 1: [0, 1]}, "specs": {0: [], 1: [(0, 1000, "p")]}},
+}
+OF_EACH: dict[str, Any] = {
+    "current": 1,
+    "snapshots": [(1, 1, None), (2, 1, 1)],
+    "refs": {"main": 2},
+    "default": 0,
+    "properties": {
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "0",
+        "write.parquet.compression-codec": "zstd",
+    },
+    "version": 2,
+    "last": 1,
+}
+
+
+@pytest.mark.parametrize("kind", JAVA_2_0)
+def test_the_server_has_what_java_sends(
+    server: IcebergRestServer, served: IcebergCatalog, tmp_path: Path, kind: str
+) -> None:
+    names, _, partition = kind.partition(" by ")
+    created = Catalog(str(tmp_path)).create_table(
+        "db.t",
+        ", ".join(f"{name} INT" for name in names.split(", ")),
+        partition_by=[partition] if partition else [],
+        options=options(server),
+    )
+    for key in (1, 2):
+        created.append(pa.table({"k": [key], "p": [1]}).select(names.split(", ")))
+
+    shown = served.load_table("db.t").metadata
+
+    specs = {
+        spec.spec_id: [(field.source_id, field.field_id, field.name) for field in spec.fields]
+        for spec in shown.partition_specs
+    }
+    assert specs[0] == JAVA_2_0[kind]["specs"][0]
+    assert OF_EACH | {"schemas": JAVA_2_0[kind]["schemas"]} == {
+        "schemas": {s.schema_id: [f.field_id for f in s.fields] for s in shown.schemas},
+        "current": shown.current_schema_id,
+        "snapshots": [(s.snapshot_id, s.schema_id, s.parent_snapshot_id) for s in shown.snapshots],
+        "refs": {name: ref.snapshot_id for name, ref in shown.refs.items()},
+        "default": shown.default_spec_id,
+        "properties": shown.properties,
+        "version": shown.format_version,
+        "last": shown.last_column_id,
+    }
+
+
 @pytest.mark.parametrize("columns", ["p INT, k INT NOT NULL", "k INT NOT NULL, x STRING, p INT"])
 @pytest.mark.parametrize("version", ["2", "3"])
 def test_partitioned_tables_can_be_read(

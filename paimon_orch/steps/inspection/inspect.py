@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.options.secret_options import hide_secrets
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import type_to_sql
@@ -185,7 +186,7 @@ def _schema_to_dict(schema: TableSchema) -> dict[str, object]:
         "columns": [{"name": f.name, "type": type_to_sql(f.type)} for f in schema.fields],
         "primary_key": list(schema.primary_keys),
         "partition_by": list(schema.partition_keys),
-        "options": dict(schema.options),
+        "options": hide_secrets(schema.options),
     }
 
 

@@ -17,6 +17,7 @@ from paimon_orch.errors import (
     PaimonError,
 )
 from paimon_orch.format.options.core_options import ICEBERG_REST_SETTING, ICEBERG_STORAGE
+from paimon_orch.format.options.secret_options import is_secret_setting
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.rest import RestCatalog
@@ -27,7 +28,6 @@ _TIMEOUTS = (10.0, 180.0)
 _AUTH_TYPE = "rest.auth.type"
 _BASIC = "rest.auth.basic."
 _SIGV4 = "rest.sigv4-enabled"
-_SECRET = re.compile(r"token|credential|secret|password|header\.|key", re.IGNORECASE)
 _MIN_SECRET_LENGTH = 4  # hiding shorter values would hide ordinary words
 
 
@@ -128,7 +128,7 @@ def _translate_error(error: Exception, properties: Mapping[str, str]) -> PaimonE
 def redact(text: str, properties: Mapping[str, str]) -> str:
     """Return a text without credentials."""
     text = re.sub(r"//[^/@\s]*@", "//***@", text)
-    secrets = [value for key, value in properties.items() if _SECRET.search(key)]
+    secrets = [value for key, value in properties.items() if is_secret_setting(key)]
     parts = [part for value in secrets for part in (value, *value.split(":", 1))]
     for secret in sorted(parts, key=len, reverse=True):
         if len(secret) >= _MIN_SECRET_LENGTH:

@@ -6,10 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from paimon_orch import Catalog, Table
+from paimon_orch.cli.alter import _format_schema
 from paimon_orch.errors import UnsupportedError
+from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.iceberg.iceberg_rest_client import _translate_properties, redact
 from paimon_orch.table.iceberg.open_catalog_entry import find_entry_names, open_catalog_entry
 from paimon_orch.table.iceberg.rest_entry import RestEntry
@@ -110,3 +113,12 @@ def test_no_credentials_are_shown(tmp_path: Path) -> None:
     message = "secret-token secret-part secret-header secret-access http://me:pass@host/a"
     assert redact(message, entry.properties) == "*** *** *** *** http://***@host/a"
     assert "secret" not in repr(entry)
+    table = create(tmp_path / "other", **URI, **options)
+    append = pa.table({"id": pa.array([1], pa.int32())})
+    table.append(append)  # a warning: no server listens
+    description: Any = inspect(table).to_dict()
+    shown = description["schema"]["options"]
+    assert (shown[f"{PREFIX}token"], shown[f"{PREFIX}uri"]) == ("***", URI[f"{PREFIX}uri"])
+    assert not set(secrets.values()) & set(shown.values())
+    line = [f"option {PREFIX}token = ***"]
+    assert [text for text in _format_schema(table.schema) if f"{PREFIX}token" in text] == line
