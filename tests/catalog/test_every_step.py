@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.catalogs.kinds import ROOT, CatalogUnderTest
+from support.catalogs.kinds import HIVE, POSTGRESQL, ROOT, CatalogUnderTest
+from support.catalogs.rest_server import JAVA_2_0
 from support.spark.step_cases import STEP_CASES, OnExecutor, assert_step_done
 
 from paimon_orch.steps.common.executor import InProcessExecutor
@@ -34,6 +35,8 @@ def test_every_step_has_the_expected_result(
     assert_step_done(name, ROOT, run)
 
 
+# The catalogs in SQLite and of pypaimon differ only in what the driver does.
+@pytest.mark.parametrize("catalog_under_test", [POSTGRESQL, HIVE, JAVA_2_0], indirect=True)
 @pytest.mark.parametrize("name", ON_SPARK)
 def test_every_step_on_spark_has_the_expected_result(
     catalog_under_test: CatalogUnderTest, spark: SparkSession, name: str

@@ -71,7 +71,7 @@ STEPS: list[Callable[[Table], object]] = [
 
 
 @settings(
-    max_examples=4,
+    max_examples=3,
     phases=[Phase.explicit, Phase.generate],  # the steps of an example take seconds
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
