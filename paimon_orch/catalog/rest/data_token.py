@@ -29,7 +29,13 @@ class _Token:
     """The time from which the token is renewed, in epoch milliseconds."""
 
 
-_tokens: dict[tuple[object, ...], _Token] = {}
+@dataclass(slots=True)
+class _Entry:
+    token: _Token | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_tokens: dict[tuple[RestClient, str, str, str], _Entry] = {}
 _lock = threading.Lock()
 
 
@@ -47,13 +53,13 @@ class DataTokenCredentials:
     def load(self) -> Mapping[str, Any]:
         """Return the options of a valid token; asks the server if there is none in this process."""
         now = self.clock() * 1000
-        names = self.database, self.object_name, self.location
-        key = *names, *sorted(self.client.options.items())
+        key = self.client, self.database, self.object_name, self.location
         with _lock:
-            token = _tokens.get(key)
-            if token is None or now >= token.renewal_millis:
-                token = _tokens[key] = self._request_token(now)
-        return token.options
+            entry = _tokens.setdefault(key, _Entry())
+        with entry.lock:  # tables do not wait for each other
+            if entry.token is None or now >= entry.token.renewal_millis:
+                entry.token = self._request_token(now)
+            return entry.token.options
 
     def _request_token(self, now_millis: float) -> _Token:
         path = resource_paths.token(self.database, self.object_name)

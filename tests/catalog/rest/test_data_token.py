@@ -99,3 +99,13 @@ def test_a_table_without_credentials_is_not_taken_for_a_missing_file(
 def test_tables_in_local_files_need_no_token(server: RestServer) -> None:
     table = Catalog(**server.options).table("db.t")
     assert not table.io.remote
+
+
+def test_options_of_the_store_may_be_objects(server: RestServer) -> None:
+    options = {**server.options, "storage.client_kwargs": {"region_name": "eu"}}
+    client = RestClient.connect(options)
+    lend(server, "first", 2 * HOUR)
+    credentials = DataTokenCredentials(
+        client=client, database="db", object_name="t", location="s3://b/t"
+    )
+    assert credentials.load()["key"] == "first"
