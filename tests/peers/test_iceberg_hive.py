@@ -341,17 +341,18 @@ def test_a_metastore_that_compares_refuses_a_late_pointer(
     metastore.clear()
 
 
-@pytest.mark.parametrize("location", ["/elsewhere/00001-a.metadata.json", None])
+@pytest.mark.parametrize("name", ["00001-a.metadata.json", "v1.metadata.json", None])
 def test_another_table_of_that_name_is_not_replaced(
-    hive_metastore: HiveMetastore, table: Table, location: str | None
+    hive_metastore: HiveMetastore, table: Table, tmp_path: Path, name: str | None
 ) -> None:
     client = open_client(table)
     entry = client.read("get_table", "db", "t")
-    if location is None:
+    if name is None:
         entry.parameters = {}
         entry.sd.inputFormat = "org.apache.hadoop.mapred.TextInputFormat"
     else:
-        entry.parameters["metadata_location"] = location
+        (tmp_path / name).write_text("{}")
+        entry.parameters["metadata_location"] = f"file:{tmp_path}/{name}"
     client.write("alter_table", "db", "t", entry)
     before = hive_metastore.table("t")
 
@@ -379,3 +380,21 @@ def test_a_renamed_table_gets_an_entry_of_its_new_name(
     # As in Java, the entries remain.
     assert "still has the entry db.u, drop it" in caplog.text
     assert {each["tableName"] for each in hive_metastore.stored()["tables"]} == {"t", "u"}
+
+
+def test_an_entry_with_a_name_of_its_own_follows_a_renamed_table(
+    hive_metastore: HiveMetastore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog = Catalog(str(tmp_path))
+    named = options(hive_metastore, table="shown")
+    append(catalog.create_table("db.t", "k INT NOT NULL", options=named), 1)
+
+    with caplog.at_level(logging.WARNING):
+        catalog.rename_table("db.t", "db.u")
+
+    assert caplog.text == ""
+    assert "/iceberg/db/u/metadata/v1.metadata.json" in pointer(hive_metastore, "shown")
+    location = [SetOption("metadata.iceberg.storage-location", "table-location")]
+    catalog.alter_table("db.u", location)
+    assert pointer(hive_metastore, "shown").endswith("/db.db/u/metadata/v1.metadata.json")
+    assert status_of(catalog.table("db.u")).is_current

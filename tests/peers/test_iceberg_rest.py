@@ -399,3 +399,21 @@ def test_a_table_with_history_is_switched_on_later(
 
     assert sync_iceberg(created).status.is_current
     assert keys_of(served.load_table("other.u")) == [1]
+
+
+def test_an_entry_with_a_name_of_its_own_follows_a_renamed_table(
+    server: IcebergRestServer, served: IcebergCatalog, tmp_path: Path
+) -> None:
+    catalog = Catalog(str(tmp_path / "one"))
+    named = options(server, table="shown")
+    append(catalog.create_table("db.t", "k INT NOT NULL", options=named), 1)
+    catalog.rename_table("db.t", "db.u")
+    assert status_of(catalog.table("db.u")).is_current
+    assert keys_of(served.load_table("db.shown")) == [1]
+
+    other = Catalog(str(tmp_path / "two")).create_table("db.u", "k INT NOT NULL", options=named)
+    append(other, 7)
+
+    with pytest.raises(UnsupportedError, match="is another table"):
+        sync_iceberg(other)
+    assert keys_of(served.load_table("db.shown")) == [1]

@@ -105,6 +105,12 @@ class IcebergMetadata:
         """Return the paths of the manifest lists of all snapshots."""
         return {snapshot.manifest_list for snapshot in self.snapshots}
 
+    @property
+    def identities(self) -> set[tuple[int, str]]:
+        """Return the ids and commit identities of the snapshots that have one."""
+        pairs = ((item.id, item.summary.get(COMMIT_IDENTITY)) for item in self.snapshots)
+        return {(number, identity) for number, identity in pairs if identity is not None}
+
     def find_snapshot(self, snapshot_id: int) -> IcebergSnapshot | None:
         """Return the snapshot with an id, or None."""
         matches = (snapshot for snapshot in self.snapshots if snapshot.id == snapshot_id)

@@ -8,9 +8,12 @@ See docs/format/iceberg-metadata.md#external-catalogs.
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from paimon_orch.format.iceberg.iceberg_metadata import IcebergMetadata
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.table.iceberg.iceberg_settings import list_metadata_directories
+from paimon_orch.table.iceberg.metadata_store import normalize_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +25,21 @@ class PublishedMetadata:
     metadata: IcebergMetadata
     schema: TableSchema
     """The newest schema of the table."""
+    is_of_table: Callable[[str], bool]
+    """Whether a metadata file in the store of the table shows this table, or does not exist."""
+
+    def is_in_store(self, path: str) -> bool:
+        """Return whether a path is in the store of the table: the same scheme and bucket."""
+        stores = [urlsplit(normalize_path(item))[:2] for item in (path, self.path)]
+        return stores[0] == stores[1]
+
+    def is_in_metadata_directory(self, path: str) -> bool:
+        """Return whether a path is in a directory that this table has with some option."""
+        directories = {
+            self.path.rpartition("/")[0],
+            *list_metadata_directories(self.metadata.location),
+        }
+        return normalize_path(path).rpartition("/")[0] in map(normalize_path, directories)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

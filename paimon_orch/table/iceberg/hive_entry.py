@@ -182,8 +182,10 @@ class HiveEntry:
         elif location is None:
             is_ours = entry.sd.inputFormat == _INPUT_FORMAT  # Java creates it without a location
         else:
-            directories = {normalize_path(p).rpartition("/")[0] for p in (location, published.path)}
-            is_ours = bool(find_versions([get_file_name(location)])) or len(directories) == 1
+            # A table that was renamed or moved had other directories.
+            is_ours = published.is_in_metadata_directory(location) or (
+                published.is_in_store(location) and published.is_of_table(location)
+            )
         if not is_ours:
             raise UnsupportedError(
                 f"{database}.{self.table} in the metastore {self.client.address} is another table, "

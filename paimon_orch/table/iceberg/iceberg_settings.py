@@ -117,14 +117,23 @@ def find_metadata_directory(schema: TableSchema, paths: TablePaths) -> str:
     if location is None:
         in_table = options.get(ICEBERG_STORAGE) == TABLE_LOCATION
         location = TABLE_LOCATION if in_table else CATALOG_LOCATION
+    table_location, *in_catalog = list_metadata_directories(paths.root)
     if location == TABLE_LOCATION:
-        return f"{paths.root}/metadata"
-    database_path, _, table = paths.root.rpartition("/")
-    warehouse, _, database = database_path.rpartition("/")
-    if not database.endswith(_DATABASE_SUFFIX):
+        return table_location
+    if not in_catalog:
         raise InputError(
             f"{paths.root}: Iceberg metadata in a catalog location needs a table directory "
             f"<warehouse>/<database>{_DATABASE_SUFFIX}/<table>. Set "
             f"'{ICEBERG_STORAGE_LOCATION.key}' = '{TABLE_LOCATION}'."
         )
-    return f"{warehouse}/iceberg/{database.removesuffix(_DATABASE_SUFFIX)}/{table}/metadata"
+    return in_catalog[0]
+
+
+def list_metadata_directories(root: str) -> list[str]:
+    """Return the location in the table, and that in the catalog if the path has the form for it."""
+    database_path, _, table = root.rpartition("/")
+    warehouse, _, database = database_path.rpartition("/")
+    if not database.endswith(_DATABASE_SUFFIX):
+        return [f"{root}/metadata"]
+    name = database.removesuffix(_DATABASE_SUFFIX)
+    return [f"{root}/metadata", f"{warehouse}/iceberg/{name}/{table}/metadata"]

@@ -5,16 +5,20 @@ See docs/format/iceberg-metadata.md#publishing.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from paimon_orch.errors import (
     CommitConflictError,
+    CorruptFileError,
     PaimonError,
+    UnsupportedError,
 )
 from paimon_orch.format.iceberg.iceberg_manifest import ROW_LINEAGE_VERSION
 from paimon_orch.format.iceberg.iceberg_metadata import (
     IcebergMetadata,
     IcebergSnapshot,
 )
+from paimon_orch.storage import FileIO
 from paimon_orch.table.iceberg.catalog_entry import IcebergCatalogEntry, PublishedMetadata
 from paimon_orch.table.iceberg.metadata_builder import MetadataBuilder
 from paimon_orch.table.iceberg.metadata_expiration import (
@@ -41,6 +45,7 @@ from paimon_orch.table.iceberg.visible_files import (
     VISIBLE_LEVELS,
 )
 from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.metadata.metadata_io import read_metadata_file
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore
 
@@ -191,4 +196,20 @@ def describe_published(
     directory = metadata.current.manifest_list.rpartition("/")[0]
     if normalize_path(directory) == normalize_path(store.directory):
         path = f"{directory}/{path.rpartition('/')[2]}"
-    return PublishedMetadata(path=path, metadata=metadata, schema=table.schema)
+    return PublishedMetadata(
+        path=path,
+        metadata=metadata,
+        schema=table.schema,
+        is_of_table=partial(_is_of_table, store.io, metadata),
+    )
+
+
+def _is_of_table(io: FileIO, metadata: IcebergMetadata, path: str) -> bool:
+    """Return whether a metadata file has a snapshot of this table, or does not exist."""
+    try:
+        other = IcebergMetadata.from_json(read_metadata_file(io, normalize_path(path)), path)
+    except FileNotFoundError:
+        return True
+    except (CorruptFileError, UnsupportedError):
+        return False
+    return bool(metadata.identities & other.identities)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from paimon_orch.errors import UnsupportedError
+from paimon_orch.format.iceberg.iceberg_metadata import COMMIT_IDENTITY
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
     ICEBERG_DELETE_AFTER_COMMIT,
@@ -185,14 +186,18 @@ class RestEntry:
         return table
 
     def _require_ours(self, served: "TableMetadata", published: PublishedMetadata) -> None:
-        """Refuse to drop a table that another writer made: its manifests are elsewhere."""
+        """Refuse to drop a table with manifests that are not of this table."""
         current = served.current_snapshot()
         if current is None:
             return
-        directory = published.path.rpartition("/")[0]
-        summary = current.summary
-        is_ours = normalize_path(current.manifest_list).startswith(f"{normalize_path(directory)}/")
-        if not is_ours and (summary is None or summary.get("paimon-commit-identity") is None):
+        theirs = {
+            (item.snapshot_id, item.summary[COMMIT_IDENTITY])
+            for item in served.snapshots
+            if item.summary is not None and item.summary.get(COMMIT_IDENTITY) is not None
+        }
+        # A table that was renamed or moved has other directories, and the same snapshots.
+        is_ours = bool(published.metadata.identities & theirs)
+        if not is_ours and not published.is_in_metadata_directory(current.manifest_list):
             raise UnsupportedError(
                 f"{self._describe()} is another table, which is not replaced; set "
                 "'metadata.iceberg.database' or 'metadata.iceberg.table' to another name, or drop "
