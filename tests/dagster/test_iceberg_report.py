@@ -122,8 +122,14 @@ def test_the_check_passes_if_iceberg_readers_see_the_newest_snapshot(
 
 
 def test_a_check_is_red_after_a_failed_publication_and_green_after_the_job(
-    published: Table, upsert: Upsert, paimon: PaimonCatalogResource, resources: Resources
+    published: Table,
+    upsert: Upsert,
+    paimon: PaimonCatalogResource,
+    resources: Resources,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Dagster waits half a minute and longer before it retries a step.
+    monkeypatch.setattr(dg.RetryPolicy, "calculate_delay", lambda *_: 0.0)
     saved = block_publication(published)
     upsert(published, DAY, amount=2)
     blocked = evaluate(paimon)
