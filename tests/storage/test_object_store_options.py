@@ -7,11 +7,13 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from support.tables import get_file_system
 from typer.testing import CliRunner
 
+from paimon_orch.catalog import open_catalog
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.cli import app as cli
-from paimon_orch.cli import common as cli_common
+from paimon_orch.storage.object_store import FsspecFileIO
 from paimon_orch.storage.object_store_options import STORAGE_OPTIONS_ENV
 
 COLUMNS = ("--columns", "id BIGINT")
@@ -26,7 +28,7 @@ def test_storage_options_precede_the_command(monkeypatch: pytest.MonkeyPatch) ->
         opened.append(Catalog(uri, **options))
         return opened[-1]
 
-    monkeypatch.setattr(cli_common, "Catalog", catalog)
+    monkeypatch.setattr(open_catalog, "Catalog", catalog)
     root = f"memory://{uuid4()}/wh"
     arguments = [
         "--storage-option",
@@ -42,9 +44,9 @@ def test_storage_options_precede_the_command(monkeypatch: pytest.MonkeyPatch) ->
 
     assert result.exit_code == 0, result.output
     assert Catalog(root).tables("db") == ["t"]
-    assert opened[0].io.options.resolve() == {  # type: ignore[attr-defined]
-        "key": "a=b", "anon": True, "secret": "of-the-environment"
-    }  # fmt: skip
+    io = get_file_system(opened[0]).io
+    assert isinstance(io, FsspecFileIO)
+    assert io.options.resolve() == {"key": "a=b", "anon": True, "secret": "of-the-environment"}
 
 
 def test_storage_options_apply_to_one_call_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +59,7 @@ def test_storage_options_apply_to_one_call_only(monkeypatch: pytest.MonkeyPatch)
         )
         return Catalog(uri, **options)
 
-    monkeypatch.setattr(cli_common, "Catalog", catalog)
+    monkeypatch.setattr(open_catalog, "Catalog", catalog)
     for arguments in (["--storage-option", "key=mine"], []):
         root = f"memory://{uuid4()}/wh"
         CliRunner().invoke(cli.app, [*arguments, "create", root, "db.t", *COLUMNS])
