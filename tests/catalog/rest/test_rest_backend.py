@@ -255,3 +255,12 @@ def test_the_server_counts_partitions_from_commits_and_accepts_marks(
 def list_partitions(server: RestServer) -> list[dict[str, Any]]:
     client = RestClient.connect(server.options)
     return list(client.get_pages(resource_paths.partitions("db", "t"), "partitions"))
+
+
+def test_a_table_that_is_created_again_has_no_rows(catalog: Catalog) -> None:
+    create_table(catalog).upsert(rows(1))
+    catalog.drop_table("db.t")
+    table = catalog.create_table("db.t", "k INT NOT NULL, v STRING", partition_by=["v"])
+    assert table.snapshot() is None
+    table.append(rows(2))
+    assert rows_of(table) == [(2, "v2")]

@@ -1,14 +1,17 @@
 """Runs the REST server of pypaimon's tests, in its environment; commands: see `rest_server`.
 
-As published, the server accepts every token, keeps the old name of a renamed table, and a commit
-replaces the snapshot of the same id and loses most of its fields. With `corrected`, tokens are
-checked, and a commit writes the snapshot as it is received, unless a snapshot of its id exists or
-the table has another id.
+As published, the server accepts every token, keeps the old name of a renamed table and the files of
+a dropped one, which a new table of its name then shows. A commit replaces the snapshot of the same
+id and loses most of its fields. With `corrected`, tokens are checked, files are deleted, and a
+commit writes the snapshot as it is received, unless a snapshot of its id exists or the table has
+another id.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 from support.peers.protocol import serve
 
 SUCCESS = 200
+_TABLE_PATH = re.compile(r"/databases/([^/]+)/tables/([^/]+)$")
 
 _server: RESTCatalogServer
 
@@ -49,6 +53,10 @@ class _CorrectedServer(RESTCatalogServer):
             source = json.loads(data)["source"]
             name = Identifier.create(source["database"], source["object"]).get_full_name()
             del self.table_metadata_store[name]
+        dropped = _TABLE_PATH.search(resource_path)
+        if method == "DELETE" and dropped and answer[1] == SUCCESS:
+            database, table = dropped.groups()
+            shutil.rmtree(Path(self.data_path, self.warehouse, database, table), ignore_errors=True)
         return answer
 
     def _table_commit_handle(
