@@ -239,6 +239,7 @@ def test_java_waits_while_we_hold_the_lock(
     impatient = jdbc_database.options(warehouse, lock__enabled="true", **IMPATIENT)
     ours = jdbc_database.open(warehouse, lock__enabled="true", lock_acquire_timeout="60 s")
     create(ours)
+    ours.alter_table("db.t", [SetOption("commit.max-retries", "1")])  # Java repeats the wait
     row = {"k": 1, "v": "java"}
 
     failure = pytest.raises(PeerError, match="Acquire lock failed with time")
