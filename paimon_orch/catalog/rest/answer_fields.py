@@ -24,11 +24,6 @@ def read_number(answer: Mapping[str, Any], field: str, where: str) -> int:
     return _read(answer, field, where, int)
 
 
-def read_optional_number(answer: Mapping[str, Any], field: str, where: str) -> int | None:
-    """Return an integer, or None if it is missing or null."""
-    return None if answer.get(field) is None else read_number(answer, field, where)
-
-
 def read_flag(answer: Mapping[str, Any], field: str, where: str) -> bool:
     """Return a required boolean."""
     return _read(answer, field, where, bool)

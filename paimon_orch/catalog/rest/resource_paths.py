@@ -47,16 +47,6 @@ def tables(database_name: str) -> str:
     return f"{database(database_name)}/tables"
 
 
-def table_details(database_name: str) -> str:
-    """Return the path that lists the tables of a database with their schemas."""
-    return f"{database(database_name)}/table-details"
-
-
-def register(database_name: str) -> str:
-    """Return the path that registers an existing directory as a table."""
-    return f"{database(database_name)}/register"
-
-
 def rename() -> str:
     """Return the path that renames a table."""
     return "tables/rename"
@@ -77,34 +67,14 @@ def snapshot(database_name: str, name: str) -> str:
     return f"{table(database_name, name)}/snapshot"
 
 
-def snapshots(database_name: str, name: str) -> str:
-    """Return the path that lists snapshots."""
-    return f"{table(database_name, name)}/snapshots"
-
-
-def snapshot_version(database_name: str, name: str, version: str) -> str:
-    """Return the path of the snapshot ``EARLIEST``, ``LATEST``, an id or a tag."""
-    return f"{snapshots(database_name, name)}/{build_path(version)}"
-
-
 def rollback(database_name: str, name: str) -> str:
     """Return the path that rolls a table back to a snapshot or tag."""
     return f"{table(database_name, name)}/rollback"
 
 
-def rollback_schema(database_name: str, name: str) -> str:
-    """Return the path that rolls a table back to a schema."""
-    return f"{table(database_name, name)}/rollback-schema"
-
-
 def token(database_name: str, name: str) -> str:
     """Return the path of the credentials for a table's files."""
     return f"{table(database_name, name)}/token"
-
-
-def auth(database_name: str, name: str) -> str:
-    """Return the path that authorizes a query."""
-    return f"{table(database_name, name)}/auth"
 
 
 def partitions(database_name: str, name: str) -> str:
@@ -130,13 +100,3 @@ def branch(database_name: str, name: str, branch_name: str) -> str:
 def forward(database_name: str, name: str, branch_name: str) -> str:
     """Return the path that fast-forwards the main branch to a branch."""
     return f"{branch(database_name, name, branch_name)}/forward"
-
-
-def tags(database_name: str, name: str) -> str:
-    """Return the path that lists and creates tags."""
-    return f"{table(database_name, name)}/tags"
-
-
-def tag(database_name: str, name: str, tag_name: str) -> str:
-    """Return the path of a tag."""
-    return f"{tags(database_name, name)}/{build_path(tag_name)}"

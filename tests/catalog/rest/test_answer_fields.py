@@ -16,7 +16,6 @@ def test_fields_of_the_right_type() -> None:
     assert answer_fields.read_list(ANSWER, "list", "w") == [1]
     assert answer_fields.read_list(ANSWER, "null", "w") == []
     assert answer_fields.read_optional_text(ANSWER, "missing", "w") is None
-    assert answer_fields.read_optional_number(ANSWER, "null", "w") is None
     options = {"o": {"a": None, "b": True, "c": 1, "d": "x"}}
     assert answer_fields.read_options(options, "o", "w") == {"b": "true", "c": "1", "d": "x"}
 

@@ -39,9 +39,7 @@ def test_paths_of_a_table() -> None:
     assert resource_paths.rename() == "tables/rename"
     assert resource_paths.table(*table) == root
     assert resource_paths.snapshot(*table) == f"{root}/snapshot"
-    assert resource_paths.snapshot_version(*table, "LATEST") == f"{root}/snapshots/LATEST"
     assert resource_paths.rollback(*table) == f"{root}/rollback"
     assert resource_paths.token(*table) == f"{root}/token"
     assert resource_paths.mark_done(*table) == f"{root}/partitions/mark"
     assert resource_paths.forward(*table, "x y") == f"{root}/branches/x%20y/forward"
-    assert resource_paths.tag(*table, "v1") == f"{root}/tags/v1"
