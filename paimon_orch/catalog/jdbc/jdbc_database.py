@@ -95,12 +95,7 @@ class JdbcDatabase:
         has_views = _complete.get(key)
         if has_views is None or (is_certain and not has_views):
             with wrap_database_errors(self.address):
-                try:
-                    has_views = self._create_missing_tables()
-                except sa.exc.DBAPIError:
-                    # Two catalogs that open a database for the first time can collide, also with
-                    # IF NOT EXISTS.
-                    has_views = self._create_missing_tables()
+                has_views = self._create_missing_tables()
             _complete[key] = has_views
         return has_views
 
@@ -114,12 +109,26 @@ class JdbcDatabase:
             tables.append(TABLE_PROPERTIES)
         if self.lock_key_length is not None:
             tables.append(build_lock_table(self.lock_key_length))
-        with self._engine.begin() as connection:
+        with self._engine.connect() as connection:
             existing = set(sa.inspect(connection).get_table_names())
-            for table in tables:
-                if table.name not in existing:
-                    connection.execute(sa.schema.CreateTable(table, if_not_exists=True))
+        for table in tables:
+            if table.name not in existing:
+                self._create_table(table)
         return VIEWS.name in existing
+
+    def _create_table(self, table: sa.Table) -> None:
+        """Create a table that another program may create at the same time.
+
+        PostgreSQL then fails in spite of IF NOT EXISTS, once for each table at most, as every
+        table has its own transaction here.
+        """
+        try:
+            with self._engine.begin() as connection:
+                connection.execute(sa.schema.CreateTable(table, if_not_exists=True))
+        except sa.exc.DBAPIError:
+            with self._engine.connect() as connection:
+                if not sa.inspect(connection).has_table(table.name):
+                    raise
 
     @property
     def _engine(self) -> sa.Engine:

@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
@@ -23,6 +24,7 @@ from paimon_orch import Catalog
 from paimon_orch.catalog.jdbc.jdbc_backend import JdbcBackend
 from paimon_orch.catalog.jdbc.jdbc_database import JdbcDatabase
 from paimon_orch.catalog.jdbc.jdbc_lock import JdbcLock
+from paimon_orch.catalog.jdbc.jdbc_tables import DATABASE_PROPERTIES, TABLES
 from paimon_orch.errors import (
     AlreadyExistsError,
     CatalogUnavailableError,
@@ -329,6 +331,32 @@ def test_concurrent_creations_of_a_table_have_one_winner(
 
     assert sorted(results) == [False] * 5 + [True]
     assert len(jdbc_database.rows("paimon_tables")) == 1
+
+
+def test_other_programs_may_create_the_tables_of_a_new_database_meanwhile(
+    jdbc_database: SqlDatabase, warehouse: Path
+) -> None:
+    if jdbc_database.kind == "sqlite":
+        pytest.skip("SQLite creates tables one after the other")
+    engine = sa.create_engine(jdbc_database.url, poolclass=sa.NullPool)
+
+    def wait_until_blocked() -> None:
+        end = time.monotonic() + 30
+        while not jdbc_database.run("SELECT 1 FROM pg_locks WHERE NOT granted"):
+            assert time.monotonic() < end, "no statement waits for another"
+            time.sleep(0.02)
+
+    with engine.connect() as first, engine.connect() as second, ThreadPoolExecutor(1) as pool:
+        first.execute(sa.schema.CreateTable(TABLES))
+        second.execute(sa.schema.CreateTable(DATABASE_PROPERTIES))
+        created = pool.submit(jdbc_database.open(warehouse).create_database, "db")
+        for connection in (first, second):
+            # Each collides with one statement of the creation.
+            wait_until_blocked()
+            connection.commit()
+        created.result(timeout=30)
+
+    assert jdbc_database.open(warehouse).databases() == ["db"]
 
 
 def test_a_pickled_table_connects_by_itself(
