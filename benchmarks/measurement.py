@@ -8,8 +8,10 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,44 @@ def medians(runs: Mapping[str, Callable[[], object]], repeat: int) -> dict[str, 
             seconds[name].append(time.process_time() - start)
             del result
     return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessUsage:
+    """What a process and its finished children used."""
+
+    cpu_seconds: float
+    wall_seconds: float
+    peak_mb: float
+    """The peak resident memory of the largest process, not the sum of all."""
+
+
+def measure_process(
+    command: Sequence[str], environment: Mapping[str, str] | None = None
+) -> ProcessUsage:
+    """Run a command to its end, without its output, and return what it used.
+
+    Raises RuntimeError with the end of its error output if it fails.
+    """
+    start = time.perf_counter()
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env=None if environment is None else {**os.environ, **environment},
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            errors.seek(0)
+            text = errors.read()[-2000:].decode(errors="replace")
+            raise RuntimeError(f"{' '.join(command)}: exit code {process.returncode}: {text}")
+    return ProcessUsage(
+        cpu_seconds=usage.ru_utime + usage.ru_stime,
+        wall_seconds=time.perf_counter() - start,
+        peak_mb=usage.ru_maxrss / 1024,
+    )
 
 
 def cpu_seconds(pid: int) -> float:
