@@ -96,8 +96,10 @@ def make_rows(key_type: str, numbers: np.ndarray, seed: int, deletes: int = 0) -
     )
 
 
-def create_table(warehouse: Path, key_type: str, rows: int, options: dict[str, str]) -> Table:
-    """Create the table of the workload; its ten batches are not compacted."""
+def create_table(
+    warehouse: Path, key_type: str, rows: int, options: dict[str, str], batches: int = BATCHES
+) -> Table:
+    """Create the table of the workload; its batches are not compacted."""
     columns, keys = KEYS[key_type]
     table = Catalog(str(warehouse)).create_table(
         "db.t",
@@ -113,7 +115,7 @@ def create_table(warehouse: Path, key_type: str, rows: int, options: dict[str, s
     table.upsert(make_rows(key_type, np.arange(rows), 0), row_kind="kind")
     compact.compact(table, InProcessExecutor(), strategy="full")
     random = np.random.default_rng(1)
-    for batch in range(BATCHES):
+    for batch in range(batches):
         count = int(rows * (UPDATES + DELETES))
         numbers = np.unique(random.integers(0, int(rows * 1.02), count))  # 2 % are new keys
         table.upsert(make_rows(key_type, numbers, batch, int(rows * DELETES)), row_kind="kind")

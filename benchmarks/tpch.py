@@ -36,6 +36,14 @@ def is_available() -> bool:
     return shutil.which("tpchgen-cli") is not None
 
 
+def require_generator() -> str:
+    """Return the path of the generator; raise if it is not installed."""
+    path = shutil.which("tpchgen-cli")
+    if path is None:
+        raise RuntimeError("tpchgen-cli is not installed: install the package tpchgen-cli")
+    return path
+
+
 def generate(folder: Path, scale: float) -> dict[str, pa.Table]:
     """Generate the rows of both tables."""
     tables = ",".join(KEYS)
@@ -48,15 +56,20 @@ def generate(folder: Path, scale: float) -> dict[str, pa.Table]:
         f"--output-dir={folder}",
     ]
     subprocess.run(command, check=True, capture_output=True)
-    return {name: _cast_text(pq.read_table(folder / f"{name}.parquet")) for name in KEYS}
+    return {name: cast_text(pq.read_table(folder / f"{name}.parquet")) for name in KEYS}
 
 
-def _cast_text(rows: pa.Table) -> pa.Table:
+def cast_text(rows: pa.Table) -> pa.Table:
     """Cast string views and other text types to strings."""
     for index, field in enumerate(rows.schema):
         if str(field.type) not in _TYPES:
             rows = rows.set_column(index, field.name, rows.column(index).cast(pa.string()))
     return rows
+
+
+def column_types(schema: pa.Schema) -> str:
+    """Return the columns of a table for rows of this schema, as in CREATE TABLE."""
+    return ", ".join(f"{field.name} {_TYPES.get(str(field.type), 'STRING')}" for field in schema)
 
 
 def create_tables(
@@ -68,9 +81,8 @@ def create_tables(
     free_ranges = KEYS_PER_BLOCK // USED_KEYS_PER_BLOCK - 1
     orders = generated["orders"].column("o_orderkey").to_numpy()
     for name, rows in generated.items():
-        columns = ", ".join(f"{f.name} {_TYPES.get(str(f.type), 'STRING')}" for f in rows.schema)
         tables[name] = Catalog(str(warehouse)).create_table(
-            f"db.{name}", columns, primary_key=KEYS[name], options=options
+            f"db.{name}", column_types(rows.schema), primary_key=KEYS[name], options=options
         )
         tables[name].upsert(rows)
         compact.compact(tables[name], InProcessExecutor(), strategy="full")

@@ -1,0 +1,188 @@
+"""The questions of performance.py; each function creates its tables, measures and returns an answer."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from compaction import BATCHES, ENGINES, Compaction, create_table, make_rows
+from java_paimon import start_java
+from measurement import ProcessUsage, measure_process, medians
+from performance_results import Answer, Bar
+from tpch import KEYS, cast_text, column_types, require_generator
+
+from paimon_orch import Catalog
+from paimon_orch.steps.compaction import compact
+from paimon_orch.table.table import Table
+
+OURS, JAVA, BASELINE = "paimon_orch", "Java Paimon 2.0", "reading and writing with pyarrow"
+ROWS_PER_CORE, BYTES_PER_CORE = "million rows per CPU second", "MB of input files per CPU second"
+CPU_SECONDS, PEAK_MB = "CPU seconds", "peak memory of the largest process, MB"
+
+
+def full_compaction(rows: int = 4_000_000, repeat: int = 3) -> Answer:
+    """Measure full compactions of updates that spread over all rows."""
+    java = start_java()
+    bars: list[Bar] = []
+    for engine, engine_options in ENGINES.items():
+        options = {"merge-engine": engine, **engine_options}
+        with tempfile.TemporaryDirectory() as folder:
+            warehouse = Path(folder) / "warehouse"
+            table = create_table(warehouse, "bigint", rows, options)
+            compaction, size = Compaction(table, "full"), _count_bytes(table)
+            runs = {BASELINE: compaction.baseline(Path(folder)), OURS: compaction.run_and_discard}
+            seconds = medians(runs, repeat)
+            if java is not None:
+                seconds[JAVA] = java.compact(warehouse, table.identifier, repeat, full=True)
+            for series in (OURS, JAVA, BASELINE):
+                if series in seconds:
+                    speed = _build_speed(engine, series, compaction.rows, size, seconds[series])
+                    bars.extend(speed)
+    if java is not None:
+        java.close()
+    return Answer(
+        title="How fast is a full compaction?",
+        bars=bars,
+        details={"table": f"{rows:,} rows on the highest level, {BATCHES} batches of 2 % updates"},
+    )
+
+
+def lineitem(scale: int = 27, update_share: float = 0.02) -> Answer:
+    """Measure a full compaction of TPC-H's lineitem: scale 27 is 20 GB of the text that TPC-H counts."""
+    bars: list[Bar] = []
+    details = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for size in (1, scale):
+            warehouse = Path(folder) / str(size)
+            table = _create_lineitem(warehouse, size, update_share)
+            plan = compact.plan(table, compact.CompactRequest(strategy="full"))
+            rows, size_in_bytes = sum(unit.rows for unit in plan.units), _count_bytes(table)
+            usage = _compact(warehouse, table, "full")
+            group = f"scale {size}"
+            bars += _build_speed(group, OURS, rows, size_in_bytes, usage.cpu_seconds)
+            bars.append(Bar(group=group, series=OURS, unit=PEAK_MB, value=usage.peak_mb))
+            details[group] = (
+                f"{rows:,} rows, {size_in_bytes / 1e9:.2f} GB of Parquet files in "
+                f"{len(plan.units)} units, {usage.cpu_seconds:.0f} CPU s, "
+                f"{usage.wall_seconds:.0f} s by the clock"
+            )
+            shutil.rmtree(warehouse)
+    return Answer(title="Does the speed hold for 20 GB of lineitem?", bars=bars, details=details)
+
+
+def deletes(rows: int = 5_000_000) -> Answer:
+    """Measure compactions after many deletes."""
+    bars = []
+    for share in (0.01, 0.1, 0.5, 0.9):
+        group = f"{share:.0%} of {rows:,} rows deleted"
+        with tempfile.TemporaryDirectory() as folder:
+            table = _create_deletes(Path(folder), rows, share)
+            for strategy, series in (
+                ("minor", "lookup compaction into deletion vectors"),
+                ("full", "full compaction that drops the rows"),
+            ):
+                usage = _compact(Path(folder), table, strategy)
+                values = {CPU_SECONDS: usage.cpu_seconds, PEAK_MB: usage.peak_mb}
+                bars += [
+                    Bar(group=group, series=series, unit=unit, value=value)
+                    for unit, value in values.items()
+                ]
+    return Answer(title="What do deleted rows cost?", bars=bars)
+
+
+QUESTIONS: Mapping[str, Callable[[], Answer]] = {
+    "full-compaction": full_compaction,
+    "lineitem": lineitem,
+    "deletes": deletes,
+}
+
+
+def _compact(warehouse: Path, table: Table, strategy: str) -> ProcessUsage:
+    """Compact a table with the command line, in worker processes of this machine."""
+    return _run_command(
+        "compact", str(warehouse), table.identifier, "--strategy", strategy, "--executor", "local"
+    )
+
+
+def _run_command(*arguments: str) -> ProcessUsage:
+    return measure_process([sys.executable, "-m", "paimon_orch.cli", *arguments])
+
+
+def _build_speed(
+    group: str, series: str, rows: int, size: int, cpu_seconds: float
+) -> Iterator[Bar]:
+    values = {ROWS_PER_CORE: rows / cpu_seconds / 1e6, BYTES_PER_CORE: size / cpu_seconds / 1e6}
+    for unit, value in values.items():
+        yield Bar(group=group, series=series, unit=unit, value=value)
+
+
+def _count_bytes(table: Table) -> int:
+    return sum(file.file_size for split in table.scan().plan() for file in split.files)
+
+
+def _create_deletes(warehouse: Path, rows: int, share: float) -> Table:
+    """Create a compacted table with deletion vectors, and one batch of deletes on level 0."""
+    table = create_table(
+        warehouse, "bigint", rows, {"bucket": "2", "deletion-vectors.enabled": "true"}, batches=0
+    )
+    deleted = np.random.default_rng(0).permutation(rows)[: int(rows * share)]
+    deleted.sort()
+    table.upsert(make_rows("bigint", deleted, 1, len(deleted)), row_kind="kind")
+    return table
+
+
+def _create_lineitem(warehouse: Path, scale: int, update_share: float) -> Table:
+    """Create a compacted table of TPC-H's lineitem and update a share of all rows."""
+    table, updates = None, []
+    random = np.random.default_rng(0)
+    for part in range(1, scale + 1):
+        rows = _generate_lineitem(warehouse, scale, part)
+        if table is None:
+            table = Catalog(str(warehouse)).create_table(
+                "db.lineitem",
+                column_types(rows.schema),
+                primary_key=KEYS["lineitem"],
+                options={
+                    "bucket": str(max(2, scale // 2)),
+                    "num-sorted-run.compaction-trigger": "1000",
+                },
+            )
+        table.upsert(rows)
+        updates.append(rows.take(np.flatnonzero(random.random(len(rows)) < update_share)))
+    assert table is not None
+    _compact(warehouse, table, "full")
+    changed = pa.concat_tables(updates)
+    index = changed.schema.get_field_index("l_comment")
+    comments = pc.binary_join_element_wise("changed:", changed.column(index), " ")
+    table.upsert(changed.set_column(index, "l_comment", comments))
+    return table
+
+
+def _generate_lineitem(folder: Path, scale: int, part: int) -> pa.Table:
+    """Return one of ``scale`` parts of lineitem, about six million rows."""
+    target = folder.with_name("tpch")
+    subprocess.run(
+        [
+            require_generator(),
+            "parquet",
+            "-s",
+            str(scale),
+            "--tables=lineitem",
+            f"--parts={scale}",
+            f"--part={part}",
+            f"--output-dir={target}",
+        ],
+        check=True,
+        capture_output=True,
+    )
+    tables = [pq.read_table(path) for path in sorted(target.rglob("*.parquet"))]
+    shutil.rmtree(target)
+    return cast_text(pa.concat_tables(tables))
