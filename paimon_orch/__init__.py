@@ -1,30 +1,35 @@
 """Apache Paimon tables: catalogs, scans, writes and errors, without a Paimon jar.
 
 This package, :mod:`paimon_orch.steps`, :mod:`paimon_orch.spark` and :mod:`paimon_orch.dagster` are
-the public API. All other modules are internal and may change between releases.
+the public API. All other modules are internal and may change between releases. Names are imported
+on first use, because commands, Dagster and workers need different parts of the library.
 """
 
-from paimon_orch.catalog.catalog import Catalog
-from paimon_orch.errors import (
-    AccessDeniedError,
-    AlreadyExistsError,
-    CancelledError,
-    CatalogUnavailableError,
-    CommitConflictError,
-    CommitOutcomeUnknownError,
-    CorruptFileError,
-    InputError,
-    LockTimeoutError,
-    MissingFileError,
-    NotFoundError,
-    PaimonError,
-    StorageError,
-    TransientError,
-    UnsupportedError,
-)
-from paimon_orch.table.commit.commit import CommitId
-from paimon_orch.table.filter.expression import col
-from paimon_orch.table.table import Table
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from paimon_orch.catalog.catalog import Catalog
+    from paimon_orch.errors import (
+        AccessDeniedError,
+        AlreadyExistsError,
+        CancelledError,
+        CatalogUnavailableError,
+        CommitConflictError,
+        CommitOutcomeUnknownError,
+        CorruptFileError,
+        InputError,
+        LockTimeoutError,
+        MissingFileError,
+        NotFoundError,
+        PaimonError,
+        StorageError,
+        TransientError,
+        UnsupportedError,
+    )
+    from paimon_orch.table.commit.commit import CommitId
+    from paimon_orch.table.filter.expression import col
+    from paimon_orch.table.table import Table
 
 __version__ = "0.1.0"
 __all__ = [
@@ -48,3 +53,22 @@ __all__ = [
     "UnsupportedError",
     "col",
 ]
+
+_MODULES = {
+    "Catalog": "catalog.catalog",
+    "CommitId": "table.commit.commit",
+    "Table": "table.table",
+    "col": "table.filter.expression",
+}  # the other names are errors
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

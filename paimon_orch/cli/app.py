@@ -1,36 +1,172 @@
-"""The command line ``paimon-orch``: its global options, its commands and its exit status."""
+"""The command line ``paimon-orch``: its global options, its commands and its exit status.
+
+The index has the names and summaries of all commands, so that an overview does not import their
+modules: a command's module imports the part of the library that the command uses, which takes most
+of the time of a short call.
+"""
 
 import logging
 import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from io import TextIOWrapper
-from typing import Annotated
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+from typer.main import get_group
 
 from paimon_orch import __version__
-from paimon_orch.cli import (
-    alter,
-    analyze,
-    catalog,
-    check,
-    cleanup,
-    compact,
-    expire,
-    file_index,
-    ingest,
-    inspect,
-    postpone,
-    read,
-    refs,
-    row_level,
-)
-from paimon_orch.cli.common import CliSettings, console, error_console
-from paimon_orch.cli.help_page import HelpGroup, Panel
-from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.help_page import HelpCommand, HelpGroup, Panel
 from paimon_orch.errors import InputError, PaimonError
 
+if TYPE_CHECKING:  # older releases of Typer have no such module
+    from typer._click import Command, Context
+    from typer._click.shell_completion import CompletionItem
+
+
+class IndexEntry(NamedTuple):
+    """Where a command or group of commands is, and how the overview describes it."""
+
+    module: str
+    """The module in ``paimon_orch.cli`` whose ``add_commands`` registers it."""
+    panel: Panel
+    summary: str
+    """The first sentence of its help page."""
+
+
+INDEX: Mapping[str, IndexEntry] = MappingProxyType(
+    {
+        "catalogs": IndexEntry("catalog", Panel.TABLES, "Print the configured catalogs."),
+        "tables": IndexEntry("catalog", Panel.TABLES, "Print the names of the tables."),
+        "create": IndexEntry(
+            "catalog", Panel.TABLES, "Create a table, and its database if it does not exist."
+        ),
+        "rename": IndexEntry("catalog", Panel.TABLES, "Rename a table."),
+        "drop": IndexEntry("catalog", Panel.TABLES, "Delete a table with all its files."),
+        "alter": IndexEntry("alter", Panel.TABLES, "Change columns, options and comments."),
+        "ingest": IndexEntry("ingest", Panel.WRITE, "Load files into a table, in one snapshot."),
+        "update": IndexEntry("row_level", Panel.WRITE, "Update the rows that match a filter."),
+        "delete": IndexEntry("row_level", Panel.WRITE, "Delete the rows that match a filter."),
+        "merge-into": IndexEntry(
+            "row_level", Panel.WRITE, "Update, delete and insert rows from files."
+        ),
+        "drop-partitions": IndexEntry("row_level", Panel.WRITE, "Delete whole partitions."),
+        "truncate": IndexEntry("row_level", Panel.WRITE, "Delete all rows."),
+        "read": IndexEntry("read", Panel.READ, "Print the rows of a table."),
+        "inspect": IndexEntry(
+            "inspect", Panel.READ, "Show the files, levels and health of a table."
+        ),
+        "compact": IndexEntry("compact", Panel.COMPACT, "Merge sorted runs, or merge small files."),
+        "rescale": IndexEntry("compact", Panel.COMPACT, "Change the number of buckets."),
+        "compact-manifests": IndexEntry(
+            "compact", Panel.COMPACT, "Merge small manifests of the newest snapshot."
+        ),
+        "analyze": IndexEntry(
+            "analyze", Panel.COMPACT, "Count rows and compute column statistics."
+        ),
+        "move-postponed": IndexEntry(
+            "postpone", Panel.COMPACT, "Move rows from postpone buckets to real buckets."
+        ),
+        "rewrite-file-index": IndexEntry(
+            "file_index", Panel.COMPACT, "Build file indexes for existing data files."
+        ),
+        "expire-snapshots": IndexEntry(
+            "expire", Panel.EXPIRE, "Delete old snapshots and their files."
+        ),
+        "expire-partitions": IndexEntry(
+            "expire", Panel.EXPIRE, "Drop partitions older than a given age."
+        ),
+        "expire-changelogs": IndexEntry(
+            "expire", Panel.EXPIRE, "Delete old changelogs and their files."
+        ),
+        "expire-tags": IndexEntry("expire", Panel.EXPIRE, "Delete expired tags and their files."),
+        "remove-orphan-files": IndexEntry("cleanup", Panel.EXPIRE, "Delete unreferenced files."),
+        "check": IndexEntry("check", Panel.CHECK, "Verify a table."),
+        "remove-unexisting-files": IndexEntry(
+            "check", Panel.CHECK, "Remove missing data files from the metadata."
+        ),
+        "sync-iceberg": IndexEntry(
+            "check", Panel.CHECK, "Publish the newest snapshot as Iceberg metadata."
+        ),
+        "sync-partitions": IndexEntry(
+            "check", Panel.CHECK, "Add the table's partitions to its catalog."
+        ),
+        "mark-done": IndexEntry("check", Panel.CHECK, "Mark partitions as done."),
+        "rollback": IndexEntry("refs", Panel.REFERENCES, "Roll back to an older snapshot."),
+        "trigger-tag-automatic-creation": IndexEntry(
+            "refs", Panel.REFERENCES, "Create the tags that are due."
+        ),
+        "demo": IndexEntry("app", Panel.DEMO, "Load, compact and check a table of flights."),
+        "database": IndexEntry("catalog", Panel.TABLES, "List, create and drop databases."),
+        "quarantine": IndexEntry(
+            "cleanup", Panel.EXPIRE, "List, restore and delete quarantined files."
+        ),
+        "tag": IndexEntry("refs", Panel.REFERENCES, "Create, list, rename and delete tags."),
+        "branch": IndexEntry("refs", Panel.REFERENCES, "Create, list, merge and delete branches."),
+    }
+)
+"""All commands in the order of the reference page: groups are the last."""
+
+
+class LazyCommands(Mapping[str, "Command"]):
+    """The commands of the index; a lookup imports the command's module."""
+
+    def __init__(self, index: Mapping[str, IndexEntry]) -> None:
+        self._index = index
+        self._loaded: dict[str, Command] = {}
+        self.outline: dict[str, Command] = {
+            name: HelpCommand(name, short_help=entry.summary, rich_help_panel=entry.panel)
+            for name, entry in index.items()
+        }
+        """Commands with a summary only, for overviews."""
+
+    def __getitem__(self, name: str) -> "Command":
+        if name not in self._loaded:
+            self._loaded |= _load_commands(self._index[name].module)
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._index)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+
+def _load_commands(module_name: str) -> Mapping[str, "Command"]:
+    """Return the commands and the groups of a module by name."""
+    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+    import_module(f"paimon_orch.cli.{module_name}").add_commands(app)
+    commands: Mapping[str, Command] = get_group(app).commands
+    return commands
+
+
+class LazyGroup(HelpGroup):
+    """The group of all commands, which imports only the module of the command that runs."""
+
+    def __init__(self, **attributes: object) -> None:
+        super().__init__(**attributes)  # type: ignore[arg-type]
+        self._lazy = self.commands = LazyCommands(INDEX)  # type: ignore[assignment]
+
+    def list_commands(self, ctx: "Context") -> list[str]:  # noqa: ARG002 - the signature is Typer's
+        """Return the names of all commands."""
+        return list(self._lazy)
+
+    def get_outline(self, ctx: "Context", name: str) -> "Command | None":  # noqa: ARG002
+        """Return a command with its summary only."""
+        return self._lazy.outline.get(name)
+
+    def shell_complete(self, ctx: "Context", incomplete: str) -> list["CompletionItem"]:
+        """Return the completions of a command's name, and of the options before it."""
+        self.commands = self._lazy.outline
+        try:
+            return super().shell_complete(ctx, incomplete)
+        finally:
+            self.commands = self._lazy  # type: ignore[assignment]
+
+
 app = typer.Typer(
-    cls=HelpGroup,
+    cls=LazyGroup,
     help="Reads, writes and maintains Apache Paimon tables.",
     epilog="Exit status: 0 for success, 1 for a failure or a finding of check or inspect, "
     "2 for wrong usage, 130 for an interrupt.",
@@ -46,7 +182,7 @@ _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log details.")]
 
 def _print_version(requested: bool) -> None:
     if requested:
-        console.print(f"paimon-orch {__version__}")
+        typer.echo(f"paimon-orch {__version__}")
         raise typer.Exit
 
 
@@ -112,6 +248,8 @@ def main() -> None:
 
 
 def _fail(text: str) -> None:
+    from paimon_orch.cli.common import error_console
+
     error_console.print(f"error: {text}")
     sys.exit(1)
 
@@ -129,6 +267,8 @@ def _read_settings(
     catalog_options: _CatalogOptions = None,
     version: _Version = False,  # noqa: ARG001 - the callback of the option prints the version
 ) -> None:
+    from paimon_orch.cli.common import CliSettings
+
     ctx.obj = CliSettings(
         _split_options("--storage-option", storage_options),
         _split_options("--catalog-option", catalog_options),
@@ -152,34 +292,22 @@ def _split_options(switch: str, texts: list[str] | None) -> dict[str, str]:
     return options
 
 
+def add_commands(group: typer.Typer) -> None:
+    """Register the command of this module."""
+    from paimon_orch.cli.registration import register_command
+
+    register_command(group, demo, Panel.DEMO, has_allowances=False)
+
+
 def demo(warehouse: _DemoWarehouse = None, months: _DemoMonths = 12) -> None:
     """Load, compact and check a table of flights.
 
     Loads three waves of upserts with real flights, compacts the table after each wave, and compares
     all rows at the end.
     """
+    from paimon_orch.cli.common import console
     from paimon_orch.demo.pipeline import run_demo
     from paimon_orch.demo.warehouse import fresh_warehouse
 
     if not run_demo(warehouse or fresh_warehouse(), months, console):
         sys.exit(1)
-
-
-for module in (
-    catalog,
-    alter,
-    ingest,
-    row_level,
-    read,
-    inspect,
-    compact,
-    analyze,
-    postpone,
-    file_index,
-    expire,
-    cleanup,
-    check,
-    refs,
-):
-    module.add_commands(app)
-register_command(app, demo, Panel.DEMO, has_allowances=False)

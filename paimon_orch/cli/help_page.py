@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:  # older releases of Typer have no such module
-    from typer._click import Context, HelpFormatter, Parameter
+    from typer._click import Command, Context, HelpFormatter, Parameter
 
 _NAME_WIDTH = 23  # width of the column of command names; a longer name has its own line
 _NO_LIMIT = 1000  # large enough that summaries are wrapped and never truncated
@@ -75,11 +75,15 @@ class HelpCommand(TyperCommand):
 class HelpGroup(TyperGroup):
     """A group whose help page lists commands by panel, with their first sentences untruncated."""
 
+    def get_outline(self, ctx: "Context", name: str) -> "Command | None":
+        """Return a command of which only the summary is used."""
+        return self.get_command(ctx, name)
+
     def format_commands(self, ctx: "Context", formatter: "HelpFormatter") -> None:
         """Write one section for each panel."""
         panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in Panel}
         for name in self.list_commands(ctx):
-            command = self.get_command(ctx, name)
+            command = self.get_outline(ctx, name)
             if command is not None and not command.hidden:
                 panel = getattr(command, "rich_help_panel", None) or "Commands"
                 summary = command.get_short_help_str(_NO_LIMIT)
