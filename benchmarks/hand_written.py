@@ -25,8 +25,8 @@ from paimon_orch.format.bytes.roaring import build_bitmap
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.file_index import bit_slices, bitmap, bloom_filter, range_bitmap
 from paimon_orch.format.file_index.index_keys import encode_column, encode_non_null_keys
-from paimon_orch.format.manifest.columnar_manifest import DecodedManifest, open_manifest
-from paimon_orch.format.manifest.live_entries import read_live_entries
+from paimon_orch.format.manifest.columnar_manifest import DecodedManifest, Manifest, open_manifest
+from paimon_orch.format.manifest.live_entries import DeletedFiles, iterate_live_rows
 from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
     FileKind,
@@ -77,17 +77,20 @@ def avro_cases() -> Iterator[Case]:
     data = encode_manifest(entries)
     yield (
         "all entries of a manifest",
-        lambda: read_live_entries([open_manifest(data, "m")]),
-        lambda: read_live_entries([DecodedManifest(decode_manifest(data, "m"))]),
+        lambda: read_live_entries(open_manifest(data, "m")),
+        lambda: read_live_entries(DecodedManifest(decode_manifest(data, "m"))),
     )
-    first_row = np.array([0])
     yield (
         "one entry of a manifest",
-        lambda: read_live_entries([open_manifest(data, "m")], choose=lambda _m, _rows: first_row),
-        lambda: read_live_entries(
-            [DecodedManifest(decode_manifest(data, "m"))], choose=lambda _m, _rows: first_row
-        ),
+        lambda: read_live_entries(open_manifest(data, "m"), 1),
+        lambda: read_live_entries(DecodedManifest(decode_manifest(data, "m")), 1),
     )
+
+
+def read_live_entries(manifest: Manifest, count: int | None = None) -> list[ManifestEntry]:
+    """Return the first live entries of a manifest."""
+    live = iterate_live_rows([manifest], DeletedFiles.of([manifest]))
+    return [entry for _, rows in live for entry in manifest.entries(rows[:count])]
 
 
 def library_mask(mask: Any) -> bytes:

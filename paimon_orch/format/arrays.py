@@ -15,6 +15,7 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 """One boolean per row or item."""
 
 UInt8Array: TypeAlias = npt.NDArray[np.uint8]
+Int8Array: TypeAlias = npt.NDArray[np.int8]
 Int16Array: TypeAlias = npt.NDArray[np.int16]
 Int32Array: TypeAlias = npt.NDArray[np.int32]
 UInt32Array: TypeAlias = npt.NDArray[np.uint32]

@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import repeat
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
 
-from paimon_orch.errors import PaimonError, wrap_decode_errors
+from paimon_orch.errors import CorruptFileError, PaimonError, wrap_decode_errors
 from paimon_orch.format.arrays import Indices
 from paimon_orch.format.manifest.additional_fields import (
     AdditionalFields,
@@ -58,11 +59,12 @@ class ColumnarManifest:
     """The entries of one manifest as columns; objects are built only for requested entries.
 
     ``kinds``, ``buckets``, ``levels`` and ``names`` (of data files) have one item per entry.
-    ``columns`` are all fields by dotted path, and ``data`` their bytes. ``unknown`` are the
-    definitions of unknown fields.
+    ``positions`` are where the entries start in ``data``, the content of all blocks.
+    ``columns`` are all fields by dotted path. ``unknown`` are the definitions of unknown fields.
     """
 
     path: str
+    positions: Indices = field(repr=False)
     kinds: Indices
     buckets: Indices
     levels: Indices
@@ -76,43 +78,76 @@ class ColumnarManifest:
         """Decode a manifest; return None if it is not Avro or record boundaries are uncertain."""
         try:
             with wrap_decode_errors(path):
-                decoded = _decode_columns(data)
-                return None if decoded is None else cls._of(path, *decoded)
+                container = _open_container(data)
+                if container is None:
+                    return None
+                decoded = _decode_columns(container)
+                return None if decoded is None else cls._of(path, container, *decoded)
         except (PaimonError, UnexpectedAvroError):
             # decode_manifest then decodes the file, and reports an error if it is damaged
             return None
 
     @classmethod
+    def decode_at(cls, data: bytes, path: str, positions: Indices) -> "ColumnarManifest":
+        """Decode the entries at some of the ``positions`` of a manifest that was decoded before."""
+        with wrap_decode_errors(path):
+            container = _open_container(data)
+            if container is None:
+                raise CorruptFileError(path, "was replaced while it was read")
+            _, columns = AvroBatchDecoder(container.content).walk(container.schema, positions)
+            return cls._of(path, container, positions, columns)
+
+    @classmethod
     def _of(
         cls,
         path: str,
-        data: bytes,
+        container: "_Container",
+        positions: Indices,
         columns: Mapping[str, AvroColumn],
-        unknown: Mapping[str, FieldDefinition],
     ) -> "ColumnarManifest":
+        data = container.content
         kinds, buckets = columns["_KIND"].values, columns["_BUCKET"].values
         levels = columns["_FILE._LEVEL"].values
         names = [part.decode() for part in columns["_FILE._FILE_NAME"].slices(data)]
         _check_file_names(names)
         return cls(
             path=path,
+            positions=positions,
             kinds=kinds,
             buckets=buckets,
             levels=levels,
             names=names,
             data=data,
             columns=columns,
-            unknown=unknown,
+            unknown=container.unknown,
         )
 
     def __len__(self) -> int:
         return len(self.kinds)
+
+    @property
+    def total_buckets(self) -> Indices:
+        """Return the number of buckets of the partition of every entry."""
+        return self.columns["_TOTAL_BUCKETS"].values
 
     def partitions(self) -> list[bytes]:
         """Return the serialized partition of every entry; equal partitions share one object."""
         distinct: dict[bytes, bytes] = {}
         parts = self.columns["_PARTITION"].slices(self.data)
         return [distinct.setdefault(part, part) for part in parts]
+
+    def encode_partitions(self) -> tuple[list[bytes], Indices]:
+        """Return the distinct serialized partitions, and the index of the one of every entry."""
+        return _encode_dictionary(self.columns["_PARTITION"].slices(self.data))
+
+    def read_file_numbers(self, name: str, null: int = 0) -> Indices:
+        """Return a field of every data file; ``null`` replaces null and fields that are missing."""
+        column = self.columns.get(_FILE_PREFIX + name)
+        if column is None:
+            return np.full(len(self), null, np.int64)
+        if column.valid is None:
+            return column.values
+        return np.where(column.valid, column.values, null)
 
     def extra_file_names(self) -> list[str]:
         """Return the distinct names of extra files of data files."""
@@ -132,6 +167,7 @@ class ColumnarManifest:
             return self
         return ColumnarManifest(
             path=self.path,
+            positions=self.positions[rows],
             kinds=self.kinds[rows],
             buckets=self.buckets[rows],
             levels=self.levels[rows],
@@ -143,10 +179,15 @@ class ColumnarManifest:
 
 
 class DecodedManifest:
-    """The entries of a manifest that was not decoded as columns, with the same interface."""
+    """The entries of a manifest that was not decoded as columns, with the same interface.
+
+    ``positions`` are negative: -1 is the first entry, -2 the second.
+    """
 
     def __init__(self, entries: Sequence[ManifestEntry]) -> None:
         self._entries = entries
+        self.positions = -1 - np.arange(len(entries))
+        self.total_buckets = np.array([entry.total_buckets for entry in entries], np.int64)
         self.kinds = np.array([entry.kind for entry in entries], np.int64)
         self.buckets = np.array([entry.bucket for entry in entries], np.int64)
         self.levels = np.array([entry.file.level for entry in entries], np.int64)
@@ -158,6 +199,15 @@ class DecodedManifest:
     def partitions(self) -> list[bytes]:
         """Return the serialized partition of every entry."""
         return [entry.partition for entry in self._entries]
+
+    def encode_partitions(self) -> tuple[list[bytes], Indices]:
+        """Return the distinct serialized partitions, and the index of the one of every entry."""
+        return _encode_dictionary(self.partitions())
+
+    def read_file_numbers(self, name: str, null: int = 0) -> Indices:
+        """Return a field of every data file; ``null`` replaces null."""
+        values = map(attrgetter(name[1:].lower()), (entry.file for entry in self._entries))
+        return np.array([null if value is None else value for value in values], np.int64)
 
     def extra_file_names(self) -> list[str]:
         """Return the distinct names of extra files of data files."""
@@ -180,13 +230,34 @@ def open_manifest(data: bytes, path: str) -> Manifest:
     return DecodedManifest(decode_manifest(data, path)) if columns is None else columns
 
 
-def _decode_columns(
-    data: bytes,
-) -> tuple[bytes, dict[str, AvroColumn], dict[str, FieldDefinition]] | None:
-    """Return the content of all blocks, its columns, and the definitions of unknown fields.
+def read_entries_at(data: bytes, path: str, positions: Indices) -> list[ManifestEntry]:
+    """Return the entries at some of the ``positions`` of a manifest that was opened before."""
+    if not len(positions):
+        return []
+    if positions[0] < 0:
+        return DecodedManifest(decode_manifest(data, path)).entries(-1 - positions)
+    return ColumnarManifest.decode_at(data, path, positions).entries()
 
-    Returns None or raises if record boundaries are uncertain.
-    """
+
+def _encode_dictionary(values: Sequence[bytes]) -> tuple[list[bytes], Indices]:
+    codes: dict[bytes, int] = {}
+    indices = [codes.setdefault(value, len(codes)) for value in values]
+    return list(codes), np.array(indices, np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Container:
+    """An Avro file with an entry schema: the content of all blocks, their counts and sizes."""
+
+    content: bytes
+    counts: Indices
+    sizes: Indices
+    schema: Any
+    unknown: Mapping[str, FieldDefinition]
+
+
+def _open_container(data: bytes) -> _Container | None:
+    """Decompress a manifest; return None if its schema is not supported."""
     if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:  # fastavro does not check the magic
         return None
     reader = open_block_reader(io.BytesIO(data))
@@ -200,27 +271,38 @@ def _decode_columns(
     if not all(is_column_type(definition["type"]) for definition in unknown.values()):
         return None
     blocks = [(block.num_records, block.bytes_.getvalue()) for block in iterate_blocks(reader)]
-    content = b"".join(part for _, part in blocks)
-    walk = AvroBatchDecoder(content)
+    return _Container(
+        content=b"".join(part for _, part in blocks),
+        counts=np.array([count for count, _ in blocks], np.int64),
+        sizes=np.array([len(part) for _, part in blocks], np.int64),
+        schema=schema,
+        unknown=unknown,
+    )
+
+
+def _decode_columns(container: _Container) -> tuple[Indices, dict[str, AvroColumn]] | None:
+    """Return the starts of all records, and their columns.
+
+    Returns None or raises if record boundaries are uncertain.
+    """
+    schema, walk = container.schema, AvroBatchDecoder(container.content)
     branch = 2 * schema.index(find_record_type(schema)) if isinstance(schema, list) else None
     starts = walk.find_entry_starts(2 * MANIFEST_VERSION, branch)
     ends, columns = walk.walk(schema, starts)
-    chain = _find_record_chain(starts, ends, blocks)
+    chain = _find_record_chain(starts, ends, container)
     if chain is None:
         return None
     if len(chain) < len(starts):  # some candidates are not starts of entries
-        _, columns = walk.walk(schema, starts[chain])
+        starts = starts[chain]
+        _, columns = walk.walk(schema, starts)
     if any(columns[name].valid is not None for name in _REQUIRED_FIELDS):
         return None
-    return content, columns, unknown
+    return starts, columns
 
 
-def _find_record_chain(
-    starts: Indices, ends: Indices, blocks: Sequence[tuple[int, bytes]]
-) -> Indices | None:
+def _find_record_chain(starts: Indices, ends: Indices, container: _Container) -> Indices | None:
     """Return the candidates that form a gapless chain through all blocks, or None."""
-    counts = np.array([count for count, _ in blocks], np.int64)
-    sizes = np.array([len(part) for _, part in blocks], np.int64)
+    counts, sizes = container.counts, container.sizes
     total, size = int(counts.sum()), int(sizes.sum())
     if not total or (counts < 0).any() or not len(starts):
         return None

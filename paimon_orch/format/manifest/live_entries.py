@@ -3,7 +3,7 @@
 See docs/format/manifest.md#file-identity-and-merging.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +35,7 @@ def merge_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
 def filter_live_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
     """Return the ADD entries without a DELETE entry, in any order.
 
-    :func:`read_live_entries` returns the same for manifests without building all their entries.
+    :func:`iterate_live_rows` finds the same in manifests without building all their entries.
     """
     entries = list(entries)
     deleted = {entry.identity for entry in entries if entry.kind is FileKind.DELETE}
@@ -46,39 +46,41 @@ def filter_live_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]
     ]
 
 
-def read_live_entries(
-    manifests: Sequence[Manifest],
-    partitions: Collection[bytes] | None = None,
+def iterate_live_rows(
+    manifests: Iterable[Manifest],
+    deleted: "DeletedFiles",
+    partitions: Callable[[Sequence[bytes]], Collection[bytes]] | None = None,
     levels: range | None = None,
-    choose: "Callable[[Manifest, Indices], Indices] | None" = None,
-) -> list[ManifestEntry]:
-    """Return the ADD entries without a DELETE entry in any of the manifests, in manifest order.
+) -> Iterator[tuple[Manifest, Indices]]:
+    """Yield each manifest with the indices of its live entries: ADD entries without a DELETE.
 
-    ``choose`` takes a manifest and the indices of its live entries in ``partitions`` and
-    ``levels``, and returns the indices of the entries to build.
+    Opens one manifest after the other if ``manifests`` does. ``deleted`` are the DELETE entries of
+    all manifests. ``partitions`` selects from distinct serialized partitions.
     """
-    deleted = _DeletedFiles.of(manifests)
-    entries = []
+    is_selected: dict[bytes, bool] = {}
     for manifest in manifests:
         live = manifest.kinds == FileKind.ADD
         if levels is not None:
             live &= (manifest.levels >= levels.start) & (manifest.levels < levels.stop)
         if partitions is not None:
-            live &= _to_mask(partition in partitions for partition in manifest.partitions())
-        rows = np.flatnonzero(deleted.exclude_from(manifest, live))
-        entries += manifest.entries(rows if choose is None else choose(manifest, rows))
-    return entries
+            distinct, codes = manifest.encode_partitions()
+            unseen = [partition for partition in distinct if partition not in is_selected]
+            selected = partitions(unseen) if unseen else ()
+            is_selected |= {partition: partition in selected for partition in unseen}
+            live &= _to_mask(map(is_selected.__getitem__, distinct))[codes]
+        yield manifest, np.flatnonzero(deleted.exclude_from(manifest, live))
 
 
 @dataclass(frozen=True, slots=True)
-class _DeletedFiles:
+class DeletedFiles:
     """Identities of DELETE entries, compared only for entries with the same file name."""
 
     names: frozenset[str]
     identities: frozenset[tuple[object, ...]]
 
     @classmethod
-    def of(cls, manifests: Iterable[Manifest]) -> "_DeletedFiles":
+    def of(cls, manifests: Iterable[Manifest]) -> "DeletedFiles":
+        """Collect the DELETE entries of manifests."""
         identities = frozenset(
             entry.identity
             for manifest in manifests
@@ -88,6 +90,7 @@ class _DeletedFiles:
         return cls(frozenset(str(identity[3]) for identity in identities), identities)
 
     def exclude_from(self, manifest: Manifest, added: Mask) -> Mask:
+        """Return ``added``, a mask of ADD entries, without deleted files."""
         if not self.names:
             return added
         live = added.copy()

@@ -7,16 +7,20 @@ import gc
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
 
 from paimon_orch.errors import CorruptFileError, MissingFileError, wrap_decode_errors
 from paimon_orch.format.arrays import Indices
-from paimon_orch.format.manifest.columnar_manifest import Manifest, open_manifest
+from paimon_orch.format.manifest.columnar_manifest import Manifest, open_manifest, read_entries_at
 from paimon_orch.format.manifest.index_manifest import (
     IndexManifestEntry,
     decode_index_manifest,
     encode_index_manifest,
 )
-from paimon_orch.format.manifest.live_entries import read_live_entries
+from paimon_orch.format.manifest.live_entries import DeletedFiles, iterate_live_rows
+from paimon_orch.format.manifest.live_files import LiveFiles, collect_live_files
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry, encode_manifest
 from paimon_orch.format.manifest.manifest_format import check_manifest_format
 from paimon_orch.format.manifest.manifest_list import (
@@ -35,6 +39,9 @@ ManifestFilter = Callable[[ManifestFileMeta], bool]
 ManifestSelector = Callable[[Sequence[ManifestFileMeta]], Sequence[ManifestFileMeta]]
 PartitionSelector = Callable[[Sequence[bytes]], Collection[bytes]]
 EntrySelector = Callable[[Manifest, Indices], Indices]
+
+_MAX_KEPT_BYTES = 4 << 20
+"""The size of the manifests with DELETE entries that are not read twice to find live files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +102,90 @@ class ManifestReader:
         """Return the entries of a snapshot's live files, in the order of its manifests.
 
         ``manifests`` selects the manifests to open. It must not separate the ADD and the DELETE of
-        a file, so it may only use the partition, bucket and level. ``partitions`` selects from the
-        distinct serialized partitions. ``choose`` selects entries of a manifest by their index.
-        Entry objects are created only for selected entries.
+        a file, so it may only use the partition, bucket and level. ``partitions`` selects from
+        distinct serialized partitions, each of which it gets once. ``choose`` selects entries of a
+        manifest by their index. Entry objects are created only for selected entries.
         """
+        entries: list[ManifestEntry] = []
         with _disable_gc():
-            metas = self.manifests(snapshot)
-            opened = list(map(self.open, metas if manifests is None else manifests(metas)))
-            selected = None
-            if partitions is not None:
-                parts = (part for manifest in opened for part in manifest.partitions())
-                with wrap_decode_errors(self.paths.manifest_dir):
-                    selected = set(partitions(list(dict.fromkeys(parts))))
-            return read_live_entries(opened, selected, levels, choose)
+            metas = self._select_manifests(snapshot, manifests)
+            for _, manifest, rows in self._iterate_live_rows(metas, partitions, levels):
+                entries += manifest.entries(rows if choose is None else choose(manifest, rows))
+        return entries
+
+    def read_live_files(
+        self,
+        snapshot: Snapshot,
+        *,
+        manifests: ManifestSelector | None = None,
+        partitions: PartitionSelector | None = None,
+        levels: range | None = None,
+        with_names: bool = False,
+    ) -> LiveFiles:
+        """Return a snapshot's live files as columns, in the order of its manifests.
+
+        Holds one decoded manifest at a time. The parameters select as those of
+        :meth:`read_live_entries`; ``with_names`` also returns the names of the files.
+        """
+        metas = self._select_manifests(snapshot, manifests)
+        live = self._iterate_live_rows(metas, partitions, levels)
+        return collect_live_files(metas, live, with_names=with_names)
+
+    def build_entries(self, files: LiveFiles) -> list[ManifestEntry]:
+        """Return the entries of live files, in their order; reads their manifests again."""
+        entries: list[ManifestEntry | None] = [None] * len(files)
+        order = np.lexsort((np.abs(files.positions), files.manifest_codes))
+        codes = files.manifest_codes[order]
+        with _disable_gc():
+            for rows in np.split(order, np.flatnonzero(np.diff(codes)) + 1) if len(files) else ():
+                meta = files.manifests[files.manifest_codes[rows[0]]]
+                data, path = self._read_bytes(meta.file_name, meta.file_size)
+                found = read_entries_at(data, path, files.positions[rows])
+                for row, entry in zip(rows.tolist(), found, strict=True):
+                    entries[row] = entry
+        return cast("list[ManifestEntry]", entries)
+
+    def _select_manifests(
+        self, snapshot: Snapshot, select: ManifestSelector | None
+    ) -> Sequence[ManifestFileMeta]:
+        metas = self.manifests(snapshot)
+        return metas if select is None else select(metas)
+
+    def _iterate_live_rows(
+        self,
+        metas: Sequence[ManifestFileMeta],
+        partitions: PartitionSelector | None,
+        levels: range | None,
+    ) -> Iterator[tuple[int, Manifest, Indices]]:
+        """Yield the index, the entries and the live rows of each manifest, one at a time."""
+        kept: dict[str, Manifest] = {}
+        size = 0
+
+        def open_to_find_deletes(meta: ManifestFileMeta) -> Manifest:
+            nonlocal size
+            manifest = self.open(meta)
+            if size + meta.file_size <= _MAX_KEPT_BYTES:
+                kept[meta.file_name] = manifest
+                size += meta.file_size
+            return manifest
+
+        deleted = DeletedFiles.of(
+            open_to_find_deletes(meta) for meta in metas if meta.num_deleted_files
+        )
+
+        def select_partitions(candidates: Sequence[bytes]) -> Collection[bytes]:
+            assert partitions is not None
+            with wrap_decode_errors(self.paths.manifest_dir):
+                return set(partitions(candidates))
+
+        opened = (
+            kept.pop(meta.file_name) if meta.file_name in kept else self.open(meta)
+            for meta in metas
+        )
+        selector = None if partitions is None else select_partitions
+        live = iterate_live_rows(opened, deleted, selector, levels)
+        for number, (manifest, rows) in enumerate(live):
+            yield number, manifest, rows
 
     def read_delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """Read the entries that one commit added and deleted."""

@@ -1,7 +1,7 @@
 """Columnar decoding of manifests equals decoding record by record, for every writer."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -19,8 +19,14 @@ from paimon_orch.format.manifest.columnar_manifest import (
     ColumnarManifest,
     DecodedManifest,
     open_manifest,
+    read_entries_at,
 )
-from paimon_orch.format.manifest.live_entries import filter_live_entries, read_live_entries
+from paimon_orch.format.manifest.live_entries import (
+    DeletedFiles,
+    filter_live_entries,
+    iterate_live_rows,
+)
+from paimon_orch.format.manifest.live_files import NO_TIME, UNKNOWN, collect_live_files
 from paimon_orch.format.manifest.manifest_entry import (
     MANIFEST_SCHEMA,
     DataFileMeta,
@@ -252,8 +258,95 @@ def test_live_entries_agree_with_a_simple_implementation(
         ColumnarManifest.decode(encode_manifest(group), "m") or DecodedManifest(group)
         for group in groups
     ]
+    deleted = DeletedFiles.of(manifests)
     live = filter_live_entries(entry for group in groups for entry in group)
-    assert read_live_entries(manifests) == live
+    rows = list(iterate_live_rows(manifests, deleted))
+    assert [entry for manifest, kept in rows for entry in manifest.entries(kept)] == live
     partitions = {entry.partition for entry in everything[::2]}
+    asked = list[bytes]()
+
+    def select(candidates: Sequence[bytes]) -> set[bytes]:
+        asked.extend(candidates)
+        return partitions & set(candidates)
+
     selected = [e for e in live if e.partition in partitions and e.file.level in range(2, 5)]
-    assert read_live_entries(manifests, partitions, range(2, 5)) == selected
+    rows = list(iterate_live_rows(manifests, deleted, select, range(2, 5)))
+    assert [entry for manifest, kept in rows for entry in manifest.entries(kept)] == selected
+    assert len(asked) == len(set(asked))
+
+
+def or_else(value: int | None, null: int) -> int:
+    return null if value is None else value
+
+
+def read_values(entry: ManifestEntry) -> tuple[object, ...]:
+    file = entry.file
+    source = or_else(file.file_source, UNKNOWN)
+    return (
+        entry.partition,
+        entry.bucket,
+        entry.total_buckets,
+        file.level,
+        file.file_size,
+        file.row_count,
+        or_else(file.delete_row_count, UNKNOWN),
+        file.min_sequence_number,
+        file.max_sequence_number,
+        or_else(file.creation_time, NO_TIME),
+        file.schema_id,
+        source if source in range(128) else UNKNOWN,
+        file.file_name,
+    )
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.lists(st.lists(ENTRIES, max_size=4), max_size=4), st.data())
+def test_live_files_agree_with_the_entries(
+    groups: list[list[ManifestEntry]], data: st.DataObject
+) -> None:
+    encoded = [encode_manifest(group) for group in groups]
+    manifests = [
+        ColumnarManifest.decode(part, "m") or DecodedManifest(group)
+        for part, group in zip(encoded, groups, strict=True)
+    ]
+    live = iterate_live_rows(manifests, DeletedFiles.of(manifests))
+    numbered = ((number, *item) for number, item in enumerate(live))
+    files = collect_live_files((), numbered, with_names=True)
+    expected = filter_live_entries(entry for group in groups for entry in group)
+
+    assert len(files) == len(expected)
+    assert files.names is not None
+    columns = (
+        [files.partitions[code] for code in files.partition_codes.tolist()],
+        files.buckets.tolist(),
+        files.total_buckets.tolist(),
+        files.levels.tolist(),
+        files.file_sizes.tolist(),
+        files.row_counts.tolist(),
+        files.delete_row_counts.tolist(),
+        files.min_sequence_numbers.tolist(),
+        files.max_sequence_numbers.tolist(),
+        files.creation_times.tolist(),
+        files.schema_ids.tolist(),
+        files.sources.tolist(),
+        files.names.to_pylist(),
+    )
+    assert list(zip(*columns, strict=True)) == [read_values(entry) for entry in expected]
+
+    by_bucket = dict[tuple[bytes, int], list[int]]()
+    for row, entry in enumerate(expected):
+        by_bucket.setdefault((entry.partition, entry.bucket), []).append(row)
+    buckets = files.group_by_bucket()
+    assert [rows.tolist() for rows in buckets.split()] == list(by_bucket.values())
+    assert buckets.first_rows.tolist() == [rows[0] for rows in by_bucket.values()]
+    assert buckets.sum(np.arange(len(files))).tolist() == list(map(sum, by_bucket.values()))
+    chosen = data.draw(st.sets(st.integers(0, len(buckets) - 1)) if len(buckets) else st.just(()))
+    some = buckets.take(np.array(sorted(chosen), np.int64))
+    assert [rows.tolist() for rows in some.split()] == [
+        list(by_bucket.values())[group] for group in sorted(chosen)
+    ]
+
+    for number, part in enumerate(encoded):
+        rows = some.files.take(np.flatnonzero(files.manifest_codes == number)[::2])
+        stored = read_entries_at(part, "m", rows.positions)
+        assert stored == [e for e in groups[number] if e in expected][::2]

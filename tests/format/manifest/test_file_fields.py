@@ -12,7 +12,6 @@ from paimon_orch.format.manifest.file_fields import (
     ObjectFileFields,
     build_file_fields,
 )
-from paimon_orch.format.manifest.live_entries import read_live_entries
 from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
     FileKind,
@@ -57,7 +56,3 @@ def test_objects_and_columns_return_the_same_fields(count: int) -> None:
         assert columns.get(field) == expected.get(field), field
         assert columns.take(rows[:1] - 1).get(field) == expected.get(field)[:1]
     assert columns.names == expected.names
-    assert [
-        entry.file.file_name
-        for entry in read_live_entries([manifest], choose=lambda _, positions: positions[::2])
-    ] == [entry.file.file_name for entry in written[::2]]

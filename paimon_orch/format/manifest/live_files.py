@@ -1,0 +1,208 @@
+"""The live files of a snapshot as columns, at about 100 bytes per file.
+
+Steps plan, sum and group with these columns, and build objects only for the files that they choose.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_orch.format.arrays import AnyArray, Indices, Int8Array, Int32Array, Int64Array
+from paimon_orch.format.manifest.columnar_manifest import Manifest
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+
+UNKNOWN = -1
+"""Stands for null in ``delete_row_counts`` and ``sources``."""
+
+NO_TIME = np.iinfo(np.int64).min
+"""Stands for null in ``creation_times``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveFiles:
+    """Live data files as columns with one item per file, in the order of the manifests.
+
+    ``manifest_codes`` and ``positions`` are where the entries are stored: an index of ``manifests``
+    and :attr:`Manifest.positions`. ``ManifestReader.build_entries`` builds objects from them.
+    """
+
+    manifests: Sequence[ManifestFileMeta]
+    """The manifests that were read."""
+    partitions: Sequence[bytes]
+    """The distinct serialized partitions."""
+    partition_codes: Int32Array
+    """The indices of ``partitions``."""
+    buckets: Int64Array
+    total_buckets: Int64Array
+    levels: Int64Array
+    file_sizes: Int64Array
+    row_counts: Int64Array
+    delete_row_counts: Int64Array
+    """The numbers of retracting rows, or :data:`UNKNOWN`."""
+    min_sequence_numbers: Int64Array
+    max_sequence_numbers: Int64Array
+    creation_times: Int64Array
+    """Epoch milliseconds of the writers' local time, or :data:`NO_TIME`."""
+    schema_ids: Int64Array
+    sources: Int8Array
+    """:class:`FileSource`, or :data:`UNKNOWN`."""
+    manifest_codes: Int32Array
+    positions: Int64Array
+    names: pa.StringArray | None = None
+    """The file names, if they were requested."""
+
+    def __len__(self) -> int:
+        return len(self.buckets)
+
+    def take(self, rows: Indices) -> "LiveFiles":
+        """Return some of the files; they keep the dictionary of partitions."""
+        columns = {name: getattr(self, name)[rows] for name in _ARRAYS}
+        names = None if self.names is None else self.names.take(pa.array(rows))
+        return replace(self, **columns, names=names)
+
+    def group_by_bucket(self) -> "BucketGroups":
+        """Group the files by bucket; buckets are in the order of their first file."""
+        order = np.lexsort((self.buckets, self.partition_codes))
+        codes, buckets = self.partition_codes[order], self.buckets[order]
+        is_first = np.ones(len(order), bool)
+        is_first[1:] = (codes[1:] != codes[:-1]) | (buckets[1:] != buckets[:-1])
+        starts = np.flatnonzero(is_first)
+        lengths = np.diff(np.append(starts, len(order)))
+        # lexsort is stable, so the first file of a group has the lowest index
+        by_first = np.argsort(order[starts], kind="stable")
+        starts, lengths = starts[by_first], lengths[by_first]
+        return BucketGroups(files=self, rows=order[_expand(starts, lengths)], lengths=lengths)
+
+
+_ARRAYS = [
+    field.name
+    for field in fields(LiveFiles)
+    if field.name not in ("manifests", "partitions", "names")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketGroups:
+    """Live files by bucket: ``rows`` are the files of the first bucket, then of the second, ..."""
+
+    files: LiveFiles
+    rows: Indices
+    lengths: Indices
+    """The number of files of each bucket."""
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def starts(self) -> Indices:
+        """Return where each bucket starts in ``rows``."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    @property
+    def first_rows(self) -> Indices:
+        """Return the first file of each bucket."""
+        return self.rows[self.starts]
+
+    @property
+    def partition_codes(self) -> Int32Array:
+        """Return the partition of each bucket."""
+        return self.files.partition_codes[self.first_rows]
+
+    @property
+    def buckets(self) -> Int64Array:
+        """Return the number of each bucket in its partition."""
+        return self.files.buckets[self.first_rows]
+
+    def sum(self, values: Int64Array) -> Int64Array:
+        """Return the sums, by bucket, of values that have one item per file."""
+        if not len(self):
+            return np.zeros(0, np.int64)
+        sums: Int64Array = np.add.reduceat(values[self.rows], self.starts, dtype=np.int64)
+        return sums
+
+    def take(self, groups: Indices) -> "BucketGroups":
+        """Return some of the buckets; ``files`` remain the same."""
+        lengths = self.lengths[groups]
+        return replace(self, rows=self.rows[_expand(self.starts[groups], lengths)], lengths=lengths)
+
+    def split(self) -> Iterator[Indices]:
+        """Yield the files of each bucket."""
+        ends = np.cumsum(self.lengths).tolist()
+        start = 0
+        for end in ends:
+            yield self.rows[start:end]
+            start = end
+
+
+def _expand(starts: Indices, lengths: Indices) -> Indices:
+    """Return the numbers from each start, as many as its length."""
+    offsets = np.cumsum(lengths) - lengths
+    return np.repeat(starts - offsets, lengths) + np.arange(int(lengths.sum()))
+
+
+def collect_live_files(
+    manifests: Sequence[ManifestFileMeta],
+    live: Iterable[tuple[int, Manifest, Indices]],
+    *,
+    with_names: bool = False,
+) -> LiveFiles:
+    """Return the columns of the live ``rows`` of manifests, which are released one by one.
+
+    ``live`` yields the index of a manifest in ``manifests``, its entries and the rows.
+    """
+    codes: dict[bytes, int] = {}
+    parts: dict[str, list[AnyArray]] = {name: [np.zeros(0, np.int64)] for name in _ARRAYS}
+    names = []
+    for number, manifest, rows in live:
+        if not len(rows):
+            continue
+        for name, values in _read_columns(manifest, rows).items():
+            parts[name].append(values)
+        distinct, local = manifest.encode_partitions()
+        used, local = np.unique(local[rows], return_inverse=True)
+        # np.unique sorts by local code, which is the order of the first entry
+        mapped = [codes.setdefault(distinct[code], len(codes)) for code in used.tolist()]
+        parts["partition_codes"].append(np.array(mapped, np.int32)[local])
+        parts["manifest_codes"].append(np.full(len(rows), number, np.int32))
+        if with_names:
+            all_names = manifest.names
+            names.append(pa.array([all_names[row] for row in rows.tolist()], pa.string()))
+    columns = {}
+    for name in _ARRAYS:  # releases the parts of a column before the next one
+        columns[name] = np.concatenate(parts.pop(name)).astype(_DTYPES.get(name, np.int64))
+    return LiveFiles(
+        manifests=manifests,
+        partitions=list(codes),
+        **columns,
+        names=pa.concat_arrays(names or [pa.array([], pa.string())]) if with_names else None,
+    )
+
+
+_DTYPES = {"partition_codes": np.int32, "manifest_codes": np.int32, "sources": np.int8}
+_FIELDS = {
+    "file_sizes": ("_FILE_SIZE", 0),
+    "row_counts": ("_ROW_COUNT", 0),
+    "delete_row_counts": ("_DELETE_ROW_COUNT", UNKNOWN),
+    "min_sequence_numbers": ("_MIN_SEQUENCE_NUMBER", 0),
+    "max_sequence_numbers": ("_MAX_SEQUENCE_NUMBER", 0),
+    "creation_times": ("_CREATION_TIME", NO_TIME),
+    "schema_ids": ("_SCHEMA_ID", 0),
+    "sources": ("_FILE_SOURCE", UNKNOWN),
+}
+
+
+def _read_columns(manifest: Manifest, rows: Indices) -> dict[str, AnyArray]:
+    columns = {
+        "buckets": manifest.buckets[rows],
+        "total_buckets": manifest.total_buckets[rows],
+        "levels": manifest.levels[rows],
+        "positions": manifest.positions[rows],
+    }
+    for name, (field, null) in _FIELDS.items():
+        columns[name] = manifest.read_file_numbers(field, null)[rows]
+    sources = columns["sources"]
+    is_known = (sources >= 0) & (sources <= np.iinfo(np.int8).max)
+    columns["sources"] = np.where(is_known, sources, UNKNOWN).astype(np.int8)
+    return columns
