@@ -14,12 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from paimon_orch.format.arrays import Int32Array, Int64Array
-from paimon_orch.spark.execution.spark_executor import (
-    decode_error,
-    encode_error,
-    is_retryable,
-)
+from paimon_orch.spark.execution.spark_executor import is_retryable
 from paimon_orch.spark.execution.tasks import map_in_arrow
+from paimon_orch.steps.common.unit_outcome import decode_error, encode_error
 
 PrepareRows = Callable[[Iterable[pa.RecordBatch], int], Iterator[pa.Table]]
 """Converts the rows of a task, given the number of its first row."""

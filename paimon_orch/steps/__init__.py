@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         remove_unexisting_files,
     )
     from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
+    from paimon_orch.steps.common.local_executor import LocalExecutor
     from paimon_orch.steps.common.step import (
         EmptyRequest,
         Step,
@@ -111,6 +112,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "common.executor": ("Executor", "InProcessExecutor", "Progress"),
+    "common.local_executor": ("LocalExecutor",),
     "common.step": (
         "EmptyRequest",
         "Step",
@@ -241,6 +243,7 @@ __all__ = [
     "IcebergSyncPlan",
     "IcebergSyncResult",
     "InProcessExecutor",
+    "LocalExecutor",
     "MarkDoneRequest",
     "MovePostponedRequest",
     "OrphanFilesPlan",

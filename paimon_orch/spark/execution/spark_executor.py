@@ -6,10 +6,8 @@ data, because Spark would retry a failed task and finally return only a message.
 transient errors.
 """
 
-import json
 import logging
 import threading
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
@@ -22,9 +20,7 @@ from pyspark import TaskContext, cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from paimon_orch import errors
 from paimon_orch.errors import (
-    CancelledError,
     CommitConflictError,
     CommitOutcomeUnknownError,
     PaimonError,
@@ -36,6 +32,13 @@ from paimon_orch.spark.execution.job_monitor import JobMonitor, build_job_monito
 from paimon_orch.spark.execution.tasks import ArrowTask, build_worker_task, map_units_in_spark
 from paimon_orch.spark.session.session import TASK_ATTEMPTS
 from paimon_orch.steps.common.executor import Join, Progress, Undo
+from paimon_orch.steps.common.unit_outcome import (
+    build_cancelled_error,
+    decode_error,
+    decode_traceback,
+    encode_error,
+    run_unit,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -145,7 +148,7 @@ class SparkExecutor:
         progress: Progress | None,
     ) -> pa.Table:
         if self._cancelled.is_set():
-            raise _build_cancelled_error(label)
+            raise build_cancelled_error(label)
         jobs = build_job_monitor(self._session, label)
         frame = frame_of(jobs.session)
         with ThreadPoolExecutor(1, thread_name_prefix="paimon-orch") as pool:
@@ -182,7 +185,7 @@ class SparkExecutor:
             while not _is_finished(future):
                 jobs.interrupt()
             if isinstance(error, KeyboardInterrupt):
-                raise _build_cancelled_error(label) from error
+                raise build_cancelled_error(label) from error
             raise
 
     def _rows(self, future: "Future[pa.Table]", label: str) -> pa.Table:
@@ -190,16 +193,12 @@ class SparkExecutor:
         if error is None:
             return future.result()
         if self._cancelled.is_set():
-            raise _build_cancelled_error(label) from error
+            raise build_cancelled_error(label) from error
         raise translate_failure(label, error, SPARK_JOB.attempts) from error
 
 
 def _is_finished(future: "Future[pa.Table]") -> bool:
     return bool(wait([future], timeout=_POLL_SECONDS).done)
-
-
-def _build_cancelled_error(label: str) -> CancelledError:
-    return CancelledError(f"{label}: canceled before it finished; nothing was committed.")
 
 
 def read_task_attempts(session: SparkSession) -> int:
@@ -266,16 +265,8 @@ def build_result_batch(index: int, work: Callable[[], bytes], attempts: int) -> 
 
     Raises transient errors, unless this is the last attempt.
     """
-    result, failure = None, None
-    try:
-        result = work()
-        if not isinstance(result, bytes):
-            raise TypeError(f"a unit must return bytes, not {type(result).__name__}")
-    except Exception as error:
-        if is_retryable(error, attempts):
-            raise
-        result, failure = None, encode_error(error)
-    return _build_batch([{"id": index, "result": result, "error": failure}])
+    outcome = run_unit(work, is_retryable=lambda error: is_retryable(error, attempts))
+    return _build_batch([{"id": index, "result": outcome.result, "error": outcome.error}])
 
 
 def _build_batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
@@ -295,34 +286,6 @@ def _is_transient(error: Exception) -> bool:
     return isinstance(error, (TransientError, OSError))
 
 
-def encode_error(error: Exception) -> str:
-    """Encode an error as JSON: its closest class in ``paimon_orch.errors``, and its arguments."""
-    if isinstance(error, OSError):
-        error = errors.StorageError(f"{type(error).__name__}: {error}").with_traceback(
-            error.__traceback__
-        )
-    kind = next((c for c in type(error).__mro__ if getattr(errors, c.__name__, None) is c), None)
-    text = str(error) if kind else f"{type(error).__name__}: {error}"
-    # __reduce__ returns the arguments of the constructor, which may differ from the message.
-    arguments = error.__reduce__()[1] if kind is type(error) else (text,)
-    return json.dumps(
-        {
-            "type": kind.__name__ if kind else PaimonError.__name__,
-            "arguments": [str(argument) for argument in arguments],
-            "traceback": "".join(traceback.format_exception(error)),
-        }
-    )
-
-
-def decode_error(text: str) -> PaimonError:
-    """Decode an error; creates only classes of ``paimon_orch.errors``."""
-    data = json.loads(text)
-    kind = getattr(errors, data["type"], PaimonError)
-    if not (isinstance(kind, type) and issubclass(kind, PaimonError)):
-        kind = PaimonError
-    return kind(*data["arguments"])
-
-
 def _unpack_results(rows: pa.Table, label: str, undo: Undo | None) -> list[bytes]:
     results: list[bytes] = rows.sort_by("id").column("result").drop_null().to_pylist()
     failed = rows.filter(rows.column("error").is_valid()).sort_by("id").to_pylist()
@@ -330,7 +293,7 @@ def _unpack_results(rows: pa.Table, label: str, undo: Undo | None) -> list[bytes
         first = failed[0]
         error = decode_error(first["error"])
         error.add_note(f"{label}: {len(failed)} of {rows.num_rows} tasks failed")
-        logger.debug("%s: %s", label, json.loads(first["error"])["traceback"])
+        logger.debug("%s: %s", label, decode_traceback(first["error"]))
         if undo is not None:
             undo(results)
         raise error

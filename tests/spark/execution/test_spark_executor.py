@@ -1,9 +1,8 @@
-"""Units on Spark: results, errors, retries and cancellation.
+"""Units on Spark: retries and cancellation. The common contract is in ``test_executor_contract``.
 
 Units are functions inside the tests, which Spark sends to its workers by value.
 """
 
-import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,85 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from paimon_orch import errors
 from paimon_orch.spark.execution.job_failures import translate_failure
 from paimon_orch.spark.execution.job_monitor import ClassicJobMonitor
-from paimon_orch.spark.execution.spark_executor import SparkExecutor, decode_error, encode_error
-from paimon_orch.steps.common.executor import Executor, InProcessExecutor
-
-
-@pytest.fixture(params=["spark", "in process"])
-def executor(request: pytest.FixtureRequest) -> Executor:
-    if request.param == "in process":
-        return InProcessExecutor()
-    return SparkExecutor(request.getfixturevalue("spark"))
-
-
-def test_results_have_the_order_of_the_units_and_progress_reaches_the_total(
-    executor: Executor,
-) -> None:
-    progress_calls: list[tuple[int, int]] = []
-
-    results = executor.map(
-        lambda unit: str(unit * unit).encode(),
-        range(5),
-        label="square",
-        progress=lambda done, count: progress_calls.append((done, count)),
-    )
-
-    assert results == [b"0", b"1", b"4", b"9", b"16"]
-    assert progress_calls[-1] == (5, 5)
-    assert progress_calls == sorted(set(progress_calls))
-
-
-def test_a_map_without_units_returns_no_results(executor: Executor) -> None:
-    assert executor.map(lambda _: b"", [], label="nothing") == []
+from paimon_orch.spark.execution.spark_executor import SparkExecutor
 
 
 def test_a_map_without_units_does_not_use_spark() -> None:
     executor = SparkExecutor(None)  # type: ignore[arg-type] # would fail if it were used
 
     assert executor.map(lambda _: b"", [], label="nothing") == []
-
-
-def test_an_expected_error_keeps_its_class(executor: Executor) -> None:
-    def run(unit: int) -> bytes:
-        if unit:
-            raise errors.CorruptFileError("/t/bucket-0/data-1.parquet", "the footer is cut off")
-        return b""
-
-    with pytest.raises(errors.CorruptFileError, match="the footer is cut off") as caught:
-        executor.map(run, [0, 1, 2], label="compact")
-
-    assert caught.value.path == "/t/bucket-0/data-1.parquet"
-
-
-def test_the_error_of_the_first_failing_unit_is_raised(spark: SparkSession) -> None:
-    def run(unit: int) -> bytes:
-        if unit:
-            raise errors.InputError(f"unit {unit}")
-        return b""
-
-    with pytest.raises(errors.InputError, match="unit 1") as caught:
-        SparkExecutor(spark).map(run, [0, 1, 2], label="compact")
-
-    assert caught.value.__notes__ == ["compact: 2 of 3 tasks failed"]
-
-
-def test_an_unexpected_error_keeps_its_name_and_text(spark: SparkSession) -> None:
-    def run(unit: str) -> bytes:
-        results: dict[str, bytes] = {}
-        return results[unit]
-
-    with pytest.raises(errors.PaimonError, match="KeyError: 'k'") as caught:
-        SparkExecutor(spark).map(run, ["k"], label="compact")
-
-    assert type(caught.value) is errors.PaimonError
-
-
-def test_results_other_than_bytes_are_refused(spark: SparkSession) -> None:
-    def run(unit: int) -> bytes:
-        return unit  # type: ignore[return-value]
-
-    with pytest.raises(errors.PaimonError, match="a unit must return bytes, not int"):
-        SparkExecutor(spark).map(run, [1], label="compact")
 
 
 def fail_until(error: Exception, attempts: Path, until: int) -> Callable[[int], bytes]:
@@ -139,16 +66,6 @@ def test_a_commit_conflict_is_not_retried_inside_the_task(
         SparkExecutor(spark).map(run, [0], label="compact")
 
     assert (tmp_path / "attempts").stat().st_size == 1
-
-
-def test_a_worker_that_exits_raises_an_error_that_names_the_step(spark: SparkSession) -> None:
-    def die(_: int) -> bytes:
-        os._exit(9)
-
-    with pytest.raises(errors.PaimonError, match=r"compact of db\.t: a Python worker.*exited"):
-        SparkExecutor(spark).map(die, [1], label="compact of db.t")
-
-    assert SparkExecutor(spark).map(lambda _: b"alive", [1], label="next") == [b"alive"]
 
 
 def waiting_unit(started: Path) -> Callable[[int], bytes]:
@@ -241,37 +158,6 @@ def test_ctrl_c_cancels_the_units(
         SparkExecutor(spark).map(waiting_unit(started), [1, 2], label="compact", progress=interrupt)
 
     assert isinstance(caught.value.__cause__, KeyboardInterrupt)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        errors.CorruptFileError("/a", "b"),
-        errors.NotFoundError("no table t"),
-        errors.CancelledError("stopped"),
-    ],
-)
-def test_a_round_trip_does_not_change_errors(error: errors.PaimonError) -> None:
-    decoded = decode_error(encode_error(error))
-
-    assert (type(decoded), str(decoded)) == (type(error), str(error))
-
-
-def test_an_unknown_subclass_is_decoded_as_its_nearest_known_class() -> None:
-    class Elsewhere(errors.NotFoundError):
-        def __init__(self, table: str, column: str) -> None:
-            super().__init__(f"{table} has no column {column}")
-
-    decoded = decode_error(encode_error(Elsewhere("t", "c")))
-
-    assert (type(decoded), str(decoded)) == (errors.NotFoundError, "t has no column c")
-
-
-@pytest.mark.parametrize("name", ["Iterator", "contextmanager", "os", "Exception", "nonsense"])
-def test_only_error_classes_are_created_by_decoding(name: str) -> None:
-    text = f'{{"type": "{name}", "arguments": ["a message"], "traceback": ""}}'
-
-    assert type(decode_error(text)) is errors.PaimonError
 
 
 def test_java_exceptions_are_reported_by_their_cause() -> None:

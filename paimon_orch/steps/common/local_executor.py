@@ -1,0 +1,268 @@
+"""Runs work units in worker processes of this machine; needs neither Spark nor Java."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
+
+import cloudpickle
+
+from paimon_orch.steps.common.executor import Join, Progress, Undo
+from paimon_orch.steps.common.machine import count_cores, read_available_memory
+from paimon_orch.steps.common.unit_outcome import (
+    UnitOutcome,
+    build_cancelled_error,
+    decode_error,
+    decode_traceback,
+    run_unit,
+)
+from paimon_orch.steps.common.worker_process import (
+    WorkerProcess,
+    start_workers,
+    stop_workers,
+    wait_for_answers,
+)
+
+logger = logging.getLogger(__name__)
+
+U = TypeVar("U")
+_Piece = tuple[int, int, int]
+"""A piece of a shuffle: the number of its file, its offset and its length."""
+
+SMALL_WORK_BYTES = 32 << 20
+"""Work up to this size is done in the calling thread: it takes about as long as a new process."""
+_WORKER_MEMORY = 512 << 20  # more than a task of any size needs; see benchmarks/README.md
+_POLL_SECONDS = 0.1
+
+
+class LocalExecutor:
+    """Runs work units in processes of this machine; implements :class:`Executor`.
+
+    There is one process per core, but not more than there are units, and not more than fit into the
+    available memory. The processes are started for each call, and end with it or with this process.
+
+    :meth:`cancel` may be called from any thread. A cancelled executor cannot be used again.
+    """
+
+    def __init__(self, *, work_bytes: int | None = None, workers: int | None = None) -> None:
+        """Create an executor.
+
+        :param work_bytes: the number of bytes that all units read. Small work is done in the
+            calling thread, where Ctrl-C interrupts it, but :meth:`cancel` only takes effect between
+            two units.
+        :param workers: the maximum number of processes; by default, it depends on the machine
+        """
+        self._is_small = work_bytes is not None and work_bytes <= SMALL_WORK_BYTES
+        self._max_workers = workers
+        self._cancelled = threading.Event()
+
+    def map(
+        self,
+        run: Callable[[U], bytes],
+        units: Sequence[U],
+        *,
+        label: str,
+        progress: Progress | None = None,
+        undo: Undo | None = None,
+    ) -> list[bytes]:
+        """Return ``run(unit)`` for each unit, in the order of the units.
+
+        After an error, no more units are started. An ``OSError`` is raised as ``StorageError``, and
+        other unexpected errors as ``PaimonError``. ``undo`` is also called after a cancellation.
+
+        :raises PaimonError: the error of the first unit that fails, or of a process that is killed
+        :raises CancelledError: after :meth:`cancel` or Ctrl-C
+        """
+        if not units:
+            return []
+        with self._start_workers(len(units)) as workers:
+            return self._map(workers, run, units, label=label, progress=progress, undo=undo)
+
+    def shuffle(
+        self,
+        split: Callable[[U], Iterable[tuple[int, bytes]]],
+        units: Sequence[U],
+        join: Join,
+        *,
+        parts: int,
+        label: str,
+        progress: Progress | None = None,
+    ) -> list[bytes]:
+        """Call ``join`` on the pieces of each part, and return the results.
+
+        The processes exchange the pieces in temporary files. Raises the same errors as :meth:`map`.
+        """
+        if not units:
+            return []
+        with (
+            TemporaryDirectory(prefix="paimon-orch-") as folder,
+            self._start_workers(max(len(units), parts)) as workers,
+        ):
+            spill = partial(_spill_pieces, split, folder)
+            numbered = list(enumerate(units))
+            spilled = self._map(workers, spill, numbered, label=label, progress=progress)
+            pieces: dict[int, list[_Piece]] = {}
+            for places in spilled:
+                for part, piece in cloudpickle.loads(places):
+                    pieces.setdefault(part, []).append(piece)
+            join_part = partial(_join_pieces, join, folder)
+            return self._map(workers, join_part, [pieces[p] for p in sorted(pieces)], label=label)
+
+    def cancel(self) -> None:
+        """Stop the processes, and refuse further units."""
+        self._cancelled.set()
+
+    def _start_workers(self, unit_count: int) -> AbstractContextManager[list[WorkerProcess]]:
+        """Start the processes for a number of units; none for small work."""
+        if self._is_small or self._cancelled.is_set():
+            return nullcontext([])
+        workers = min(unit_count, self._max_workers or count_cores())
+        memory = read_available_memory()
+        if memory is not None:
+            workers = min(workers, memory // _WORKER_MEMORY)
+        return start_workers(max(1, workers))
+
+    def _map(
+        self,
+        workers: Sequence[WorkerProcess],
+        run: Callable[[U], bytes],
+        units: Sequence[U],
+        *,
+        label: str,
+        progress: Progress | None = None,
+        undo: Undo | None = None,
+    ) -> list[bytes]:
+        """Run the units in processes, or in the calling thread if there are none."""
+        job = _Job(label=label, unit_count=len(units), progress=progress, cancelled=self._cancelled)
+        try:
+            if workers:
+                job.run_in_workers(workers, run, units)
+            else:
+                job.run_here(run, units)
+        except BaseException as error:
+            if undo is not None:
+                undo(job.results())
+            if isinstance(error, KeyboardInterrupt):
+                raise build_cancelled_error(label) from error
+            raise
+        return job.results()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Job:
+    """The units of one call and their outcomes."""
+
+    label: str
+    unit_count: int
+    progress: Progress | None
+    cancelled: threading.Event
+    outcomes: dict[int, UnitOutcome] = field(default_factory=dict)
+    """The outcomes of the finished units, by the number of the unit."""
+
+    def results(self) -> list[bytes]:
+        """Return the results of the units that did not fail, in the order of the units."""
+        outcomes = (self.outcomes[number] for number in sorted(self.outcomes))
+        return [outcome.result for outcome in outcomes if outcome.result is not None]
+
+    def run_here(self, run: Callable[[U], bytes], units: Sequence[U]) -> None:
+        """Run the units in the calling thread, until one fails."""
+        for number, unit in enumerate(units):
+            self._raise_if_cancelled()
+            self._add(number, run_unit(partial(run, unit)))
+            self._raise_failure()
+
+    def run_in_workers(
+        self, workers: Sequence[WorkerProcess], run: Callable[[U], bytes], units: Sequence[U]
+    ) -> None:
+        """Run the units in processes; after a failure, wait for the units that run already.
+
+        Units are started in their order, so the first failing unit is the same in each run.
+        """
+        self._raise_if_cancelled()
+        remaining, function = iter(enumerate(units)), cloudpickle.dumps(run)
+        try:
+            for worker in workers[: len(units)]:
+                worker.send_function(function)
+                self._start_next_unit(worker, remaining)
+            while busy := [worker for worker in workers if worker.unit is not None]:
+                self._raise_if_cancelled()
+                for worker in wait_for_answers(busy, _POLL_SECONDS):
+                    self._receive(worker)
+                    self._start_next_unit(worker, remaining)
+        except BaseException:
+            self._stop(workers)
+            raise
+        self._raise_failure()
+
+    def _start_next_unit(
+        self, worker: WorkerProcess, remaining: Iterator[tuple[int, object]]
+    ) -> None:
+        """Send the next unit, unless a unit has failed; a dead worker gets no unit."""
+        if self._has_failure():
+            return
+        for number, unit in remaining:
+            worker.send_unit(number, cloudpickle.dumps(unit))
+            return
+
+    def _receive(self, worker: WorkerProcess) -> None:
+        number = worker.unit
+        assert number is not None
+        self._add(number, worker.receive_outcome(self.label))
+
+    def _stop(self, workers: Sequence[WorkerProcess]) -> None:
+        """Stop the processes; keep the results that they have already sent."""
+        stop_workers(workers)
+        for worker in workers:
+            if worker.unit is not None:
+                number = worker.unit
+                self.outcomes[number] = worker.receive_outcome(self.label)
+
+    def _add(self, number: int, outcome: UnitOutcome) -> None:
+        self.outcomes[number] = outcome
+        if self.progress is not None and outcome.error is None:
+            self.progress(len(self.outcomes), self.unit_count)
+
+    def _has_failure(self) -> bool:
+        return any(outcome.error is not None for outcome in self.outcomes.values())
+
+    def _raise_failure(self) -> None:
+        """Raise the error of the first unit that failed, if any."""
+        errors = [self.outcomes[number].error for number in sorted(self.outcomes)]
+        failed = [error for error in errors if error is not None]
+        if failed:
+            error = decode_error(failed[0])
+            error.add_note(f"{self.label}: {len(failed)} of {self.unit_count} tasks failed")
+            logger.debug("%s: %s", self.label, decode_traceback(failed[0]))
+            raise error
+
+    def _raise_if_cancelled(self) -> None:
+        if self.cancelled.is_set():
+            raise build_cancelled_error(self.label)
+
+
+def _spill_pieces(
+    split: Callable[[U], Iterable[tuple[int, bytes]]], folder: str, unit: tuple[int, U]
+) -> bytes:
+    """Write the pieces of a unit to one file; return their parts and places."""
+    number, content = unit
+    places: list[tuple[int, _Piece]] = []
+    with (Path(folder) / str(number)).open("wb") as file:
+        for part, piece in split(content):
+            places.append((part, (number, file.tell(), len(piece))))
+            file.write(piece)
+    result: bytes = cloudpickle.dumps(places)
+    return result
+
+
+def _join_pieces(join: Join, folder: str, places: Sequence[_Piece]) -> bytes:
+    pieces = []
+    for number, offset, length in places:
+        with (Path(folder) / str(number)).open("rb") as file:
+            file.seek(offset)
+            pieces.append(file.read(length))
+    return join(pieces)
