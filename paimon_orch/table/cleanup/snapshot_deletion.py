@@ -8,9 +8,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from paimon_orch.format.arrays import Indices, Mask
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.columnar_manifest import Manifest
-from paimon_orch.format.manifest.live_entries import filter_live_entries
+from paimon_orch.format.manifest.live_entries import (
+    DeletedFiles,
+    filter_live_entries,
+    iterate_live_rows,
+)
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.paths import TablePaths
@@ -64,7 +69,12 @@ class UnreferencedFiles:
 
 @dataclass(slots=True, kw_only=True)
 class SnapshotDeletionPlanner:
-    """Finds the files that only expired versions reference; opens each manifest at most once."""
+    """Finds the files that only expired versions reference.
+
+    Candidates are compared with the files of retained versions by name, one manifest at a time;
+    entries are built for candidates only. Opens each manifest at most once, except those with
+    candidates from :meth:`add_live_files`.
+    """
 
     reader: ReferenceReader
     paths: TablePaths
@@ -72,7 +82,9 @@ class SnapshotDeletionPlanner:
     retained: Sequence[RetainedSnapshot]
     """All other versions of the table; an unreadable metadata file of them is an error."""
 
+    _names: set[str] = field(default_factory=set)  # of the data files that may be deleted
     _entries: dict[str, ManifestEntry] = field(default_factory=dict)  # by path
+    _live_files: list[tuple[Sequence[ManifestFileMeta], DeletedFiles]] = field(default_factory=list)
     _opened: dict[str, Manifest] = field(default_factory=dict)
     _shared_manifests: set[str] = field(default_factory=set)
     _directories: dict[PartitionBucket, str] = field(default_factory=dict)
@@ -84,26 +96,31 @@ class SnapshotDeletionPlanner:
 
     def add_deleted_files(self, version: RetainedSnapshot) -> None:
         """Add the files that a version's delta deleted to the candidates."""
-        self._add(self._read(self.reader.delta(version)), FileKind.DELETE)
+        metas = [meta for meta in self.reader.delta(version) if meta.num_deleted_files]
+        self._add(metas, FileKind.DELETE)
 
     def add_changelog_files(self, version: RetainedSnapshot) -> None:
         """Add the changelog files of a version to the candidates."""
-        self._add(self._read(self.reader.changelog(version)), FileKind.ADD)
+        metas = [meta for meta in self.reader.changelog(version) if meta.num_added_files]
+        self._add(metas, FileKind.ADD)
 
     def add_live_files(self, version: RetainedSnapshot) -> None:
         """Add the live files of a version to the candidates."""
-        manifests = list(self._read(self.reader.state(version)))
-        entries = [entry for manifest in manifests for entry in manifest.entries()]
-        self._record_entries(filter_live_entries(entries))
+        metas = self.reader.state(version)
+        deleted = DeletedFiles.of(self._read([meta for meta in metas if meta.num_deleted_files]))
+        for manifest, rows in iterate_live_rows(self._read(metas), deleted):
+            self._names.update(_select(manifest.names, rows))
+        self._live_files.append((metas, deleted))
 
     def collect(self, expiring: Iterable[RetainedSnapshot]) -> UnreferencedFiles:
         """Return the unreferenced candidates and metadata files of expiring versions."""
-        referenced = self._find_referenced_names()
+        references = self._find_references()
+        self._record_live_files(references)
         data: list[str] = []
         sizes: list[int] = []
         for path, entry in self._entries.items():
             name = path.rpartition("/")[2]
-            if name not in referenced:
+            if not references.contains(name):
                 data.append(path)
                 sizes.append(entry.file.file_size if name == entry.file.file_name else 0)
         expiring = list(expiring)
@@ -114,22 +131,36 @@ class SnapshotDeletionPlanner:
         lists = self._exclude_referenced(expiring, self._list_manifest_list_paths, referenced)
         return UnreferencedFiles(tuple(data), metadata, lists, tuple(sizes))
 
-    def _read(self, metas: Iterable[ManifestFileMeta]) -> Iterator[Manifest]:
+    def _read(self, metas: Iterable[ManifestFileMeta], *, keep: bool = False) -> Iterator[Manifest]:
+        """Open manifests; ``keep`` keeps those that retained versions share until the next call."""
         for meta in metas:
             name = meta.file_name
-            manifest = self._opened.get(name)
+            manifest = self._opened.pop(name, None)
             if manifest is None:
                 # An interrupted run may have deleted a manifest that no retained version needs.
                 manifest = self.reader.open(meta, optional=name not in self._shared_manifests)
             if manifest is None:
                 continue
-            if name in self._shared_manifests:
+            if keep and name in self._shared_manifests:
                 self._opened[name] = manifest
             yield manifest
 
-    def _add(self, manifests: Iterable[Manifest], kind: FileKind) -> None:
-        for manifest in manifests:
-            self._record_entries(manifest.entries(np.flatnonzero(manifest.kinds == kind)))
+    def _add(self, metas: Iterable[ManifestFileMeta], kind: FileKind) -> None:
+        for manifest in self._read(metas, keep=True):
+            entries = manifest.entries(np.flatnonzero(manifest.kinds == kind))
+            self._names.update(entry.file.file_name for entry in entries)
+            self._record_entries(entries)
+
+    def _record_live_files(self, references: "_CandidateReferences") -> None:
+        """Record the live files that may be unreferenced, or that have extra files."""
+        for metas, deleted in self._live_files:
+            for manifest, rows in iterate_live_rows(self._read(metas), deleted):
+                if manifest.extra_file_names():
+                    recorded = rows
+                else:
+                    names = _select(manifest.names, rows)
+                    recorded = rows[_to_mask(map(references.unreferenced.__contains__, names))]
+                self._record_entries(manifest.entries(recorded))
 
     def _record_entries(self, entries: Iterable[ManifestEntry]) -> None:
         for entry in entries:
@@ -147,40 +178,60 @@ class SnapshotDeletionPlanner:
             self._directories[bucket] = self.paths.bucket_dir(self.schema, *bucket)
         return f"{self._directories[bucket]}/{entry.file.file_name}"
 
-    def _find_referenced_names(self) -> set[str]:
-        """Return the names of the candidates that retained versions reference."""
-        candidates = {entry.file.file_name for entry in self._entries.values()}
-        cache: dict[str, list[ManifestEntry]] = {}
-        referenced: set[str] = set()
-        for version in self.retained if candidates else ():
-            state = self._read_candidate_entries(self.reader.state(version), candidates, cache)
-            changelog = self._read_candidate_entries(
-                self.reader.changelog(version), candidates, cache
+    def _find_references(self) -> "_CandidateReferences":
+        """Find the candidates that retained versions reference: files added and not deleted."""
+        references = _CandidateReferences(self._names, set(self._names))
+        if not self._names:
+            return references
+        metas = {
+            meta.file_name: meta
+            for version in self.retained
+            for meta in (*self.reader.state(version), *self.reader.changelog(version))
+        }
+        # Entries are compared only for candidates that a manifest of a retained version deletes.
+        entries = {
+            name: self._read_candidates(meta)
+            for name, meta in metas.items()
+            if meta.num_deleted_files
+        }
+        deleted = {
+            entry.file.file_name
+            for group in entries.values()
+            for entry in group
+            if entry.kind is FileKind.DELETE
+        }
+        for name, meta in metas.items():
+            if name not in entries:
+                entries[name] = self._add_references(references, meta, deleted)
+        references.add(
+            entry
+            for group in entries.values()
+            for entry in group
+            if entry.kind is FileKind.ADD and entry.file.file_name not in deleted
+        )
+        for version in self.retained if deleted else ():
+            state, changelog = (
+                [entry for meta in metas for entry in entries[meta.file_name]]
+                for metas in (self.reader.state(version), self.reader.changelog(version))
             )
             if version.kind is RetainedSnapshotKind.CHANGELOG:
-                needed = [entry for entry in (*state, *changelog) if entry.kind is FileKind.ADD]
+                references.add(e for e in (*state, *changelog) if e.kind is FileKind.ADD)
             else:
-                needed = [*filter_live_entries(state), *filter_live_entries(changelog)]
-            for entry in needed:
-                referenced.add(entry.file.file_name)
-                referenced.update(entry.file.extra_files)
-        return referenced
+                references.add(filter_live_entries(state))
+                references.add(filter_live_entries(changelog))
+        return references
 
-    def _read_candidate_entries(
-        self,
-        metas: Iterable[ManifestFileMeta],
-        candidates: Collection[str],
-        cache: dict[str, list[ManifestEntry]],
+    def _read_candidates(self, meta: ManifestFileMeta) -> list[ManifestEntry]:
+        [manifest] = self._read([meta])
+        return manifest.entries(_find_rows(manifest, self._names))
+
+    def _add_references(
+        self, references: "_CandidateReferences", meta: ManifestFileMeta, deleted: Collection[str]
     ) -> list[ManifestEntry]:
-        for meta in metas:
-            if meta.file_name not in cache:
-                cache[meta.file_name] = [
-                    entry
-                    for manifest in self._read([meta])
-                    for entry in _select_entries_by_name(manifest, candidates)
-                ]
-                self._opened.pop(meta.file_name, None)
-        return [entry for meta in metas for entry in cache[meta.file_name]]
+        """Add the files of a manifest without DELETE entries; return the entries of ``deleted``."""
+        [manifest] = self._read([meta])
+        references.add_names(manifest, exclude=deleted)
+        return manifest.entries(_find_rows(manifest, deleted)) if deleted else []
 
     def _exclude_referenced(
         self,
@@ -206,6 +257,45 @@ class SnapshotDeletionPlanner:
             yield f"{self.paths.manifest_dir}/{name}"
 
 
-def _select_entries_by_name(manifest: Manifest, names: Collection[str]) -> list[ManifestEntry]:
-    rows = [row for row, name in enumerate(manifest.names) if name in names]
-    return manifest.entries(np.array(rows, np.int64)) if rows else []
+@dataclass(frozen=True, slots=True)
+class _CandidateReferences:
+    """The candidates that retained versions reference."""
+
+    candidates: Collection[str]
+    """The names of data files that may be deleted."""
+    unreferenced: set[str]
+    extra_files: set[str] = field(default_factory=set)
+    """The names of extra files of referenced candidates."""
+
+    def contains(self, name: str) -> bool:
+        """Return whether a retained version references the file of a candidate."""
+        is_referenced = name in self.candidates and name not in self.unreferenced
+        return is_referenced or name in self.extra_files
+
+    def add(self, entries: Iterable[ManifestEntry]) -> None:
+        """Add the data files and extra files of entries of candidates."""
+        for entry in entries:
+            self.unreferenced.discard(entry.file.file_name)
+            self.extra_files.update(entry.file.extra_files)
+
+    def add_names(self, manifest: Manifest, exclude: Collection[str]) -> None:
+        """Add the files that a manifest without DELETE entries adds."""
+        if manifest.extra_file_names():
+            entries = manifest.entries(_find_rows(manifest, self.candidates))
+            self.add(entry for entry in entries if entry.file.file_name not in exclude)
+        elif exclude:
+            self.unreferenced.difference_update(set(manifest.names).difference(exclude))
+        else:
+            self.unreferenced.difference_update(manifest.names)
+
+
+def _find_rows(manifest: Manifest, names: Collection[str]) -> Indices:
+    return np.flatnonzero(_to_mask(map(names.__contains__, manifest.names)))
+
+
+def _select(names: Sequence[str], rows: Indices) -> Sequence[str]:
+    return names if len(rows) == len(names) else [names[row] for row in rows.tolist()]
+
+
+def _to_mask(flags: Iterable[bool]) -> Mask:
+    return np.fromiter(flags, bool)
