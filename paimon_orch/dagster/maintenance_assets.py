@@ -1,7 +1,7 @@
 """Factories of the compaction and file index assets of a table."""
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeVar
@@ -37,6 +37,7 @@ from paimon_orch.dagster.run_metadata import (
     filter_result,
 )
 from paimon_orch.dagster.spark_links import build_executor, build_spark_link_metadata
+from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.step import run_step
@@ -247,16 +248,59 @@ def _build_maintenance_asset(
 def _run_in_groups(run: _AssetRun[C], work: _Work[C], group_size: int) -> Metadata:
     """Process the partitions of the run in groups, so that a failure loses at most one group.
 
-    Returns the metadata of the whole table; the metadata of partitions is added to the run.
+    Returns the metadata of the whole table; the metadata of partitions is added to the run. If a
+    partition cannot be processed, the other partitions of its group are processed one by one, and
+    the run fails after the last group.
     """
     if run.partitions_def is None:
         [metadata] = work(run, ()).values()
         return metadata
     keys = run.context.partition_keys
+    metadata_by_key, errors = dict[str, Metadata](), list[Exception]()
     for start in range(0, len(keys), group_size):
-        for key, metadata in work(run, keys[start : start + group_size]).items():
-            run.context.add_asset_metadata(metadata, partition_key=key)
+        group = keys[start : start + group_size]
+        try:
+            metadata_by_key |= work(run, group)
+        except _PARTITION_ERRORS as error:
+            run.context.log.warning("%s: %s: %s", run.table.identifier, ", ".join(group), error)
+            is_single = len(group) == 1
+            errors += (
+                [error] if is_single else _process_separately(run, work, group, metadata_by_key)
+            )
+    if errors:
+        _report_processed_partitions(run, metadata_by_key)
+        raise errors[0]
+    for key, metadata in metadata_by_key.items():
+        run.context.add_asset_metadata(metadata, partition_key=key)
     return {}
+
+
+_PARTITION_ERRORS = (CorruptFileError, InputError, UnsupportedError)
+"""Errors that the files of one partition can cause, and that a retry cannot fix."""
+
+
+def _process_separately(
+    run: _AssetRun[C], work: _Work[C], keys: Sequence[str], metadata_by_key: dict[str, Metadata]
+) -> list[Exception]:
+    """Process partitions one by one, add their metadata, and return the errors."""
+    errors = list[Exception]()
+    for key in keys:
+        try:
+            metadata_by_key |= work(run, [key])
+        except _PARTITION_ERRORS as error:
+            run.context.log.warning("%s: %s: %s", run.table.identifier, key, error)
+            errors.append(error)
+    return errors
+
+
+def _report_processed_partitions(
+    run: _AssetRun[C], metadata_by_key: Mapping[str, Metadata]
+) -> None:
+    """Record the partitions that a failing run has processed; a failed step has no result."""
+    for key, metadata in metadata_by_key.items():
+        run.context.log_event(
+            dg.AssetMaterialization(run.context.asset_key, partition=key, metadata=metadata)
+        )
 
 
 def asset_decorator(table: str, **options: Any) -> Callable[..., dg.AssetsDefinition]:

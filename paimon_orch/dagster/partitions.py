@@ -1,4 +1,4 @@
-"""Conversion between Paimon partitions and Dagster partition keys.
+"""Conversion between Paimon partitions and Dagster partition keys, and groups of keys.
 
 A partition *spec* maps all partition columns to their values as written in directory names. The
 *path* of a partition is ``dt=2026-01-01/region=eu``, escaped as in directory names. Its *key* is
@@ -9,9 +9,11 @@ ISO dates, even if directory names contain day numbers.
 See docs/format/table-layout.md#partition-directories.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from itertools import product
 
 import dagster as dg
 
@@ -24,7 +26,7 @@ from paimon_orch.format.types.data_types import AtomicType, DataType, Field, Typ
 from paimon_orch.table.filter.partition_spec import build_directory_names
 
 _EPOCH = date(1970, 1, 1)
-_DIMENSION_SEPARATOR = "|"
+DIMENSION_SEPARATOR = "|"
 _CANONICAL_TEXT_TYPES = (TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.DATE, TypeRoot.TIME)
 _FORBIDDEN_IN_DIMENSIONS = "|[],"
 """Characters that Dagster does not allow in the keys of a dimension."""
@@ -101,7 +103,7 @@ class PartitionKeys:
             for name in self.columns
         }
         if self.dimensions:
-            return _DIMENSION_SEPARATOR.join(
+            return DIMENSION_SEPARATOR.join(
                 _check_dimension_value(values[name]) for name in self.dimensions
             )
         return values[self.columns[0]] if len(self.columns) == 1 else format_partition_path(values)
@@ -109,7 +111,7 @@ class PartitionKeys:
     def parse(self, key: str) -> dict[str, str]:
         """Return the spec of a Dagster key; raises :class:`InputError` for an invalid key."""
         if self.dimensions:
-            values = key.split(_DIMENSION_SEPARATOR)
+            values = key.split(DIMENSION_SEPARATOR)
             by_dimension = dict(zip(self.dimensions, values, strict=False))
             is_complete = len(values) == len(self.dimensions)
             spec = {name: by_dimension[name] for name in self.columns} if is_complete else {}
@@ -183,3 +185,78 @@ def _parse_day_number(text: str) -> str:
         return str((date.fromisoformat(text) - _EPOCH).days) if "-" in text[1:] else text
     except ValueError:
         return text
+
+
+def group_partition_keys(
+    keys: Collection[str], dimensions: Sequence[Sequence[str]], limit: int
+) -> list[tuple[str, ...]]:
+    """Return groups of at most ``limit`` keys that one Dagster run can process.
+
+    A run of several partitions names the first and the last one. Dagster adds all keys between them
+    in the order of the definition; for two dimensions, it adds the combinations of the values
+    between them in each dimension.
+
+    ``dimensions`` are all values of one or two dimensions in the order of the definition. Groups
+    and their keys have this order. Keys that the definition does not have are omitted.
+    """
+    # A single dimension is one row.
+    rows, columns = dimensions if len(dimensions) > 1 else ([""], dimensions[0])
+    row_positions = {value: position for position, value in enumerate(rows)}
+    column_positions = {value: position for position, value in enumerate(columns)}
+    columns_by_row = defaultdict[int, list[int]](list)
+    for key in set(keys):
+        row, _, column = (
+            key.rpartition(DIMENSION_SEPARATOR) if len(dimensions) > 1 else ("", "", key)
+        )
+        if row in row_positions and column in column_positions:
+            columns_by_row[row_positions[row]].append(column_positions[column])
+    return [
+        tuple(
+            DIMENSION_SEPARATOR.join(values) if len(dimensions) > 1 else values[1]
+            for values in product(
+                rows[block.first_row : block.last_row + 1],
+                columns[block.first_column : block.last_column + 1],
+            )
+        )
+        for block in _find_blocks(columns_by_row, limit)
+    ]
+
+
+@dataclass(slots=True)
+class _Block:
+    """Neighboring rows with the same columns; both ends are included."""
+
+    first_row: int
+    last_row: int
+    first_column: int
+    last_column: int
+
+    def can_add_row(self, row: int, limit: int) -> bool:
+        """Return whether a row follows the last one and the block remains within the limit."""
+        width = self.last_column - self.first_column + 1
+        return row == self.last_row + 1 and (row - self.first_row + 1) * width <= limit
+
+
+def _find_blocks(columns_by_row: dict[int, list[int]], limit: int) -> list[_Block]:
+    blocks = list[_Block]()
+    newest = dict[tuple[int, int], _Block]()
+    for row in sorted(columns_by_row):
+        for first, last in _find_runs(sorted(columns_by_row[row]), limit):
+            block = newest.get((first, last))
+            if block is not None and block.can_add_row(row, limit):
+                block.last_row = row
+            else:
+                block = newest[first, last] = _Block(row, row, first, last)
+                blocks.append(block)
+    return blocks
+
+
+def _find_runs(positions: Sequence[int], limit: int) -> Iterator[tuple[int, int]]:
+    """Yield the first and last of consecutive positions, at most ``limit`` of them."""
+    first = previous = positions[0]
+    for position in positions[1:]:
+        if position != previous + 1 or position - first >= limit:
+            yield first, previous
+            first = position
+        previous = position
+    yield first, previous

@@ -1,28 +1,39 @@
 """Run requests for compactions, and requests that synchronize dynamic partitions with the table."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import hashlib
+import operator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import dagster as dg
 
-from paimon_orch.dagster.names import COMPACTION, compaction_asset_key
-from paimon_orch.dagster.partitions import PartitionKeys
+from paimon_orch.dagster.names import COMPACTION, compaction_asset_key, pool_name
+from paimon_orch.dagster.partitions import (
+    DIMENSION_SEPARATOR,
+    PartitionKeys,
+    group_partition_keys,
+)
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.steps.compaction.policy import CompactionDecision
+from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionMetrics
 from paimon_orch.table.table import Table
 
 DynamicPartitionsRequest = dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest
 PartitionsDef = dg.PartitionsDefinition[str]
 
+_RANGE_START_TAG = "dagster/asset_partition_range_start"
+_RANGE_END_TAG = "dagster/asset_partition_range_end"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionTarget:
     """The compaction asset of a table, in one evaluation of a sensor or schedule."""
 
     table: Table
     partitions_def: PartitionsDef | None
     key_prefix: Sequence[str]
+    max_partitions_per_run: int
     evaluation_context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext
 
     @property
@@ -38,69 +49,106 @@ class CompactionTarget:
             return str(error)
         return ""
 
-    def build_run_requests(
+    def plan_runs(
         self,
-        run_keys: Mapping[str, str],
-        decisions: Mapping[str, CompactionDecision],
-        latest_id: int | None,
-    ) -> list[dg.RunRequest]:
-        """Return a run request for each partition path in ``run_keys``.
+        decisions: Sequence[CompactionDecision],
+        partitions_requests: Sequence[DynamicPartitionsRequest] = (),
+    ) -> list["PlannedRun"]:
+        """Return the runs for decisions to compact; for an asset without partitions, one run.
 
-        For an asset without partitions, returns one request, whose path is empty. Logs paths that
-        have no partition key. The decision about a path sets the strategy, and its reason becomes a
-        tag. ``latest_id`` is the newest snapshot that the decisions are based on.
+        A run has at most ``max_partitions_per_run`` partitions, which are neighbors in the order of
+        the definition and have the same strategy. ``partitions_requests`` are the changes of the
+        definition before the runs start. Logs the paths that have no partition key.
         """
         if self.partitions_def is None:
-            keys: dict[str, str | None] = dict.fromkeys(run_keys)
-        else:
-            keys = self._find_partition_keys(run_keys, self.partitions_def)
-        if unknown := [path for path in run_keys if path not in keys]:
+            return [PlannedRun((), tuple(decisions))] if decisions else []
+        dimensions = _list_dimensions(
+            self.partitions_def, self.evaluation_context.instance, partitions_requests
+        )
+        paths = [decision.partition for decision in decisions]
+        keys = self._find_partition_keys(paths, self.partitions_def, dimensions)
+        if unknown := [path for path in paths if path not in keys]:
             self.evaluation_context.log.warning(
                 "%s: the asset has no partition for %s", self.table.identifier, ", ".join(unknown)
             )
-        return [
-            self._build_run_request(
-                path, run_keys[path], key=key, decision=decisions.get(path), latest_id=latest_id
-            )
-            for path, key in keys.items()
-        ]
+        decisions_by_key = {
+            keys[decision.partition]: decision
+            for decision in decisions
+            if decision.partition in keys
+        }
+        runs = list[PlannedRun]()
+        for strategy in dict.fromkeys(d.strategy for d in decisions_by_key.values()):
+            chosen = [key for key, d in decisions_by_key.items() if d.strategy == strategy]
+            groups = group_partition_keys(chosen, dimensions, self.max_partitions_per_run)
+            runs += [
+                PlannedRun(group, tuple(decisions_by_key[key] for key in group)) for group in groups
+            ]
+        return runs
 
     def _find_partition_keys(
-        self, paths: Collection[str], partitions_def: PartitionsDef
-    ) -> dict[str, str | None]:
+        self,
+        paths: Collection[str],
+        partitions_def: PartitionsDef,
+        dimensions: Sequence[Sequence[str]],
+    ) -> dict[str, str]:
         """Return the partition key of each path that has one in the definition."""
-        instance = self.evaluation_context.instance
         partition_keys = PartitionKeys.of(self.table.schema, partitions_def)
-        is_valid = _build_key_test(partitions_def, instance)
+        values = [set(dimension) for dimension in dimensions]
         candidates = {path: _find_key(partition_keys, path) for path in paths}
-        keys: dict[str, str | None] = {
-            path: key for path, key in candidates.items() if key is not None and is_valid(key)
+        keys = {
+            path: key
+            for path, key in candidates.items()
+            if key is not None and _has_key(values, key)
         }
         if partition_keys.multi_spelling_fields and len(keys) < len(paths):
-            all_keys = partitions_def.get_partition_keys(dynamic_partitions_store=instance)
+            all_keys = (DIMENSION_SEPARATOR.join(parts) for parts in product(*dimensions))
             keys_by_path = {_find_path(partition_keys, key): key for key in all_keys}
             keys |= {path: keys_by_path[path] for path in paths if path in keys_by_path}
         return keys
 
-    def _build_run_request(
-        self,
-        path: str,
-        run_key: str,
-        key: str | None,
-        decision: CompactionDecision | None,
-        latest_id: int | None,
+    def build_run_request(
+        self, run: "PlannedRun", run_key: str, latest_id: int | None
     ) -> dg.RunRequest:
-        tags = {"paimon/table": self.table.identifier, "paimon/action": COMPACTION}
+        """Return the request of a run.
+
+        The decisions set the strategy, and their reasons become a tag. ``latest_id`` is the newest
+        snapshot that the decisions are based on.
+        """
+        decision = run.decisions[0] if len(run.keys) == 1 else _merge_decisions(run.decisions)
+        tags = {
+            "paimon/table": self.table.identifier,
+            "paimon/action": COMPACTION,
+            "paimon/reason": decision.reason,
+        }
         if latest_id is not None:
             tags["paimon/snapshot_id"] = str(latest_id)
-        if path:
-            tags["paimon/partition"] = path
-        strategy = "minor"
-        if decision is not None:
-            tags["paimon/reason"], strategy = decision.reason, decision.strategy
+        if len(run.keys) == 1:
+            tags["paimon/partition"] = decision.partition
+        elif run.keys:
+            tags |= {_RANGE_START_TAG: run.keys[0], _RANGE_END_TAG: run.keys[-1]}
         op = compaction_asset_key(self.table.identifier, self.key_prefix).to_python_identifier()
-        config = {"ops": {op: {"config": {"strategy": strategy}}}} if strategy != "minor" else None
-        return dg.RunRequest(run_key, config, tags, partition_key=key)
+        config = {"ops": {op: {"config": {"strategy": decision.strategy}}}}
+        return dg.RunRequest(
+            run_key,
+            config if decision.strategy != "minor" else None,
+            tags,
+            partition_key=run.keys[0] if len(run.keys) == 1 else None,
+        )
+
+    def limit_pool(self) -> None:
+        """Give the table's pool the default limit of the instance, if the pool is new.
+
+        Dagster 1.13 does this when it starts the first runs of a pool. With ``granularity: run``,
+        it starts all of them together.
+        """
+        instance, pool = self.evaluation_context.instance, pool_name(self.table.identifier)
+        storage = instance.event_log_storage
+        if (
+            instance.global_op_concurrency_default_limit
+            and storage.supports_global_concurrency_limits
+            and pool not in storage.get_concurrency_keys()  # a user may have set another limit
+        ):
+            storage.initialize_concurrency_limit_to_default(pool)
 
     def build_partitions_requests(
         self, present: Collection[str], touched: Collection[str] | None
@@ -137,12 +185,48 @@ class CompactionTarget:
         return requests
 
 
-def build_run_key(table: Table, origin: str, path: str, suffix: str) -> str:
-    """Return the run key of a compaction; Dagster starts no second run with the same key.
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """The partitions of one run, in the order of the partitions definition."""
 
-    ``origin`` identifies the table (see :func:`get_table_identity`), and ``suffix`` the evaluation.
-    """
-    return f"{table.identifier}:{origin}:{COMPACTION}:{path}:{suffix}"
+    keys: tuple[str, ...]
+    """The partition keys, or no keys for an asset without partitions."""
+    decisions: tuple[CompactionDecision, ...]
+    """The decisions about the partitions; for partition keys, in their order."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the partitions, or an empty path for the whole table."""
+        return tuple(decision.partition for decision in self.decisions) if self.keys else ("",)
+
+    def build_run_key(self, table: Table, origin: str, suffixes: Mapping[str, str]) -> str:
+        """Return the run key; Dagster starts no second run with the same key.
+
+        ``origin`` identifies the table (see :func:`get_table_identity`), and ``suffixes`` the
+        evaluations of the paths.
+        """
+        path = self.paths[0] if len(self.paths) == 1 else f"{self.paths[0]}...{self.paths[-1]}"
+        distinct = dict.fromkeys(suffixes[path] for path in self.paths)
+        suffix = " ".join(distinct)
+        if len(distinct) > 1:
+            pairs = [(path, suffixes[path]) for path in self.paths]
+            suffix = hashlib.sha256(repr(pairs).encode()).hexdigest()
+        return f"{table.identifier}:{origin}:{COMPACTION}:{path}:{suffix}"
+
+
+def _merge_decisions(decisions: Sequence[CompactionDecision]) -> CompactionDecision:
+    """Return one decision for partitions that one run compacts."""
+    first = decisions[0]
+    if len(decisions) == 1 and not first.partition:
+        return first
+    suffix = f", and {len(decisions) - 1} other partitions" if len(decisions) > 1 else ""
+    return CompactionDecision(
+        partition="",
+        compact=True,
+        reason=f"{first.partition}: {first.reason}{suffix}",
+        metrics=CompactionMetrics(),
+        strategy=first.strategy,
+    )
 
 
 def _find_keys(partition_keys: PartitionKeys, paths: Collection[str]) -> set[str]:
@@ -178,16 +262,27 @@ def _find_dynamic_definitions(
             yield index, part
 
 
-def _build_key_test(
-    partitions_def: PartitionsDef, instance: dg.DagsterInstance
-) -> Callable[[str], bool]:
-    """Return a function that tests whether a definition has a key or can add it dynamically."""
+def _list_dimensions(
+    partitions_def: PartitionsDef,
+    instance: dg.DagsterInstance,
+    requests: Sequence[DynamicPartitionsRequest],
+) -> list[list[str]]:
+    """Return the values of each dimension after the requests, in the order of the definition."""
+    parts = [partitions_def]
     if isinstance(partitions_def, dg.MultiPartitionsDefinition):
-        tests = [
-            _build_key_test(part.partitions_def, instance)
-            for part in partitions_def.partitions_defs
-        ]
-        return lambda key: all(test(part) for test, part in zip(tests, key.split("|"), strict=True))
-    if isinstance(partitions_def, dg.DynamicPartitionsDefinition):
-        return lambda _: True
-    return set(partitions_def.get_partition_keys(dynamic_partitions_store=instance)).__contains__
+        parts = [dimension.partitions_def for dimension in partitions_def.partitions_defs]
+    dimensions = [[*part.get_partition_keys(dynamic_partitions_store=instance)] for part in parts]
+    for index, definition in _find_dynamic_definitions(partitions_def):
+        for request in requests:
+            if request.partitions_def_name != definition.name:
+                continue
+            outdated = {*request.partition_keys}
+            dimensions[index] = [key for key in dimensions[index] if key not in outdated]
+            if isinstance(request, dg.AddDynamicPartitionsRequest):
+                dimensions[index] += request.partition_keys
+    return dimensions
+
+
+def _has_key(values: Sequence[Collection[str]], key: str) -> bool:
+    parts = key.split(DIMENSION_SEPARATOR) if len(values) > 1 else [key]
+    return len(parts) == len(values) and all(map(operator.contains, values, parts))

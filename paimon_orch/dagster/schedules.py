@@ -8,6 +8,7 @@ import dagster as dg
 
 from paimon_orch.dagster.changes_since_cursor import CompactionDecider
 from paimon_orch.dagster.jobs import ACTION_TAG, TABLE_TAG, get_op_config
+from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
 from paimon_orch.dagster.maintenance_ops import (
     COMPACT_MANIFESTS,
     EXPIRE_PARTITIONS,
@@ -19,7 +20,7 @@ from paimon_orch.dagster.maintenance_ops import (
 from paimon_orch.dagster.names import COMPACTION, compaction_asset_key, definition_name
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_config import load_table_with_allowances
-from paimon_orch.dagster.run_requests import CompactionTarget, build_run_key
+from paimon_orch.dagster.run_requests import CompactionTarget
 from paimon_orch.dagster.sensor_cursor import get_table_identity
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
@@ -34,20 +35,22 @@ _DEFAULT_CRON = {
 }
 
 
-def build_compaction_schedule(
+def build_compaction_schedule(  # noqa: PLR0913 - keywords of a factory
     table: str,
     *,
     partitions_def: dg.PartitionsDefinition[str] | None = None,
     policy: CompactionPolicy | None = None,
     allowances: Allowances = NO_ALLOWANCES,
     key_prefix: Sequence[str] = (),
+    max_partitions_per_run: int = MAX_PARTITIONS_PER_RUN,
     hour: int = 3,
     default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
 ) -> dg.ScheduleDefinition:
     """Return a daily schedule that requests compaction of all partitions with files to compact.
 
     The schedule uses only ``deleted_ratio`` and ``max_rewrite`` of the ``policy``, and ignores the
-    other thresholds. It runs in the given hour (UTC), at a minute that is computed from the table's
+    other thresholds. As the requests of the sensor, a request covers at most
+    ``max_partitions_per_run`` neighboring partitions. The schedule runs in the given hour (UTC), at a minute that is computed from the table's
     name, so that the schedules of many tables do not start at the same time. The other arguments
     must equal those of :func:`build_compaction_asset`. Ticks require the resource ``paimon``.
     """
@@ -68,7 +71,13 @@ def build_compaction_schedule(
             loaded = load_table_with_allowances(paimon, table, allowances)
         except NotFoundError as error:
             return dg.SkipReason(str(error))
-        target = CompactionTarget(loaded, partitions_def, key_prefix, context)
+        target = CompactionTarget(
+            table=loaded,
+            partitions_def=partitions_def,
+            key_prefix=key_prefix,
+            max_partitions_per_run=max_partitions_per_run,
+            evaluation_context=context,
+        )
         if refusal := target.find_refusal():
             context.log.warning("%s", refusal)
             return dg.SkipReason(refusal)
@@ -84,22 +93,26 @@ def _build_tick_requests(
     """Return the run requests of a tick; a schedule cannot add dynamic partitions."""
     table = target.table
     decider = CompactionDecider(table, policy, can_compact_fully=target.can_compact_fully)
-    decisions = {decision.partition: decision for decision in decider.decide(overdue=None)}
-    for decision in decisions.values():
+    decisions = decider.decide(overdue=None)
+    for decision in decisions:
         context.log.info("%s: %s", table.identifier, decision)
-    paths = [path for path, decision in decisions.items() if decision.compact]
-    if not paths:
+    due = [decision for decision in decisions if decision.compact]
+    if not due:
         return dg.SkipReason(f"{table.identifier}: nothing to compact")
-    for request in target.build_partitions_requests(paths, ()):
+    for request in target.build_partitions_requests([d.partition for d in due], ()):
         context.instance.add_dynamic_partitions(
             request.partitions_def_name, [*request.partition_keys]
         )
-    origin, suffix = get_table_identity(table), context.scheduled_execution_time.isoformat()
-    run_keys = {
-        path: build_run_key(table, origin, path, suffix)
-        for path in (paths if target.partitions_def else [""])
-    }
-    return target.build_run_requests(run_keys, decisions, table.stores.snapshots.latest_id())
+    origin, latest_id = get_table_identity(table), table.stores.snapshots.latest_id()
+    suffix = context.scheduled_execution_time.isoformat()
+    suffixes = dict.fromkeys(["", *(decision.partition for decision in due)], suffix)
+    runs = target.plan_runs(due)
+    if len(runs) > 1:
+        target.limit_pool()
+    return [
+        target.build_run_request(run, run.build_run_key(table, origin, suffixes), latest_id)
+        for run in runs
+    ]
 
 
 def build_maintenance_schedules(

@@ -13,20 +13,17 @@ from paimon_orch.dagster.changes_since_cursor import (
     collect_changes,
     is_latest_snapshot,
 )
+from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
 from paimon_orch.dagster.names import compaction_asset_key, definition_name, table_asset_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_config import add_allowances
 from paimon_orch.dagster.run_metadata import build_column_schema, build_decisions_metadata
-from paimon_orch.dagster.run_requests import CompactionTarget, build_run_key
+from paimon_orch.dagster.run_requests import CompactionTarget
 from paimon_orch.dagster.sensor_cursor import Cursor, SnapshotIdentity
 from paimon_orch.errors import NotFoundError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.steps.compaction.policy import (
-    CompactionDecision,
-    CompactionMetrics,
-    CompactionPolicy,
-)
+from paimon_orch.steps.compaction.policy import CompactionPolicy
 from paimon_orch.table.table import Table
 
 AssetEvent = dg.AssetObservation | dg.AssetMaterialization
@@ -45,6 +42,7 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     minimum_interval_seconds: int = 30,
     max_snapshots_per_tick: int = 100,
     max_requests_per_tick: int = 25,
+    max_partitions_per_run: int = MAX_PARTITIONS_PER_RUN,
     report_as: Literal["observation", "materialization"] = "observation",
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
 ) -> dg.SensorDefinition:
@@ -52,7 +50,9 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
 
     The sensor evaluates snapshots of the kinds APPEND and OVERWRITE, of all writers. ``policy``
     decides about each changed partition; a tick logs all decisions and adds them to the observation
-    of the table. A tick without a new snapshot sends one request to a catalog that makes the
+    of the table. Partitions that are neighbors in ``partitions_def`` are compacted by one run, at
+    most ``max_partitions_per_run`` of them; without ``partitions_def``, one run compacts the whole
+    table. A tick without a new snapshot sends one request to a catalog that makes the
     commits itself; with other catalogs, it loads the table and reads one snapshot. The sensor keeps
     the partitions of a dynamic ``partitions_def`` equal to those of the table. The arguments must
     equal those of :func:`build_compaction_asset`. Ticks require the resource ``paimon`` and never
@@ -80,7 +80,13 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
             loaded = add_allowances(catalog.table(table), allowances)
         except NotFoundError as error:
             return dg.SkipReason(str(error))
-        target = CompactionTarget(loaded, partitions_def, key_prefix, context)
+        target = CompactionTarget(
+            table=loaded,
+            partitions_def=partitions_def,
+            key_prefix=key_prefix,
+            max_partitions_per_run=max_partitions_per_run,
+            evaluation_context=context,
+        )
         changes = _evaluate_changes(context, target, policy, max_snapshots_per_tick)
         if isinstance(changes, dg.SkipReason):
             return changes
@@ -158,50 +164,33 @@ def _build_result(
     run is requested, since it would fail; the table is evaluated again after the ``max_wait`` of
     the policy.
     """
-    cursor, suffixes = changes.cursor, changes.cursor.pending
-    decisions = {decision.partition: decision for decision in changes.decisions}
-    present_paths = list(decisions)
-    if suffixes and target.partitions_def is None:
-        decisions = {"": _merge_decisions([decisions[path] for path in suffixes])}
-        suffixes = {"": changes.run_key_suffix}
-    refusal = target.find_refusal() if suffixes else ""
+    cursor = changes.cursor
+    partitions_requests = target.build_partitions_requests(
+        [decision.partition for decision in changes.decisions], changes.touched_partitions
+    )
+    runs = target.plan_runs([d for d in changes.decisions if d.compact], partitions_requests)
+    refusal = target.find_refusal() if runs else ""
     if refusal:
         target.evaluation_context.log.warning("%s", refusal)
-        suffixes = {}
-    requested, postponed = _split_dict(suffixes, limit)
-    run_keys = {
-        path: build_run_key(target.table, cursor.table, path, suffix)
-        for path, suffix in requested.items()
-    }
-    requests = target.build_run_requests(run_keys, decisions, cursor.handled.snapshot_id)
+        runs = []
+    suffixes = cursor.pending if target.partitions_def else {"": changes.run_key_suffix}
+    requests = [
+        target.build_run_request(
+            run,
+            run.build_run_key(target.table, cursor.table, suffixes),
+            cursor.handled.snapshot_id,
+        )
+        for run in runs[:limit]
+    ]
+    if len(requests) > 1:
+        target.limit_pool()
+    postponed = {path: suffixes[path] for run in runs[limit:] for path in run.paths}
     return dg.SensorResult(
         run_requests=requests,
         skip_reason=None if requests else refusal or _build_skip_message(target.table, changes),
         cursor=replace(cursor, pending=postponed).to_json(),
-        dynamic_partitions_requests=target.build_partitions_requests(
-            present_paths, changes.touched_partitions
-        ),
+        dynamic_partitions_requests=partitions_requests,
         asset_events=events,
-    )
-
-
-def _split_dict(items: dict[str, str], count: int) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the first ``count`` items and the remaining items."""
-    pairs = list(items.items())
-    return dict(pairs[:count]), dict(pairs[count:])
-
-
-def _merge_decisions(decisions: Sequence[CompactionDecision]) -> CompactionDecision:
-    """Return one decision for a table that is compacted as a whole."""
-    if len(decisions) == 1 and not decisions[0].partition:
-        return decisions[0]
-    first = decisions[0]
-    suffix = f", and {len(decisions) - 1} other partitions" if len(decisions) > 1 else ""
-    return CompactionDecision(
-        partition="",
-        compact=True,
-        reason=f"{first.partition}: {first.reason}{suffix}",
-        metrics=CompactionMetrics(),
     )
 
 

@@ -61,7 +61,7 @@ def test_the_sensor_sees_a_commit_and_the_run_compacts(orders: Table) -> None:
         assert "has no snapshot yet" in ticks.skip_message()
         write(orders, DAYS[0], 1)
         write(orders, DAYS[1], 2)
-        assert ticks.requested_partitions() == DAYS
+        assert ticks.requested_partitions() == ["2026-01-01...2026-01-02"]
         assert "snapshot 2 was already handled" in ticks.skip_message()
         write(orders, DAYS[1], 3)
         assert ticks.requested_partitions() == [DAYS[1]]

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import dagster as dg
 import pytest
-from support.dagster.ticks import evaluate_schedule, scheduled_op_config
+from support.dagster.ticks import evaluate_schedule, partitions_of, scheduled_op_config
 
 from paimon_orch.dagster import (
     PaimonCatalogResource,
@@ -32,7 +32,24 @@ def test_the_schedule_requests_partitions_that_need_compaction(
     result = evaluate_schedule(schedule, paimon)
 
     assert isinstance(result, list)
-    assert [request.partition_key for request in result] == ["2026-01-02", "2026-01-03"]
+    assert [partitions_of(request) for request in result] == ["2026-01-02...2026-01-03"]
+
+
+def test_a_request_of_the_schedule_has_at_most_max_partitions_per_run(
+    orders: Table, upsert: Callable[..., None], paimon: PaimonCatalogResource
+) -> None:
+    schedule = build_compaction_schedule(
+        "lake.orders", partitions_def=PARTITIONS, max_partitions_per_run=2
+    )
+    upsert(orders, "2026-01-01", "2026-01-02", "2026-01-03")
+
+    result = evaluate_schedule(schedule, paimon)
+
+    assert isinstance(result, list)
+    assert [partitions_of(request) for request in result] == [
+        "2026-01-01...2026-01-02",
+        "2026-01-03",
+    ]
     assert len({request.run_key for request in result}) == 2
 
 
@@ -44,7 +61,7 @@ def test_the_schedule_requests_one_run_for_an_unpartitioned_asset(
     result = evaluate_schedule(build_compaction_schedule("lake.orders"), paimon)
 
     assert isinstance(result, list)
-    assert [request.partition_key for request in result] == [None]
+    assert [partitions_of(request) for request in result] == [None]
 
 
 def test_the_schedule_is_skipped_if_there_is_nothing_to_compact(
@@ -128,4 +145,4 @@ def test_the_schedule_adds_the_dynamic_partitions_that_it_requests(
     )
 
     assert isinstance(result, list)
-    assert [request.partition_key for request in result] == ["2026-01-01", "2026-01-02"]
+    assert [partitions_of(request) for request in result] == ["2026-01-01...2026-01-02"]

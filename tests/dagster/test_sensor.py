@@ -339,7 +339,7 @@ def test_the_first_tick_requests_partitions_of_existing_commits(
 ) -> None:
     upsert(orders, *DAYS[:2])
 
-    assert ticks.requested_partitions() == DAYS[:2]
+    assert ticks.requested_partitions() == ["2026-01-01...2026-01-02"]
     assert ticks.requested_partitions() == []
 
 
@@ -362,7 +362,7 @@ def test_all_partitions_are_evaluated_after_unread_snapshots_expired(
     for expired in (1, 2, 3):
         orders.io.delete(orders.stores.snapshots.path(expired))
 
-    assert ticks_after_compaction.requested_partitions() == DAYS[:2]
+    assert ticks_after_compaction.requested_partitions() == ["2026-01-01...2026-01-02"]
     assert ticks_after_compaction.requested_partitions() == []
 
 
@@ -403,7 +403,7 @@ def test_a_rollback_that_is_followed_by_new_commits_is_detected(
     upsert(orders, DAYS[1], amount=2)
     upsert(orders, DAYS[2], amount=2)
 
-    assert ticks_after_compaction.requested_partitions() == DAYS[1:3]
+    assert ticks_after_compaction.requested_partitions() == ["2026-01-02...2026-01-03"]
 
 
 def test_all_partitions_of_a_recreated_table_are_evaluated(
@@ -414,7 +414,7 @@ def test_all_partitions_of_a_recreated_table_are_evaluated(
     for day in DAYS[4:7]:
         upsert(recreated, day)
 
-    assert ticks_after_compaction.requested_partitions() == DAYS[4:7]
+    assert ticks_after_compaction.requested_partitions() == ["2026-01-05...2026-01-07"]
 
 
 @pytest.mark.parametrize(
@@ -455,12 +455,17 @@ def test_requests_above_the_limit_are_postponed_to_later_ticks(
     orders: Table, upsert: Upsert, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
     sensor = build_latest_snapshot_sensor(
-        "lake.orders", partitions_def=PARTITIONS, max_requests_per_tick=2
+        "lake.orders", partitions_def=PARTITIONS, max_requests_per_tick=2, max_partitions_per_run=2
     )
     ticks = SensorTicks(sensor, paimon, instance)
-    upsert(orders, *DAYS[:5])
+    upsert(orders, *DAYS)
 
-    assert [ticks.requested_partitions() for _ in range(4)] == [DAYS[:2], DAYS[2:4], DAYS[4:5], []]
+    assert [ticks.requested_partitions() for _ in range(4)] == [
+        ["2026-01-01...2026-01-02", "2026-01-03...2026-01-04"],
+        ["2026-01-05...2026-01-06", "2026-01-07...2026-01-08"],
+        ["2026-01-09"],
+        [],
+    ]
 
 
 def test_snapshots_above_the_limit_are_read_by_later_ticks(
@@ -475,7 +480,12 @@ def test_snapshots_above_the_limit_are_read_by_later_ticks(
     for day in DAYS[:5]:
         upsert(orders, day)
 
-    assert [ticks.requested_partitions() for _ in range(4)] == [DAYS[:2], DAYS[2:4], DAYS[4:5], []]
+    assert [ticks.requested_partitions() for _ in range(4)] == [
+        ["2026-01-01...2026-01-02"],
+        ["2026-01-03...2026-01-04"],
+        ["2026-01-05"],
+        [],
+    ]
 
 
 def test_a_partition_without_a_key_of_the_asset_is_not_requested(
@@ -552,7 +562,8 @@ def test_each_tick_reads_at_most_one_hundred_snapshots(
     for number in range(120):
         upsert(orders, DAYS[number % 2], amount=number)
 
-    assert [ticks_after_compaction.requested_partitions() for _ in range(2)] == [DAYS[:2], DAYS[:2]]
+    both_days = ["2026-01-01...2026-01-02"]
+    assert [ticks_after_compaction.requested_partitions() for _ in range(2)] == [both_days] * 2
     assert ticks_after_compaction.skip_message() == "lake.orders: snapshot 122 was already handled"
 
 

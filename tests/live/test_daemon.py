@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 import pytest
 from support.dagster.deployment import LOCATION, Commit, Deployment, wait_for_result
-from support.dagster.location import MONTHS
+from support.dagster.location import MONTHS, SENSOR_TABLES
 
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
@@ -78,8 +78,13 @@ def runs_of(instance: dg.DagsterInstance, table: str, **tags: str) -> Sequence[d
 def successful_runs(
     instance: dg.DagsterInstance, table: str, partition: str
 ) -> Sequence[dg.DagsterRun]:
-    runs = runs_of(instance, table, **{"paimon/partition": f"dt={partition}"})
-    return [run for run in runs if run.status is dg.DagsterRunStatus.SUCCESS]
+    """The successful runs of a table that materialized a partition, the newest first."""
+    key = dg.AssetKey([*table.split("."), "compaction"])
+    records = instance.fetch_materializations(
+        dg.AssetRecordsFilter(key, asset_partitions=[partition]), limit=10
+    ).records
+    runs = [instance.get_run_by_id(record.run_id) for record in records]
+    return [run for run in runs if run and run.status is dg.DagsterRunStatus.SUCCESS]
 
 
 def status_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.DagsterRunStatus:
@@ -125,38 +130,43 @@ def test_one_tick_adds_the_partition_of_a_commit_and_requests_its_compaction(
     assert observed[0].asset_observation.tags["dagster/data_version"] == "1"
 
 
-def test_tables_are_compacted_concurrently_and_partitions_of_one_table_one_after_another(
+def test_tables_are_compacted_concurrently_and_further_runs_of_a_table_wait_without_a_process(
     daemon: Deployment, instance: dg.DagsterInstance, commit: Commit, gate: Path, shut: Path
 ) -> None:
     commit("lake.orders", "2026-02-01", "2026-02-02")
-    commit("lake.events", "2026-02-01")
+    # The pool of lake.events has no runs before. A run has at most two partitions.
+    commit("lake.events", "2026-02-01", "2026-02-02", "2026-02-03")
     wait_for_result(
         lambda: (
             compacting_processes(gate, "lake.orders") and compacting_processes(gate, "lake.events")
         ),
         daemon.logs,
     )
-    wait_for_result(lambda: len(runs_of(instance, "lake.orders")) >= 2, daemon.logs)
-
-    assert len(compacting_processes(gate, "lake.orders")) == 1
-    shut.unlink()
-    days = ("2026-02-01", "2026-02-02")
-    wait_for_result(
-        lambda: all(successful_runs(instance, "lake.orders", day) for day in days), daemon.logs
+    first, second = sorted(
+        runs_of(instance, "lake.events"), key=lambda run: "paimon/partition" in run.tags
     )
-    wait_for_result(lambda: successful_runs(instance, "lake.events", "2026-02-01"), daemon.logs)
 
-    steps = [
-        instance.get_run_step_stats(successful_runs(instance, "lake.orders", day)[0].run_id)[0]
-        for day in days
-    ]
-    first, second = sorted(steps, key=lambda step: step.start_time or 0)
-    assert first.end_time
-    assert second.start_time
-    assert first.end_time <= second.start_time
+    statuses = {status_of(instance, run) for run in (first, second)}
+    assert statuses == {dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.QUEUED}
+    assert len(compacting_processes(gate, "lake.events")) == 1
+    assert first.tags["dagster/asset_partition_range_start"] == "2026-02-01"
+    assert first.tags["dagster/asset_partition_range_end"] == "2026-02-02"
+    assert second.tags["paimon/partition"] == "dt=2026-02-03"
+    shut.unlink()
+    wait_for_result(
+        lambda: all(successful_runs(instance, table, "2026-02-02") for table in SENSOR_TABLES),
+        daemon.logs,
+    )
+    wait_for_result(lambda: successful_runs(instance, "lake.events", "2026-02-03"), daemon.logs)
+
+    steps = [instance.get_run_step_stats(run.run_id)[0] for run in (first, second)]
+    earlier, later = sorted(steps, key=lambda step: step.start_time or 0)
+    assert earlier.end_time
+    assert later.start_time
+    assert earlier.end_time <= later.start_time
 
 
-def test_the_slot_of_a_killed_run_is_released_and_the_run_is_retried(
+def test_a_killed_run_frees_its_pool_and_is_retried(
     daemon: Deployment,
     instance: dg.DagsterInstance,
     commit: Commit,

@@ -129,7 +129,8 @@ class TableAttributes(Attributes):
     max_partitions_per_run: int = Field(
         default=MAX_PARTITIONS_PER_RUN,
         ge=1,
-        description="Maximum number of partitions in one run of a backfill, and in one commit.",
+        description="Maximum number of neighboring partitions in one run, and of partitions in "
+        "one commit.",
     )
     file_index: bool = Field(
         default=False,

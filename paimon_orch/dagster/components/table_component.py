@@ -142,6 +142,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             policy=self.compaction.policy(),
             allowances=self.allowances,
             key_prefix=self.key_prefix,
+            max_partitions_per_run=self.max_partitions_per_run,
             minimum_interval_seconds=self.sensor_interval_seconds,
             report_as="observation" if self.freshness is None else "materialization",
             default_status=status.RUNNING if self.running else status.STOPPED,
@@ -197,6 +198,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
                 policy=self.compaction.policy(),
                 allowances=self.allowances,
                 key_prefix=self.key_prefix,
+                max_partitions_per_run=self.max_partitions_per_run,
                 default_status=default_status,
             )
             schedules.append(compaction_schedule)

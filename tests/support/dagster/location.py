@@ -51,6 +51,7 @@ defs = dg.Definitions(
         build_latest_snapshot_sensor(
             table,
             partitions_def=days[table],
+            max_partitions_per_run=2,
             minimum_interval_seconds=1,
             default_status=dg.DefaultSensorStatus.RUNNING,
         )

@@ -37,6 +37,12 @@ def evaluate_schedule(
     return result
 
 
+def partitions_of(request: dg.RunRequest) -> str | None:
+    """The partition key of a request, its range as ``first...last``, or None."""
+    key_range = request.partition_key_range
+    return f"{key_range.start}...{key_range.end}" if key_range else request.partition_key
+
+
 def scheduled_op_config(schedule: dg.ScheduleDefinition, action: str) -> dict[str, Any]:
     """The config of the op of an action in a run that the schedule requests."""
     [request] = schedule.evaluate_tick(dg.build_schedule_context()).run_requests or []
@@ -89,8 +95,8 @@ class SensorTicks:
         return requests
 
     def requested_partitions(self) -> list[str | None]:
-        """The partition keys of the new run requests of a tick."""
-        return [request.partition_key for request in self.new_run_requests()]
+        """The partition keys of the new run requests of a tick; ranges as ``first...last``."""
+        return [partitions_of(request) for request in self.new_run_requests()]
 
     def skip_message(self) -> str:
         result = self.evaluate()
