@@ -60,11 +60,7 @@ def deployment(
         config={
             **FAST_INSTANCE_CONFIG,
             "run_retries": {"enabled": True, "max_retries": 1},
-            "run_monitoring": {
-                "enabled": True,
-                "poll_interval_seconds": 1,
-                "free_slots_after_run_end_seconds": 1,
-            },
+            "run_monitoring": {"enabled": True, "poll_interval_seconds": 1},
         },
     )
     try:
