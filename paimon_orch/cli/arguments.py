@@ -4,6 +4,15 @@ from typing import Annotated
 
 import typer
 
+
+def _check_master(ctx: typer.Context, master: str) -> str:
+    if not ctx.resilient_parsing:  # a shell completes the arguments
+        from paimon_orch.spark.session.master_url import check_master
+
+        check_master(master)
+    return master
+
+
 CatalogLocation = Annotated[
     str,
     typer.Argument(
@@ -83,5 +92,9 @@ Encoding = Annotated[
 ]
 Master = Annotated[
     str,
-    typer.Option(metavar="URL", help="Spark master, or sc://host:port for Spark Connect."),
+    typer.Option(
+        metavar="URL",
+        help="Spark master, or sc://host:port for Spark Connect.",
+        callback=_check_master,
+    ),
 ]

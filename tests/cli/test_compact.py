@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from support.commands import Run, invoke
+from support.commands import Run, assert_fails, invoke
 from support.tables import levels_of, rows_of, stored_files, table_of
 
 from paimon_orch.table.table import Table
@@ -29,6 +29,12 @@ def test_a_dry_run_changes_nothing(run: Run, table: Table, warehouse: Path) -> N
     [decision] = planned["decisions"]
     assert decision["compact"] == "not now"
     assert f"the table: not now: {decision['reason']}" in shown
+
+
+def test_an_unknown_form_of_master_is_refused_at_once(run: Run, warehouse: Path) -> None:
+    answer = run("compact", warehouse, "db.t", "--dry-run", "--master", "foo")
+
+    assert_fails(answer, "'foo' is not a Spark master; use local[*] or")
 
 
 def test_compact_without_work_succeeds_and_commits_nothing(

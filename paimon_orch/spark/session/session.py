@@ -18,10 +18,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, TransientError
 from paimon_orch.spark.datasource.batch_read import register
 from paimon_orch.spark.session import package_archive as archive
 from paimon_orch.spark.session.java_home import find_java
+from paimon_orch.spark.session.master_url import (
+    CONNECT_PORT,
+    check_master,
+    hide_parameters,
+    require_reachable,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +41,8 @@ _SQL_SETTINGS = {
 }
 
 _SUBMIT_VARIABLE = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it to the port of the JVM
+
+_HANDSHAKE_SECONDS = 10
 
 _started_sessions: list[SparkSession] = []
 
@@ -59,8 +67,9 @@ def spark_session(
         Python of the workers; Spark itself would ignore it in this case
     :param ship_package: send this package to the workers of a new session, as
         :func:`paimon_orch.spark.ship_package` does, and register the format ``paimon``
-    :raises InputError: if no Java installation is usable, the client of Spark Connect is not
-        installed, or Spark does not start
+    :raises InputError: if the address has no known form, no Java installation is usable, the client
+        of Spark Connect is not installed, or Spark does not start
+    :raises TransientError: if the hosts of the address cannot be reached
     """
     active = active_session()
     if active is not None:
@@ -69,6 +78,8 @@ def spark_session(
     settings = dict(config or {})
     _set_worker_python(settings)
     submitted = _SUBMIT_VARIABLE in os.environ and remote is None
+    if not submitted:
+        _check_address(master, remote)
     if not submitted and (remote is None or remote.startswith("local")):
         java = find_java()
         os.environ["JAVA_HOME"] = str(java.home)
@@ -90,6 +101,22 @@ def spark_session(
         cause = error if _mask_parameters(target, text) == text else None
         raise InputError(_describe_start_failure(target, error)) from cause
     return session
+
+
+def _check_address(master: str, remote: str | None) -> None:
+    """Check an address before anything starts; see :mod:`paimon_orch.spark.session.master_url`."""
+    if remote is None and master.startswith("sc://"):
+        raise InputError(
+            f"{hide_parameters(master)} is an address of Spark Connect; pass it as 'remote', not "
+            "as 'master'"
+        )
+    if remote is not None and not remote.startswith(("local", "sc://")):
+        raise InputError(
+            f"{hide_parameters(remote)!r} is not an address of Spark Connect; use "
+            f"sc://host:{CONNECT_PORT}, or local[*] for a server in this process"
+        )
+    check_master(remote or master)
+    require_reachable(remote or master)
 
 
 def _set_worker_python(settings: Mapping[str, str]) -> None:
@@ -159,6 +186,8 @@ def _start_classic(master: str, config: Mapping[str, str]) -> SparkSession:
 
 
 def _start_connect(remote: str, config: Mapping[str, str]) -> SparkSession:
+    if not remote.startswith("local"):
+        _require_server(remote)
     builder = SparkSession.builder.remote(add_task_retries(remote))
     if remote.startswith("local"):
         # only this process uses the server
@@ -174,6 +203,23 @@ def _start_connect(remote: str, config: Mapping[str, str]) -> SparkSession:
     # other settings are static: the server refuses to change them, with a warning for each
     settings = {key: value for key, value in config.items() if key.startswith("spark.sql.")}
     return _start(builder, _SQL_SETTINGS | settings)
+
+
+def _require_server(remote: str) -> None:
+    """Complete the handshake with a server, because Spark's client retries it for ten minutes."""
+    import grpc
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    channel = DefaultChannelBuilder(remote).toChannel()
+    try:
+        grpc.channel_ready_future(channel).result(_HANDSHAKE_SECONDS)
+    except grpc.FutureTimeoutError:
+        raise TransientError(
+            f"no Spark Connect server answers at {hide_parameters(remote)} within "
+            f"{_HANDSHAKE_SECONDS} seconds. Check the port, and use_ssl and token of the address."
+        ) from None
+    finally:
+        channel.close()
 
 
 def _start(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession:

@@ -1,4 +1,5 @@
 import os
+import socket
 import subprocess
 import sys
 import traceback
@@ -10,7 +11,7 @@ from pyspark.errors import PySparkValueError
 from pyspark.sql import SparkSession
 
 from paimon_orch.dagster import SparkSessionResource
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, TransientError
 from paimon_orch.spark import java_in_use, spark_session, stop_session
 from paimon_orch.spark.session.session import add_task_retries
 
@@ -117,10 +118,54 @@ def test_local_masters_allow_task_retries(master: str, used: str) -> None:
     assert add_task_retries(master) == used
 
 
+@pytest.mark.parametrize(
+    ("master", "remote", "error", "message"),
+    [
+        ("foo", None, InputError, "'foo' is not a Spark master"),
+        ("sc://host", None, InputError, "sc://host is an address of Spark Connect; pass it as 're"),
+        ("local", "spark://host:1", InputError, "is not an address of Spark Connect; use sc://ho"),
+        ("spark://127.0.0.1:1", None, TransientError, r"cannot be reached .* connection refused"),
+        ("local", "sc://127.0.0.1:1", TransientError, r"cannot be reached .* connection refused"),
+    ],
+)
+def test_an_address_is_checked_before_java_and_clients_start(
+    monkeypatch: pytest.MonkeyPatch,
+    master: str,
+    remote: str | None,
+    error: type[Exception],
+    message: str,
+) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    module = "paimon_orch.spark.session.session"
+    monkeypatch.setattr(f"{module}.active_session", lambda: None)
+    for name in ("find_java", "_start"):
+        monkeypatch.setattr(f"{module}.{name}", Mock(side_effect=AssertionError(name), spec=()))
+
+    with pytest.raises(error, match=message):
+        spark_session(master, remote)
+
+
+@pytest.mark.timeout(60)
+def test_a_server_that_is_not_spark_connect_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("grpc")
+    monkeypatch.setattr("paimon_orch.spark.session.session.active_session", lambda: None)
+    monkeypatch.setattr("paimon_orch.spark.session.session._HANDSHAKE_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        with pytest.raises(TransientError, match=f"no Spark Connect server answers at .*{port}"):
+            spark_session(remote=f"sc://127.0.0.1:{port}")
+
+
 def test_the_error_of_a_failed_start_names_the_server_and_a_fix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("paimon_orch.spark.session.session.active_session", lambda: None)
+
+    monkeypatch.setattr("paimon_orch.spark.session.session.require_reachable", lambda _: None)
 
     def refuse(*_: object) -> SparkSession:
         raise ModuleNotFoundError("No module named 'grpc'")
@@ -133,6 +178,7 @@ def test_the_error_of_a_failed_start_names_the_server_and_a_fix(
 
 def test_errors_do_not_contain_the_token_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paimon_orch.spark.session.session.active_session", lambda: None)
+    monkeypatch.setattr("paimon_orch.spark.session.session.require_reachable", lambda _: None)
     # Spark raises this error for a token that ends in equal signs.
     invalid = PySparkValueError(f"Parameter 'token={TOKEN}' should be a key and a value")
     monkeypatch.setattr(
@@ -179,6 +225,8 @@ def test_the_python_of_workers_can_be_configured(
     built: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+
+    monkeypatch.setattr("paimon_orch.spark.session.session.require_reachable", lambda _: None)
 
     spark_session("spark://host:7077", config={"spark.pyspark.python": "/nodes/python"})
 
