@@ -23,6 +23,7 @@ from paimon_orch.files.file_index_writer import (
     find_bitmap_version,
     should_embed_index,
 )
+from paimon_orch.files.parquet.parquet import ParquetFileWriter
 from paimon_orch.files.row_tracking import (
     ROW_SEQUENCE_NUMBER,
     SequenceNumberRange,
@@ -348,7 +349,10 @@ class _OpenFile:
 
     def write(self, rows: pa.Table) -> None:
         schema = self._schema
-        self._stats.update(rows)
+        footer_bounds = []
+        if isinstance(self._writer, ParquetFileWriter):
+            footer_bounds = self._writer.find_footer_bounds(rows)
+        self._stats.update(rows, footer_bounds)
         if schema.primary_keys:
             if not self._rows:
                 self._min_key = _serialize_key(rows, 0, self._order)
@@ -367,6 +371,9 @@ class _OpenFile:
 
     def close(self, level: int, source: FileSource, first_sequence: int) -> DataFileMeta:
         self._writer.close()
+        if isinstance(self._writer, ParquetFileWriter):
+            for bounds in self._writer.footer_bounds():
+                self._stats.add_bounds(*bounds)
         size = self.size
         self.sink.close()
         schema = self._schema

@@ -3,9 +3,10 @@
 See docs/format/data-files.md#parquet.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from decimal import Decimal
+from functools import cached_property, partial
 from itertools import accumulate
 from typing import IO, Any
 
@@ -34,10 +35,12 @@ from paimon_orch.files.parquet.page_reader import (
 )
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER
+from paimon_orch.format.text import decode_text
 from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import AtomicType, Field
 
 _LOCAL_BUFFER_BYTES = 65_536
+_MAX_FOOTER_BOUND_BYTES = 4_096  # Parquet's writer omits longer bounds
 _CODECS = {
     **{name: name for name in ("zstd", "snappy", "gzip", "lz4", "brotli", "none")},
     "uncompressed": "none",
@@ -192,6 +195,7 @@ class ParquetFileWriter:
         self._max_distinct_ratio = max_distinct_ratio
         self._for_iceberg = for_iceberg
         self._writer: pq.ParquetWriter | None = None
+        self._footers: list[pq.FileMetaData] = []
 
     def write(self, table: pa.Table) -> None:
         """Write the rows of a table as one row group."""
@@ -221,6 +225,7 @@ class ParquetFileWriter:
             store_decimal_as_integer=True,
             store_schema=False,
             write_time_adjusted_to_utc=True,
+            metadata_collector=self._footers,
             **self._page_options,
         )
 
@@ -251,6 +256,57 @@ class ParquetFileWriter:
         self._sink.hold()
         self._writer.close()
         self._sink.release()
+
+    def find_footer_bounds(self, table: pa.Table) -> list[str]:
+        """Return the columns of a row group for which :meth:`footer_bounds` has bounds.
+
+        These are the columns whose bounds Arrow computes slowly.
+        """
+        return [
+            name
+            for name, column in zip(table.column_names, table.columns, strict=True)
+            if _has_footer_bounds(column)
+        ]
+
+    def footer_bounds(self) -> Iterator[tuple[str, object, object]]:
+        """Yield the bounds of columns in the row groups of the closed file, as internal values.
+
+        NaN is ignored, and a row group of nulls has no bounds.
+        """
+        (footer,) = self._footers
+        leaves = [
+            (field.name, _footer_converter(field.type))
+            for field in self._schema
+            for _ in _iterate_leaves(field)
+        ]
+        for group in map(footer.row_group, range(footer.num_row_groups)):
+            for number, (name, convert) in enumerate(leaves):
+                statistics = None if convert is None else group.column(number).statistics
+                if convert is not None and statistics is not None and statistics.has_min_max:
+                    yield name, convert(statistics.min_raw), convert(statistics.max_raw)
+
+
+def _has_footer_bounds(column: pa.ChunkedArray) -> bool:
+    """Return whether the bounds of a column are in its footer, as values that can be converted."""
+    if _footer_converter(column.type) is None:
+        return False
+    if not pa.types.is_string(column.type):
+        return True
+    longest = pc.max(pc.binary_length(column)).as_py()
+    return longest is None or longest <= _MAX_FOOTER_BOUND_BYTES
+
+
+def _footer_converter(kind: pa.DataType) -> Callable[[Any], object] | None:
+    """Return a function from the values of a footer to internal values, or None for other types."""
+    if pa.types.is_string(kind):
+        return decode_text
+    if isinstance(kind, pa.Decimal128Type) and not _is_long_decimal(kind):
+        return partial(_build_decimal, kind.scale)
+    return float if pa.types.is_floating(kind) else None
+
+
+def _build_decimal(scale: int, unscaled: int) -> Decimal:
+    return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
 
 
 def _convert_atom(array: pa.Array, _type: AtomicType, _target: pa.DataType) -> pa.Array:

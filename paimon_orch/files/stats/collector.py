@@ -3,7 +3,7 @@
 See docs/format/statistics.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -47,8 +47,8 @@ class StatsCollector:
         self._bounds: list[tuple[Any, Any] | None] = [None] * len(self._fields)
         self._has_nan = [False] * len(self._fields)
 
-    def update(self, table: pa.Table) -> None:
-        """Add the rows of a table."""
+    def update(self, table: pa.Table, without_bounds: Collection[str] = ()) -> None:
+        """Add the rows of a table; :meth:`add_bounds` adds the bounds of some columns later."""
         for index, field in enumerate(self._fields):
             column = table.column(field.name)
             self._null_counts[index] += column.null_count
@@ -57,14 +57,27 @@ class StatsCollector:
             if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
                 self._has_nan[index] = True  # a column with NaN has no bounds
                 continue
+            if field.name in without_bounds:
+                continue
             if field.name == self._sorted_by:
                 lowest, highest = column[0], column[-1]
             else:
                 lowest, highest = pc.min_max(column).values()
-            low, high = to_internal_value(lowest), to_internal_value(highest)
-            if (bounds := self._bounds[index]) is not None:
-                low, high = min(low, bounds[0]), max(high, bounds[1])
-            self._bounds[index] = (low, high)
+            self._extend(index, to_internal_value(lowest), to_internal_value(highest))
+
+    def add_bounds(self, name: str, low: object, high: object) -> None:
+        """Add the bounds of some values of a column, as internal values; other columns are ignored.
+
+        They are not the bounds of a column of which :meth:`update` has seen a NaN.
+        """
+        for index, field in enumerate(self._fields):
+            if field.name == name and has_bounds(field.type):
+                self._extend(index, low, high)
+
+    def _extend(self, index: int, low: Any, high: Any) -> None:
+        if (bounds := self._bounds[index]) is not None:
+            low, high = min(low, bounds[0]), max(high, bounds[1])
+        self._bounds[index] = (low, high)
 
     def column(self, name: str) -> ColumnStats:
         """Return the untruncated statistics of a column."""

@@ -115,11 +115,25 @@ class KeyColumns:
 
     def count_up_to(self, bound: Key) -> int:
         """Return the number of sorted keys that are not greater than ``bound``."""
-        return bisect_right(range(len(self)), bound, key=self.at)
+        low, high = self._find_first_column(bound)
+        return bisect_right(range(len(self)), bound, low, high, key=self.at)
 
     def count_below(self, bound: Key) -> int:
         """Return the number of sorted keys that are smaller than ``bound``."""
-        return bisect_left(range(len(self)), bound, key=self.at)
+        low, high = self._find_first_column(bound)
+        return bisect_left(range(len(self)), bound, low, high, key=self.at)
+
+    def _find_first_column(self, bound: Key) -> tuple[int, int]:
+        """Return the range that contains the position of a key; integers are found without Python.
+
+        Python compares the other types.
+        """
+        column, value = self.arrays[0], bound[0][1]
+        if not isinstance(value, int) or column.null_count or not pa.types.is_integer(column.type):
+            return 0, len(self)
+        numbers = column.to_numpy()
+        low = int(np.searchsorted(numbers, value, "left"))
+        return low, int(np.searchsorted(numbers, value, "right"))
 
     def slice(self, start: int, length: int) -> "KeyColumns":
         """Return a range of rows without copying."""
