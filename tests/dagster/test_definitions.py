@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
+from support.dagster.ticks import SensorTicks, partitions_of
 
 from paimon_orch.dagster import (
     PaimonArrowIOManager,
@@ -133,6 +134,20 @@ def test_sensors_and_schedules_of_all_tables_are_running(defs: dg.Definitions) -
         ],
         dg.DefaultScheduleStatus.RUNNING,
     )
+
+
+def test_the_first_look_at_a_year_of_flights_requests_one_run(
+    defs: dg.Definitions, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
+) -> None:
+    board = create_flight_board(paimon.catalog())
+    for month in MONTHS:
+        rows = build_wave("scheduled", month).slice(0, 3)
+        board.upsert(rows, row_kind=ROW_KIND_COLUMN)
+    sensor = defs.get_repository_def().get_sensor_def("latest_snapshot__nyc__flight_board")
+
+    [request] = SensorTicks(sensor, paimon, instance).new_run_requests()
+
+    assert partitions_of(request) == "2013-01...2013-12"
 
 
 def test_each_maintained_table_has_checks(defs: dg.Definitions) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from support.dagster.deployment import FAST_INSTANCE_CONFIG, LIVE_LOCATION, Commit, Deployment
+from support.dagster.deployment import LIVE_LOCATION, Commit, Deployment
 from support.dagster.location import SENSOR_TABLES
 
 from paimon_orch import Catalog
@@ -58,7 +58,6 @@ def deployment(
         location=LIVE_LOCATION,
         environment=environment,
         config={
-            **FAST_INSTANCE_CONFIG,
             "run_retries": {"enabled": True, "max_retries": 1},
             "run_monitoring": {"enabled": True, "poll_interval_seconds": 1},
         },

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
-from support.dagster.deployment import FAST_INSTANCE_CONFIG, Deployment, wait_for_result
+from support.dagster.deployment import Deployment, wait_for_result
 
 from paimon_orch import Catalog
 from paimon_orch.demo.flights import (
@@ -105,7 +105,6 @@ def demo(
         repository,
         location=["-m", "definitions"],
         environment={"PAIMON_WAREHOUSE": str(Path(board.paths.root).parents[1])},
-        config=FAST_INSTANCE_CONFIG,
     )
     try:
         deployment.start()

@@ -10,7 +10,6 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from support.dagster.deployment import (
-    FAST_INSTANCE_CONFIG,
     LIVE_LOCATION,
     Commit,
     Deployment,
@@ -67,7 +66,6 @@ def deployment(
         repository,
         location=LIVE_LOCATION,
         environment=environment,
-        config=FAST_INSTANCE_CONFIG,
         more_config=documented_config,
     )
     try:

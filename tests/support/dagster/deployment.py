@@ -25,15 +25,6 @@ LIVE_LOCATION = ["-f", str(Path(__file__).with_name("location.py"))]
 Commit = Callable[..., None]
 """Commits rows of the given partitions to a table."""
 
-FAST_INSTANCE_CONFIG: Mapping[str, Any] = {
-    "run_coordinator": {
-        "module": "dagster.core.run_coordinator",
-        "class": "QueuedRunCoordinator",
-        "config": {"dequeue_interval_seconds": 1},
-    },
-}
-"""Instance configuration with short intervals."""
-
 FAST_ENVIRONMENT = {"DAGSTER_EVENT_LOG_CONSUMER_DAEMON_INTERVAL_SECONDS": "1"}
 
 
