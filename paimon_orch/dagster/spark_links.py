@@ -14,7 +14,7 @@ class RunLabelExecutor(ForwardingExecutor):
     def __init__(self, executor: Executor, run: str) -> None:
         self._executor, self._run = executor, run
 
-    def choose_executor(self, unit_count: int) -> Executor:  # noqa: ARG002 - for any number of units
+    def choose_executor(self, unit_count: int, work_bytes: int | None) -> Executor:  # noqa: ARG002
         """Return the wrapped executor."""
         return self._executor
 

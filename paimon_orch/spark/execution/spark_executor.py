@@ -69,6 +69,7 @@ class SparkExecutor:
         label: str,
         progress: Progress | None = None,
         undo: Undo | None = None,
+        work_bytes: int | None = None,  # noqa: ARG002 - part of the contract
     ) -> list[bytes]:
         """Return ``run(unit)`` for each unit, in the order of the units.
 
@@ -94,6 +95,7 @@ class SparkExecutor:
         parts: int,
         label: str,
         progress: Progress | None = None,
+        work_bytes: int | None = None,  # noqa: ARG002
     ) -> list[bytes]:
         """Call ``join`` on the pieces of each part, and return the results.
 

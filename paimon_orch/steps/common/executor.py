@@ -28,6 +28,7 @@ class Executor(Protocol):
         label: str,
         progress: Progress | None = None,
         undo: Undo | None = None,
+        work_bytes: int | None = None,
     ) -> list[bytes]:
         """Return ``run(unit)`` for each unit, in the order of the units.
 
@@ -36,6 +37,7 @@ class Executor(Protocol):
 
         :param run: a pure function that can be pickled; serialized once per job
         :param undo: called with the results of the finished units if another unit fails
+        :param work_bytes: the size of the files that all units read, or None if it is unknown
         :raises PaimonError: the error of the first unit that fails, with the class of that error
         :raises CancelledError: if the work was cancelled
         """
@@ -50,6 +52,7 @@ class Executor(Protocol):
         parts: int,
         label: str,
         progress: Progress | None = None,
+        work_bytes: int | None = None,
     ) -> list[bytes]:
         """Split units into pieces, call ``join`` on the pieces of each part; return the results.
 
@@ -74,6 +77,7 @@ class InProcessExecutor:
         label: str,  # noqa: ARG002 - part of the contract
         progress: Progress | None = None,
         undo: Undo | None = None,
+        work_bytes: int | None = None,  # noqa: ARG002
     ) -> list[bytes]:
         """Return ``run(unit)`` for each unit; errors are raised unchanged."""
         results: list[bytes] = []
@@ -97,6 +101,7 @@ class InProcessExecutor:
         parts: int,  # noqa: ARG002 - part of the contract
         label: str,  # noqa: ARG002
         progress: Progress | None = None,
+        work_bytes: int | None = None,  # noqa: ARG002
     ) -> list[bytes]:
         """Call ``join`` on the pieces of each part; holds all pieces in memory."""
         pieces: dict[int, list[bytes]] = {}
@@ -112,8 +117,8 @@ class ForwardingExecutor(ABC):
     """Base class of executors that pass their work to another executor."""
 
     @abstractmethod
-    def choose_executor(self, unit_count: int) -> Executor:
-        """Return the executor that runs this number of units."""
+    def choose_executor(self, unit_count: int, work_bytes: int | None) -> Executor:
+        """Return the executor that runs this number of units; ``work_bytes`` as in ``map``."""
 
     def build_label(self, label: str) -> str:
         """Return the label that the other executor receives."""
@@ -127,11 +132,18 @@ class ForwardingExecutor(ABC):
         label: str,
         progress: Progress | None = None,
         undo: Undo | None = None,
+        work_bytes: int | None = None,
     ) -> list[bytes]:
         """Return ``run(unit)`` for each unit; see :meth:`Executor.map`."""
-        executor = self.choose_executor(len(units))
-        label = self.build_label(label)
-        return executor.map(run, units, label=label, progress=progress, undo=undo)
+        executor = self.choose_executor(len(units), work_bytes)
+        return executor.map(
+            run,
+            units,
+            label=self.build_label(label),
+            progress=progress,
+            undo=undo,
+            work_bytes=work_bytes,
+        )
 
     def shuffle(
         self,
@@ -142,11 +154,19 @@ class ForwardingExecutor(ABC):
         parts: int,
         label: str,
         progress: Progress | None = None,
+        work_bytes: int | None = None,
     ) -> list[bytes]:
         """Call ``join`` on the pieces of each part; see :meth:`Executor.shuffle`."""
-        executor = self.choose_executor(len(units))
-        label = self.build_label(label)
-        return executor.shuffle(split, units, join, parts=parts, label=label, progress=progress)
+        executor = self.choose_executor(len(units), work_bytes)
+        return executor.shuffle(
+            split,
+            units,
+            join,
+            parts=parts,
+            label=self.build_label(label),
+            progress=progress,
+            work_bytes=work_bytes,
+        )
 
 
 _DEFAULT_MIN_UNITS = 16
@@ -165,6 +185,6 @@ class ThresholdExecutor(ForwardingExecutor):
     many: int = _DEFAULT_MIN_UNITS
     """The minimum number of units for which the other executor is used."""
 
-    def choose_executor(self, unit_count: int) -> Executor:
+    def choose_executor(self, unit_count: int, work_bytes: int | None) -> Executor:  # noqa: ARG002
         """Return the other executor for many units."""
         return self.make() if unit_count >= self.many else InProcessExecutor()

@@ -46,18 +46,17 @@ class LocalExecutor:
     There is one process per core, but not more than there are units, and not more than fit into the
     available memory. The processes are started for each call, and end with it or with this process.
 
+    If the units read few bytes, they run in the calling thread. Ctrl-C interrupts it, but
+    :meth:`cancel` only takes effect between two units.
+
     :meth:`cancel` may be called from any thread. A cancelled executor cannot be used again.
     """
 
-    def __init__(self, *, work_bytes: int | None = None, workers: int | None = None) -> None:
+    def __init__(self, *, workers: int | None = None) -> None:
         """Create an executor.
 
-        :param work_bytes: the number of bytes that all units read. Small work is done in the
-            calling thread, where Ctrl-C interrupts it, but :meth:`cancel` only takes effect between
-            two units.
         :param workers: the maximum number of processes; by default, it depends on the machine
         """
-        self._is_small = work_bytes is not None and work_bytes <= SMALL_WORK_BYTES
         self._max_workers = workers
         self._cancelled = threading.Event()
 
@@ -69,6 +68,7 @@ class LocalExecutor:
         label: str,
         progress: Progress | None = None,
         undo: Undo | None = None,
+        work_bytes: int | None = None,
     ) -> list[bytes]:
         """Return ``run(unit)`` for each unit, in the order of the units.
 
@@ -80,7 +80,7 @@ class LocalExecutor:
         """
         if not units:
             return []
-        with self._start_workers(len(units)) as workers:
+        with self._start_workers(len(units), work_bytes) as workers:
             return self._map(workers, run, units, label=label, progress=progress, undo=undo)
 
     def shuffle(
@@ -92,6 +92,7 @@ class LocalExecutor:
         parts: int,
         label: str,
         progress: Progress | None = None,
+        work_bytes: int | None = None,
     ) -> list[bytes]:
         """Call ``join`` on the pieces of each part, and return the results.
 
@@ -101,7 +102,7 @@ class LocalExecutor:
             return []
         with (
             TemporaryDirectory(prefix="paimon-orch-") as folder,
-            self._start_workers(max(len(units), parts)) as workers,
+            self._start_workers(max(len(units), parts), work_bytes) as workers,
         ):
             spill = partial(_spill_pieces, split, folder)
             numbered = list(enumerate(units))
@@ -117,9 +118,12 @@ class LocalExecutor:
         """Stop the processes, and refuse further units."""
         self._cancelled.set()
 
-    def _start_workers(self, unit_count: int) -> AbstractContextManager[list[WorkerProcess]]:
+    def _start_workers(
+        self, unit_count: int, work_bytes: int | None
+    ) -> AbstractContextManager[list[WorkerProcess]]:
         """Start the processes for a number of units; none for small work."""
-        if self._is_small or self._cancelled.is_set():
+        is_small = work_bytes is not None and work_bytes <= SMALL_WORK_BYTES
+        if is_small or self._cancelled.is_set():
             return nullcontext([])
         workers = min(unit_count, self._max_workers or count_cores())
         memory = read_available_memory()

@@ -72,6 +72,8 @@ class WorkUnits(Generic[SharedT, UnitT]):
     shared: SharedT
     """The data that all units need; it is serialized once per job."""
     units: Sequence[UnitT]
+    bytes: int | None = None
+    """The size of the files that all units read, or None if it is unknown."""
 
 
 def _build_no_units(_table: Table, _plan: StepPlan) -> WorkUnits[None, None]:
@@ -229,5 +231,12 @@ def _run_part(
     results: list[bytes] = []
     if work.units:
         run, label = partial(step.run, work.shared), step.label(table)
-        results = executor.map(run, work.units, label=label, progress=progress, undo=undo)
+        results = executor.map(
+            run,
+            work.units,
+            label=label,
+            progress=progress,
+            undo=undo,
+            work_bytes=work.bytes,
+        )
     return step.commit(table, current, [step.decode(result) for result in results])

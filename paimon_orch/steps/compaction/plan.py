@@ -188,7 +188,7 @@ def collect_work(
     _table: Table, plan: CompactionPlan
 ) -> WorkUnits[FileReader | None, CompactionUnit]:
     """Return the units of a plan, which share its reader."""
-    return WorkUnits(shared=plan.reader, units=plan.units)
+    return WorkUnits(shared=plan.reader, units=plan.units, bytes=plan.bytes)
 
 
 def run(reader: FileReader | None, unit: CompactionUnit) -> bytes:

@@ -63,13 +63,18 @@ class PostponeUnit:
         """Return the number of postponed rows."""
         return sum(file.row_count for file in self.files)
 
+    @property
+    def bytes(self) -> int:
+        """Return the size of the postponed files."""
+        return sum(file.file_size for file in self.files)
+
     def to_dict(self) -> dict[str, object]:
         """Return the unit as JSON values."""
         return {
             "partition": self.partition_text,
             "files": len(self.files),
             "rows": self.rows,
-            "bytes": sum(file.file_size for file in self.files),
+            "bytes": self.bytes,
             "buckets": self.buckets,
         }
 
@@ -154,7 +159,9 @@ def _collect_work(table: Table, plan: PostponePlan) -> WorkUnits[PostponeIo | No
     shared = (
         PostponeIo(table.stores.reader(), table.stores.build_writer_factory()) if plan else None
     )
-    return WorkUnits(shared=shared, units=plan.units)
+    return WorkUnits(
+        shared=shared, units=plan.units, bytes=sum(unit.bytes for unit in plan.units)
+    )
 
 
 def run(shared: PostponeIo | None, unit: PostponeUnit) -> bytes:

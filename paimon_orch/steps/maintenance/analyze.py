@@ -51,6 +51,11 @@ class AnalyzeUnit:
     partition_text: str
     """``k1=v1/k2=v2``, or an empty string."""
 
+    @property
+    def bytes(self) -> int:
+        """Return the size of the files of the bucket."""
+        return sum(file.file_size for file in self.split.files)
+
     def to_dict(self) -> dict[str, object]:
         """Return the unit as JSON values."""
         return {
@@ -58,7 +63,7 @@ class AnalyzeUnit:
             "bucket": self.split.bucket,
             "files": len(self.split.files),
             "rows": self.split.row_count,
-            "bytes": sum(file.file_size for file in self.split.files),
+            "bytes": self.bytes,
         }
 
 
@@ -153,7 +158,11 @@ def _select_columns(fields: Sequence[Field], columns: Sequence[str] | None) -> l
 
 
 def _collect_work(_table: Table, plan: AnalyzePlan) -> WorkUnits[AnalyzeScan | None, AnalyzeUnit]:
-    return WorkUnits(shared=plan.scan, units=plan.units)
+    return WorkUnits(
+        shared=plan.scan,
+        units=plan.units,
+        bytes=sum(unit.bytes for unit in plan.units),
+    )
 
 
 def run(shared: AnalyzeScan | None, unit: AnalyzeUnit) -> bytes:

@@ -201,7 +201,7 @@ def _plan_units(io: RescaleIo, splits: Sequence[BucketSplit]) -> Iterator[Rescal
 
 
 def _collect_work(_table: Table, plan: RescalePlan) -> WorkUnits[RescaleIo | None, RescaleUnit]:
-    return WorkUnits(shared=plan.io, units=plan.units)
+    return WorkUnits(shared=plan.io, units=plan.units, bytes=plan.bytes)
 
 
 def run(shared: RescaleIo | None, unit: RescaleUnit) -> bytes:

@@ -120,6 +120,11 @@ class FileIndexRewritePlan:
         """Return whether there is anything to do."""
         return bool(self.units)
 
+    @property
+    def bytes(self) -> int:
+        """Return the size of the files to read."""
+        return sum(file.file_size for unit in self.units for file in unit.files)
+
     def groups(self) -> Iterator[tuple[FileIndexRewriteUnit, ...]]:
         """Yield groups of units to commit together, with ``files_per_commit`` files or one unit."""
         group: list[FileIndexRewriteUnit] = []
@@ -142,7 +147,7 @@ class FileIndexRewritePlan:
             "snapshot_id": self.snapshot_id,
             "files": sum(len(unit.files) for unit in self.units),
             "skipped_files": self.skipped_files,
-            "bytes": sum(file.file_size for unit in self.units for file in unit.files),
+            "bytes": self.bytes,
             "snapshots": sum(1 for _ in self.groups()),
             "units": [unit.to_dict() for unit in self.units],
         }
@@ -341,7 +346,7 @@ def _is_indexable(spec: IndexSpec, fields: Sequence[Field]) -> bool:
 def _collect_work(
     _table: Table, plan: FileIndexRewritePlan
 ) -> WorkUnits[FileReader | None, FileIndexRewriteUnit]:
-    return WorkUnits(shared=plan.reader, units=plan.units)
+    return WorkUnits(shared=plan.reader, units=plan.units, bytes=plan.bytes)
 
 
 def run(reader: FileReader | None, unit: FileIndexRewriteUnit) -> bytes:

@@ -160,6 +160,11 @@ class RowLevelPlan:
             for file in unit.split.files
         ]
 
+    @property
+    def bytes(self) -> int:
+        """Return the size of the files to read."""
+        return sum(file.file.file_size for file in self.files)
+
     def to_dict(self) -> dict[str, object]:
         """Return counts and bytes of the files to read."""
         files = self.files
@@ -168,7 +173,7 @@ class RowLevelPlan:
             "buckets": len({file.partition_bucket for file in files}),
             "files": len(files),
             "rows": sum(file.file.row_count for file in files),
-            "bytes": sum(file.file.file_size for file in files),
+            "bytes": self.bytes,
         }
 
 
@@ -245,7 +250,9 @@ def _collect_work(table: Table, plan: RowLevelPlan) -> WorkUnits[DeleteSource | 
         return WorkUnits(shared=None, units=())
     writes_rows = bool(plan and plan.schema.primary_keys)
     sequences = WriteBuilder(table.stores).read_next_sequences() if writes_rows else {}
-    return WorkUnits(shared=DeleteSource(plan.source, sequences), units=plan.units)
+    return WorkUnits(
+        shared=DeleteSource(plan.source, sequences), units=plan.units, bytes=plan.bytes
+    )
 
 
 def delete(
@@ -441,7 +448,9 @@ def _delete_rows_of_files(
         discard_written_files(reader, map(CommitMessage.decode, results))
 
     label = f"delete rows from files of {table.identifier}"
-    results = executor.map(run_unit, units, label=label, undo=undo)
+    results = executor.map(
+        run_unit, units, label=label, undo=undo, work_bytes=planned.bytes
+    )
     return [CommitMessage.decode(result) for result in results]
 
 

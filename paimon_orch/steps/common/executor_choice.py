@@ -1,0 +1,53 @@
+"""The choice between worker processes of this machine and Spark."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from paimon_orch.errors import InputError
+from paimon_orch.steps.common.executor import Executor, ForwardingExecutor, InProcessExecutor
+from paimon_orch.steps.common.local_executor import LocalExecutor
+
+MAX_LOCAL_BYTES = 256 << 20
+"""With ``auto``, larger work runs on Spark, whose start takes several seconds."""
+
+
+class ExecutorKind(StrEnum):
+    """Where work units run."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoosingExecutor(ForwardingExecutor):
+    """Runs each job on the executor that its size and the user's choice require.
+
+    ``auto`` chooses Spark if a Spark master is given, and for work of more than 256 MB.
+    """
+
+    make_spark: Callable[[], Executor]
+    """Returns an executor on Spark; called only if Spark is needed."""
+    kind: ExecutorKind = ExecutorKind.AUTO
+    has_master: bool = False
+    """Whether the user has chosen a Spark master or a Spark Connect server."""
+
+    def __post_init__(self) -> None:
+        if self.kind is ExecutorKind.LOCAL and self.has_master:
+            raise InputError(
+                "the executor 'local' runs without Spark and cannot be combined with a Spark "
+                "master; remove one of them"
+            )
+
+    def is_local(self, work_bytes: int | None) -> bool:
+        """Return whether work of this size runs without Spark."""
+        if self.kind is not ExecutorKind.AUTO:
+            return self.kind is ExecutorKind.LOCAL
+        return not self.has_master and (work_bytes or 0) <= MAX_LOCAL_BYTES
+
+    def choose_executor(self, unit_count: int, work_bytes: int | None) -> Executor:
+        """Return the executor for a job; Spark is not started for a job without units."""
+        if not unit_count:
+            return InProcessExecutor()
+        return LocalExecutor() if self.is_local(work_bytes) else self.make_spark()
