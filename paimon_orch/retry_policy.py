@@ -108,6 +108,9 @@ class RetryPolicy:
         return exponential + wait_random(0, self.min_wait)
 
 
+SINGLE_ATTEMPT = RetryPolicy(attempts=1)
+"""No retries: the caller repeats the call."""
+
 OBJECT_READ = RetryPolicy(attempts=2, min_wait=0.1, max_wait=2.0)
 """Reads of an object store. Few attempts, because the fsspec packages retry too."""
 
@@ -134,6 +137,9 @@ CATALOG_REQUEST = RetryPolicy(attempts=5, min_wait=0.5, max_wait=16.0, timeout=1
 
 TOKEN_FILE_READ = RetryPolicy(attempts=5, min_wait=0.5, max_wait=4.0)
 """Reads of a file with credentials that another program replaces."""
+
+LOCAL_UNIT = RetryPolicy(attempts=4)
+"""Work units in processes of this machine, after transient errors; Spark makes as many attempts."""
 
 SPARK_JOB = RetryPolicy(attempts=3)
 """Spark jobs that failed because the output of an earlier stage was lost."""

@@ -7,7 +7,14 @@ import typer
 from rich.progress import Progress
 from rich.table import Table as RichTable
 
-from paimon_orch.cli.arguments import AsJson, CatalogLocation, DryRun, Identifier, Master
+from paimon_orch.cli.arguments import (
+    AsJson,
+    CatalogLocation,
+    DryRun,
+    ExecutorOption,
+    Identifier,
+    Master,
+)
 from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
@@ -21,6 +28,7 @@ from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError
 from paimon_orch.format.table_statistics import TableStatistics
+from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.maintenance import analyze as step
 
@@ -49,7 +57,8 @@ def analyze(
     columns: _Columns = "",
     all_columns: _AllColumns = False,
     dry_run: DryRun = False,
-    master: Master = "local[*]",
+    executor: ExecutorOption = ExecutorKind.AUTO,
+    master: Master = None,
     as_json: AsJson = False,
 ) -> None:
     """Count rows and compute column statistics.
@@ -60,6 +69,7 @@ def analyze(
     """
     if columns and all_columns:
         raise InputError("--columns and --all-columns cannot be combined; use one of them")
+    runner = build_executor(executor, master)
     target = open_table(ctx, location, table)
     planned = step.plan(
         target, step.AnalyzeRequest(columns=None if all_columns else parse_names(columns))
@@ -69,9 +79,8 @@ def analyze(
         print_values(planned.to_dict(), as_json, text)
         return
     with Progress(console=error_console, transient=True) as bars:
-        executor = build_executor(planned.units, master)
         progress = add_progress_bar(bars, "analyze")
-        result = run_step(step.ANALYZE, target, planned, executor, progress=progress)
+        result = run_step(step.ANALYZE, target, planned, runner, progress=progress)
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))
     elif result.statistics is None:

@@ -4,9 +4,13 @@ from typing import Annotated
 
 import typer
 
+from paimon_orch.steps.common.executor_choice import ExecutorKind
 
-def _check_master(ctx: typer.Context, master: str) -> str:
-    if not ctx.resilient_parsing:  # a shell completes the arguments
+DEFAULT_MASTER = "local[*]"
+
+
+def _check_master(ctx: typer.Context, master: str | None) -> str | None:
+    if master is not None and not ctx.resilient_parsing:  # a shell completes the arguments
         from paimon_orch.spark.session.master_url import check_master
 
         check_master(master)
@@ -91,10 +95,19 @@ Encoding = Annotated[
     ),
 ]
 Master = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="URL",
         help="Spark master, or sc://host:port for Spark Connect.",
+        show_default=DEFAULT_MASTER,
         callback=_check_master,
+    ),
+]
+ExecutorOption = Annotated[
+    ExecutorKind,
+    typer.Option(
+        "--executor",
+        help="Run in processes of this machine, which need no Java, or on Spark. auto selects Spark "
+        "for more than 256 MB, or with --master.",
     ),
 ]

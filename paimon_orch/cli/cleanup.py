@@ -10,6 +10,7 @@ from paimon_orch.cli.arguments import (
     AsJson,
     CatalogLocation,
     DryRun,
+    ExecutorOption,
     Identifier,
     Master,
     OlderThan,
@@ -17,7 +18,7 @@ from paimon_orch.cli.arguments import (
 )
 from paimon_orch.cli.common import (
     append_refused_paths,
-    build_threshold_executor,
+    build_executor,
     open_table,
     parse_optional_cutoff,
     parse_partitions,
@@ -28,6 +29,8 @@ from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
 from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step
 from paimon_orch.steps.cleanup.quarantine import Quarantine
+from paimon_orch.steps.common.executor import ThresholdExecutor
+from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step import run_step
 
 _Quarantine = Annotated[
@@ -66,7 +69,8 @@ def remove_orphan_files(
     partitions: Partitions = None,
     quarantine: _Quarantine = False,
     dry_run: DryRun = False,
-    master: Master = "local[*]",
+    executor: ExecutorOption = ExecutorKind.AUTO,
+    master: Master = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete unreferenced files.
@@ -75,7 +79,9 @@ def remove_orphan_files(
     references. By default, files of the last day are kept, because running jobs may still commit
     them.
     """
-    target, executor = open_table(ctx, location, table), build_threshold_executor(master)
+    many_units = build_executor(executor, master)
+    runner = ThresholdExecutor(lambda: many_units)
+    target = open_table(ctx, location, table)
     planned = orphan_step.plan(
         target,
         orphan_step.RemoveOrphanFilesRequest(
@@ -83,7 +89,7 @@ def remove_orphan_files(
             partitions=parse_partitions(target, partitions, with_directories=True),
             quarantine=quarantine,
         ),
-        executor=executor,
+        executor=runner,
     )
     skipped = [f"skipped: {text}" for text in planned.skipped_external_paths]
     if dry_run:
@@ -94,7 +100,7 @@ def remove_orphan_files(
         paths = [file.path for file in planned.files]
         print_values(planned.to_dict(), as_json, "\n".join([*paths, *skipped, text]))
         return
-    result = run_step(orphan_step.REMOVE_ORPHAN_FILES, target, planned, executor)
+    result = run_step(orphan_step.REMOVE_ORPHAN_FILES, target, planned, runner)
     verb = "deleted" if result.quarantine is None else f"moved to quarantine {result.quarantine}:"
     text = f"{verb} {result.files} files of {result.bytes:,} bytes"
     values = result.to_dict() | {"skipped_external_paths": list(planned.skipped_external_paths)}

@@ -1,9 +1,10 @@
 """Functions for several commands: open tables, parse arguments, print results and start Spark."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,13 @@ from rich.progress import Progress
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.catalog.open_catalog import open_catalog as open_located_catalog
+from paimon_orch.cli.arguments import DEFAULT_MASTER
 from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
-from paimon_orch.steps.common.executor import Executor, InProcessExecutor, ThresholdExecutor
+from paimon_orch.steps.common.executor import Executor
+from paimon_orch.steps.common.executor_choice import ChoosingExecutor, ExecutorKind
 from paimon_orch.steps.common.partition_selection import PartitionRequest, plan_splits
 from paimon_orch.steps.compaction.compact import CompactionResult, compact_written_partitions
 from paimon_orch.table.cleanup.orphan_candidates import DataRoots, find_bucket_directories
@@ -187,18 +190,14 @@ def open_table_for_write(
 
 
 def compact_after_write(
-    table: Table, snapshot_id: int | None, session: "SparkSession", bars: Progress
+    table: Table, snapshot_id: int | None, executor: Executor, bars: Progress
 ) -> CompactionResult | None:
     """Compact the partitions that a commit wrote to; returns None if there is no commit."""
-    from paimon_orch.spark.execution.spark_executor import SparkExecutor
-
     if snapshot_id is None:
         return None
     progress = add_progress_bar(bars, f"compact {table.identifier}")
     try:
-        return compact_written_partitions(
-            table, snapshot_id, SparkExecutor(session), progress=progress
-        )
+        return compact_written_partitions(table, snapshot_id, executor, progress=progress)
     except (PaimonError, OSError) as error:
         command = table.stores.label.format_command("compact")
         error.add_note(
@@ -219,40 +218,33 @@ def note_rows_not_visible(opened: Table | SystemTable, scan: BaseScan) -> None:
         error_console.print(f"note: {text}", markup=False)
 
 
-def start_spark(master: str) -> "SparkSession":
+def start_spark(master: str | None) -> "SparkSession":
     """Start Spark, or connect to a Spark Connect server, and print its version on stderr."""
     from paimon_orch.spark.session.session import java_in_use, spark_session
 
+    master = master or DEFAULT_MASTER
     is_remote = master.startswith("sc://")
     session = spark_session(remote=master) if is_remote else spark_session(master)
     error_console.print(f"Spark {session.version} on {java_in_use(session)}")
     return session
 
 
-def build_executor(units: Sequence[object], master: str) -> Executor:
-    """Return an executor that starts Spark only if there are units to run."""
-    if not units:
-        return InProcessExecutor()
-    from paimon_orch.spark.execution.spark_executor import SparkExecutor
+def build_executor(kind: ExecutorKind, master: str | None) -> ChoosingExecutor:
+    """Return the executor of a command, which starts Spark only for work that needs it."""
 
-    return SparkExecutor(start_spark(master))
+    @cache
+    def make_spark() -> Executor:
+        from paimon_orch.spark.execution.spark_executor import SparkExecutor
+
+        return SparkExecutor(start_spark(master))
+
+    return ChoosingExecutor(make_spark=make_spark, kind=kind, has_master=master is not None)
 
 
 def add_progress_bar(bars: Progress, description: str) -> Callable[[int, int], None]:
     """Add a progress bar; returns a function that sets its completed and total number."""
     task = bars.add_task(description, total=None)
     return lambda completed, total: bars.update(task, completed=completed, total=total)
-
-
-def build_threshold_executor(master: str, *, large: bool = False) -> Executor:
-    """Return an executor that starts Spark for many units, or for ``large`` units."""
-
-    def spark() -> Executor:
-        from paimon_orch.spark.execution.spark_executor import SparkExecutor
-
-        return SparkExecutor(start_spark(master))
-
-    return ThresholdExecutor(spark, 1) if large else ThresholdExecutor(spark)
 
 
 def append_refused_paths(text: str, refused: tuple[str, ...]) -> str:

@@ -13,6 +13,7 @@ from paimon_orch.cli.arguments import (
     AsJson,
     CatalogLocation,
     DryRun,
+    ExecutorOption,
     Identifier,
     Master,
     PartitionFilter,
@@ -20,7 +21,7 @@ from paimon_orch.cli.arguments import (
 )
 from paimon_orch.cli.common import (
     add_progress_bar,
-    build_threshold_executor,
+    build_executor,
     console,
     error_console,
     open_table,
@@ -34,6 +35,7 @@ from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError
 from paimon_orch.steps.common import executor as executors
+from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.compaction import compact as compact_step
 from paimon_orch.steps.compaction import sort_compact
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MAX_SHOWN_DECISIONS = 20  # maximum number of decisions that a dry run shows, one per partition
-_LARGE_UNIT_BYTES = 256 << 20  # larger units are rewritten on Spark, which takes seconds to start
 _NOTHING_TO_DO = "nothing to compact"
 _EXAMPLES = [
     "compact /lake db.orders --dry-run",
@@ -117,7 +118,8 @@ def compact(
     order_by: _OrderBy = None,
     order_strategy: _OrderStrategy = None,
     dry_run: DryRun = False,
-    master: Master = "local[*]",
+    executor: ExecutorOption = ExecutorKind.AUTO,
+    master: Master = None,
     as_json: AsJson = False,
 ) -> None:
     """Merge sorted runs, or merge small files.
@@ -125,10 +127,13 @@ def compact(
     In tables with deletion vectors, outdated rows are marked as deleted, and their files are not
     rewritten. Rows in postpone buckets are moved to real buckets first.
     """
+    runner = build_executor(executor, master)
     target = open_table(ctx, location, table)
     specs = parse_partitions(target, partitions)
     order = _parse_order(order_by, order_strategy, strategy)
     strategy = strategy or CompactStrategy.MINOR
+    if order is not None and executor is ExecutorKind.LOCAL:
+        raise InputError("--order-by sorts on Spark; it cannot be used with --executor local")
     if order is None:
         planned = compact_step.plan(
             target, CompactRequest(partitions=specs, where=where, strategy=strategy.value)
@@ -145,7 +150,10 @@ def compact(
         return
     with Progress(console=error_console, transient=True) as bars:
         progress = add_progress_bar(bars, f"compact {table}")
-        result = _run_plan(target, start_spark(master), planned, progress)
+        if order is None:
+            result = compact_step.run_compaction(target, planned, runner, progress=progress)
+        else:
+            result = _run_sort(target, planned, start_spark(master), progress)
     only_moved = "rows in postpone buckets were moved; nothing to compact"
     print_result(result.to_dict(), as_json, only_moved if planned.postponed else _NOTHING_TO_DO)
 
@@ -170,18 +178,15 @@ def _parse_order(
     return SortOrder(tuple(names), (curve or OrderStrategy.ORDER).value)
 
 
-def _run_plan(
+def _run_sort(
     table: Table,
-    session: "SparkSession",
     plan: compact_step.CompactionPlan,
+    session: "SparkSession",
     progress: executors.Progress,
 ) -> compact_step.CompactionResult:
-    from paimon_orch.spark.execution.spark_executor import SparkExecutor
     from paimon_orch.spark.sort_compact import run_sort
 
-    if isinstance(plan.request, SortRequest):
-        return run_sort(session, table, plan, progress=progress)
-    return compact_step.run_compaction(table, plan, SparkExecutor(session), progress=progress)
+    return run_sort(session, table, plan, progress=progress)
 
 
 def _print_plan(
@@ -231,13 +236,15 @@ def rescale(
     bucket_num: _BucketNumber = None,
     partitions: Partitions = None,
     dry_run: DryRun = False,
-    master: Master = "local[*]",
+    executor: ExecutorOption = ExecutorKind.AUTO,
+    master: Master = None,
     as_json: AsJson = False,
 ) -> None:
     """Change the number of buckets.
 
     Rewrites the partitions. Also change the table's option 'bucket', which writers use.
     """
+    runner = build_executor(executor, master)
     target = open_table(ctx, location, table)
     specs = parse_partitions(target, partitions)
     planned = rescale_step.plan(
@@ -245,8 +252,7 @@ def rescale(
     )
     snapshot = None
     if planned and not dry_run:
-        executor = build_threshold_executor(master, large=planned.bytes >= _LARGE_UNIT_BYTES)
-        snapshot = run_step(rescale_step.RESCALE, target, planned, executor).snapshot
+        snapshot = run_step(rescale_step.RESCALE, target, planned, runner).snapshot
     committed = None if snapshot is None else snapshot.id
     outcome = "nothing was changed" if snapshot is None else f"snapshot {snapshot.id}"
     text = f"{len(planned.partitions)} partitions to {planned.buckets} buckets; {outcome}"

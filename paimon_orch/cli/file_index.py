@@ -9,6 +9,7 @@ from paimon_orch.cli.arguments import (
     AsJson,
     CatalogLocation,
     DryRun,
+    ExecutorOption,
     Identifier,
     Master,
     PartitionFilter,
@@ -16,14 +17,15 @@ from paimon_orch.cli.arguments import (
 )
 from paimon_orch.cli.common import (
     add_progress_bar,
+    build_executor,
     error_console,
     open_table,
     parse_partitions,
     print_result,
-    start_spark,
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.maintenance import rewrite_file_index as step
 
@@ -42,7 +44,8 @@ def rewrite_file_index(
     partitions: Partitions = None,
     where: PartitionFilter = None,
     dry_run: DryRun = False,
-    master: Master = "local[*]",
+    executor: ExecutorOption = ExecutorKind.AUTO,
+    master: Master = None,
     as_json: AsJson = False,
 ) -> None:
     """Build file indexes for existing data files.
@@ -50,6 +53,7 @@ def rewrite_file_index(
     The table's options configure the indexes. Data files are not rewritten. Indexes that are no
     longer configured are removed.
     """
+    runner = build_executor(executor, master)
     target = open_table(ctx, location, table)
     specs = parse_partitions(target, partitions)
     planned = step.plan(target, step.RewriteFileIndexRequest(partitions=specs, where=where))
@@ -59,14 +63,12 @@ def rewrite_file_index(
     if not planned:
         print_result(step.FileIndexRewriteResult().to_dict(), as_json, _NOTHING_TO_DO)
         return
-    from paimon_orch.spark.execution.spark_executor import SparkExecutor
-
     with Progress(console=error_console, transient=True) as bars:
         result = run_step(
             step.REWRITE_FILE_INDEX,
             target,
             planned,
-            SparkExecutor(start_spark(master)),
+            runner,
             progress=add_progress_bar(bars, f"rewrite file indexes of {table}"),
         )
     print_result(result.to_dict(), as_json, _NOTHING_TO_DO)

@@ -100,7 +100,7 @@ def ingest(
     commit_identifier: _CommitIdentifier = None,
     compact_after: CompactAfter = False,
     dry_run: DryRun = False,
-    master: Master = "local[*]",
+    master: Master = None,
     as_json: AsJson = False,
 ) -> None:
     """Load files into a table, in one snapshot.
@@ -148,6 +148,7 @@ def _preview(rows: "DataFrame", table: Table, plan: WritePlan) -> IngestPreview:
 def _write(
     rows: "DataFrame", table: Table, plan: WritePlan, *, compact_after: bool
 ) -> tuple[IngestResult, CompactionResult | None]:
+    from paimon_orch.spark.execution.spark_executor import SparkExecutor
     from paimon_orch.spark.frame_writer import run_ingest
 
     with Progress(console=error_console, transient=True) as bars:
@@ -155,7 +156,8 @@ def _write(
         result = run_ingest(rows, table, plan, progress=progress)
         if not compact_after:
             return result, None
-        return result, compact_after_write(table, result.snapshot_id, rows.sparkSession, bars)
+        executor = SparkExecutor(rows.sparkSession)
+        return result, compact_after_write(table, result.snapshot_id, executor, bars)
 
 
 def _to_values(result: IngestResult) -> dict[str, object]:

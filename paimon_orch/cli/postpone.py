@@ -3,7 +3,14 @@
 import typer
 from rich.progress import Progress
 
-from paimon_orch.cli.arguments import AsJson, CatalogLocation, DryRun, Identifier, Master
+from paimon_orch.cli.arguments import (
+    AsJson,
+    CatalogLocation,
+    DryRun,
+    ExecutorOption,
+    Identifier,
+    Master,
+)
 from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
@@ -14,6 +21,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.compaction import postpone
 
@@ -28,7 +36,8 @@ def move_postponed(
     location: CatalogLocation,
     table: Identifier,
     dry_run: DryRun = False,
-    master: Master = "local[*]",
+    executor: ExecutorOption = ExecutorKind.AUTO,
+    master: Master = None,
     as_json: AsJson = False,
 ) -> None:
     """Move rows from postpone buckets to real buckets.
@@ -36,6 +45,7 @@ def move_postponed(
     Writers of a table with 'bucket' = -2 may write rows to postpone buckets, which readers do not
     see.
     """
+    runner = build_executor(executor, master)
     target = open_table(ctx, location, table)
     planned = postpone.plan(target, postpone.MovePostponedRequest())
     rows = planned.rows
@@ -48,7 +58,7 @@ def move_postponed(
             postpone.MOVE_POSTPONED,
             target,
             planned,
-            build_executor(planned.units, master),
+            runner,
             progress=add_progress_bar(bars, f"move {table}"),
         )
     snapshot = result.snapshot

@@ -12,12 +12,14 @@ from paimon_orch.cli.arguments import (
     CompactAfter,
     DryRun,
     Encoding,
+    ExecutorOption,
     Identifier,
     Master,
     SourceFiles,
 )
 from paimon_orch.cli.common import (
     add_progress_bar,
+    build_executor,
     check_files_exist,
     compact_after_write,
     error_console,
@@ -32,6 +34,7 @@ from paimon_orch.cli.common import (
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.compaction.compact import CompactionResult
 from paimon_orch.steps.row_level import row_level_write as row_level
 from paimon_orch.steps.row_level.row_level_write import (
@@ -140,28 +143,25 @@ def delete(
     where: _Filter,
     compact_after: CompactAfter = False,
     dry_run: DryRun = False,
-    master: Master = "local[*]",
+    executor: ExecutorOption = ExecutorKind.AUTO,
+    master: Master = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete the rows that match a filter.
 
     With --dry-run, reads only metadata and prints the number of files that may have such rows.
     """
+    runner = build_executor(executor, master)
     target = open_table_for_write(ctx, location, table, compact=compact_after)
     planned = row_level.plan(target, RowLevelRequest(where=where))
     if dry_run or not planned:
         _print_row_level_plan(target, planned, dry_run, as_json)
         return
-    from paimon_orch.spark.execution.spark_executor import SparkExecutor
-
     with Progress(console=error_console, transient=True) as bars:
         progress = add_progress_bar(bars, f"delete rows of {table}")
-        session = start_spark(master)
-        result = row_level.run_delete(target, planned, SparkExecutor(session), progress=progress)
+        result = row_level.run_delete(target, planned, runner, progress=progress)
         compaction = (
-            compact_after_write(target, result.snapshot_id, session, bars)
-            if compact_after
-            else None
+            compact_after_write(target, result.snapshot_id, runner, bars) if compact_after else None
         )
     _print_row_level_result(target, result, as_json, compaction)
 
@@ -174,7 +174,7 @@ def update(
     where: _OptionalFilter = None,
     compact_after: CompactAfter = False,
     dry_run: DryRun = False,
-    master: Master = "local[*]",
+    master: Master = None,
     as_json: AsJson = False,
 ) -> None:
     """Update the rows that match a filter.
@@ -188,6 +188,7 @@ def update(
         _print_row_level_plan(target, planned, dry_run, as_json)
         return
     from paimon_orch.spark import update_and_merge as on_spark
+    from paimon_orch.spark.execution.spark_executor import SparkExecutor
 
     _silence_pyspark_loggers()
     with Progress(console=error_console, transient=True) as bars:
@@ -195,7 +196,7 @@ def update(
         session = start_spark(master)
         result = on_spark.update(session, target, values, where, plan=planned, progress=progress)
         compaction = (
-            compact_after_write(target, result.snapshot_id, session, bars)
+            compact_after_write(target, result.snapshot_id, SparkExecutor(session), bars)
             if compact_after
             else None
         )
@@ -214,7 +215,7 @@ def merge_into(
     encoding: Encoding = None,
     compact_after: CompactAfter = False,
     dry_run: DryRun = False,
-    master: Master = "local[*]",
+    master: Master = None,
     as_json: AsJson = False,
 ) -> None:
     """Update, delete and insert rows from files.
@@ -223,6 +224,7 @@ def merge_into(
     of CSV and JSON files are text. The changes are committed in one snapshot.
     """
     from paimon_orch.spark import update_and_merge as on_spark
+    from paimon_orch.spark.execution.spark_executor import SparkExecutor
     from paimon_orch.spark.input_files import read_files
 
     target = open_table_for_write(ctx, location, table, compact=compact_after)
@@ -242,7 +244,7 @@ def merge_into(
             return
         result = on_spark.merge_into(rows, target, on, **clauses, progress=progress)
         compaction = (
-            compact_after_write(target, result.snapshot_id, session, bars)
+            compact_after_write(target, result.snapshot_id, SparkExecutor(session), bars)
             if compact_after
             else None
         )

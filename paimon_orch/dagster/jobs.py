@@ -27,11 +27,15 @@ from paimon_orch.dagster.maintenance_ops import (
 )
 from paimon_orch.dagster.names import definition_name, pool_name, table_asset_key
 from paimon_orch.dagster.progress import build_progress_logger
-from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.dagster.resources import (
+    ExecutorChoice,
+    PaimonCatalogResource,
+    SparkSessionResource,
+)
 from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.dagster.spark_links import build_executor, build_spark_link_metadata
-from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 from paimon_orch.table.table import Table
 
 ACTION_TAG, TABLE_TAG = "paimon/action", "paimon/table"
@@ -190,7 +194,9 @@ def _perform(
     Returns the metadata of the observation.
     """
     action = maintenance_op.action
-    executor = build_executor(context, spark) if config.use_spark else InProcessExecutor()
+    executor: Executor = InProcessExecutor()
+    if config.use_spark:
+        executor = build_executor(context, spark, ExecutorChoice.spark)
     progress = build_progress_logger(context, f"{action} of {table.identifier}")
     plan = maintenance_op.plan(table, config, executor, progress)
     result, stale = maintenance_op.describe(table, plan), Metadata()

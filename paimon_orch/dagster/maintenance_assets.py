@@ -21,7 +21,12 @@ from paimon_orch.dagster.names import (
 )
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.progress import build_progress_logger
-from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.dagster.resources import (
+    EXECUTOR_HELP,
+    ExecutorChoice,
+    PaimonCatalogResource,
+    SparkSessionResource,
+)
 from paimon_orch.dagster.run_config import (
     AllowanceConfig,
     build_allowance_config,
@@ -56,7 +61,7 @@ from paimon_orch.steps.maintenance.rewrite_file_index import (
 from paimon_orch.steps.maintenance.rewrite_file_index import plan as plan_index
 from paimon_orch.table.table import Table
 
-C = TypeVar("C", bound=AllowanceConfig)
+C = TypeVar("C", bound="AssetRunConfig")
 
 MAX_PARTITIONS_PER_RUN = 8
 
@@ -68,7 +73,16 @@ class StrategyChoice(Enum):
     full = "full"
 
 
-class CompactionConfig(AllowanceConfig):
+class AssetRunConfig(AllowanceConfig):
+    """Run config of the maintenance assets."""
+
+    executor: ExecutorChoice = Field(
+        default=ExecutorChoice.auto,
+        description=f"{EXECUTOR_HELP} The attribute of the resource applies unless this is set.",
+    )
+
+
+class CompactionConfig(AssetRunConfig):
     """Run config of a compaction."""
 
     strategy: StrategyChoice = Field(
@@ -78,7 +92,7 @@ class CompactionConfig(AllowanceConfig):
     )
 
 
-class FileIndexConfig(AllowanceConfig):
+class FileIndexConfig(AssetRunConfig):
     """Run config of a rewrite of file indexes."""
 
 
@@ -184,7 +198,7 @@ class _AssetRun(Generic[C]):
     @property
     def executor(self) -> Executor:
         """The executor of the run's work units."""
-        return build_executor(self.context, self.spark)
+        return build_executor(self.context, self.spark, self.config.executor)
 
     def get_partition_keys(self, keys: Sequence[str]) -> PartitionKeys | None:
         """Return the converter of partition keys, or None if the asset has no partition keys."""

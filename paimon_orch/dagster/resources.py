@@ -1,6 +1,7 @@
-"""Resources: the warehouse, and a Spark session."""
+"""Resources: the warehouse, and a Spark session with the executor of runs."""
 
 import sys
+from enum import Enum
 from typing import TYPE_CHECKING, Self
 
 import dagster as dg
@@ -10,11 +11,26 @@ from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.catalog.catalog_fields import check_catalog_fields, merge_catalog_options
 from paimon_orch.catalog.open_catalog import open_catalog
 from paimon_orch.format.options.blocking_options import Allowances
-from paimon_orch.steps.common.executor import Executor, ForwardingExecutor, InProcessExecutor
+from paimon_orch.steps.common.executor import Executor
+from paimon_orch.steps.common.executor_choice import ChoosingExecutor, ExecutorKind
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:  # sensors and checks do not need Spark, so it is imported on first use
     from pyspark.sql import SparkSession
+
+
+EXECUTOR_HELP = (
+    "Where work runs: local is processes of this machine, which need no Java; auto is Spark for "
+    "more than 256 MB, or with a cluster, and otherwise local."
+)
+
+
+class ExecutorChoice(Enum):
+    """Where the work of a run is done; the launchpad shows the names."""
+
+    auto = "auto"
+    local = "local"
+    spark = "spark"
 
 
 class PaimonCatalogResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # its parameter is for subclasses that yield
@@ -128,6 +144,8 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
         "installed on the nodes.",
     )
 
+    executor: ExecutorChoice = Field(default=ExecutorChoice.auto, description=EXECUTOR_HELP)
+
     _started_session: "SparkSession | None" = PrivateAttr(default=None)
 
     def session(self) -> "SparkSession":
@@ -142,9 +160,24 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
         )
         return self._started_session
 
-    def executor(self) -> Executor:
-        """Return an executor that starts the session with the first unit of work."""
-        return _LazySparkExecutor(self)
+    def build_executor(self, choice: ExecutorChoice | None = None) -> Executor:
+        """Return an executor that starts the session only for work that needs it.
+
+        ``choice`` replaces the attribute ``executor``, except ``auto``.
+        """
+        if choice is None or choice is ExecutorChoice.auto:
+            choice = self.executor
+        is_cluster = not (self.remote or self.master).startswith("local")
+        return ChoosingExecutor(
+            make_spark=self._make_spark_executor,
+            kind=ExecutorKind(choice.value),
+            has_master=is_cluster and choice is not ExecutorChoice.local,
+        )
+
+    def _make_spark_executor(self) -> Executor:
+        from paimon_orch.spark import SparkExecutor
+
+        return SparkExecutor(self.session())
 
     def links(self) -> dict[str, str]:
         """Return the UI links and the ids of the active session."""
@@ -163,18 +196,3 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
 
             stop_session(self._started_session)
             self._started_session = None
-
-
-class _LazySparkExecutor(ForwardingExecutor):
-    """An executor that starts the session only if there are units."""
-
-    def __init__(self, resource: SparkSessionResource) -> None:
-        self._resource = resource
-
-    def choose_executor(self, unit_count: int) -> Executor:
-        """Return an executor on Spark if there are units."""
-        if not unit_count:
-            return InProcessExecutor()
-        from paimon_orch.spark import SparkExecutor
-
-        return SparkExecutor(self._resource.session())

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from paimon_orch.dagster.error_conversion import ExecutionContext, get_op_context
-from paimon_orch.dagster.resources import SparkSessionResource
+from paimon_orch.dagster.resources import ExecutorChoice, SparkSessionResource
 from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.steps.common.executor import Executor, ForwardingExecutor
 
@@ -23,10 +23,14 @@ class RunLabelExecutor(ForwardingExecutor):
         return f"{label} ({self._run})"
 
 
-def build_executor(context: ExecutionContext, spark: SparkSessionResource) -> Executor:
+def build_executor(
+    context: ExecutionContext, spark: SparkSessionResource, choice: ExecutorChoice
+) -> Executor:
     """Return an executor that labels jobs with the run and the step."""
     op = get_op_context(context)
-    return RunLabelExecutor(spark.executor(), f"Dagster run {op.run_id} step {op.op_handle}")
+    return RunLabelExecutor(
+        spark.build_executor(choice), f"Dagster run {op.run_id} step {op.op_handle}"
+    )
 
 
 def build_spark_link_metadata(spark: SparkSessionResource) -> Metadata:

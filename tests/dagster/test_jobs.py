@@ -245,7 +245,7 @@ def test_the_option_use_spark_runs_the_work_on_spark(
             return super().shuffle(split, units, join, **options)
 
     class RecordedSparkResource(SparkSessionResource):
-        def executor(self) -> Executor:
+        def build_executor(self, choice: object = None) -> Executor:  # noqa: ARG002
             return RecordedExecutor()
 
     job = build_remove_orphan_files_job("lake.orders")

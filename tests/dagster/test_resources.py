@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from support.tables import get_file_system
 
 from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.storage.object_store import FsspecFileIO
 from paimon_orch.table.table import Table
@@ -184,13 +185,13 @@ def test_an_executor_without_units_does_not_start_a_session(
 ) -> None:
     monkeypatch.delattr(SparkSessionResource, "session")
 
-    assert SparkSessionResource().executor().map(lambda _: b"", [], label="nothing") == []
+    assert SparkSessionResource().build_executor().map(lambda _: b"", [], label="nothing") == []
 
 
 def test_the_active_session_is_used_and_not_stopped(spark: "SparkSession") -> None:
     @dg.asset
     def length(spark: SparkSessionResource) -> int:
-        results = spark.executor().map(bytes, [3], label="bytes")
+        results = spark.build_executor(ExecutorChoice.spark).map(bytes, [3], label="bytes")
         return len(results[0])
 
     settings = {"spark.sql.shuffle.partitions": "7"}

@@ -23,7 +23,12 @@ from paimon_orch.dagster.components.partition_attributes import PartitionsAttrib
 from paimon_orch.dagster.health_checks import CHECK_NAMES, Limit
 from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
 from paimon_orch.dagster.names import pool_name
-from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.dagster.resources import (
+    EXECUTOR_HELP,
+    ExecutorChoice,
+    PaimonCatalogResource,
+    SparkSessionResource,
+)
 from paimon_orch.dagster.run_config import STALE_EXTERNAL_HELP, UNKNOWN_OPTIONS_HELP
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.blocking_options import Allowances
@@ -44,6 +49,7 @@ class SparkAttributes(Attributes):
     config: dict[str, _YamlScalar] = Field(
         default={}, description="Spark settings of a new session."
     )
+    executor: Literal["auto", "local", "spark"] = Field(default="auto", description=EXECUTOR_HELP)
     ship_package: bool = Field(
         default=False,
         description="Send paimon_orch to the workers; its dependencies must be installed there.",
@@ -52,7 +58,11 @@ class SparkAttributes(Attributes):
     def build_resource(self) -> SparkSessionResource:
         """Return the resource; components with equal attributes share one."""
         return _get_shared_session(
-            self.master, self.remote, _to_option_items(self.config), self.ship_package
+            self.master,
+            self.remote,
+            _to_option_items(self.config),
+            ship_package=self.ship_package,
+            executor=self.executor,
         )
 
 
@@ -285,8 +295,14 @@ def _get_shared_session(
     master: str,
     remote: str | None,
     config: _OptionItems,
-    ship_package: bool,  # noqa: FBT001 - part of the key of the cache
+    *,
+    ship_package: bool,
+    executor: str,
 ) -> SparkSessionResource:
     return SparkSessionResource(
-        master=master, remote=remote, spark_config=dict(config), ship_package=ship_package
+        master=master,
+        remote=remote,
+        spark_config=dict(config),
+        ship_package=ship_package,
+        executor=ExecutorChoice(executor),
     )

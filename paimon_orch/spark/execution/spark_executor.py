@@ -20,12 +20,7 @@ from pyspark import TaskContext, cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from paimon_orch.errors import (
-    CommitConflictError,
-    CommitOutcomeUnknownError,
-    PaimonError,
-    TransientError,
-)
+from paimon_orch.errors import PaimonError
 from paimon_orch.retry_policy import SPARK_JOB
 from paimon_orch.spark.execution.job_failures import STAGE_LOST, translate_failure
 from paimon_orch.spark.execution.job_monitor import JobMonitor, build_job_monitor
@@ -37,6 +32,7 @@ from paimon_orch.steps.common.unit_outcome import (
     decode_error,
     decode_traceback,
     encode_error,
+    is_transient,
     run_unit,
 )
 
@@ -279,13 +275,7 @@ def _build_batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
 def is_retryable(error: Exception, attempts: int) -> bool:
     """Return whether an error is transient and the task has another attempt."""
     context = TaskContext.get()
-    return _is_transient(error) and context is not None and context.attemptNumber() + 1 < attempts
-
-
-def _is_transient(error: Exception) -> bool:
-    if isinstance(error, (CommitConflictError, CommitOutcomeUnknownError)):
-        return False
-    return isinstance(error, (TransientError, OSError))
+    return is_transient(error) and context is not None and context.attemptNumber() + 1 < attempts
 
 
 def _unpack_results(rows: pa.Table, label: str, undo: Undo | None) -> list[bytes]:

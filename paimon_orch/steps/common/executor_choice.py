@@ -6,7 +6,6 @@ from enum import StrEnum
 
 from paimon_orch.errors import InputError
 from paimon_orch.steps.common.executor import Executor, ForwardingExecutor, InProcessExecutor
-from paimon_orch.steps.common.local_executor import LocalExecutor
 
 MAX_LOCAL_BYTES = 256 << 20
 """With ``auto``, larger work runs on Spark, whose start takes several seconds."""
@@ -50,4 +49,8 @@ class ChoosingExecutor(ForwardingExecutor):
         """Return the executor for a job; Spark is not started for a job without units."""
         if not unit_count:
             return InProcessExecutor()
-        return LocalExecutor() if self.is_local(work_bytes) else self.make_spark()
+        if not self.is_local(work_bytes):
+            return self.make_spark()
+        from paimon_orch.steps.common.local_executor import LocalExecutor
+
+        return LocalExecutor()

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import cloudpickle
 
+from paimon_orch.retry_policy import LOCAL_UNIT
 from paimon_orch.steps.common.executor import Join, Progress, Undo
 from paimon_orch.steps.common.machine import count_cores, read_available_memory
 from paimon_orch.steps.common.unit_outcome import (
@@ -55,7 +56,8 @@ class LocalExecutor:
     def __init__(self, *, workers: int | None = None) -> None:
         """Create an executor.
 
-        :param workers: the maximum number of processes; by default, it depends on the machine
+        :param workers: the maximum number of processes; by default, it depends on the machine. 0
+            runs all units in the calling thread
         """
         self._max_workers = workers
         self._cancelled = threading.Event()
@@ -72,7 +74,7 @@ class LocalExecutor:
     ) -> list[bytes]:
         """Return ``run(unit)`` for each unit, in the order of the units.
 
-        After an error, no more units are started. An ``OSError`` is raised as ``StorageError``, and
+        Units are run again after transient errors. After another error, no more units are started. An ``OSError`` is raised as ``StorageError``, and
         other unexpected errors as ``PaimonError``. ``undo`` is also called after a cancellation.
 
         :raises PaimonError: the error of the first unit that fails, or of a process that is killed
@@ -123,9 +125,10 @@ class LocalExecutor:
     ) -> AbstractContextManager[list[WorkerProcess]]:
         """Start the processes for a number of units; none for small work."""
         is_small = work_bytes is not None and work_bytes <= SMALL_WORK_BYTES
-        if is_small or self._cancelled.is_set():
+        if is_small or self._max_workers == 0 or self._cancelled.is_set():
             return nullcontext([])
-        workers = min(unit_count, self._max_workers or count_cores())
+        max_workers = count_cores() if self._max_workers is None else self._max_workers
+        workers = min(unit_count, max_workers)
         memory = read_available_memory()
         if memory is not None:
             workers = min(workers, memory // _WORKER_MEMORY)
@@ -177,7 +180,7 @@ class _Job:
         """Run the units in the calling thread, until one fails."""
         for number, unit in enumerate(units):
             self._raise_if_cancelled()
-            self._add(number, run_unit(partial(run, unit)))
+            self._add(number, run_unit(partial(run, unit), attempts=LOCAL_UNIT))
             self._raise_failure()
 
     def run_in_workers(

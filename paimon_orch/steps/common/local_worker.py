@@ -11,6 +11,7 @@ from typing import Any
 
 import cloudpickle
 
+from paimon_orch.retry_policy import LOCAL_UNIT
 from paimon_orch.steps.common.unit_outcome import UnitOutcome, run_unit
 
 FUNCTION, UNIT = b"f", b"u"
@@ -46,7 +47,7 @@ def serve(connection: Connection) -> None:
         if kind == FUNCTION:
             function = content
         else:
-            outcome = run_unit(partial(_run_pickled, function, content))
+            outcome = run_unit(partial(_run_pickled, function, content), attempts=LOCAL_UNIT)
             connection.send_bytes(encode_outcome(outcome))
 
 

@@ -10,7 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from paimon_orch import errors
-from paimon_orch.errors import PaimonError
+from paimon_orch.errors import (
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    PaimonError,
+    TransientError,
+)
+from paimon_orch.retry_policy import SINGLE_ATTEMPT, RetryPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,18 +29,31 @@ class UnitOutcome:
 
 
 def run_unit(
-    work: Callable[[], bytes], *, is_retryable: Callable[[Exception], bool] | None = None
+    work: Callable[[], bytes],
+    *,
+    attempts: RetryPolicy = SINGLE_ATTEMPT,
+    is_retryable: Callable[[Exception], bool] = lambda _: False,
 ) -> UnitOutcome:
-    """Run a unit; an error is part of the outcome, except if it is retryable, which is raised."""
+    """Run a unit, again after transient errors; its error is part of the outcome.
+
+    An error that ``is_retryable`` accepts is raised instead, for a caller that runs the unit again.
+    """
     try:
-        result = work()
+        result = attempts.call(work, retry_on=is_transient)
         if not isinstance(result, bytes):
             raise TypeError(f"a unit must return bytes, not {type(result).__name__}")
     except Exception as error:
-        if is_retryable is not None and is_retryable(error):
+        if is_retryable(error):
             raise
         return UnitOutcome(error=encode_error(error))
     return UnitOutcome(result=result)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Return whether the same unit may succeed if it is run again."""
+    if isinstance(error, (CommitConflictError, CommitOutcomeUnknownError)):
+        return False
+    return isinstance(error, (TransientError, OSError))
 
 
 def encode_error(error: Exception) -> str:

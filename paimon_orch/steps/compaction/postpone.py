@@ -159,9 +159,7 @@ def _collect_work(table: Table, plan: PostponePlan) -> WorkUnits[PostponeIo | No
     shared = (
         PostponeIo(table.stores.reader(), table.stores.build_writer_factory()) if plan else None
     )
-    return WorkUnits(
-        shared=shared, units=plan.units, bytes=sum(unit.bytes for unit in plan.units)
-    )
+    return WorkUnits(shared=shared, units=plan.units, bytes=sum(unit.bytes for unit in plan.units))
 
 
 def run(shared: PostponeIo | None, unit: PostponeUnit) -> bytes:

@@ -448,9 +448,7 @@ def _delete_rows_of_files(
         discard_written_files(reader, map(CommitMessage.decode, results))
 
     label = f"delete rows from files of {table.identifier}"
-    results = executor.map(
-        run_unit, units, label=label, undo=undo, work_bytes=planned.bytes
-    )
+    results = executor.map(run_unit, units, label=label, undo=undo, work_bytes=planned.bytes)
     return [CommitMessage.decode(result) for result in results]
 
 

@@ -1,4 +1,4 @@
-"""Units on Spark: retries and cancellation. The common contract is in ``test_executor_contract``.
+"""Units on Spark: cancellation and failures of jobs. The common contract is in ``test_executor_contract``.
 
 Units are functions inside the tests, which Spark sends to its workers by value.
 """
@@ -21,51 +21,6 @@ def test_a_map_without_units_does_not_use_spark() -> None:
     executor = SparkExecutor(None)  # type: ignore[arg-type] # would fail if it were used
 
     assert executor.map(lambda _: b"", [], label="nothing") == []
-
-
-def fail_until(error: Exception, attempts: Path, until: int) -> Callable[[int], bytes]:
-    """A unit that records each attempt in a file, and fails before attempt ``until``."""
-
-    def run(_: int) -> bytes:
-        with attempts.open("a") as file:
-            file.write("x")
-        count = attempts.stat().st_size
-        if count < until:
-            raise error
-        return str(count).encode()
-
-    return run
-
-
-@pytest.mark.parametrize("error", [errors.StorageError("503"), OSError("connection reset")])
-def test_a_transient_error_is_retried(
-    spark: SparkSession, tmp_path: Path, error: Exception
-) -> None:
-    run = fail_until(error, tmp_path / "attempts", until=3)
-
-    assert SparkExecutor(spark).map(run, [0], label="compact") == [b"3"]
-
-
-def test_a_persistent_transient_error_is_raised_after_the_last_attempt(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    run = fail_until(OSError("connection reset"), tmp_path / "attempts", until=99)
-
-    with pytest.raises(errors.StorageError, match="OSError: connection reset"):
-        SparkExecutor(spark).map(run, [0], label="compact")
-
-    assert (tmp_path / "attempts").stat().st_size == 4
-
-
-def test_a_commit_conflict_is_not_retried_inside_the_task(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    run = fail_until(errors.CommitConflictError("snapshot 7"), tmp_path / "attempts", until=99)
-
-    with pytest.raises(errors.CommitConflictError, match="snapshot 7"):
-        SparkExecutor(spark).map(run, [0], label="compact")
-
-    assert (tmp_path / "attempts").stat().st_size == 1
 
 
 def waiting_unit(started: Path) -> Callable[[int], bytes]:

@@ -11,9 +11,16 @@ import pytest
 from support.histories import HISTORY, backdate_files, create_orphan_files, make_table
 from support.tables import stored_files
 
-from paimon_orch.errors import CorruptFileError
+from paimon_orch.errors import CorruptFileError, InputError
 from paimon_orch.steps.cleanup import remove_orphan_files as step
 from paimon_orch.steps.common.executor import InProcessExecutor, ThresholdExecutor
+from paimon_orch.steps.common.executor_choice import (
+    MAX_LOCAL_BYTES,
+    ChoosingExecutor,
+    ExecutorKind,
+)
+from paimon_orch.steps.common.local_executor import LocalExecutor
+from paimon_orch.steps.compaction import compact
 from paimon_orch.steps.inspection.check_table import check
 
 
@@ -82,3 +89,46 @@ def test_a_manifest_that_the_executor_cannot_read_stops_the_cleanup(tmp_path: Pa
     assert stored_files(table) == before
     assert step.remove_orphan_files(table, Elsewhere()).files == 9
     assert check(table, deep=True).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "has_master", "work_bytes", "is_local"),
+    [
+        ("auto", False, None, True),
+        ("auto", False, MAX_LOCAL_BYTES, True),
+        ("auto", False, MAX_LOCAL_BYTES + 1, False),
+        ("auto", True, 1, False),
+        ("local", False, MAX_LOCAL_BYTES + 1, True),
+        ("spark", False, 1, False),
+    ],
+)
+def test_the_size_of_the_work_and_the_choice_of_the_user_decide_about_spark(
+    kind: str, *, has_master: bool, work_bytes: int | None, is_local: bool
+) -> None:
+    spark = Elsewhere()
+    executor = ChoosingExecutor(
+        make_spark=lambda: spark, kind=ExecutorKind(kind), has_master=has_master
+    )
+    assert executor.choose_executor(0, work_bytes) is not spark
+    chosen = executor.choose_executor(1, work_bytes)
+    assert chosen is spark or isinstance(chosen, LocalExecutor)
+    assert isinstance(chosen, LocalExecutor) is is_local
+
+
+def test_a_master_contradicts_the_local_executor() -> None:
+    with pytest.raises(InputError, match="cannot be combined with a Spark master"):
+        ChoosingExecutor(make_spark=Elsewhere, kind=ExecutorKind.LOCAL, has_master=True)
+
+
+def test_steps_report_the_size_of_their_work(tmp_path: Path) -> None:
+    table, sizes = make_table(tmp_path, "vectors", HISTORY), list[int | None]()
+
+    class Recorder(Elsewhere):
+        def map(self, run: Any, units: Sequence[Any], **named: Any) -> list[bytes]:
+            sizes.append(named["work_bytes"])
+            return super().map(run, units, **named)
+
+    planned = compact.plan(table, compact.CompactRequest(strategy="full"))
+    compact.run_compaction(table, planned, Recorder())
+    assert sizes == [planned.bytes]
+    assert planned.bytes > 0

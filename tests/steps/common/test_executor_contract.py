@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ from paimon_orch.steps.common.local_executor import LocalExecutor
 SPARK = pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.xdist_group("spark")])
 WITHOUT_SPARK: dict[str, Callable[[], Executor]] = {
     "worker processes": lambda: LocalExecutor(workers=1),
-    "calling thread": lambda: LocalExecutor(work_bytes=1),
+    "calling thread": lambda: LocalExecutor(workers=0),
     "in process": InProcessExecutor,
 }
 
@@ -127,6 +128,51 @@ def test_results_other_than_bytes_are_refused(converting_executor: Executor) -> 
 
     with pytest.raises(errors.PaimonError, match="a unit must return bytes, not int"):
         converting_executor.map(run, [1], label="compact")
+
+
+def fail_until(error: Exception, attempts: Path, until: int) -> Callable[[int], bytes]:
+    """A unit that records each attempt in a file, and fails before attempt ``until``."""
+
+    def run(_: int) -> bytes:
+        with attempts.open("a") as file:
+            file.write("x")
+        count = attempts.stat().st_size
+        if count < until:
+            raise error
+        return str(count).encode()
+
+    return run
+
+
+@pytest.mark.parametrize("error", [errors.StorageError("503"), OSError("connection reset")])
+def test_a_transient_error_is_retried(
+    converting_executor: Executor, tmp_path: Path, error: Exception
+) -> None:
+    run = fail_until(error, tmp_path / "attempts", until=3)
+
+    assert converting_executor.map(run, [0], label="compact") == [b"3"]
+
+
+def test_a_persistent_transient_error_is_raised_after_the_last_attempt(
+    converting_executor: Executor, tmp_path: Path
+) -> None:
+    run = fail_until(OSError("connection reset"), tmp_path / "attempts", until=99)
+
+    with pytest.raises(errors.StorageError, match="OSError: connection reset"):
+        converting_executor.map(run, [0], label="compact")
+
+    assert (tmp_path / "attempts").stat().st_size == 4
+
+
+def test_a_commit_conflict_is_not_retried_inside_the_task(
+    converting_executor: Executor, tmp_path: Path
+) -> None:
+    run = fail_until(errors.CommitConflictError("snapshot 7"), tmp_path / "attempts", until=99)
+
+    with pytest.raises(errors.CommitConflictError, match="snapshot 7"):
+        converting_executor.map(run, [0], label="compact")
+
+    assert (tmp_path / "attempts").stat().st_size == 1
 
 
 @pytest.mark.parametrize("executor", [SPARK, "worker processes"], indirect=True)

@@ -252,13 +252,14 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     wait_until(lambda: not is_running(pid))
 
 
-def test_small_work_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_work_starts_no_process() -> None:
     def run(_: int) -> bytes:
         return b"%d" % os.getpid()
 
     here = [b"%d" % os.getpid()]
-    assert LocalExecutor(work_bytes=SMALL_WORK_BYTES).map(run, [1], label="x") == here
-    assert LocalExecutor(work_bytes=SMALL_WORK_BYTES + 1).map(run, [1], label="x") != here
+    local, small = LocalExecutor(), SMALL_WORK_BYTES
+    assert local.map(run, [1], label="x", work_bytes=small) == here
+    assert local.map(run, [1], label="x", work_bytes=small + 1) != here
 
 
 @pytest.mark.parametrize(
@@ -272,7 +273,7 @@ def test_units_cores_and_memory_limit_the_number_of_processes(
     monkeypatch.setattr(local_executor, "count_cores", lambda: 4)
     monkeypatch.setattr(local_executor, "read_available_memory", lambda: memory)
     monkeypatch.setattr(local_executor, "start_workers", started.append)
-    LocalExecutor()._start_workers(units)
+    LocalExecutor()._start_workers(units, None)
     assert started == [workers]
 
 
@@ -284,5 +285,5 @@ def test_ctrl_c_in_small_work_undoes_the_finished_units() -> None:
 
     undone: list[bytes] = []
     with pytest.raises(errors.CancelledError):
-        LocalExecutor(work_bytes=1).map(run, [0, 1], label="x", undo=undone.extend)
+        LocalExecutor().map(run, [0, 1], label="x", undo=undone.extend, work_bytes=1)
     assert undone == [b"0"]

@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 
 from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource, build_compaction_asset
+from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 
 SLEEP = 60.0
@@ -44,8 +45,8 @@ def interrupt_compaction(
     """
 
     class SleepingSparkResource(SparkSessionResource):
-        def executor(self) -> Executor:
-            return SleepingExecutor(super().executor(), folder)
+        def build_executor(self, choice: object = None) -> Executor:  # noqa: ARG002
+            return SleepingExecutor(super().build_executor(ExecutorChoice.spark), folder)
 
     signal_times = list[float]()
 

@@ -16,7 +16,7 @@ class UnavailableSparkResource(SparkSessionResource):
 class InProcessSparkResource(UnavailableSparkResource):
     """Runs work units in this process; a session fails to start."""
 
-    def executor(self) -> Executor:
+    def build_executor(self, choice: object = None) -> Executor:  # noqa: ARG002
         return InProcessExecutor()
 
 
