@@ -201,7 +201,7 @@ def test_move_postponed_counts_rows_in_a_dry_run(root: str) -> None:
     )
 
 
-def test_compact_moves_postponed_rows(root: str, spark: SparkSession) -> None:
+def test_compact_moves_postponed_rows(root: str) -> None:
     options = ("--option", "bucket=-2", "--option", "postpone.batch-write-fixed-bucket=false")
     run_command("create", root, "db.t", "--columns", "id INT", "--primary-key", "id", *options)
     table = Catalog(root).table("db.t")
@@ -245,7 +245,7 @@ def test_spark_writes_rows_of_a_postpone_table_to_real_buckets(
     assert rows_of(table) == [(n, str(n + 50)) for n in range(50)]
 
 
-def test_spark_computes_column_statistics(root: str, spark: SparkSession) -> None:
+def test_column_statistics_are_computed(root: str) -> None:
     table = Catalog(root).create_table(
         "db.t", "id INT, v STRING", primary_key=["id"], options={"bucket": "2"}
     )

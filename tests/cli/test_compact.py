@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from support.commands import Run, assert_fails, invoke
 from support.tables import levels_of, rows_of, stored_files, table_of
 
@@ -52,11 +53,65 @@ def test_compact_without_work_succeeds_and_commits_nothing(
     assert stored_files(table) == before
 
 
-def test_a_table_is_compacted(run: Run, spark: SparkSession, table: Table, warehouse: Path) -> None:
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the start of Spark fail."""
+
+    def fail(_master: str | None) -> None:
+        raise AssertionError("this command must not start Spark")
+
+    monkeypatch.setattr("paimon_orch.cli.common.start_spark", fail)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--executor", "local")])
+def test_a_table_is_compacted_without_spark(
+    run: Run, table: Table, warehouse: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    without_spark(monkeypatch)
     table.upsert(table_of("id v price", [(1, "z", "1")]))
     rows = rows_of(table)
 
-    answer = run("compact", warehouse, "db.t", "--strategy", "full", "--json")
+    answer = run("compact", warehouse, "db.t", "--strategy", "full", "--json", *arguments)
+
+    assert answer.json["snapshot_id"] == 3
+    assert set(levels_of(table)) == {5}
+    assert rows_of(table) == rows
+    assert not answer.error.strip()
+
+
+def test_large_tables_are_compacted_on_spark(
+    run: Run, table: Table, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_spark(monkeypatch)
+    monkeypatch.setattr("paimon_orch.steps.common.executor_choice.MAX_LOCAL_BYTES", 100)
+    answer = run("compact", warehouse, "db.t", "--strategy", "full")
+    assert "this command must not start Spark" in answer.error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--master", "local[2]"], "cannot be combined with a Spark master"),
+        (["--order-by", "id"], "cannot be used with --executor local"),
+    ],
+)
+def test_the_local_executor_is_refused_for_work_of_spark(
+    run: Run, table: Table, warehouse: Path, arguments: list[str], message: str
+) -> None:
+    answer = run("compact", warehouse, "db.t", "--executor", "local", *arguments)
+    assert answer.status == 1
+    assert message in answer.error
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--executor", "spark"), ("--master", "local[2]")], ids=["executor", "master"]
+)
+def test_a_table_is_compacted_on_spark(
+    run: Run, spark: SparkSession, table: Table, warehouse: Path, arguments: list[str]
+) -> None:
+    table.upsert(table_of("id v price", [(1, "z", "1")]))
+    rows = rows_of(table)
+
+    answer = run("compact", warehouse, "db.t", "--strategy", "full", "--json", *arguments)
 
     assert answer.json["snapshot_id"] == 3
     assert answer.json["level0_after"] == 0

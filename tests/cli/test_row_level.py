@@ -29,7 +29,7 @@ def table(root: str) -> Table:
     return created
 
 
-def test_rows_are_deleted(spark: SparkSession, root: str, table: Table) -> None:
+def test_rows_are_deleted(root: str, table: Table) -> None:
     dry = run_command("delete", root, "db.t", "--where", "id < 5", "--dry-run")
     assert dry == "would read 1 files of 1 buckets with 10 rows; nothing was changed"
 

@@ -12,6 +12,7 @@ import pytest
 from support.dagster.interrupted import SLEEP, interrupt_compaction
 
 from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource, build_compaction_asset
+from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.dagster.spark_links import build_spark_link_metadata
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
@@ -29,7 +30,7 @@ def test_a_run_and_its_spark_job_reference_each_other(
     spark: "SparkSession", orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
 ) -> None:
     upsert(orders, DAY)
-    resources = {"paimon": paimon, "spark": SparkSessionResource()}
+    resources = {"paimon": paimon, "spark": SparkSessionResource(executor=ExecutorChoice.spark)}
 
     result = dg.materialize([build_compaction_asset("lake.orders")], resources=resources)
 
@@ -79,13 +80,33 @@ def test_an_interrupted_run_cancels_its_spark_job_and_commits_nothing(
     upsert(orders, DAY)
 
     raised, seconds = interrupt_compaction(
-        str(tmp_path / "warehouse"), tmp_path, None, Signals.SIGINT
+        str(tmp_path / "warehouse"),
+        tmp_path,
+        signal=Signals.SIGINT,
+        executor=ExecutorChoice.spark,
     )
 
     assert raised is dg.DagsterExecutionInterruptedError
     assert seconds < SLEEP / 2
     assert list(spark.sparkContext.statusTracker().getActiveJobsIds()) == []
     assert spark.range(3).count() == 3
+    assert_untouched(orders, tmp_path)
+
+
+def test_an_interrupted_run_ends_its_worker_processes_and_commits_nothing(
+    orders: Table, upsert: Upsert, tmp_path: Path
+) -> None:
+    upsert(orders, DAY)
+
+    raised, seconds = interrupt_compaction(
+        str(tmp_path / "warehouse"),
+        tmp_path,
+        signal=Signals.SIGINT,
+        executor=ExecutorChoice.local,
+    )
+
+    assert raised is dg.DagsterExecutionInterruptedError
+    assert seconds < SLEEP / 2
     assert_untouched(orders, tmp_path)
 
 

@@ -92,7 +92,10 @@ def compact_in_dagster(options: dict[str, Any], folder: Path) -> bool:
     with dg.DagsterInstance.local_temp(str(folder)) as instance:
         result = dg.materialize(
             [build_compaction_asset("db.t", retry_policy=dg.RetryPolicy(max_retries=0))],
-            resources={"paimon": paimon, "spark": SparkSessionResource(master="local[2]")},
+            resources={
+                "paimon": paimon,
+                "spark": SparkSessionResource(master="local[2]", executor="spark"),
+            },
             instance=instance,
             raise_on_error=False,
         )

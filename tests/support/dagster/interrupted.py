@@ -1,4 +1,4 @@
-"""A compaction that is interrupted while its units run on Spark, like a terminated Dagster run."""
+"""A compaction that is interrupted while its units run, like a terminated Dagster run."""
 
 import os
 import sys
@@ -33,11 +33,17 @@ class SleepingExecutor(InProcessExecutor):
             (folder / "ended").touch()
             return run(unit)
 
-        return self._executor.map(run_after_sleep, units, **options)
+        # the units of an unknown size do not run in the calling thread
+        return self._executor.map(run_after_sleep, units, **options | {"work_bytes": None})
 
 
 def interrupt_compaction(
-    warehouse: str, folder: Path, remote: str | None, signal: Signals
+    warehouse: str,
+    folder: Path,
+    *,
+    signal: Signals,
+    executor: ExecutorChoice,
+    remote: str | None = None,
 ) -> tuple[type[BaseException] | None, float]:
     """Compact lake.orders, and send the signal to this process while a unit runs.
 
@@ -46,7 +52,7 @@ def interrupt_compaction(
 
     class SleepingSparkResource(SparkSessionResource):
         def build_executor(self, choice: object = None) -> Executor:  # noqa: ARG002
-            return SleepingExecutor(super().build_executor(ExecutorChoice.spark), folder)
+            return SleepingExecutor(super().build_executor(executor), folder)
 
     signal_times = list[float]()
 
@@ -71,6 +77,10 @@ def interrupt_compaction(
 
 if __name__ == "__main__":
     error_type, seconds = interrupt_compaction(
-        sys.argv[1], Path(sys.argv[2]), "local[2]", Signals.SIGTERM
+        sys.argv[1],
+        Path(sys.argv[2]),
+        signal=Signals.SIGTERM,
+        executor=ExecutorChoice.spark,
+        remote="local[2]",
     )
     sys.stdout.write(f"{error_type.__name__ if error_type else None} {seconds < SLEEP / 2}\n")
