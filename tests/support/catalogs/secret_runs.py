@@ -24,6 +24,7 @@ from paimon_orch.dagster import (
     build_compaction_asset,
     build_latest_snapshot_sensor,
 )
+from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.spark import spark_session
 from paimon_orch.spark.execution.spark_executor import SparkExecutor
 from paimon_orch.steps.compaction.compact import COMPACT, CompactRequest, run_compaction
@@ -94,7 +95,7 @@ def compact_in_dagster(options: dict[str, Any], folder: Path) -> bool:
             [build_compaction_asset("db.t", retry_policy=dg.RetryPolicy(max_retries=0))],
             resources={
                 "paimon": paimon,
-                "spark": SparkSessionResource(master="local[2]", executor="spark"),
+                "spark": SparkSessionResource(master="local[2]", executor=ExecutorChoice.spark),
             },
             instance=instance,
             raise_on_error=False,
