@@ -25,15 +25,21 @@ if not settings.get_current_profile_name().startswith("ci"):
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+WORKER_SITE = REPOSITORY / "tests" / "support" / "spark" / "worker_site"
 
 
 # The hook of xdist reads the groups, so this hook must run before it.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests with a session as ``spark``; one worker runs them all."""
+    """Mark tests with a session as ``spark``; one worker runs them all.
+
+    It also runs the tests of all kinds of catalogs, so that each of their servers is started once.
+    """
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        fixtures = getattr(item, "fixturenames", ())
+        if "spark" in fixtures:
             item.add_marker(pytest.mark.spark)
+        if "spark" in fixtures or "catalog_under_test" in fixtures:
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
@@ -59,7 +65,10 @@ def spark() -> "Iterator[SparkSession]":
     """The session of all tests. Functions for its workers are defined inside the tests."""
     from paimon_orch.spark import spark_session, stop_session
 
-    session = spark_session("local[2]", config={"spark.sql.shuffle.partitions": "2"})
+    with pytest.MonkeyPatch.context() as patch:
+        # The JVM passes the variable on to the daemons of the Python workers.
+        patch.setenv("PYTHONPATH", str(WORKER_SITE), prepend=os.pathsep)
+        session = spark_session("local[2]", config={"spark.sql.shuffle.partitions": "2"})
     yield session
     stop_session(session)
 
