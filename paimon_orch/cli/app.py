@@ -6,8 +6,11 @@ of the time of a short call.
 """
 
 import logging
+import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from io import TextIOWrapper
 from types import MappingProxyType
@@ -18,7 +21,7 @@ from typer.main import get_group
 
 from paimon_orch import __version__
 from paimon_orch.cli.help_page import HelpCommand, HelpGroup, Panel
-from paimon_orch.errors import InputError, PaimonError
+from paimon_orch.errors import CancelledError, InputError, PaimonError
 
 if TYPE_CHECKING:  # older releases of Typer have no such module
     from typer._click import Command, Context
@@ -177,6 +180,8 @@ app = typer.Typer(
 )
 logger = logging.getLogger(__name__)
 
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+_PY4J_MODULES = {"clientserver", "java_gateway"}  # they log to the root logger
 _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log details.")]
 
 
@@ -229,8 +234,25 @@ def main() -> None:
     """Run the command line; prints an expected error as one paragraph without a traceback."""
     if isinstance(sys.stdout, TextIOWrapper):  # file names may be invalid Unicode
         sys.stdout.reconfigure(errors="backslashreplace")
+    with _terminate_like_interrupt():
+        try:
+            _run()
+        except _TerminatedError as end:
+            _end_interrupted(end, "terminated", 128 + signal.SIGTERM)
+        except KeyboardInterrupt as end:
+            _end_interrupted(end, "interrupted", 128 + signal.SIGINT)
+
+
+def _run() -> None:
     try:
         app()
+    except SystemExit as end:
+        interrupt = _find_interrupt(end)
+        raise interrupt or end from None
+    except CancelledError as error:
+        interrupt = _find_interrupt(error) or KeyboardInterrupt()
+        interrupt.add_note(str(error).rstrip("."))
+        raise interrupt from None
     except PaimonError as error:
         _fail(f"{error}{_format_notes(error)}")
     except OSError as error:
@@ -247,6 +269,57 @@ def main() -> None:
         )
 
 
+class _TerminatedError(KeyboardInterrupt):
+    """SIGTERM, which commands handle like Ctrl-C."""
+
+
+@contextmanager
+def _terminate_like_interrupt() -> Iterator[None]:
+    """Raise :class:`_TerminatedError` for SIGTERM, so that the same cleanup happens."""
+
+    def stop(*_: object) -> None:
+        raise _TerminatedError
+
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:  # the caller's handler is kept
+        yield
+        return
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _find_interrupt(error: BaseException | None) -> KeyboardInterrupt | None:
+    """Return the interrupt that caused an error; Typer ends the process after an interrupt."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _end_interrupted(end: KeyboardInterrupt, word: str, status: int) -> None:
+    """Print one line, stop the JVM, and end the process without waiting for its threads."""
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in _INTERRUPTS}
+    try:
+        with suppress(OSError):
+            line_end = "\n" if sys.stderr.isatty() else ""  # the terminal shows ^C
+            sys.stderr.write(f"{line_end}{word}{_format_notes(end)}\n")
+        session = sys.modules.get("paimon_orch.spark.session.session")
+        if session is not None:
+            session.stop_jvm()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
+        _exit_now(status)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+_exit_now = os._exit
+"""Ends the process at once: threads may wait for a server, also in handlers at the exit."""
+
+
 def _fail(text: str) -> None:
     from paimon_orch.cli.common import error_console
 
@@ -254,7 +327,7 @@ def _fail(text: str) -> None:
     sys.exit(1)
 
 
-def _format_notes(error: Exception) -> str:
+def _format_notes(error: BaseException) -> str:
     """Return the notes of an error, for example on commits before the error."""
     return "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
 
@@ -273,9 +346,13 @@ def _read_settings(
         _split_options("--storage-option", storage_options),
         _split_options("--catalog-option", catalog_options),
     )
+    logs = logging.StreamHandler()
+    if not verbose:  # the errors of Py4J are raised too
+        logs.addFilter(lambda record: record.module not in _PY4J_MODULES)
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING,
         format="%(levelname)s %(name)s: %(message)s",
+        handlers=[logs],
     )
     if not verbose:
         logging.getLogger("py4j").setLevel(logging.ERROR)

@@ -1,6 +1,8 @@
 """Functions for several commands: open tables, parse arguments, print results and start Spark."""
 
 import json
+import signal
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -198,7 +200,7 @@ def compact_after_write(
     progress = add_progress_bar(bars, f"compact {table.identifier}")
     try:
         return compact_written_partitions(table, snapshot_id, executor, progress=progress)
-    except (PaimonError, OSError) as error:
+    except (PaimonError, OSError, KeyboardInterrupt) as error:
         command = table.stores.label.format_command("compact")
         error.add_note(
             f"the write is committed as snapshot {snapshot_id}; do not repeat it, but run "
@@ -224,7 +226,11 @@ def start_spark(master: str | None) -> "SparkSession":
 
     master = master or DEFAULT_MASTER
     is_remote = master.startswith("sc://")
+    handler = signal.getsignal(signal.SIGINT)
     session = spark_session(remote=master) if is_remote else spark_session(master)
+    if threading.current_thread() is threading.main_thread():
+        # PySpark's handler calls the JVM, which fails if another call is waiting for an answer
+        signal.signal(signal.SIGINT, handler)
     error_console.print(f"Spark {session.version} on {java_in_use(session)}")
     return session
 

@@ -275,11 +275,12 @@ class TableStores:
         undo = self.catalog_reports.drop_partitions(names) if names else lambda: None
         if not has_rows:
             return None
+        commit = self.new_commit(step)
         try:
-            changes = CommitChanges(kind=CommitKind.OVERWRITE, overwrite=matches)
-            return self.new_commit(step).commit(changes)
+            return commit.commit(CommitChanges(kind=CommitKind.OVERWRITE, overwrite=matches))
         except BaseException:
-            undo()
+            if commit.created is None:
+                undo()
             raise
 
     @property

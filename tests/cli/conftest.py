@@ -22,6 +22,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
     def run(*arguments: object) -> Answer:
         monkeypatch.setattr(sys, "argv", ["paimon-orch", *map(str, arguments)])
+        monkeypatch.setattr("paimon_orch.cli.app._exit_now", sys.exit)
         status: Any = 0
         try:
             main()

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from support.commands import Run, assert_fails
+from support.tables import table_of
 
 from paimon_orch import Catalog
 from paimon_orch.cli import inspect as cli_inspect
+from paimon_orch.errors import CancelledError
+from paimon_orch.table.commit.commit import TableCommit
 from paimon_orch.table.table import Table
 
 
@@ -123,12 +133,88 @@ def test_notes_of_an_os_error_are_printed(
     assert "the disk is full (the write is committed as snapshot 3)" in answer.error
 
 
-def test_an_interrupt_exits_with_130(
+@pytest.mark.parametrize(
+    ("number", "status", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_a_signal_ends_a_command_with_one_line(
+    run: Run,
+    warehouse: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    status: int,
+    word: str,
+) -> None:
+    monkeypatch.setattr(cli_inspect, "inspect_table", lambda *_: os.kill(os.getpid(), number))
+
+    answer = run("inspect", warehouse, "db.t")
+
+    assert (answer.status, answer.out, answer.error) == (status, "", f"{word}\n")
+
+
+def test_an_interrupt_during_a_commit_says_whether_it_happened(
+    run: Run, table: Table, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TableCommit, "_update_hint", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+
+    answer = run("truncate", warehouse, "db.t")
+
+    note = f"snapshot 2 of {table.paths.root} is committed"
+    assert (answer.status, answer.error) == (130, f"interrupted ({note})\n")
+
+
+def test_a_canceled_job_ends_like_an_interrupt(
     run: Run, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+    def cancel(*_: object) -> None:
+        raise CancelledError("compact: canceled before it finished; nothing was committed.")
 
-    monkeypatch.setattr(cli_inspect, "inspect_table", interrupt)
+    monkeypatch.setattr(cli_inspect, "inspect_table", cancel)
 
-    assert run("inspect", warehouse, "db.t").status == 130
+    answer = run("inspect", warehouse, "db.t")
+
+    assert (answer.status, answer.error) == (
+        130,
+        "interrupted (compact: canceled before it finished; nothing was committed)\n",
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(sys.platform != "linux", reason="lists processes in /proc")
+def test_an_interrupt_during_the_start_of_spark_leaves_no_process(
+    table: Table, warehouse: Path
+) -> None:
+    table.upsert(table_of("id v price", [(1, "z", "1")]))
+    mark = f"PAIMON_ORCH_TEST={uuid4()}"
+    name, _, value = mark.partition("=")
+    command = [sys.executable, "-m", "paimon_orch.cli", "compact", str(warehouse), "db.t"]
+    process = subprocess.Popen(
+        [*command, "--strategy", "full", "--master", "local[1]"],
+        env=os.environ | {name: value},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # as in a terminal, all processes of the group get the signal
+    )
+    wait_until(lambda: "org.apache.spark.deploy.SparkSubmit" in commands_of(mark))
+    os.killpg(process.pid, signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+
+    assert (process.returncode, error.strip()) == (130, "interrupted")
+    wait_until(lambda: not commands_of(mark))
+
+
+def commands_of(mark: str) -> str:
+    """Return the command lines of all processes with an environment variable."""
+    commands = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # the process ended, or belongs to another user
+            if mark.encode() in (folder / "environ").read_bytes():
+                commands.append((folder / "cmdline").read_bytes().decode(errors="replace"))
+    return "\n".join(commands)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

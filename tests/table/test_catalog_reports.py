@@ -170,6 +170,21 @@ def test_the_catalog_lists_partitions_again_if_their_rows_are_not_deleted(
     ]
 
 
+def test_the_catalog_does_not_list_partitions_again_if_an_interrupt_follows_the_commit(
+    table: Table, catalog: RecordedPartitions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.append(rows((1, 1)))
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TableCommit, "_update_hint", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        table.drop_partitions(["dt=1"])
+    assert table.scan().to_arrow().num_rows == 0
+    assert catalog.calls[1:] == [("drop", [{"dt": "1", "hr": "1"}])]
+
+
 def test_partitions_with_rows_in_another_branch_are_kept(
     tmp_path: Path, table: Table, catalog: RecordedPartitions
 ) -> None:

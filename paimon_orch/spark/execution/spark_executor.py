@@ -8,8 +8,10 @@ transient errors.
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from typing import TypeVar
@@ -44,6 +46,7 @@ _UnitTask = Callable[[int], Iterator[pa.RecordBatch]]
 RESULT_COLUMNS = "id bigint, result binary, error string"
 _RESULT_SCHEMA = pa.schema({"id": pa.int64(), "result": pa.binary(), "error": pa.string()})
 _POLL_SECONDS = 0.1
+_INTERRUPT_SECONDS = 10  # after an interrupt, to wait for the end of the jobs
 _FAILED_PART = -1  # the part number of failed units
 
 
@@ -149,10 +152,14 @@ class SparkExecutor:
             raise build_cancelled_error(label)
         jobs = build_job_monitor(self._session, label)
         frame = frame_of(jobs.session)
-        with ThreadPoolExecutor(1, thread_name_prefix="paimon-orch") as pool:
+        pool = ThreadPoolExecutor(1, thread_name_prefix="paimon-orch")
+        try:
             future = pool.submit(jobs.collect, frame)
             self._watch(future, jobs, count=tasks, label=label, progress=progress)
             return self._rows(future, label)
+        finally:
+            # after an interrupt, the thread may wait for a JVM or a server that does not answer
+            pool.shutdown(wait=False)
 
     def cancel(self) -> None:
         """Interrupt running jobs and refuse new ones."""
@@ -180,8 +187,10 @@ class SparkExecutor:
                     reported = finished
                     progress(finished, count)
         except BaseException as error:
-            while not _is_finished(future):
-                jobs.interrupt()
+            deadline = time.monotonic() + _INTERRUPT_SECONDS
+            with suppress(Py4JError, PySparkException, OSError):  # the JVM may have stopped too
+                while not _is_finished(future) and time.monotonic() < deadline:
+                    jobs.interrupt()
             if isinstance(error, KeyboardInterrupt):
                 raise build_cancelled_error(label) from error
             raise

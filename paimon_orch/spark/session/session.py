@@ -7,13 +7,16 @@ does not stop it.
 import logging
 import os
 import re
+import subprocess
 import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from traceback import walk_tb
 
 import platformdirs
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
@@ -43,6 +46,7 @@ _SQL_SETTINGS = {
 _SUBMIT_VARIABLE = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it to the port of the JVM
 
 _HANDSHAKE_SECONDS = 10
+_STOP_SECONDS = 5  # for the end of a JVM that is asked to stop
 
 _started_sessions: list[SparkSession] = []
 
@@ -100,6 +104,10 @@ def spark_session(
         # the cause is dropped if its text contains parameters, which can include a token
         cause = error if _mask_parameters(target, text) == text else None
         raise InputError(_describe_start_failure(target, error)) from cause
+    except BaseException as error:
+        if not isinstance(error, Exception):  # an interrupt
+            _stop_started_processes(error)
+        raise
     return session
 
 
@@ -163,6 +171,36 @@ def stop_session(session: SparkSession) -> None:
             del _started_sessions[index]
             session.stop()
             return
+
+
+def stop_jvm() -> None:
+    """Stop the JVM that this process started, with its jobs; without a JVM, do nothing."""
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - there is no public name
+    if process is not None:
+        _stop_process(process)
+
+
+def _stop_started_processes(interrupt: BaseException) -> None:
+    """Stop the JVM of an interrupted start; a later start then launches another one.
+
+    PySpark keeps the process only in a local variable until the JVM answers. If it does not answer
+    then, because PySpark has deleted the directory for the answer, it would not stop by itself.
+    """
+    for frame, _ in walk_tb(interrupt.__traceback__):
+        for value in list(frame.f_locals.values()):
+            if isinstance(value, subprocess.Popen):
+                _stop_process(value)
+    stop_jvm()
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+
+
+def _stop_process(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()  # Spark deletes its temporary files
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def java_in_use(session: SparkSession) -> str:

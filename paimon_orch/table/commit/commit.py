@@ -35,6 +35,7 @@ from paimon_orch.table.catalog_environment import (
     PartitionStatistics,
 )
 from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.commit.deferred_interrupt import defer_interrupts
 from paimon_orch.table.commit.partition_statistics import count_partition_changes
 from paimon_orch.table.commit.snapshot_builder import BuiltSnapshot, SnapshotBuilder
 from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWriter
@@ -101,6 +102,9 @@ class _CommitState:
     unresolved_id: int | None = None
     """The id of a snapshot that an attempt may have created and whose file was not read yet."""
 
+    started_id: int | None = None
+    """The id of a snapshot whose creation was started and whose outcome was not read yet."""
+
 
 @dataclass(slots=True, kw_only=True)
 class TableCommit:
@@ -121,6 +125,9 @@ class TableCommit:
     attempts: int = field(default=0, init=False)
     """The number of attempts of the last commit."""
 
+    created: Snapshot | None = field(default=None, init=False)
+    """The snapshot that the last commit created, also if it was interrupted after that."""
+
     is_duplicate: bool = field(default=False, init=False)
     """Whether an earlier call committed the identifier, so that the new files are not used."""
 
@@ -139,12 +146,33 @@ class TableCommit:
         policy = _build_retry_policy(self.schemas.latest().typed_options)
         try:
             snapshot = policy.call_until_result(lambda: self._attempt(state))
+            return self._finish(state, snapshot)
         except CommitOutcomeUnknownError:
             raise
         except (PaimonError, OSError) as error:
             if state.unresolved_id is not None:
                 raise self._build_unknown_outcome(state.unresolved_id, error) from error
             raise
+        except BaseException as error:
+            if not isinstance(error, Exception):  # an interrupt
+                self._note_outcome(state, error)
+            raise
+
+    def _note_outcome(self, state: _CommitState, error: BaseException) -> None:
+        """Add to an interrupt whether the commit happened."""
+        path, unknown_id = self.snapshots.paths.root, state.started_id or state.unresolved_id
+        if self.created is not None:
+            error.add_note(f"snapshot {self.created.id} of {path} is committed")
+        elif unknown_id is not None:
+            error.add_note(
+                f"it is not known whether snapshot {unknown_id} of {path} is committed; "
+                f"look for the commit user {self.user} in the newest snapshots"
+            )
+        else:
+            error.add_note(f"no snapshot of {path} was committed")
+
+    def _finish(self, state: _CommitState, snapshot: Snapshot | None) -> Snapshot:
+        """Report the outcome of the attempts; raises an error if none of them succeeded."""
         self.attempts = state.count
         if snapshot is None:
             if state.unresolved_id is not None:
@@ -154,6 +182,7 @@ class TableCommit:
                 f"{self.attempts}); the table is unchanged. Try again, or raise the options "
                 "'commit.max-retries' and 'commit.timeout'."
             )
+        self.created = snapshot
         self.is_duplicate = snapshot.delta_manifest_list not in state.delta_lists
         self._report(snapshot)
         logger.info(
@@ -300,14 +329,18 @@ class TableCommit:
         is_refused, failure = False, None
         try:
             if catalog is None:
-                return self._create_snapshot_file(snapshot)
-            if catalog.commit(snapshot, base, statistics):
-                return True
+                return self._create_snapshot_file(snapshot, state)
+            with defer_interrupts():
+                state.started_id = snapshot.id
+                if catalog.commit(snapshot, base, statistics):
+                    self._resolve(snapshot, state, is_committed=True)
+                    return True
             is_refused = True
         except (OSError, StorageError) as error:
             failure = error
         is_committed = self._find_outcome(snapshot, is_refused=is_refused)
         if is_committed is not None:
+            self._resolve(snapshot, state, is_committed=is_committed)
             return is_committed
         reason = failure or "the catalog refused it, but may have received it twice"
         state.unresolved_id = snapshot.id
@@ -342,11 +375,20 @@ class TableCommit:
         created = latest if latest.id == snapshot.id else self.snapshots.get(snapshot.id)
         return created.delta_manifest_list == snapshot.delta_manifest_list
 
-    def _create_snapshot_file(self, snapshot: Snapshot) -> bool:
+    def _create_snapshot_file(self, snapshot: Snapshot, state: _CommitState) -> bool:
         """Create the file of a snapshot, under the lock of the table if it has one."""
         io, path, data = self.snapshots.io, self.snapshots.path(snapshot.id), snapshot.to_json()
-        with self.environment.hold_lock():
-            return io.create(path, data) or io.read_bytes(path) == data
+        with self.environment.hold_lock(), defer_interrupts():
+            state.started_id = snapshot.id
+            is_created = io.create(path, data) or io.read_bytes(path) == data
+            self._resolve(snapshot, state, is_committed=is_created)
+        return is_created
+
+    def _resolve(self, snapshot: Snapshot, state: _CommitState, *, is_committed: bool) -> None:
+        """Record the outcome of an attempt for the message of an interrupt."""
+        state.started_id = None
+        if is_committed:
+            self.created = snapshot
 
 
 def _build_retry_policy(options: Options) -> RetryPolicy:

@@ -1,4 +1,5 @@
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from pyspark import SparkContext
 from pyspark.errors import PySparkValueError
 from pyspark.sql import SparkSession
 
@@ -158,6 +160,29 @@ def test_a_server_that_is_not_spark_connect_is_reported(monkeypatch: pytest.Monk
 
         with pytest.raises(TransientError, match=f"no Spark Connect server answers at .*{port}"):
             spark_session(remote=f"sc://127.0.0.1:{port}")
+
+
+def test_an_interrupted_start_stops_the_jvm_that_it_launched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started = list[subprocess.Popen[bytes]]()
+
+    def launch(*_: object) -> SparkSession:
+        process = subprocess.Popen(["sleep", "60"])
+        started.append(process)
+        raise KeyboardInterrupt
+
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setattr("paimon_orch.spark.session.session.active_session", lambda: None)
+    monkeypatch.setattr("paimon_orch.spark.session.session._start", launch)
+    for name in ("_gateway", "_jvm"):
+        monkeypatch.setattr(SparkContext, name, None)
+
+    with pytest.raises(KeyboardInterrupt):
+        spark_session("local[1]")
+
+    [process] = started
+    assert process.returncode == -signal.SIGTERM
 
 
 def test_the_error_of_a_failed_start_names_the_server_and_a_fix(
