@@ -21,7 +21,7 @@ defs = dg.Definitions(
     ],
     resources={
         "paimon": PaimonCatalogResource(warehouse=dg.EnvVar("PAIMON_WAREHOUSE")),
-        "spark": SparkSessionResource(remote=dg.EnvVar("SPARK_ADDRESS")),
+        "spark": SparkSessionResource(),
     },
     executor=dg.in_process_executor,
 )

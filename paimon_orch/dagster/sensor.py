@@ -182,7 +182,9 @@ def _build_result(
         )
         for run in runs[:limit]
     ]
-    if len(requests) > 1:
+    # After the first evaluation, a user may launch a backfill before the sensor requests a run.
+    is_backfill_possible = target.partitions_def is not None and changes.whole_table_reason
+    if is_backfill_possible or len(requests) > 1:
         target.limit_pool()
     postponed = {path: suffixes[path] for run in runs[limit:] for path in run.paths}
     return dg.SensorResult(

@@ -247,3 +247,21 @@ def test_the_pool_of_several_requested_runs_has_a_limit_before_they_start(
 
         [limit] = storage.get_pool_limits()
         assert (limit.name, limit.limit) == ("paimon/lake.orders", expected)
+
+
+def test_the_first_tick_limits_the_pool_even_if_it_requests_no_run(
+    orders: Table,
+    upsert: Upsert,
+    compact_all: Callable[[Table], None],
+    paimon: PaimonCatalogResource,
+    tmp_path: Path,
+) -> None:
+    upsert(orders, MONTHS[0])
+    compact_all(orders)
+    config = {"concurrency": {"pools": {"granularity": "run", "default_limit": 1}}}
+    with dg.instance_for_test(config, temp_dir=str(tmp_path)) as instance:
+        sensor = build_latest_snapshot_sensor("lake.orders", partitions_def=STATIC)
+
+        assert SensorTicks(sensor, paimon, instance).new_run_requests() == []
+
+        assert instance.event_log_storage.get_concurrency_keys() == {"paimon/lake.orders"}
