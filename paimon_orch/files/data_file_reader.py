@@ -93,6 +93,8 @@ class FileReader:
     """The schemas that the files were written with, by id."""
     _: KW_ONLY
     batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
+    dictionaries: frozenset[str] = frozenset()
+    """Text columns that :meth:`read` returns as dictionary arrays."""
 
     def path(self, bucket_file: BucketFile) -> str:
         """Return the path of a data file."""
@@ -146,6 +148,20 @@ class FileReader:
                 rows = _drop_deleted_rows(rows, deleted, numbers)
             if rows.num_rows:
                 yield rows
+
+    def find_dictionary_columns(self, bucket_file: BucketFile) -> list[str]:
+        """Return the columns that a file stores as indices of small dictionaries.
+
+        Merges and writers handle dictionary arrays of these columns faster than their values.
+        """
+        path = self.path(bucket_file)
+        with wrap_decode_errors(path), self.io.open_input(path) as source:
+            reader = self._open(bucket_file, path, source)
+            if not isinstance(reader, ParquetFileReader):
+                return []
+            stored = set(reader.find_dictionary_columns())
+            columns = self._columns(bucket_file, self.schema.fields, reader.names)
+            return [column.field.name for column in columns if column.physical in stored]
 
     def row_groups(
         self, bucket_file: BucketFile, key: Field, deletions: DeletionVector | None = None
@@ -249,6 +265,16 @@ class FileReader:
                 column.physical for column in columns if column.physical is not None
             )
             names, count = [field.name for field in fields], 0
+            if self.dictionaries and isinstance(reader, ParquetFileReader):
+                reader.keep_dictionaries(
+                    [
+                        column.physical
+                        for column in columns
+                        if column.field.name in self.dictionaries
+                        and column.physical is not None
+                        and column.has_unchanged_type
+                    ]
+                )
             if isinstance(reader, ParquetFileReader) and not (
                 predicate is None and selected is None
             ):
@@ -266,7 +292,12 @@ class FileReader:
             else:
                 rows = read_file_rows(reader, physical_names, batch_rows, selected)
             for numbers, batch in rows:
-                arrays = [column.read(batch) for column in columns]
+                arrays = [
+                    _encode_dictionary(column.read(batch))
+                    if column.field.name in self.dictionaries
+                    else column.read(batch)
+                    for column in columns
+                ]
                 rows_read = build_record_batch(arrays, names, batch.num_rows)
                 yield (
                     (numbers, rows_read)
@@ -365,6 +396,10 @@ def _check_row_count(path: str, row_count: int, file: DataFileMeta) -> None:
         raise CorruptFileError(
             path, f"has {row_count} rows, but its manifest entry states {file.row_count}"
         )
+
+
+def _encode_dictionary(column: pa.Array) -> pa.Array:
+    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
 
 
 def _unique(names: Iterable[str]) -> list[str]:

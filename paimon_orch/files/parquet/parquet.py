@@ -40,6 +40,7 @@ from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import AtomicType, Field
 
 _LOCAL_BUFFER_BYTES = 65_536
+_MAX_INDEX_BYTES = 2  # of a value in a column of few distinct values, before compression
 _MAX_FOOTER_BOUND_BYTES = 4_096  # Parquet's writer omits longer bounds
 _CODECS = {
     **{name: name for name in ("zstd", "snappy", "gzip", "lz4", "brotli", "none")},
@@ -81,17 +82,44 @@ class ParquetFileReader:
         # pre_buffer merges the ranges of a row group into few requests. Local reads are as fast
         # without it. With a small buffer they need less memory, because a merge of many files does
         # not hold whole column chunks of all files.
-        self._footer = Footer(source, remote=remote)
-        self._file = pq.ParquetFile(
-            source,
-            metadata=self._footer.metadata,
-            pre_buffer=remote,
-            buffer_size=0 if remote else _LOCAL_BUFFER_BYTES,
-        )
         self._source, self._remote = source, remote
+        self._footer = Footer(source, remote=remote)
+        self._file = self._open()
         self._costs = costs or (REMOTE_COSTS if remote else LOCAL_COSTS)
         self.num_rows: int | None = self._file.metadata.num_rows
         self.names: Sequence[str] = self._file.schema_arrow.names
+
+    def _open(self, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+        return pq.ParquetFile(
+            self._source,
+            metadata=self._footer.metadata,
+            pre_buffer=self._remote,
+            buffer_size=0 if self._remote else _LOCAL_BUFFER_BYTES,
+            read_dictionary=list(dictionaries),
+        )
+
+    def keep_dictionaries(self, columns: Sequence[str]) -> None:
+        """Read text columns as dictionary arrays from now on."""
+        self._file = self._open(columns)
+
+    def find_dictionary_columns(self) -> list[str]:
+        """Return the text columns that are stored as indices of small dictionaries.
+
+        A row group whose dictionary became too large also has pages of values, which are larger.
+        """
+        metadata = self._file.metadata
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        found, leaf = [], 0
+        for field in self._file.schema_arrow:
+            chunks = [group.column(leaf) for group in groups]
+            if pa.types.is_string(field.type) and all(
+                chunk.has_dictionary_page
+                and chunk.total_uncompressed_size <= _MAX_INDEX_BYTES * chunk.num_values
+                for chunk in chunks
+            ):
+                found.append(field.name)
+            leaf += sum(1 for _ in _iterate_leaves(field))
+        return found
 
     def batches(
         self, columns: Sequence[str], batch_rows: int, groups: Sequence[int] | None = None
@@ -201,7 +229,7 @@ class ParquetFileWriter:
         """Write the rows of a table as one row group."""
         columns = [
             column
-            if column.type == target
+            if column.type == target or pa.types.is_dictionary(column.type)
             else pa.chunked_array(
                 [map_atoms(chunk, kind, target, _convert_atom) for chunk in column.chunks], target
             )
@@ -209,15 +237,22 @@ class ParquetFileWriter:
                 table.columns, self._types, self._schema.types, strict=True
             )
         ]
-        stored = pa.table(columns, schema=self._schema)
+        schema = pa.schema(
+            [
+                field.with_type(column.type)
+                for field, column in zip(self._schema, columns, strict=True)
+            ]
+        )
+        # the writer can store only one dictionary in a row group
+        stored = pa.table(columns, schema=schema).unify_dictionaries()
         if self._writer is None:
-            self._writer = self._open(self._find_dictionary_columns(stored))
+            self._writer = self._open(schema, self._find_dictionary_columns(stored))
         self._writer.write_table(stored, row_group_size=max(1, table.num_rows))
 
-    def _open(self, dictionary_columns: list[str]) -> pq.ParquetWriter:
+    def _open(self, schema: pa.Schema, dictionary_columns: list[str]) -> pq.ParquetWriter:
         return pq.ParquetWriter(
             self._sink,
-            self._schema,
+            schema,
             compression=self._codec,
             compression_level=self._compression_level,
             use_dictionary=dictionary_columns,
@@ -288,12 +323,15 @@ class ParquetFileWriter:
 
 def _has_footer_bounds(column: pa.ChunkedArray) -> bool:
     """Return whether the bounds of a column are in its footer, as values that can be converted."""
-    if _footer_converter(column.type) is None:
+    is_dictionary = pa.types.is_dictionary(column.type)
+    kind = column.type.value_type if is_dictionary else column.type
+    if _footer_converter(kind) is None:
         return False
-    if not pa.types.is_string(column.type):
+    if not pa.types.is_string(kind):
         return True
-    longest = pc.max(pc.binary_length(column)).as_py()
-    return longest is None or longest <= _MAX_FOOTER_BOUND_BYTES
+    arrays = [chunk.dictionary for chunk in column.chunks] if is_dictionary else column.chunks
+    lengths = [pc.max(pc.binary_length(array)).as_py() or 0 for array in arrays]
+    return max(lengths, default=0) <= _MAX_FOOTER_BOUND_BYTES
 
 
 def _footer_converter(kind: pa.DataType) -> Callable[[Any], object] | None:
@@ -339,6 +377,8 @@ def _has_low_cardinality(column: pa.ChunkedArray, max_distinct_ratio: float) -> 
     kind = column.type
     if pa.types.is_nested(kind) or pa.types.is_boolean(kind) or _is_long_decimal(kind):
         return False
+    if pa.types.is_dictionary(kind):  # all chunks have the same dictionary
+        column = pa.chunked_array([chunk.indices for chunk in column.chunks], kind.index_type)
     distinct: int = pc.count_distinct(column).as_py()
     return distinct < max(2, max_distinct_ratio * len(column))
 

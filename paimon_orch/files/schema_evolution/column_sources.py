@@ -27,10 +27,18 @@ class ColumnSource:
     physical_type: DataType
     constant: object = None
 
+    @property
+    def has_unchanged_type(self) -> bool:
+        """Return whether the file has the type of the read schema; nullability is ignored."""
+        return self.physical_type.with_nullable(True) == self.field.type.with_nullable(True)
+
     def read(self, batch: pa.RecordBatch) -> pa.Array:
         """Return the column of a batch of the file, as the type of the read schema."""
         if self.physical is not None:
-            return evolve(batch.column(self.physical), self.physical_type, self.field.type)
+            column = batch.column(self.physical)
+            if pa.types.is_dictionary(column.type):  # read as dictionary if its type is unchanged
+                return column
+            return evolve(column, self.physical_type, self.field.type)
         return build_constant_column(self.constant, self.field.type, batch.num_rows)
 
 

@@ -59,6 +59,8 @@ class StatsCollector:
                 continue
             if field.name in without_bounds:
                 continue
+            if pa.types.is_dictionary(column.type):
+                column = column.cast(column.type.value_type)
             if field.name == self._sorted_by:
                 lowest, highest = column[0], column[-1]
             else:

@@ -5,7 +5,7 @@ See docs/format/compaction-rewrites.md and docs/format/lookup-compaction.md.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileRe
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
+from paimon_orch.format.file_index.index_options import parse_index_specs
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.options.core_options import (
@@ -263,6 +264,10 @@ class BucketCompaction:
             lookup = self._create_lookup(self._fields if by_value else ())
         output = self._create_writer(changelog=False, level=level) if rewrite else None
         changelog = self._create_writer(changelog=True) if has_changes else None
+        dictionaries = frozenset[str]()
+        if output is not None and lookup is None and changelog is None:
+            dictionaries = self._find_dictionary_columns(files, output.level)
+        self._reader = replace(self._reader, dictionaries=dictionaries)
         for section in pending:
             for step in merge_runs(
                 self._build_runs(section), self._key_names, self._engine.sequence
@@ -277,6 +282,21 @@ class BucketCompaction:
             self._outcome.changelog.extend(changelog.close())
         if lookup is not None and self._options.has_deletion_vectors:
             self._vectors.add(lookup.vectors())
+
+    def _find_dictionary_columns(self, files: Sequence[DataFileMeta], level: int) -> frozenset[str]:
+        """Return the columns that the largest file stores with small dictionaries.
+
+        Keys, sequences and indexed columns are needed as values.
+        """
+        options, schema = self._options, self._schema
+        if options.file_format(level) != "parquet":
+            return frozenset()
+        largest = max(files, key=lambda file: file.row_count)
+        values = {*schema.primary_keys, *self._engine.sequence.names}
+        values |= {field.name for field in schema.order_fields(level)}
+        values |= {spec.column for spec in parse_index_specs(schema.options)}
+        found = self._reader.find_dictionary_columns(self._bucket_file(largest))
+        return frozenset(found) - values
 
     def _create_writer(self, *, changelog: bool, level: int | None = None) -> RollingFileWriter:
         task = self._task

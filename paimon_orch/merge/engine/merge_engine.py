@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Indices, Mask
 from paimon_orch.format.options.core_options import SEQUENCE_FIELD, SEQUENCE_FIELD_SORT_ORDER
 from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
+from paimon_orch.format.types.arrow import decode_dictionaries, encode_dictionaries
 from paimon_orch.merge.aggregate.registry import find_aggregate_function
 from paimon_orch.merge.engine.aggregation import check_aggregation, create_aggregation
 from paimon_orch.merge.engine.partial_update import (
@@ -118,13 +120,9 @@ class MergeEngine:
             rows = step.newest_row_per_key
             if not deletes:  # filtering the indices is faster than filtering the rows
                 rows = rows[~is_retract(step.rows.column(VALUE_KIND.name))[rows]]
-            return step.rows.take(pa.array(rows))
-        merged = self._merge_batch(step, merges_single_rows=merges_single_rows)
-        return merged if deletes else drop_retracts(merged)
-
-    def _merge_batch(self, step: MergeBatch, *, merges_single_rows: bool) -> pa.Table:
-        if self._name == "deduplicate":
-            return step.rows  # the rows of a single run have distinct keys
+            return pc.take(step.rows, pa.array(rows), boundscheck=False)
+        if self._name == "deduplicate":  # the rows of a single run have distinct keys
+            return step.rows if deletes else drop_retracts(step.rows)
         if self._name == "first-row":
             return _take_first_rows(step)
         is_merged = step.sizes > 1
@@ -133,24 +131,27 @@ class MergeEngine:
             changes = self._can_change_single_rows
             is_merged |= counts if changes else counts & find_retracts(step)[step.starts]
         if step.is_single_run and not is_merged.any():
-            return step.rows
-        return self._merge_columns(step, is_merged)
+            return step.rows if deletes else drop_retracts(step.rows)
+        rows, row_indices = step.rows, step.order[step.starts]
+        merged_groups = np.flatnonzero(is_merged)
+        if len(merged_groups):
+            merged = self._merge_columns(step, is_merged)
+            row_indices[merged_groups] = rows.num_rows + np.arange(len(merged_groups))
+            rows = pa.concat_tables([rows, merged])
+        if not deletes:  # filtering the indices is faster than filtering the rows
+            row_indices = row_indices[~is_retract(rows.column(VALUE_KIND.name))[row_indices]]
+        return pc.take(rows, pa.array(row_indices), boundscheck=False)
 
     def _merge_columns(self, step: MergeBatch, is_merged: Mask) -> pa.Table:
-        """Merge the columns of some keys; the only row of each other key is unchanged."""
-        sizes = step.sizes
-        merged_groups = np.flatnonzero(is_merged)
-        if not len(merged_groups):
-            return step.rows.take(pa.array(step.newest_row_per_key))
+        """Return the merged rows of some keys."""
         create = create_aggregation if self._name == "aggregation" else create_partial_update
-        rows = step.rows.take(pa.array(step.order[np.repeat(is_merged, sizes)]))
-        function = create(self.schema, rows, len(merged_groups))
-        for groups, turn in iterate_in_lockstep(sizes[merged_groups]):
+        sizes = step.sizes
+        indices = pa.array(step.order[np.repeat(is_merged, sizes)])
+        rows = decode_dictionaries(pc.take(step.rows, indices, boundscheck=False))
+        function = create(self.schema, rows, int(is_merged.sum()))
+        for groups, turn in iterate_in_lockstep(sizes[is_merged]):
             function.take(groups, turn)
-        merged = function.result(step.rows.schema)
-        row_indices = step.order[step.starts]
-        row_indices[merged_groups] = step.rows.num_rows + np.arange(len(merged_groups))
-        return pa.concat_tables([step.rows, merged]).take(pa.array(row_indices))
+        return encode_dictionaries(function.result(rows.schema), step.rows.schema)
 
 
 def create_merge_engine(schema: TableSchema) -> MergeEngine:
