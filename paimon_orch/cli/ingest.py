@@ -1,8 +1,12 @@
-"""The command ``ingest``: loads files into a table with Spark, in one snapshot."""
+"""The command ``ingest``: loads files into a table, in one snapshot."""
 
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import pyarrow as pa
 import typer
 from rich.progress import Progress
 
@@ -12,12 +16,14 @@ from paimon_orch.cli.arguments import (
     CompactAfter,
     DryRun,
     Encoding,
+    ExecutorOption,
     Identifier,
     Master,
     SourceFiles,
 )
 from paimon_orch.cli.common import (
     add_progress_bar,
+    build_executor,
     check_files_exist,
     compact_after_write,
     error_console,
@@ -30,15 +36,29 @@ from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError
 from paimon_orch.steps import ingest as ingest_step
-from paimon_orch.steps.compaction.compact import CompactionResult
-from paimon_orch.steps.ingest import IngestPreview, IngestRequest, IngestResult
+from paimon_orch.steps.common import executor as executors
+from paimon_orch.steps.common.executor_choice import ChoosingExecutor, ExecutorKind
+from paimon_orch.steps.ingest import (
+    IngestPreview,
+    IngestRequest,
+    IngestResult,
+    WriteMode,
+    build_preview,
+    count_rows,
+)
+from paimon_orch.steps.ingest_files import (
+    SparkRequiredError,
+    detect_common_format,
+    measure_files,
+    read_input_files,
+)
 from paimon_orch.table.commit.commit import CommitId
-from paimon_orch.table.filter.partition_spec import parse_partition_spec
+from paimon_orch.table.filter.partition_spec import PartitionSpec, parse_partition_spec
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.table_write import write_rows
 from paimon_orch.table.write.write_plan import WritePlan
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+logger = logging.getLogger(__name__)
 
 _EXAMPLES = [
     "ingest /lake db.orders --from orders.csv --dry-run",
@@ -100,64 +120,110 @@ def ingest(
     commit_identifier: _CommitIdentifier = None,
     compact_after: CompactAfter = False,
     dry_run: DryRun = False,
+    executor: ExecutorOption = ExecutorKind.AUTO,
     master: Master = None,
     as_json: AsJson = False,
 ) -> None:
     """Load files into a table, in one snapshot.
 
-    Spark reads Parquet, CSV and JSON lines. With --dry-run, all rows are read and checked, but no
-    rows are written.
+    Reads Parquet, CSV and JSON lines. With --dry-run, all rows are read and checked, but no rows are
+    written.
     """
-    from paimon_orch.spark.input_files import read_files
-
+    runner = build_executor(executor, master)
     target = open_table_for_write(ctx, location, table, compact=compact_after)
     paths = [*source, *(more_files or [])]
     check_files_exist(paths)
-    commit_id = _parse_commit_id(commit_user, commit_identifier)
-    partitions = None if partition is None else parse_partition_spec(partition, target.schema)
-    rows = read_files(start_spark(master), paths, encoding=encoding)
-    request = IngestRequest(
-        columns=rows.columns,
+    detect_common_format(paths)
+    load = _Load(
+        table=target,
+        paths=paths,
+        encoding=encoding,
         mode="overwrite" if mode is IngestMode.OVERWRITE else "append",
         row_kind=row_kind,
-        partitions=partitions,
-        commit_id=commit_id,
+        partitions=None if partition is None else parse_partition_spec(partition, target.schema),
+        commit_id=_parse_commit_id(commit_user, commit_identifier),
+        dry_run=dry_run,
     )
-    planned = ingest_step.plan(target, request)
-    if dry_run:
-        _print_preview(_preview(rows, target, planned), as_json)
+    with Progress(console=error_console, transient=True) as bars:
+        progress = add_progress_bar(bars, f"ingest {target.identifier}")
+        outcome = _run(load, runner, master, progress)
+        compaction = None
+        if compact_after and isinstance(outcome, IngestResult):
+            compaction = compact_after_write(target, outcome.snapshot_id, runner, bars)
+    if isinstance(outcome, IngestPreview):
+        _print_preview(outcome, as_json)
         return
-    result, compaction = _write(rows, target, planned, compact_after=compact_after)
     print_write_result(
         target,
-        _to_values(result),
+        _to_values(outcome),
         as_json,
         empty_text="no rows: nothing was committed",
         compaction=compaction,
     )
 
 
-def _preview(rows: "DataFrame", table: Table, plan: WritePlan) -> IngestPreview:
-    from paimon_orch.spark.frame_writer import preview
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Load:
+    """The files to load, and how to write their rows."""
 
-    with Progress(console=error_console, transient=True) as bars:
-        progress = add_progress_bar(bars, f"ingest {table.identifier}")
-        return preview(rows, table, plan, progress=progress)
+    table: Table
+    paths: Sequence[str]
+    encoding: str | None
+    mode: WriteMode
+    row_kind: str | None
+    partitions: PartitionSpec | None
+    commit_id: CommitId | None
+    dry_run: bool
+
+    def plan(self, columns: Sequence[str]) -> WritePlan:
+        """Check the columns of the rows, and plan the write."""
+        request = IngestRequest(
+            columns=columns,
+            mode=self.mode,
+            row_kind=self.row_kind,
+            partitions=self.partitions,
+            commit_id=self.commit_id,
+        )
+        return ingest_step.plan(self.table, request)
 
 
-def _write(
-    rows: "DataFrame", table: Table, plan: WritePlan, *, compact_after: bool
-) -> tuple[IngestResult, CompactionResult | None]:
-    from paimon_orch.spark.execution.spark_executor import SparkExecutor
-    from paimon_orch.spark.frame_writer import run_ingest
+def _run(
+    load: _Load, runner: ChoosingExecutor, master: str | None, progress: executors.Progress
+) -> IngestResult | IngestPreview:
+    """Load the files in this process, or on Spark if they are large or only Spark reads them."""
+    if runner.is_local(measure_files(load.paths)):
+        try:
+            return _run_here(load)
+        except SparkRequiredError as error:
+            if runner.kind is ExecutorKind.LOCAL:
+                raise
+            logger.info("the files are loaded on Spark: %s", error)
+    return _run_on_spark(load, master, progress)
 
-    with Progress(console=error_console, transient=True) as bars:
-        progress = add_progress_bar(bars, f"ingest {table.identifier}")
-        result = run_ingest(rows, table, plan, progress=progress)
-        if not compact_after:
-            return result, None
-        executor = SparkExecutor(rows.sparkSession)
-        return result, compact_after_write(table, result.snapshot_id, executor, bars)
+
+def _run_here(load: _Load) -> IngestResult | IngestPreview:
+    rows = read_input_files(load.paths, load.table.schema, encoding=load.encoding)
+    plan = load.plan(rows.columns)
+
+    def read() -> Iterator[pa.Table]:
+        return plan.prepare(rows.read())
+
+    if load.dry_run:
+        return build_preview(load.table, plan, [count_rows(plan, read())])
+    return ingest_step.run_ingest(load.table, plan, lambda: [write_rows(plan, read())])
+
+
+def _run_on_spark(
+    load: _Load, master: str | None, progress: executors.Progress
+) -> IngestResult | IngestPreview:
+    from paimon_orch.spark.frame_writer import preview, run_ingest
+    from paimon_orch.spark.input_files import read_files
+
+    rows = read_files(start_spark(master), load.paths, encoding=load.encoding)
+    plan = load.plan(rows.columns)
+    if load.dry_run:
+        return preview(rows, load.table, plan, progress=progress)
+    return run_ingest(rows, load.table, plan, progress=progress)
 
 
 def _to_values(result: IngestResult) -> dict[str, object]:

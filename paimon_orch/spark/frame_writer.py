@@ -1,8 +1,7 @@
 """Writes data frames: converts rows, sends them to the task of their bucket, and sorts them."""
 
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
 
@@ -41,7 +40,6 @@ from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.dynamic_bucket import has_dynamic_buckets
 from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
 from paimon_orch.table.write.table_write import write_rows
-from paimon_orch.table.write.write_builder import WriteBuilder
 from paimon_orch.table.write.write_plan import WritePlan
 
 
@@ -80,16 +78,7 @@ def run_ingest(
     frame: DataFrame, table: Table, plan: WritePlan, *, progress: Progress | None = None
 ) -> IngestResult:
     """Execute the plan of an ingest; see :func:`write`."""
-    start = time.monotonic()
-    builder = WriteBuilder(table.stores, commit_id=plan.commit_id)
-    committed = builder.find_committed()
-    if committed is not None:
-        builder.report_commit(committed)
-        result = IngestResult(snapshot_id=committed.id, rows=0, files=0, bytes=0)
-    else:
-        messages = _write_rows(frame, table, plan, progress)
-        result = ingest.commit(table, plan, messages)
-    return replace(result, duration_seconds=time.monotonic() - start, attempts=1)
+    return ingest.run_ingest(table, plan, lambda: _write_rows(frame, table, plan, progress))
 
 
 def _write_rows(

@@ -1,8 +1,6 @@
 """Reads the input files of an ingest: Parquet, CSV with a header, and JSON lines."""
 
-import codecs
 from collections.abc import Sequence
-from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -11,14 +9,8 @@ from pyspark.sql import functions as fn
 
 from paimon_orch.errors import InputError
 from paimon_orch.spark.row_conversion import quote_column
+from paimon_orch.steps.ingest_files import decode_upper_bytes, detect_common_format
 
-_FORMAT_BY_SUFFIX = {
-    ".parquet": "parquet",
-    ".csv": "csv",
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
-}
 _BYTE_ENCODING = "ISO-8859-1"  # each character is one byte
 _ASCII_SIZE = 128
 
@@ -33,14 +25,8 @@ def read_files(
     character. Errors are raised when rows are read: for values that cannot be cast, for bytes that
     cannot be decoded, and for rows that do not have the columns of the header.
     """
-    formats = {_detect_format(path) for path in paths}
-    if len(formats) != 1:
-        raise InputError(
-            f"all files must have the same format: {', '.join(paths)} are "
-            f"{', '.join(sorted(formats))}"
-        )
-    (form,) = formats
-    characters = None if encoding is None else _decode_upper_bytes(encoding, form)
+    form = detect_common_format(paths)
+    characters = None if encoding is None else decode_upper_bytes(encoding, form)
     reader = session.read
     if form == "csv":
         # without enforceSchema, Spark refuses files with different headers
@@ -56,46 +42,6 @@ def read_files(
         raise InputError(
             f"{', '.join(paths)} cannot be read as {form}: {_find_reason(error)}"
         ) from error
-
-
-def _decode_upper_bytes(encoding: str, form: str) -> list[str] | None:
-    """Return the characters of the bytes 128 to 255, or None if the encoding is UTF-8.
-
-    The character of an invalid byte is an empty string.
-    """
-    if form != "csv":
-        raise InputError(f"--encoding is for CSV only: {form} has a fixed encoding")
-    try:
-        name = codecs.lookup(encoding).name
-        if name in ("utf-8", "utf-8-sig"):
-            return None
-        decoded = [bytes([byte]).decode(encoding, "ignore") for byte in range(256)]
-    except (LookupError, UnicodeError):
-        raise InputError(
-            f"unknown encoding {encoding!r}; examples are utf-8, latin-1, cp1252 and iso-8859-15"
-        ) from None
-    pairs = (
-        bytes([first, second])
-        for first in range(_ASCII_SIZE, 256)
-        for second in range(_ASCII_SIZE // 2, 256)
-        if not decoded[first]
-    )
-    if decoded[:_ASCII_SIZE] != [chr(byte) for byte in range(_ASCII_SIZE)] or any(
-        _is_decodable(pair, encoding) for pair in pairs
-    ):
-        raise InputError(
-            f"encoding {encoding!r} does not have one byte for each character; convert the files "
-            f"to UTF-8, for example with: iconv -f {encoding} -t UTF-8"
-        )
-    return decoded[_ASCII_SIZE:]
-
-
-def _is_decodable(data: bytes, encoding: str) -> bool:
-    try:
-        data.decode(encoding)
-    except UnicodeError:
-        return False
-    return True
 
 
 def _decode_frame(frame: DataFrame, characters: list[str] | None, encoding: str) -> DataFrame:
@@ -153,17 +99,3 @@ def _find_reason(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     causes = [line.partition(": ")[2] for line in lines if line.startswith("Caused by: ")]
     return causes[-1] if causes else lines[0]
-
-
-def _detect_format(path: str) -> str:
-    location = Path(path)
-    names = [path]
-    if "://" not in path and location.is_dir():
-        names = [file.name for file in location.rglob("*") if file.is_file()] or [path]
-    suffixes = {Path(name.removesuffix(".gz")).suffix.lower() for name in names}
-    formats = {_FORMAT_BY_SUFFIX[suffix] for suffix in suffixes if suffix in _FORMAT_BY_SUFFIX}
-    if len(formats) != 1:
-        raise InputError(
-            f"{path}: the file name must end with its format: {', '.join(_FORMAT_BY_SUFFIX)}"
-        )
-    return formats.pop()

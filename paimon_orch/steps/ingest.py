@@ -1,8 +1,9 @@
 """Ingest: each task writes its rows to sorted level-0 files, and one commit adds all files."""
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import pyarrow as pa
@@ -114,6 +115,21 @@ def build_preview(table: Table, planned: WritePlan, results: Sequence[bytes]) ->
     splits = [] if is_replaced is None else [s for s in table.files() if is_replaced(s.partition)]
     names = dict.fromkeys(format_partition(split.partition, schema) for split in splits)
     return IngestPreview(row_count, tuple(names), sum(split.row_count for split in splits))
+
+
+def run_ingest(
+    table: Table, plan: WritePlan, write: Callable[[], Sequence[CommitMessage]]
+) -> IngestResult:
+    """Write rows by ``write`` and commit them, unless the commit id is already committed."""
+    start = time.monotonic()
+    builder = WriteBuilder(table.stores, commit_id=plan.commit_id)
+    committed = builder.find_committed()
+    if committed is not None:
+        builder.report_commit(committed)
+        result = IngestResult(snapshot_id=committed.id, rows=0, files=0, bytes=0)
+    else:
+        result = commit(table, plan, write())
+    return replace(result, duration_seconds=time.monotonic() - start, attempts=1)
 
 
 def commit(table: Table, plan: WritePlan, messages: Sequence[CommitMessage]) -> IngestResult:

@@ -58,3 +58,17 @@ def old_table(tmp_path: Path) -> Table:
     for text in "abcd":
         table.upsert(table_of("k v", [(1, text)]))
     return table
+
+
+@pytest.fixture(
+    params=[
+        "local",
+        pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.xdist_group("spark")]),
+    ]
+)
+def executor(request: pytest.FixtureRequest) -> str:
+    """The option ``--executor``; the session of all tests is started for Spark."""
+    if request.param == "spark":
+        request.getfixturevalue("spark")
+    value: str = request.param
+    return value

@@ -11,7 +11,7 @@ from support.commands import invoke, run_command
 from support.tables import rows_of, table_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, NotFoundError
@@ -211,7 +211,7 @@ def test_compact_moves_postponed_rows(root: str) -> None:
     assert rows_of(table) == [(1,), (2,)]
 
 
-def test_a_repeated_load_is_committed_once(root: str, tmp_path: Path, spark: SparkSession) -> None:
+def test_a_repeated_load_is_committed_once(root: str, tmp_path: Path) -> None:
     run_command("create", root, "db.t", "--columns", "id INT")
     source = tmp_path / "rows.jsonl"
     source.write_text('{"id": 1}\n{"id": 2}\n')
@@ -225,8 +225,8 @@ def test_a_repeated_load_is_committed_once(root: str, tmp_path: Path, spark: Spa
         run_command(*load)
 
 
-def test_spark_writes_rows_of_a_postpone_table_to_real_buckets(
-    root: str, tmp_path: Path, spark: SparkSession
+def test_rows_of_a_postpone_table_are_loaded_into_real_buckets(
+    root: str, tmp_path: Path, executor: str
 ) -> None:
     options = ("--option", "bucket=-2", "--option", "postpone.default-bucket-num=2")
     run_command(
@@ -235,7 +235,9 @@ def test_spark_writes_rows_of_a_postpone_table_to_real_buckets(
     source = tmp_path / "rows.jsonl"
     source.write_text("".join(f'{{"id": {n % 50}, "v": "{n}"}}\n' for n in range(100)))
 
-    assert invoke("ingest", root, "db.t", "--from", str(source)).exit_code == 0
+    assert (
+        invoke("ingest", root, "db.t", "--from", str(source), "--executor", executor).exit_code == 0
+    )
 
     table = Catalog(root).table("db.t")
     assert sorted((split.bucket, split.total_buckets) for split in table.files()) == [

@@ -2,31 +2,72 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
 from support.commands import Answer, Run, assert_fails
 from support.tables import rows_of, stored_files, table_of
 
+from paimon_orch.errors import InputError
 from paimon_orch.table.table import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def ingest(run: Run, warehouse: Path, *arguments: object) -> Answer:
     return run("ingest", warehouse, "db.t", *arguments)
 
 
+def test_files_are_loaded_and_compacted_without_pyspark_and_java(
+    table: Table, warehouse: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.csv").write_text("price,id,v\n5.5,7,new\n")
+    code = (
+        "import sys; from paimon_orch.cli.app import app; sys.modules['pyspark'] = None;"
+        "app(sys.argv[1:])"
+    )
+    for command in (
+        ["ingest", str(warehouse), "db.t", "--from", str(tmp_path / "rows.csv"), "--compact"],
+        ["compact", str(warehouse), "db.t", "--strategy", "full"],
+    ):
+        subprocess.run(
+            [sys.executable, "-c", code, *command],
+            check=True,
+            env={**os.environ, "JAVA_HOME": "/nowhere", "PATH": ""},
+        )
+    assert [row[0] for row in rows_of(table)] == [1, 2, 3, 7]
+    assert table.stores.snapshots.latest_id() == 3
+
+
+def test_files_that_only_spark_reads_are_refused_by_the_local_executor(
+    run: Run, table: Table, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start_spark(_master: str | None) -> None:
+        raise InputError("Spark was started")
+
+    monkeypatch.setattr("paimon_orch.cli.ingest.start_spark", start_spark)
+    # the first block is written before the second one is read
+    monkeypatch.setattr("paimon_orch.steps.ingest_files._BLOCK_BYTES", 1)
+    (tmp_path / "rows.csv").write_text('price,id,v\n5.5,7,new\n6,8,"say ""x"""\n')
+    before = stored_files(table)
+
+    local = ingest(run, warehouse, "--executor", "local", "--from", tmp_path / "rows.csv")
+    assert_fails(local, "rows.csv: it has quotes inside of fields", "--executor spark")
+    assert_fails(ingest(run, warehouse, "--from", tmp_path / "rows.csv"), "Spark was started")
+    assert stored_files(table) == before
+
+
 def test_files_are_loaded_in_one_snapshot(
-    run: Run, spark: SparkSession, table: Table, warehouse: Path, tmp_path: Path
+    run: Run, executor: str, table: Table, warehouse: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "rows.csv"
     source.write_text('price,id,v,op\n5.5,1,new,+U\n,2,,-D\n7,9,"a,b",+I\n')
 
-    answer = ingest(run, warehouse, "--from", source, "--row-kind", "op", "--json")
+    answer = ingest(
+        run, warehouse, "--executor", executor, "--from", source, "--row-kind", "op", "--json"
+    )
 
     assert answer.status == 0
     assert (answer.json["snapshot_id"], answer.json["rows"]) == (2, 3)
@@ -38,18 +79,31 @@ def test_files_are_loaded_in_one_snapshot(
 
 
 def test_parquet_and_json_lines_are_loaded(
-    run: Run, spark: SparkSession, table: Table, warehouse: Path, tmp_path: Path
+    run: Run, executor: str, table: Table, warehouse: Path, tmp_path: Path
 ) -> None:
     pq.write_table(table_of("id v price", [(11, "p", "0.5")]), tmp_path / "rows.parquet")
     (tmp_path / "rows.jsonl").write_text('{"id": 12, "v": "j", "price": "1.25"}\n')
 
-    assert ingest(run, warehouse, "--from", tmp_path / "rows.parquet").status == 0
-    assert ingest(run, warehouse, "--from", tmp_path / "rows.jsonl").status == 0
+    assert (
+        ingest(run, warehouse, "--executor", executor, "--from", tmp_path / "rows.parquet").status
+        == 0
+    )
+    assert (
+        ingest(run, warehouse, "--executor", executor, "--from", tmp_path / "rows.jsonl").status
+        == 0
+    )
 
     assert [row[0] for row in rows_of(table)] == [1, 2, 3, 11, 12]
     assert_fails(
         ingest(
-            run, warehouse, "--from", tmp_path / "rows.parquet", "--from", tmp_path / "rows.jsonl"
+            run,
+            warehouse,
+            "--executor",
+            executor,
+            "--from",
+            tmp_path / "rows.parquet",
+            "--from",
+            tmp_path / "rows.jsonl",
         ),
         "all files must have the same format",
     )
@@ -75,14 +129,14 @@ def test_parquet_and_json_lines_are_loaded(
     ],
 )
 def test_rows_that_do_not_match_the_schema_are_refused(
-    run: Run, spark: SparkSession, table: Table, warehouse: Path, tmp_path: Path,
+    run: Run, executor: str, table: Table, warehouse: Path, tmp_path: Path,
     text: str, messages: list[str],
 ) -> None:  # fmt: skip
     source = tmp_path / "rows.csv"
     source.write_text(text)
     before = stored_files(table)
 
-    answer = ingest(run, warehouse, "--from", source)
+    answer = ingest(run, warehouse, "--executor", executor, "--from", source)
 
     assert stored_files(table) == before
     assert_fails(answer, *messages)
@@ -95,7 +149,7 @@ def test_a_missing_source_file_is_refused(run: Run, table: Table, warehouse: Pat
 
 
 def test_a_source_file_with_an_unknown_extension_is_refused(
-    run: Run, spark: SparkSession, warehouse: Path, tmp_path: Path
+    run: Run, warehouse: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "rows.txt").write_text("id\n1\n")
     assert_fails(
@@ -104,9 +158,12 @@ def test_a_source_file_with_an_unknown_extension_is_refused(
 
 
 def test_the_error_of_a_source_file_with_wrong_content_contains_its_name(
-    run: Run, spark: SparkSession, table: Table, warehouse: Path, tmp_path: Path
+    run: Run, executor: str, table: Table, warehouse: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "rows.parquet").write_text("id\n1\n")
     before = stored_files(table)
-    assert_fails(ingest(run, warehouse, "--from", tmp_path / "rows.parquet"), "rows.parquet")
+    assert_fails(
+        ingest(run, warehouse, "--executor", executor, "--from", tmp_path / "rows.parquet"),
+        "rows.parquet",
+    )
     assert stored_files(table) == before

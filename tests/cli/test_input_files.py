@@ -54,33 +54,42 @@ def write_file(tmp_path: Path, name: str, content: bytes | str) -> str:
     ],
 )  # fmt: skip
 def test_files_that_cannot_be_read_are_refused_before_anything_is_written(
-    spark: SparkSession, table: Table, tmp_path: Path,
+    executor: str, table: Table, tmp_path: Path,
     name: str, content: bytes | str, options: list[str], message: str,
 ) -> None:  # fmt: skip
     before, root = stored_files(table), str(tmp_path / "w")
 
     with pytest.raises(InputError, match=message):
-        run_command("ingest", root, "db.t", "--from", write_file(tmp_path, name, content), *options)
+        run_command(
+            "ingest",
+            root,
+            "db.t",
+            "--executor",
+            executor,
+            "--from",
+            write_file(tmp_path, name, content),
+            *options,
+        )
 
     assert stored_files(table) == before
 
 
-def test_encodings_are_decoded(
-    spark: SparkSession, table: Table, root: str, tmp_path: Path
-) -> None:
+def test_encodings_are_decoded(executor: str, table: Table, root: str, tmp_path: Path) -> None:
     texts = {"utf-8": "\u20ac\u00e9\U0001f600\ufffd", "latin-1": "caf\u00e9", "cp1252": "\u20ac 5"}
     for number, (encoding, text) in enumerate(texts.items(), 10):
         content = f"p,k,v,n\nc,{number},{text},\n".encode(encoding)
         path = write_file(tmp_path, f"{encoding}.csv", content)
-        run_command("ingest", root, "db.t", "--from", path, "--encoding", encoding)
+        run_command(
+            "ingest", root, "db.t", "--executor", executor, "--from", path, "--encoding", encoding
+        )
     path = write_file(tmp_path, "bom.csv", "\ufeffp,k,v,n\nc,13,z,\n")
-    run_command("ingest", root, "db.t", "--from", path)
+    run_command("ingest", root, "db.t", "--executor", executor, "--from", path)
 
     assert [row[2] for row in rows_of(table) if row[0] == "c"] == [*texts.values(), "z"]
 
 
 def test_files_with_different_headers_are_refused(
-    spark: SparkSession, table: Table, root: str, tmp_path: Path
+    executor: str, table: Table, root: str, tmp_path: Path
 ) -> None:
     paths = [
         write_file(tmp_path, "one.csv", "p,k,v,n\nc,3,x,\n"),
@@ -88,7 +97,7 @@ def test_files_with_different_headers_are_refused(
     ]
 
     with pytest.raises(InputError, match=r"have different headers.*two\.csv"):
-        run_command("ingest", root, "db.t", "--from", *paths)
+        run_command("ingest", root, "db.t", "--executor", executor, "--from", *paths)
 
 
 @pytest.mark.parametrize(
@@ -115,28 +124,30 @@ def test_the_error_of_an_update_contains_its_column_and_expression(
 
 
 def test_a_dry_run_of_an_ingest_counts_and_checks_the_rows(
-    spark: SparkSession, table: Table, root: str, tmp_path: Path
+    executor: str, table: Table, root: str, tmp_path: Path
 ) -> None:
     before = stored_files(table)
     good = write_file(tmp_path, "good.csv", "p,k,v,n\nb,3,z,1\nc,4,z,\n")
     wrong = write_file(tmp_path, "wrong.csv", "p,k,v,n\nb,x,z,1\n")
     overwrite = ("--mode", "overwrite", "--dry-run")
 
-    assert run_command("ingest", root, "db.t", "--from", good, "--dry-run") == (
-        "would load 2 rows; nothing was changed"
-    )
-    assert run_command("ingest", root, "db.t", "--from", good, *overwrite) == (
-        "would replace partition p=b\nwould load 2 rows in place of 1; nothing was changed"
-    )
+    assert run_command(
+        "ingest", root, "db.t", "--executor", executor, "--from", good, "--dry-run"
+    ) == ("would load 2 rows; nothing was changed")
+    assert run_command(
+        "ingest", root, "db.t", "--executor", executor, "--from", good, *overwrite
+    ) == ("would replace partition p=b\nwould load 2 rows in place of 1; nothing was changed")
     assert json.loads(
-        run_command("ingest", root, "db.t", "--from", good, *overwrite, "--json")
+        run_command(
+            "ingest", root, "db.t", "--executor", executor, "--from", good, *overwrite, "--json"
+        )
     ) == {
         "rows": 2,
         "replaced_partitions": ["p=b"],
         "replaced_rows": 1,
     }
     with pytest.raises(InputError, match=r"column 'k' .*'x'"):
-        run_command("ingest", root, "db.t", "--from", wrong, *overwrite)
+        run_command("ingest", root, "db.t", "--executor", executor, "--from", wrong, *overwrite)
     assert stored_files(table) == before
 
 

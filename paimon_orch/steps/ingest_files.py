@@ -1,0 +1,380 @@
+"""Reads the files of an ingest in this process: Parquet, CSV with a header, and JSON lines.
+
+The rows are those that Spark returns. Content that Spark reads in its own way, such as backslashes
+in CSV or nested JSON, raises :class:`SparkRequiredError`.
+"""
+
+import codecs
+import gzip
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import csv
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.arrow import to_arrow_type
+
+_FORMAT_BY_SUFFIX = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}
+_ASCII_SIZE = 128
+_BLOCK_BYTES = 8 << 20
+_QUOTED_FIELD = re.compile(rb'(?:(?<=[,\r\n])|\A)"[^"\\\r\n]*"(?=[,\r\n]|\Z)')
+_BLANK_LINE = re.compile(rb"^[\x00-\x09\x0b-\x20]+$", re.MULTILINE)
+_BARE_CARRIAGE_RETURN = re.compile(rb"\r(?!\n)")
+
+
+class SparkRequiredError(InputError):
+    """The content of a file can only be read by Spark."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}; only Spark can load it (--executor spark)")
+
+
+@dataclass(frozen=True, slots=True)
+class InputRows:
+    """The rows of files; ``read`` may be called repeatedly."""
+
+    columns: Sequence[str]
+    read: Callable[[], Iterator[pa.RecordBatch]]
+
+
+def measure_files(paths: Iterable[str]) -> int:
+    """Return the size of local files in bytes; other files and directories count as 0."""
+    return sum(Path(path).stat().st_size for path in paths if Path(path).is_file())
+
+
+def read_input_files(
+    paths: Sequence[str], schema: TableSchema, *, encoding: str | None = None
+) -> InputRows:
+    """Return the rows of local files of one format, to be written to a table with a schema.
+
+    CSV and JSON values are text, which a write casts to the table's types. Empty CSV fields are
+    null. The encoding is UTF-8; for CSV files, ``encoding`` sets another encoding with one byte per
+    character. Errors in rows are raised when the rows are read.
+    """
+    form = detect_common_format(paths)
+    decoding = None if encoding is None else decode_upper_bytes(encoding, form)
+    for path in paths:
+        if not Path(path).is_file() or Path(path).name.startswith(("_", ".")):
+            raise SparkRequiredError(path, "it is not a visible file of this machine")
+    if form == "parquet":
+        rows = _open_parquet(paths, schema)
+    elif form == "csv":
+        rows = _open_csv(paths, None if decoding is None else encoding)
+    else:
+        rows = _open_json(paths)
+    folded = [name.lower() for name in rows.columns]
+    if len(set(folded)) < len(folded):
+        raise SparkRequiredError(paths[0], "two columns have the same name")
+    return rows
+
+
+def detect_common_format(paths: Sequence[str]) -> str:
+    """Return ``parquet``, ``csv`` or ``json``; raise :class:`InputError` for several formats."""
+    formats = {_detect_format(path) for path in paths}
+    if len(formats) != 1:
+        raise InputError(
+            f"all files must have the same format: {', '.join(paths)} are "
+            f"{', '.join(sorted(formats))}"
+        )
+    return formats.pop()
+
+
+def _detect_format(path: str) -> str:
+    location = Path(path)
+    names = [path]
+    if "://" not in path and location.is_dir():
+        names = [file.name for file in location.rglob("*") if file.is_file()] or [path]
+    suffixes = {Path(name.removesuffix(".gz")).suffix.lower() for name in names}
+    formats = {_FORMAT_BY_SUFFIX[suffix] for suffix in suffixes if suffix in _FORMAT_BY_SUFFIX}
+    if len(formats) != 1:
+        raise InputError(
+            f"{path}: the file name must end with its format: {', '.join(_FORMAT_BY_SUFFIX)}"
+        )
+    return formats.pop()
+
+
+def decode_upper_bytes(encoding: str, form: str) -> list[str] | None:
+    """Return the characters of the bytes 128 to 255, or None if the encoding is UTF-8.
+
+    The character of an invalid byte is an empty string.
+    """
+    if form != "csv":
+        raise InputError(f"--encoding is for CSV only: {form} has a fixed encoding")
+    try:
+        name = codecs.lookup(encoding).name
+        if name in ("utf-8", "utf-8-sig"):
+            return None
+        decoded = [bytes([byte]).decode(encoding, "ignore") for byte in range(256)]
+    except (LookupError, UnicodeError):
+        raise InputError(
+            f"unknown encoding {encoding!r}; examples are utf-8, latin-1, cp1252 and iso-8859-15"
+        ) from None
+    pairs = (
+        bytes([first, second])
+        for first in range(_ASCII_SIZE, 256)
+        for second in range(_ASCII_SIZE // 2, 256)
+        if not decoded[first]
+    )
+    if decoded[:_ASCII_SIZE] != [chr(byte) for byte in range(_ASCII_SIZE)] or any(
+        _is_decodable(pair, encoding) for pair in pairs
+    ):
+        raise InputError(
+            f"encoding {encoding!r} does not have one byte for each character; convert the files "
+            f"to UTF-8, for example with: iconv -f {encoding} -t UTF-8"
+        )
+    return decoded[_ASCII_SIZE:]
+
+
+def _is_decodable(data: bytes, encoding: str) -> bool:
+    try:
+        data.decode(encoding)
+    except UnicodeError:
+        return False
+    return True
+
+
+def _open_parquet(paths: Sequence[str], table_schema: TableSchema) -> InputRows:
+    types = {field.name: to_arrow_type(field.type) for field in table_schema.fields}
+    schemas = [_read_parquet_schema(path) for path in paths]
+    for path, schema in zip(paths, schemas, strict=True):
+        if not schema.equals(schemas[0]):
+            raise SparkRequiredError(path, f"its columns differ from those of {paths[0]}")
+        for field in schema:
+            if not _is_plain(field.type, types.get(field.name, field.type)):
+                raise SparkRequiredError(path, f"column {field.name!r} is {field.type}")
+    return InputRows(schemas[0].names, lambda: chain.from_iterable(map(_read_parquet, paths)))
+
+
+def _read_parquet_schema(path: str) -> pa.Schema:
+    try:
+        with pq.ParquetFile(path) as file:
+            metadata, schema = file.metadata, file.schema_arrow
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} cannot be read as parquet: {error}") from error
+    columns = metadata.schema
+    if any(columns.column(number).physical_type == "INT96" for number in range(len(columns))):
+        raise SparkRequiredError(path, "it has timestamps of type INT96")
+    if any(key.startswith(b"org.apache.spark.legacy") for key in metadata.metadata or ()):
+        raise SparkRequiredError(path, "an old release of Spark wrote its dates")
+    return schema.remove_metadata()
+
+
+def _read_parquet(path: str) -> Iterator[pa.RecordBatch]:
+    try:
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches()
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} cannot be read as parquet: {error}") from error
+
+
+def _is_plain(source: pa.DataType, target: pa.DataType) -> bool:
+    """Return whether Arrow casts a type as Spark, which uses the time zone of its session."""
+    if pa.types.is_timestamp(source):
+        return pa.types.is_timestamp(target) and (source.tz is None) == (target.tz is None)
+    if pa.types.is_date(source) and pa.types.is_timestamp(target):
+        return False
+    return any(is_kind(source) for is_kind in _PLAIN_KINDS)
+
+
+_PLAIN_KINDS = (
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    pa.types.is_date,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+)
+
+
+def _open_csv(paths: Sequence[str], encoding: str | None) -> InputRows:
+    headers = [_read_csv_header(path, encoding) for path in paths]
+    for path, header in zip(paths, headers, strict=True):
+        if header != headers[0]:
+            raise InputError(
+                "the CSV files have different headers; load them one at a time "
+                f"({paths[0]}: {', '.join(headers[0])}; {path}: {', '.join(header)}). "
+                "Nothing was committed"
+            )
+    read = partial(_read_csv, columns=headers[0], encoding=encoding)
+    return InputRows(headers[0], lambda: chain.from_iterable(map(read, paths)))
+
+
+def _read_csv_header(path: str, encoding: str | None) -> list[str]:
+    with _open(path) as file:
+        for line in file:
+            _check_csv(path, line)
+            if line.strip():
+                return [
+                    _decode_name(name.as_py() or b"", encoding)
+                    for name in _parse_csv(path, line, None).to_batches()[0].columns
+                    for name in name
+                ]
+    return []
+
+
+def _decode_name(name: bytes, encoding: str | None) -> str:
+    try:
+        return name.decode(encoding or "utf-8")
+    except UnicodeError:
+        raise InputError(
+            f"the header has the column {name.decode('latin-1')!r}, which is not "
+            f"{encoding or 'UTF-8'}; set the encoding of the files with --encoding, for example "
+            "latin-1. Nothing was committed"
+        ) from None
+
+
+def _read_csv(path: str, columns: list[str], encoding: str | None) -> Iterator[pa.RecordBatch]:
+    with _open(path) as file:
+        is_first = True
+        while lines := file.readlines(_BLOCK_BYTES):
+            block = b"".join(lines)
+            _check_csv(path, block)
+            table = _parse_csv(path, block, columns)
+            if is_first and table.num_rows:  # without the header
+                table, is_first = table.slice(1), False
+            decoded = [
+                _decode_column(column.combine_chunks(), f"{path}: column {name!r}", encoding)
+                for name, column in zip(columns, table.columns, strict=True)
+            ]
+            yield from pa.table(decoded, names=columns).to_batches()
+
+
+def _check_csv(path: str, block: bytes) -> None:
+    """Raise an error if Spark may parse a block of lines differently."""
+    rest = _QUOTED_FIELD.sub(b"", block) if b'"' in block else block
+    if b'"' in rest or b"\\" in block:
+        raise SparkRequiredError(path, "it has quotes inside of fields, or backslashes")
+    if _BARE_CARRIAGE_RETURN.search(block) or _BLANK_LINE.search(block.replace(b"\r\n", b"\n")):
+        raise SparkRequiredError(path, "it has lines of spaces, or lines that end with CR only")
+
+
+def _parse_csv(path: str, block: bytes, columns: list[str] | None) -> pa.Table:
+    """Parse lines; the values are bytes, and empty fields are null."""
+    count = 0 if columns is None else len(columns)
+    names = [str(number) for number in range(count)]
+    try:
+        return csv.read_csv(
+            pa.BufferReader(block),
+            read_options=csv.ReadOptions(
+                column_names=names or None, autogenerate_column_names=not names, use_threads=False
+            ),
+            parse_options=csv.ParseOptions(double_quote=False),
+            convert_options=csv.ConvertOptions(
+                column_types=dict.fromkeys(names or _ANY_COLUMNS, pa.binary()),
+                null_values=[""],
+                strings_can_be_null=True,
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"{path}: a record cannot be read, or does not have the columns of the header "
+            f"(line breaks in quotes are not supported): {error}. Nothing was committed"
+        ) from error
+
+
+_ANY_COLUMNS = [f"f{number}" for number in range(20_000)]  # Arrow's names of unnamed columns
+
+
+def _decode_column(values: pa.Array, place: str, encoding: str | None) -> pa.Array:
+    try:
+        if encoding is None:
+            text = values.cast(pa.string())
+            text.validate(full=True)
+            return text
+        return pa.array(
+            [None if value is None else value.decode(encoding) for value in values.to_pylist()],
+            pa.string(),
+        )
+    except (pa.ArrowInvalid, UnicodeError):
+        name = encoding or "UTF-8"
+        wrong = next(v for v in values.to_pylist() if v is not None and not _is_decodable(v, name))
+        raise InputError(
+            f"{place} has {wrong.decode('latin-1')!r}, which is not {name}; set the encoding of "
+            "the files with --encoding, for example latin-1. Nothing was committed"
+        ) from None
+
+
+def _open_json(paths: Sequence[str]) -> InputRows:
+    columns: dict[str, None] = {}
+    for path in paths:
+        for records in _read_records(path):
+            for record in records:
+                columns.update(dict.fromkeys(record))
+    schema = pa.schema([(name, pa.string()) for name in columns])
+
+    def read() -> Iterator[pa.RecordBatch]:
+        for path in paths:
+            for records in _read_records(path):
+                yield pa.RecordBatch.from_pylist(records, schema=schema)
+
+    return InputRows(list(columns), read)
+
+
+def _read_records(path: str) -> Iterator[list[dict[str, str | None]]]:
+    parse = json.JSONDecoder(
+        object_pairs_hook=partial(_build_record, path),
+        parse_float=str,
+        parse_int=str,
+        parse_constant=partial(_refuse_constant, path),
+    ).decode
+    with _open(path) as file:
+        while lines := file.readlines(_BLOCK_BYTES):
+            yield [_parse_record(path, line, parse) for line in lines if line.strip()]
+
+
+def _parse_record(path: str, line: bytes, parse: Callable[[str], Any]) -> dict[str, str | None]:
+    try:
+        text = line.decode()
+        record = parse(text)
+    except UnicodeError as error:
+        raise InputError(f"{path} cannot be read as json: {error}") from error
+    except json.JSONDecodeError as error:
+        if b"'" in line or error.msg == "Extra data":
+            raise SparkRequiredError(path, f"a line is not one JSON object: {error}") from error
+        raise InputError(f"{path} cannot be read as json: {error}") from error
+    if not isinstance(record, dict):
+        raise SparkRequiredError(path, "a line is not one JSON object")
+    return record
+
+
+def _build_record(path: str, pairs: list[tuple[str, Any]]) -> dict[str, str | None]:
+    record = {
+        name: str(value).lower() if isinstance(value, bool) else value for name, value in pairs
+    }
+    if len(record) < len(pairs):
+        raise SparkRequiredError(path, "an object has a key twice")
+    if any(isinstance(value, dict | list) for value in record.values()):
+        raise SparkRequiredError(path, "it has nested values")
+    return record
+
+
+def _refuse_constant(path: str, name: str) -> None:
+    raise SparkRequiredError(path, f"it has the value {name}")
+
+
+@contextmanager
+def _open(path: str) -> Iterator[IO[bytes]]:
+    """Open a file after its byte order mark, if it has one; decompress it."""
+    with gzip.open(path) if path.endswith(".gz") else Path(path).open("rb") as file:
+        if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+            file.seek(0)
+        yield file
