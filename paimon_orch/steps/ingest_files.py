@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -374,7 +374,8 @@ def _refuse_constant(path: str, name: str) -> None:
 @contextmanager
 def _open(path: str) -> Iterator[IO[bytes]]:
     """Open a file after its byte order mark, if it has one; decompress it."""
-    with gzip.open(path) if path.endswith(".gz") else Path(path).open("rb") as file:
+    opened = gzip.open(path) if path.endswith(".gz") else Path(path).open("rb")  # noqa: SIM115
+    with cast("IO[bytes]", opened) as file:
         if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
             file.seek(0)
         yield file
