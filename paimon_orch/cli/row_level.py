@@ -190,6 +190,7 @@ def update(
     from paimon_orch.spark import update_and_merge as on_spark
     from paimon_orch.spark.execution.spark_executor import SparkExecutor
 
+    on_spark.check_update(target, values)
     _silence_pyspark_loggers()
     with Progress(console=error_console, transient=True) as bars:
         progress = add_progress_bar(bars, f"update {table}")
@@ -229,16 +230,17 @@ def merge_into(
 
     target = open_table_for_write(ctx, location, table, compact=compact_after)
     check_files_exist(source)
+    clauses: MergeClauses = {
+        "when_matched_update": _parse_assignments_or_star(matched_update),
+        "when_matched_delete": matched_delete,
+        "when_not_matched_insert": _parse_assignments_or_star(insert),
+    }
+    on_spark.check_merge(target, **clauses)
     _silence_pyspark_loggers()
     with Progress(console=error_console, transient=True) as bars:
         progress = add_progress_bar(bars, f"merge into {table}")
         session = start_spark(master)
         rows = read_files(session, source, encoding=encoding)
-        clauses: MergeClauses = {
-            "when_matched_update": _parse_assignments_or_star(matched_update),
-            "when_matched_delete": matched_delete,
-            "when_not_matched_insert": _parse_assignments_or_star(insert),
-        }
         if dry_run:
             _print_merge_preview(on_spark.preview_merge(rows, target, on, **clauses), as_json)
             return

@@ -16,6 +16,7 @@ from pyspark.sql.types import MapType
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.row_tracking import ROW_ID
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.spark.execution.job_failures import translate_failure
 from paimon_orch.spark.execution.spark_executor import SparkExecutor
@@ -46,6 +47,7 @@ from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import Progress
 from paimon_orch.steps.common.step import PlanAttempts
 from paimon_orch.steps.row_level import row_level_write as row_level
+from paimon_orch.steps.row_level.engine_rules import check_row_level_supported
 from paimon_orch.steps.row_level.row_level_write import (
     RowLevelPlan,
     RowLevelRequest,
@@ -97,9 +99,7 @@ def update(
         of a ``max`` column or sequence field; names the column and the rule. The table is then
         unchanged
     """
-    if not assignments:
-        raise InputError("an update requires at least one column to set")
-    check_assignable(table.schema, assignments)
+    check_update(table, assignments)
     return _RowLevelWrite(
         session=session,
         table=table,
@@ -157,26 +157,59 @@ def preview_merge(
     return _build_merge(source, table, on, clauses).count_changes()
 
 
+def check_update(table: Table, assignments: Assignments) -> None:
+    """Raise :class:`InputError` if :func:`update` cannot set these columns; needs no session."""
+    if not assignments:
+        raise InputError("an update requires at least one column to set")
+    check_assignable(table.schema, assignments)
+
+
+def check_merge(table: Table, **clauses: Unpack[MergeClauses]) -> None:
+    """Raise an error if the table does not allow the clauses of a merge; needs no session.
+
+    :raises InputError: for an unknown column, a column that cannot be set, or no clause
+    :raises UnsupportedError: if the table's options do not allow the changes
+    """
+    updates = clauses.get("when_matched_update")
+    inserts = clauses.get("when_not_matched_insert")
+    delete = clauses.get("when_matched_delete")
+    if updates is None and inserts is None and delete is None:
+        raise InputError("a merge requires an update, delete or insert clause")
+    table.stores.check_step(StepKind.WRITE_ROWS)
+    schema = table.schema
+    check_row_level_supported(schema, _name_operation(updates=updates, delete=delete))
+    if updates is not None and updates != "*":
+        check_assignable(schema, updates)
+    if inserts is not None and inserts != "*":
+        check_columns_exist(schema, inserts)
+
+
+def _name_operation(
+    *, updates: object | None, delete: object | None
+) -> Literal["merge", "insert", "update"]:
+    """Return the name of the operation of a merge, for the check of the table's options."""
+    if delete is not None:
+        return "merge"
+    return "insert" if updates is None else "update"
+
+
 def _build_merge(
     source: DataFrame, table: Table, on: str | Column, clauses: MergeClauses
 ) -> "_RowLevelWrite":
+    check_merge(table, **clauses)
     schema = table.schema
     fixed = set(list_fixed_columns(schema))
     updatable = [name for name in schema.names if name not in fixed]
     updates = expand_star(clauses.get("when_matched_update"), updatable)
     inserts = expand_star(clauses.get("when_not_matched_insert"), schema.names)
     delete = clauses.get("when_matched_delete")
-    if updates is None and inserts is None and delete is None:
-        raise InputError("a merge requires an update, delete or insert clause")
-    check_assignable(schema, updates or {})
-    check_columns_exist(schema, inserts or {})
     merge = _Merge(source=source, on=on, updates=updates, delete=delete, inserts=inserts)
     return _RowLevelWrite(
         session=source.sparkSession,
         table=table,
         build_changes=merge.build_changes,
         label=f"merge into {table.identifier}",
-        operation=merge.operation,
+        operation=_name_operation(updates=updates, delete=delete),
         is_guarded=inserts is not None and not schema.primary_keys,
         assigned={**(inserts or {}), **(updates or {})},
     )
@@ -189,13 +222,6 @@ class _Merge:
     updates: Assignments | None
     delete: str | Column | None
     inserts: Assignments | None
-
-    @property
-    def operation(self) -> Literal["merge", "insert", "update"]:
-        """Return the name of the operation, for the check of the table's options."""
-        if self.delete is not None:
-            return "merge"
-        return "insert" if self.updates is None else "update"
 
     def build_changes(self, planned: RowLevelPlan) -> DataFrame:
         """Return the changed and new rows with their addresses and kinds."""

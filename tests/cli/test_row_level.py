@@ -12,7 +12,7 @@ from support.tables import rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.cli import common as cli_common
-from paimon_orch.errors import InputError, StorageError, UnsupportedError
+from paimon_orch.errors import InputError, PaimonError, StorageError, UnsupportedError
 from paimon_orch.table.table import Table
 
 
@@ -177,3 +177,41 @@ def test_an_impossible_compaction_is_refused_before_the_write(
     with pytest.raises(UnsupportedError, match=r"clustering\.incremental"):
         run_command(command, root, "db.k", *arguments, "--compact")
     assert table.stores.snapshots.latest_id() == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["update", "--set", "nope = 1", "--where", "k = 1"], "nope"),
+        (["update", "--set", "k = 1", "--where", "k = 1"], "k cannot be set"),
+        (["update", "--set", "v", "--where", "k = 1"], "must look like key=value"),
+        (["update", "--set", "v = 1", "--where", "nope = 1"], "nope"),
+        (["delete", "--where", "nope = 1"], "nope"),
+        (["merge-into", "--on", "true", "--insert", "nope = 1"], "nope"),
+        (["merge-into", "--on", "true", "--update", "k = 1"], "k cannot be set"),
+        (["merge-into", "--on", "true"], "requires an update, delete or insert clause"),
+    ],
+)
+def test_columns_and_clauses_are_checked_before_spark_starts(
+    root: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
+) -> None:
+    keyed = Catalog(root).create_table(
+        "db.t", "k BIGINT NOT NULL, v STRING", primary_key=["k"], options={"bucket": "1"}
+    )
+    keyed.upsert(table_of("k v", [(1, "a")]))
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("paimon_orch.cli.row_level.start_spark", refuse)
+    command, *options = arguments
+    if command == "merge-into":
+        (tmp_path / "rows.csv").write_text("k,v\n1,a\n")
+        options += ["--from", str(tmp_path / "rows.csv")]
+
+    with pytest.raises(PaimonError, match=message):
+        invoke(command, root, "db.t", *options)
