@@ -126,11 +126,11 @@ def hive_metastores(
     return functools.cache(start_hive_metastore)
 
 
-@pytest.fixture(params=["2.3", "3.1"])
+@pytest.fixture(params=["3.1"])
 def hive_metastore(
     request: pytest.FixtureRequest, hive_metastores: "Callable[[str], HiveMetastore]"
 ) -> "Iterator[HiveMetastore]":
-    """An empty Hive metastore, of each release."""
+    """An empty Hive metastore; tests that depend on its release set this parameter."""
     metastore = hive_metastores(request.param)
     yield metastore
     metastore.clear()
