@@ -23,10 +23,10 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.executor_choice import ChoosingExecutor, ExecutorKind
-from paimon_orch.steps.common.partition_selection import PartitionRequest, plan_splits
+from paimon_orch.steps.common.partition_selection import PartitionRequest, read_latest_buckets
 from paimon_orch.steps.compaction.compact import CompactionResult, compact_written_partitions
 from paimon_orch.table.cleanup.orphan_candidates import DataRoots, find_bucket_directories
-from paimon_orch.table.filter.partition_spec import parse_partition_spec
+from paimon_orch.table.filter.partition_spec import build_partition_matcher, parse_partition_spec
 from paimon_orch.table.scan.base_scan import BaseScan
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.unseen_rows import (
@@ -104,13 +104,13 @@ def parse_partitions(
     specs = [spec.strip() for spec in text.split(";") if spec.strip()]
     if not specs:
         raise InputError("--partitions is empty; write for example dt=2026-01-31")
-    snapshot, schema = table.stores.snapshots.latest(), table.schema
+    schema = table.schema
+    buckets = read_latest_buckets(table, PartitionRequest(partitions=specs))
+    present = [] if buckets is None else buckets.partitions
     roots = DataRoots.of(table.io, table.paths, schema).roots if with_directories else ()
     for spec_text in specs:
         spec = parse_partition_spec(spec_text, schema)
-        has_files = snapshot is not None and plan_splits(
-            table, schema, snapshot, PartitionRequest(partitions=[spec])
-        )
+        has_files = any(map(build_partition_matcher(spec, schema), present))
         if not has_files and not any(
             find_bucket_directories(table.io, root, schema, [spec]) for root in roots
         ):

@@ -36,6 +36,7 @@ from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError
 from paimon_orch.steps.common import executor as executors
 from paimon_orch.steps.common.executor_choice import ExecutorKind
+from paimon_orch.steps.common.partition_selection import read_latest_buckets
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.compaction import compact as compact_step
 from paimon_orch.steps.compaction import sort_compact
@@ -49,6 +50,7 @@ from paimon_orch.table.table import Table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_MAX_SHOWN_UNITS = 1_000
 _MAX_SHOWN_DECISIONS = 20  # maximum number of decisions that a dry run shows, one per partition
 _NOTHING_TO_DO = "nothing to compact"
 _EXAMPLES = [
@@ -134,15 +136,19 @@ def compact(
     strategy = strategy or CompactStrategy.MINOR
     if order is not None and executor is ExecutorKind.LOCAL:
         raise InputError("--order-by sorts on Spark; it cannot be used with --executor local")
+    request = CompactRequest(partitions=specs, where=where, strategy=strategy.value)
+    if order is None and dry_run:
+        buckets = read_latest_buckets(target, request)
+        planned = compact_step.plan(target, request, buckets)
+        decisions = decide(target, partitions=specs, where=where, buckets=buckets)
+        _print_plan(planned, decisions, as_json)
+        return
     if order is None:
-        planned = compact_step.plan(
-            target, CompactRequest(partitions=specs, where=where, strategy=strategy.value)
-        )
+        planned = compact_step.plan(target, request)
     else:
         planned = sort_compact.plan(target, SortRequest(partitions=specs, where=where, order=order))
     if dry_run:
-        decisions = [] if order else decide(target, partitions=specs, where=where)
-        _print_plan(planned, decisions, as_json)
+        _print_plan(planned, [], as_json)
         return
     if not planned and not planned.postponed:
         empty_result = compact_step.CompactionResult(plan=planned)
@@ -207,7 +213,7 @@ def _print_plan(
 
 def _print_units(plan: compact_step.CompactionPlan) -> None:
     rows = RichTable("partition", "bucket", "why", "files", "rows", "MB", "to level")
-    for unit in plan.units:
+    for unit in plan.units[:_MAX_SHOWN_UNITS]:
         rows.add_row(
             unit.partition_text,
             str(unit.bucket),
@@ -218,6 +224,8 @@ def _print_units(plan: compact_step.CompactionPlan) -> None:
             str(unit.output_level),
         )
     console.print(rows)
+    if len(plan.units) > _MAX_SHOWN_UNITS:
+        print(f"and {len(plan.units) - _MAX_SHOWN_UNITS:,} smaller units; --json shows all")
 
 
 def _print_decisions(decisions: Sequence[CompactionDecision]) -> None:

@@ -11,8 +11,10 @@ from paimon_orch.cli.common import console, error_console, open_table
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.steps.inspection.inspect import BucketReport, TableReport
+from paimon_orch.steps.inspection.inspect import BucketSummary, TableReport
 from paimon_orch.steps.inspection.inspect import inspect as inspect_table
+
+_MAX_SHOWN_BUCKETS = 1_000
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -63,9 +65,12 @@ def _print_report(report: TableReport) -> None:
     if report.health is not None:
         print(report.health)
     buckets = RichTable("partition", "bucket", "files by level", "rows", "deleted", "MB")
-    for bucket in report.buckets:
+    for bucket in report.summarize_buckets(_MAX_SHOWN_BUCKETS):
         buckets.add_row(*_format_bucket(bucket))
     console.print(buckets)
+    if report.bucket_count > _MAX_SHOWN_BUCKETS:
+        more = report.bucket_count - _MAX_SHOWN_BUCKETS
+        print(f"and {more:,} more buckets; --json shows all")
 
 
 def _format_snapshot(snapshot: Snapshot) -> str:
@@ -82,13 +87,12 @@ def _format_totals(report: TableReport) -> str:
     )
 
 
-def _format_bucket(bucket: BucketReport) -> tuple[str, ...]:
-    levels = [file.level for file in bucket.files]
+def _format_bucket(bucket: BucketSummary) -> tuple[str, ...]:
     return (
         bucket.partition,
         str(bucket.bucket),
-        " ".join(f"L{level}:{levels.count(level)}" for level in sorted(set(levels))),
-        f"{sum(file.row_count for file in bucket.files):,}",
+        " ".join(f"L{level}:{count}" for level, count in bucket.files_by_level.items()),
+        f"{bucket.rows:,}",
         f"{bucket.deleted_rows:,}",
-        f"{sum(file.file_size for file in bucket.files) / 1e6:,.2f}",
+        f"{bucket.bytes / 1e6:,.2f}",
     )

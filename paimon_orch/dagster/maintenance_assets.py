@@ -38,7 +38,6 @@ from paimon_orch.dagster.run_metadata import (
     build_column_metadata,
     build_compaction_metadata,
     build_index_metadata,
-    filter_report,
     filter_result,
 )
 from paimon_orch.dagster.spark_links import build_executor, build_spark_link_metadata
@@ -355,8 +354,8 @@ def _compact_partitions(
     paths = {key: partition_keys.path_of(key) for key in keys}
     return {
         key: build_compaction_metadata(
-            filter_report(before, path),
-            filter_report(after, path),
+            before.select_partition(path),
+            after.select_partition(path),
             filter_result(result, path),
             partition=True,
             include_totals=len(keys) == 1,

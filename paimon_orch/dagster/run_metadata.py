@@ -14,7 +14,6 @@ import dagster as dg
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import Field, type_to_sql
-from paimon_orch.merge.tree.levels import build_bucket_runs
 from paimon_orch.steps.compaction.compact import CompactionResult, CompactionUnit
 from paimon_orch.steps.compaction.policy import CompactionDecision
 from paimon_orch.steps.inspection.inspect import TableReport
@@ -131,11 +130,6 @@ class PaimonMetadata:
         }
 
 
-def filter_report(report: TableReport, path: str) -> TableReport:
-    """Return the part of a report for one partition."""
-    return replace(report, buckets=tuple(b for b in report.buckets if b.partition == path))
-
-
 def filter_result(result: CompactionResult, path: str) -> CompactionResult:
     """Return a result with the plan of one partition; its totals are those of the whole commit."""
     units = tuple(unit for unit in result.plan.units if unit.partition_text == path)
@@ -151,7 +145,7 @@ def build_table_state(report: TableReport) -> PaimonMetadata:
         rows_not_visible=report.rows_not_visible
         if _can_have_rows_not_visible(report.schema)
         else None,
-        read_amplification=_compute_max_sorted_runs(report),
+        read_amplification=report.max_sorted_runs,
         deletion_vector_rows=report.deleted_rows,
         small_file_ratio=report.small_files / max(report.file_count, 1),
     )
@@ -169,14 +163,6 @@ def count_rows_not_visible(table: Table, snapshot: Snapshot) -> int | None:
 
 def _can_have_rows_not_visible(schema: TableSchema) -> bool:
     return Visibility(schema).skips_level_0 or has_postpone_buckets(schema)
-
-
-def _compute_max_sorted_runs(report: TableReport) -> int:
-    """Return the maximum number of sorted runs that a reader merges in a bucket."""
-    if not report.schema.primary_keys:
-        return 0
-    buckets = (bucket.files for bucket in report.buckets if bucket.bucket >= 0)
-    return max((len(build_bucket_runs(files, report.schema)) for files in buckets), default=0)
 
 
 def build_row_count_metadata(report: TableReport, *, partition: bool) -> Metadata:
@@ -211,8 +197,8 @@ def build_compaction_metadata(
         duration_seconds=result.duration_seconds,
         commit_attempts=result.attempts,
         planned_buckets=result.plan.buckets,
-        skipped_buckets=max(len(before.buckets) - result.plan.buckets, 0),
-        read_amplification_before=_compute_max_sorted_runs(before),
+        skipped_buckets=max(before.bucket_count - result.plan.buckets, 0),
+        read_amplification_before=before.max_sorted_runs,
         plan=build_plan_table(units, partition=partition) if units else None,
         before_after=_build_before_after_table(build_table_state(before), state_after),
     )

@@ -20,7 +20,6 @@ from paimon_orch.dagster.run_metadata import (
     build_column_schema,
     build_row_count_metadata,
     build_table_state,
-    filter_report,
 )
 from paimon_orch.dagster.spark_links import build_spark_link_metadata
 from paimon_orch.steps.ingest import IngestResult
@@ -110,7 +109,7 @@ def _add_partition_metadata(
         return
     partition_keys = PartitionKeys.of(report.schema, partitions_def)
     for key in keys:
-        partition = filter_report(report, partition_keys.path_of(key))
+        partition = report.select_partition(partition_keys.path_of(key))
         metadata = build_table_state(partition).to_dagster()
         metadata |= build_row_count_metadata(partition, partition=True)
         context.add_asset_metadata(metadata, partition_key=key)

@@ -8,7 +8,6 @@ from paimon_orch.dagster.run_metadata import (
     build_column_schema,
     build_plan_table,
     build_table_state,
-    filter_report,
 )
 from paimon_orch.steps.compaction.compact import CompactRequest, plan
 from paimon_orch.steps.inspection.inspect import inspect
@@ -33,8 +32,8 @@ def test_the_state_of_a_partition_counts_only_its_files(
     report = inspect(orders)
 
     assert build_table_state(report).level0_files == 3
-    assert build_table_state(filter_report(report, "dt=2026-01-02")).level0_files == 2
-    assert build_table_state(filter_report(report, "dt=2026-01-09")).files == 0
+    assert build_table_state(report.select_partition("dt=2026-01-02")).level0_files == 2
+    assert build_table_state(report.select_partition("dt=2026-01-09")).files == 0
 
 
 def test_the_plan_table_has_a_row_for_each_unit(orders: Table, upsert: Callable[..., None]) -> None:

@@ -14,7 +14,9 @@ import numpy as np
 
 from paimon_orch.format.arrays import Indices, Mask
 
-_PADDING = bytes(16)
+AVRO_PADDING = bytes(16)
+"""Follows the content of a decoder, so that fields can be read at its end."""
+_CHUNK_BYTES = 1 << 20  # bytes that are searched together; bounds the memory
 _MAX_VARINT_BITS = 70  # bits of the longest varint
 _INTEGER_TYPES = ("int", "long")
 _BYTE_TYPES = ("string", "bytes")
@@ -113,15 +115,15 @@ class AvroColumn:
 
 
 class AvroBatchDecoder:
-    """Decodes the concatenated content of an Avro file's blocks.
+    """Decodes the concatenated content of an Avro file's blocks, followed by the padding.
 
     A lane is one record. Lanes with invalid data are moved beyond the end of the content and
     remain there for all further fields.
     """
 
     def __init__(self, content: bytes) -> None:
-        self._bytes = np.frombuffer(content + _PADDING, np.uint8)
-        self._size = len(content)
+        self._bytes = np.frombuffer(content, np.uint8)
+        self._size = len(content) - len(AVRO_PADDING)
         self._lost = self._size + 1
 
     def find_entry_starts(self, version: int, branch: int | None) -> Indices:
@@ -130,8 +132,13 @@ class AvroBatchDecoder:
         ``branch``: the encoded union index that precedes the version, if entries are in a union.
         """
         data = self._bytes
-        positions = np.flatnonzero(data[: self._size] == version)
-        positions = positions[(data[positions + 1] & 0xFD) == 0]  # only the kinds 0 and 1 are valid
+        positions = np.concatenate(
+            [
+                self._find_kinds(version, start, min(start + _CHUNK_BYTES, self._size))
+                for start in range(0, self._size, _CHUNK_BYTES)
+            ]
+            or [np.zeros(0, np.int64)]
+        )
         length, row = self._read_longs(positions + 2)
         fits = (length >= _EMPTY_ROW_BYTES) & (length % 8 == _EMPTY_ROW_BYTES % 8)
         positions, row, length = positions[fits], row[fits], length[fits]
@@ -147,6 +154,13 @@ class AvroBatchDecoder:
         starts = starts[starts > 0] - 1
         entries: Indices = starts[data[starts] == branch]
         return entries
+
+    def _find_kinds(self, version: int, start: int, end: int) -> Indices:
+        """Return the positions of versions that the kinds 0 or 1 follow."""
+        data = self._bytes
+        positions = np.flatnonzero(data[start:end] == version) + start
+        followed: Indices = positions[(data[positions + 1] & 0xFD) == 0]
+        return followed
 
     def walk(self, schema: Any, starts: Indices) -> tuple[Indices, dict[str, AvroColumn]]:
         """Decode a record at every start; return the ends, and the fields by dotted path."""

@@ -17,13 +17,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from paimon_orch.errors import CorruptFileError, PaimonError, wrap_decode_errors
-from paimon_orch.format.arrays import Indices
+from paimon_orch.format.arrays import Indices, Mask
+from paimon_orch.format.bytes.binary_batch import BinaryBatch
 from paimon_orch.format.manifest.additional_fields import (
     AdditionalFields,
     FieldDefinition,
     find_unknown_fields,
 )
 from paimon_orch.format.manifest.avro_batch_decoder import (
+    AVRO_PADDING,
     AvroBatchDecoder,
     AvroColumn,
     UnexpectedAvroError,
@@ -149,6 +151,23 @@ class ColumnarManifest:
             return column.values
         return np.where(column.valid, column.values, null)
 
+    def read_file_bytes(self, name: str, rows: Indices) -> BinaryBatch:
+        """Return a binary field of some data files that is never null."""
+        column = self.columns[_FILE_PREFIX + name]
+        assert column.ends is not None
+        starts = column.values[rows]
+        return BinaryBatch(np.frombuffer(self.data, np.uint8), starts, column.ends[rows] - starts)
+
+    def find_indexed_files(self) -> Mask:
+        """Return which data files have a file index, embedded or in an extra file."""
+        with wrap_decode_errors(self.path):
+            groups = self.columns["_FILE._EXTRA_FILES"].arrays(self.data)
+            has_index = np.array([has_index_file(names or ()) for names in groups], bool)
+            embedded = self.columns.get("_FILE._EMBEDDED_FILE_INDEX")
+            if embedded is None:
+                return has_index
+            return has_index | (True if embedded.valid is None else embedded.valid)
+
     def extra_file_names(self) -> list[str]:
         """Return the distinct names of extra files of data files."""
         with wrap_decode_errors(self.path):
@@ -209,6 +228,17 @@ class DecodedManifest:
         values = map(attrgetter(name[1:].lower()), (entry.file for entry in self._entries))
         return np.array([null if value is None else value for value in values], np.int64)
 
+    def read_file_bytes(self, name: str, rows: Indices) -> BinaryBatch:
+        """Return a binary field of some data files that is never null."""
+        files = (self._entries[row].file for row in rows.tolist())
+        return BinaryBatch.of([getattr(file, name[1:].lower()) for file in files])
+
+    def find_indexed_files(self) -> Mask:
+        """Return which data files have a file index, embedded or in an extra file."""
+        files = (entry.file for entry in self._entries)
+        indexed = [f.embedded_index is not None or has_index_file(f.extra_files) for f in files]
+        return np.array(indexed, bool)
+
     def extra_file_names(self) -> list[str]:
         """Return the distinct names of extra files of data files."""
         groups = {entry.file.extra_files for entry in self._entries}
@@ -222,6 +252,11 @@ class DecodedManifest:
 
 
 Manifest = ColumnarManifest | DecodedManifest
+
+
+def has_index_file(extra_files: Iterable[str]) -> bool:
+    """Return whether one of the extra files of a data file is its file index."""
+    return any(name.endswith(".index") for name in extra_files)
 
 
 def open_manifest(data: bytes, path: str) -> Manifest:
@@ -250,6 +285,7 @@ class _Container:
     """An Avro file with an entry schema: the content of all blocks, their counts and sizes."""
 
     content: bytes
+    """The blocks, and :data:`AVRO_PADDING`."""
     counts: Indices
     sizes: Indices
     schema: Any
@@ -272,7 +308,7 @@ def _open_container(data: bytes) -> _Container | None:
         return None
     blocks = [(block.num_records, block.bytes_.getvalue()) for block in iterate_blocks(reader)]
     return _Container(
-        content=b"".join(part for _, part in blocks),
+        content=b"".join([*(part for _, part in blocks), AVRO_PADDING]),
         counts=np.array([count for count, _ in blocks], np.int64),
         sizes=np.array([len(part) for _, part in blocks], np.int64),
         schema=schema,

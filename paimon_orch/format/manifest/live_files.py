@@ -3,15 +3,26 @@
 Steps plan, sum and group with these columns, and build objects only for the files that they choose.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.format.arrays import AnyArray, Indices, Int8Array, Int32Array, Int64Array
+from paimon_orch.format.arrays import (
+    AnyArray,
+    Indices,
+    Int8Array,
+    Int32Array,
+    Int64Array,
+    Mask,
+    UInt64Array,
+)
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.format.row.key_prefix import encode_key_prefixes
+from paimon_orch.format.types.data_types import DataType
 
 UNKNOWN = -1
 """Stands for null in ``delete_row_counts`` and ``sources``."""
@@ -52,6 +63,14 @@ class LiveFiles:
     positions: Int64Array
     names: pa.StringArray | None = None
     """The file names, if they were requested."""
+    indexed: Mask | None = None
+    """Which files have a file index, if this was requested."""
+    min_keys: UInt64Array | None = None
+    """The prefixes of the smallest keys (:func:`encode_key_prefixes`), if they were requested."""
+    max_keys: UInt64Array | None = None
+    """The prefixes of the largest keys."""
+    contents: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """The content of some manifests by file name, up to a few MB."""
 
     def __len__(self) -> int:
         return len(self.buckets)
@@ -59,6 +78,8 @@ class LiveFiles:
     def take(self, rows: Indices) -> "LiveFiles":
         """Return some of the files; they keep the dictionary of partitions."""
         columns = {name: getattr(self, name)[rows] for name in _ARRAYS}
+        optional = {name: getattr(self, name) for name in _OPTIONAL_ARRAYS}
+        columns |= {name: column[rows] for name, column in optional.items() if column is not None}
         names = None if self.names is None else self.names.take(pa.array(rows))
         return replace(self, **columns, names=names)
 
@@ -76,10 +97,11 @@ class LiveFiles:
         return BucketGroups(files=self, rows=order[_expand(starts, lengths)], lengths=lengths)
 
 
+_OPTIONAL_ARRAYS = ("indexed", "min_keys", "max_keys")
 _ARRAYS = [
-    field.name
-    for field in fields(LiveFiles)
-    if field.name not in ("manifests", "partitions", "names")
+    column.name
+    for column in fields(LiveFiles)
+    if column.name not in ("manifests", "partitions", "names", "contents", *_OPTIONAL_ARRAYS)
 ]
 
 
@@ -147,14 +169,19 @@ def collect_live_files(
     live: Iterable[tuple[int, Manifest, Indices]],
     *,
     with_names: bool = False,
+    with_indexed: bool = False,
+    key_types: Sequence[DataType] | None = None,
 ) -> LiveFiles:
     """Return the columns of the live ``rows`` of manifests, which are released one by one.
 
-    ``live`` yields the index of a manifest in ``manifests``, its entries and the rows.
+    ``live`` yields the index of a manifest in ``manifests``, its entries and the rows. With
+    ``key_types``, prefixes of the key bounds are included. The columns ``names`` and ``indexed``
+    are included on request.
     """
     codes: dict[bytes, int] = {}
     parts: dict[str, list[AnyArray]] = {name: [np.zeros(0, np.int64)] for name in _ARRAYS}
-    names = []
+    names, indexed = [], [np.zeros(0, bool)]
+    keys: dict[str, list[UInt64Array]] = {name: [np.zeros((0, 2), np.uint64)] for name in _KEYS}
     for number, manifest, rows in live:
         if not len(rows):
             continue
@@ -169,7 +196,12 @@ def collect_live_files(
         if with_names:
             all_names = manifest.names
             names.append(pa.array([all_names[row] for row in rows.tolist()], pa.string()))
-    columns = {}
+        if with_indexed:
+            indexed.append(manifest.find_indexed_files()[rows])
+        for name, (key_field, unknown) in _KEYS.items() if key_types is not None else ():
+            bounds = manifest.read_file_bytes(key_field, rows)
+            keys[name].append(encode_key_prefixes(bounds, key_types or (), unknown=unknown))
+    columns: dict[str, Any] = {}
     for name in _ARRAYS:  # releases the parts of a column before the next one
         columns[name] = np.concatenate(parts.pop(name)).astype(_DTYPES.get(name, np.int64))
     return LiveFiles(
@@ -177,7 +209,14 @@ def collect_live_files(
         partitions=list(codes),
         **columns,
         names=pa.concat_arrays(names or [pa.array([], pa.string())]) if with_names else None,
+        indexed=np.concatenate(indexed) if with_indexed else None,
+        min_keys=None if key_types is None else np.concatenate(keys["min_keys"]),
+        max_keys=None if key_types is None else np.concatenate(keys["max_keys"]),
     )
+
+
+# An unknown bound is below or above all keys.
+_KEYS = {"min_keys": ("_MIN_KEY", 0), "max_keys": ("_MAX_KEY", np.iinfo(np.uint64).max)}
 
 
 _DTYPES = {"partition_codes": np.int32, "manifest_codes": np.int32, "sources": np.int8}
@@ -200,8 +239,8 @@ def _read_columns(manifest: Manifest, rows: Indices) -> dict[str, AnyArray]:
         "levels": manifest.levels[rows],
         "positions": manifest.positions[rows],
     }
-    for name, (field, null) in _FIELDS.items():
-        columns[name] = manifest.read_file_numbers(field, null)[rows]
+    for name, (file_field, null) in _FIELDS.items():
+        columns[name] = manifest.read_file_numbers(file_field, null)[rows]
     sources = columns["sources"]
     is_known = (sources >= 0) & (sources <= np.iinfo(np.int8).max)
     columns["sources"] = np.where(is_known, sources, UNKNOWN).astype(np.int8)

@@ -7,7 +7,11 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from paimon_orch.format.arrays import Mask
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest.live_files import BucketGroups
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
@@ -68,6 +72,31 @@ class AppendCompactStrategy:
             vectors=options.has_deletion_vectors,
             force_rewrite_all=options.get(COMPACTION_FORCE_REWRITE_ALL_FILES),
         )
+
+    def find_candidates(
+        self, groups: BucketGroups, with_vectors: Mask, *, full: bool, is_unaware: bool
+    ) -> tuple[Mask, Mask]:
+        """Return which files may be rewritten, and which buckets may have files to rewrite.
+
+        ``with_vectors``: the buckets with deletion vectors; all their files may be rewritten.
+        Includes all files and buckets from which :meth:`select_bucket_unaware` and
+        :meth:`select_bucketed` would select.
+        """
+        files = groups.files
+        forced = full and self.force_rewrite_all
+        may_rewrite = (files.file_sizes < self.small_file_size) | forced
+        may_rewrite[groups.rows] |= np.repeat(with_vectors, groups.lengths)
+        counts = groups.sum(may_rewrite.astype(np.int64))
+        if is_unaware:
+            costs = np.where(may_rewrite, files.file_sizes + self.open_file_cost, 0)
+            min_files = 1 if forced else 2 if full else self.min_files
+            is_bin_full = (counts > 1) & (groups.sum(costs) >= 2 * self.target_size)
+            return may_rewrite, with_vectors | (counts >= min_files) | is_bin_full
+        if full:
+            return may_rewrite, counts > 0
+        # All files of a window but the last are together smaller than two target files.
+        small = groups.sum((files.file_sizes < 2 * self.target_size).astype(np.int64))
+        return may_rewrite, (groups.lengths >= self.min_files) & (small >= self.min_files - 1)
 
     def select_bucket_unaware(
         self,

@@ -72,6 +72,11 @@ def plan_minor_compaction(
     return selection, find_files_above_delete_ratio(unselected_files, vectors, options)
 
 
+def get_delete_ratio(options: Options) -> float:
+    """Return the share of deleted rows above which a minor compaction rewrites a file."""
+    return options.get(COMPACTION_DELETE_RATIO_THRESHOLD, _DELETE_RATIO)
+
+
 def find_files_above_delete_ratio(
     files: Sequence[DataFileMeta], vectors: DeletionVectorEntries, options: Options
 ) -> tuple[DataFileMeta, ...]:
@@ -80,7 +85,7 @@ def find_files_above_delete_ratio(
     A deletion vector without a cardinality counts as exceeding it. The default is higher than for
     append tables, because a later merge also drops the deleted rows.
     """
-    ratio = options.get(COMPACTION_DELETE_RATIO_THRESHOLD, _DELETE_RATIO)
+    ratio = get_delete_ratio(options)
     deleted_rows = _deleted_row_counts(vectors)
 
     def exceeds_ratio(file: DataFileMeta) -> bool:

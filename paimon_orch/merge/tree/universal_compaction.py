@@ -184,14 +184,14 @@ def select_minor_compaction(
     universal = UniversalCompaction.of(options, now)
     forced = options.needs_lookup or options.get(COMPACTION_FORCE_UP_LEVEL_0)
     level0 = sum(run.level == 0 for run in runs)
-    if not forced or (options.needs_lookup and level0 < _min_level0_files(options)):
+    if not forced or (options.needs_lookup and level0 < min_level0_files(options)):
         return universal.select_runs(num_levels, runs)
     if options.has_deletion_vectors:
         return move_up_level0_only(universal, num_levels, runs)
     return force_up_level0(universal, num_levels, runs)
 
 
-def _min_level0_files(options: Options) -> int:
+def min_level0_files(options: Options) -> int:
     """Return the number of level-0 files that triggers a lookup compaction."""
     if options.get(LOOKUP_COMPACT) != "gentle":
         return 1

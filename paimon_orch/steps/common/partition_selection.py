@@ -1,20 +1,23 @@
 """Selects the partitions for a step, by partition specs and a filter on partition columns."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import FileReader
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.types.predicate import collect_columns
+from paimon_orch.format.types.predicate import Predicate, collect_columns
 from paimon_orch.table.filter.partition_spec import (
     build_any_partition_matcher,
     parse_partition_spec,
 )
+from paimon_orch.table.metadata.live_buckets import LiveBuckets, group_vectors
 from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.partition_pruner import build_spec_manifest_selector, filter_partitions
-from paimon_orch.table.scan.scan_planner import ScanPlanner, build_bucket_splits
+from paimon_orch.table.scan.scan_planner import build_bucket_splits
 from paimon_orch.table.table import Table
 
 PartitionSpecs = Sequence[str | Mapping[str, object]]
@@ -31,23 +34,89 @@ class PartitionRequest:
     """A filter on partition columns, in addition to ``partitions``."""
 
 
-def plan_splits(
+def plan_live_buckets(
     table: Table, schema: TableSchema, snapshot: Snapshot, request: PartitionRequest
-) -> list[BucketSplit]:
+) -> LiveBuckets:
     """Return the buckets of the selected partitions; opens only manifests with their files.
 
     Raises :class:`InputError` if the filter tests columns that are not partition columns.
     """
-    if request.partitions is None:
-        splits = ScanPlanner(table.stores.manifests, schema).splits(snapshot)
-    else:
-        splits = _plan_partition_splits(table, schema, snapshot, request.partitions)
-    return splits if request.where is None else _filter_splits(splits, schema, request.where)
+    selection = _PartitionSelection(table, schema, request)
+    key_types = [field.type for field in schema.key_fields] if schema.primary_keys else None
+    manifests = table.stores.manifests
+    files = manifests.read_live_files(
+        snapshot,
+        manifests=selection.select_manifests,
+        partitions=None if selection.selects_all else selection.select_partitions,
+        key_types=key_types,
+    )
+    vectors = group_vectors(manifests.read_index_entries(snapshot))
+    return LiveBuckets(snapshot, manifests, schema, files.group_by_bucket(), vectors)
 
 
-def _filter_splits(
-    splits: Sequence[BucketSplit], schema: TableSchema, where: str
+def read_latest_buckets(table: Table, request: PartitionRequest) -> LiveBuckets | None:
+    """Return the selected buckets of the newest snapshot; None if the table has no snapshot."""
+    snapshot = table.stores.snapshots.latest()
+    if snapshot is None:
+        return None
+    return plan_live_buckets(table, table.schema, snapshot, request)
+
+
+def plan_splits(
+    table: Table, schema: TableSchema, snapshot: Snapshot, request: PartitionRequest
 ) -> list[BucketSplit]:
+    """Return the buckets of the selected partitions with the objects of all their files."""
+    selection = _PartitionSelection(table, schema, request)
+    manifests = table.stores.manifests
+    live = manifests.read_live_entries(
+        snapshot,
+        manifests=selection.select_manifests,
+        partitions=None if selection.selects_all else selection.select_partitions,
+    )
+    return build_bucket_splits(live, manifests.read_index_entries(snapshot))
+
+
+class _PartitionSelection:
+    """Selects manifests and partitions by a request."""
+
+    def __init__(self, table: Table, schema: TableSchema, request: PartitionRequest) -> None:
+        self._schema = schema
+        self._matches: Callable[[bytes], bool] | None = None
+        self._specs = (
+            None
+            if request.partitions is None
+            else [
+                parse_partition_spec(spec, schema) if isinstance(spec, str) else spec
+                for spec in request.partitions
+            ]
+        )
+        if self._specs is not None:
+            self._matches = build_any_partition_matcher(self._specs, schema)
+        self._predicate = None if request.where is None else _parse_where(schema, request.where)
+        self._schema_of = table.stores.schemas.get
+
+    @property
+    def selects_all(self) -> bool:
+        return self._specs is None and self._predicate is None
+
+    def select_manifests(self, manifests: Sequence[ManifestFileMeta]) -> Sequence[ManifestFileMeta]:
+        if self._specs is not None:
+            manifests = build_spec_manifest_selector(self._specs, self._schema)(manifests)
+        if self._predicate is not None:
+            pruner = FilePruner(self._schema, self._predicate, self._schema_of)
+            manifests = pruner.select_manifests(manifests)
+        return manifests
+
+    def select_partitions(self, partitions: Sequence[bytes]) -> set[bytes]:
+        selected = set(partitions)
+        if self._matches is not None:
+            selected = set(filter(self._matches, selected))
+        if self._predicate is not None:
+            selected = filter_partitions(selected, self._schema, self._predicate)
+        return selected
+
+
+def _parse_where(schema: TableSchema, where: str) -> Predicate:
     from paimon_orch.table.filter.sql_parser import parse_filter
 
     predicate = parse_filter(where, schema)
@@ -59,27 +128,16 @@ def _filter_splits(
             "The filter selects whole partitions; the partition columns are: "
             f"{', '.join(schema.partition_keys) or 'none'}"
         )
-    selected = filter_partitions((split.partition for split in splits), schema, predicate)
-    return [split for split in splits if split.partition in selected]
+    return predicate
 
 
-def open_reader(table: Table, schema: TableSchema, splits: Iterable[BucketSplit]) -> FileReader:
-    """Return a reader with the schemas of all files of the splits."""
-    ids = (file.schema_id for split in splits for file in split.files)
+def open_reader(
+    table: Table, schema: TableSchema, buckets: LiveBuckets | Iterable[BucketSplit]
+) -> FileReader:
+    """Return a reader with the schemas of all files of the buckets or splits."""
+    if isinstance(buckets, LiveBuckets):
+        ids: Iterable[int] = buckets.schema_ids
+    else:
+        ids = (file.schema_id for split in buckets for file in split.files)
     schemas = table.stores.schemas.get_all(ids)
     return FileReader(table.io, table.paths, schema, schemas, batch_sizes=table.batch_sizes)
-
-
-def _plan_partition_splits(
-    table: Table, schema: TableSchema, snapshot: Snapshot, partitions: PartitionSpecs
-) -> list[BucketSplit]:
-    specs = [
-        parse_partition_spec(spec, schema) if isinstance(spec, str) else spec for spec in partitions
-    ]
-    matches = build_any_partition_matcher(specs, schema)
-    live = table.stores.manifests.read_live_entries(
-        snapshot,
-        manifests=build_spec_manifest_selector(specs, schema),
-        partitions=lambda candidates: [each for each in candidates if matches(each)],
-    )
-    return build_bucket_splits(live, table.stores.manifests.read_index_entries(snapshot))

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+import numpy as np
+
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
@@ -32,7 +34,7 @@ from paimon_orch.merge.tree.append_compact_strategy import (
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
 from paimon_orch.steps.common.copy_rows import copy_rows
-from paimon_orch.steps.common.partition_selection import open_reader, plan_splits
+from paimon_orch.steps.common.partition_selection import open_reader, read_latest_buckets
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
@@ -45,6 +47,7 @@ from paimon_orch.steps.expiration.expire_partitions import exclude_expired_parti
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.filter.partition_spec import format_partition
+from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
@@ -114,26 +117,47 @@ def check_compactable(schema: TableSchema) -> None:
             )
 
 
-def plan(table: Table, request: CompactRequest) -> CompactionPlan:
+def plan(
+    table: Table, request: CompactRequest, buckets: LiveBuckets | None = None
+) -> CompactionPlan:
     """Plan a compaction of an append table; ``minor`` requires enough small files or deletes."""
     table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
     check_compactable(schema)
-    snapshot = table.stores.snapshots.latest()
-    if snapshot is None:
+    if buckets is None:
+        buckets = read_latest_buckets(table, request)
+    if buckets is None:
         return CompactionPlan(request=request)
-    splits = exclude_expired_partitions(table, plan_splits(table, schema, snapshot, request))
-    reader = open_reader(table, schema, splits)
-    by_split = [plan_bucket_units(reader, split, request.strategy) for split in splits]
+    buckets = exclude_expired_partitions(table, buckets)
+    reader = open_reader(table, schema, buckets)
+    candidates = select_candidates(buckets, request.strategy).build_splits()
+    by_split = [plan_bucket_units(reader, split, request.strategy) for split in candidates]
     units = order_by_size([unit for units in by_split for unit in units])
     return CompactionPlan(
         request=request,
-        snapshot_id=snapshot.id,
+        snapshot_id=buckets.snapshot.id,
         reader=reader,
         units=tuple(units),
         guards=() if schema.is_bucket_unaware else tuple(map(_build_guard, units)),
-        skipped_buckets=sum(not units for units in by_split),
+        skipped_buckets=len(buckets) - sum(bool(units) for units in by_split),
     )
+
+
+def select_candidates(buckets: LiveBuckets, strategy: CompactionStrategy) -> LiveBuckets:
+    """Return the buckets that may have work, without objects for files.
+
+    In tables without buckets, they have only the files that may be rewritten.
+    """
+    select = AppendCompactStrategy.of(buckets.schema.typed_options)
+    is_unaware = buckets.schema.is_bucket_unaware
+    with_vectors = np.zeros(len(buckets), bool)
+    for number, _ in buckets.iterate_vectors():
+        with_vectors[number] = True
+    may_rewrite, is_candidate = select.find_candidates(
+        buckets.groups, with_vectors, full=strategy == "full", is_unaware=is_unaware
+    )
+    selected = buckets.take(np.flatnonzero(is_candidate))
+    return selected.with_files(may_rewrite) if is_unaware else selected
 
 
 def plan_bucket_units(

@@ -21,6 +21,7 @@ from paimon_orch.steps.compaction.plan import (
     run,
 )
 from paimon_orch.steps.compaction.postpone import MOVE_POSTPONED, MovePostponedRequest
+from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
@@ -43,8 +44,12 @@ __all__ = [
 ]
 
 
-def plan(table: Table, request: CompactRequest) -> CompactionPlan:
+def plan(
+    table: Table, request: CompactRequest, buckets: LiveBuckets | None = None
+) -> CompactionPlan:
     """Plan a compaction of the latest snapshot; reads only metadata.
+
+    ``buckets`` are the selected buckets of a snapshot, if the caller has read them.
 
     ``minor`` follows the table's options. With deletion vectors, it compacts all files of level 0,
     and rewrites files with mostly deleted rows. In append tables, it merges small files if there
@@ -52,7 +57,7 @@ def plan(table: Table, request: CompactRequest) -> CompactionPlan:
     """
     schema = table.schema
     plan_table = primary_key.plan if schema.primary_keys else append.plan
-    plan = plan_table(table, request)
+    plan = plan_table(table, request, buckets)
     if not has_postpone_buckets(schema):
         return plan
     selection = MovePostponedRequest(partitions=request.partitions, where=request.where)

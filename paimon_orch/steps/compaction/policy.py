@@ -1,30 +1,28 @@
 """Decides whether to compact a partition: read amplification against bytes to rewrite."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
+from datetime import datetime
+
+import numpy as np
 
 from paimon_orch.files.data_file_reader import FileReader
+from paimon_orch.format.arrays import Indices, Int64Array
 from paimon_orch.format.options.value_type import parse_duration, parse_memory
-from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.engine.merge_engine import create_merge_engine
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.common.partition_selection import (
     PartitionRequest,
     PartitionSpecs,
     open_reader,
-    plan_splits,
+    read_latest_buckets,
 )
-from paimon_orch.steps.compaction.append import check_compactable, plan_bucket_units
+from paimon_orch.steps.compaction import append, primary_key
+from paimon_orch.steps.compaction.append import check_compactable
 from paimon_orch.steps.compaction.plan import CompactionStrategy, CompactionUnit
-from paimon_orch.steps.compaction.primary_key import plan_bucket_unit
-from paimon_orch.steps.inspection.health import (
-    compute_deleted_ratio,
-    compute_max_sorted_runs,
-    count_small_files,
-)
+from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
 from paimon_orch.table.filter.partition_spec import format_partition
-from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.table import Table
 
 _TABLE_OPTION_REASONS = frozenset(
@@ -144,6 +142,7 @@ def decide(
     where: str | None = None,
     overdue: Collection[str] | None = (),
     may_be_full: bool = True,
+    buckets: LiveBuckets | None = None,
 ) -> list[CompactionDecision]:
     """Decide which partitions of the latest snapshot to compact; reads only manifests.
 
@@ -152,50 +151,110 @@ def decide(
     :param where: a filter on partition columns
     :param overdue: paths of partitions that have waited for ``max_wait``; None means all
     :param may_be_full: whether decisions may be full compactions
+    :param buckets: the selected buckets, if the caller has read them
     """
     policy, schema = policy or CompactionPolicy(), table.schema
     if schema.primary_keys:
         create_merge_engine(schema)
     else:
         check_compactable(schema)
-    snapshot = table.stores.snapshots.latest()
-    if snapshot is None:
+    if buckets is None:
+        request = PartitionRequest(partitions=partitions, where=where)
+        buckets = read_latest_buckets(table, request)
+    if buckets is None:
         return []
-    request = PartitionRequest(partitions=partitions, where=where)
-    splits = plan_splits(table, schema, snapshot, request)
-    reader = open_reader(table, schema, splits)
+    by_path = _PathMetrics.of(buckets)
+    reader = open_reader(table, schema, buckets)
+    minor = _plan_work(buckets, by_path, reader, "minor")
+    full: Mapping[str, _PlannedWork] = {}
+    if may_be_full:
+        is_hollow = np.array(by_path.deleted_ratios) > policy.deleted_ratio
+        hollow = buckets.take(np.flatnonzero(is_hollow[by_path.indices]))
+        full = _plan_work(hollow, _PathMetrics.of(hollow), reader, "full")
     return [
         _PartitionPolicy(
             path=path,
-            splits=group,
-            reader=reader,
+            metrics=metrics,
+            work=minor.get(path, _PlannedWork()),
+            full_work=full.get(path, _PlannedWork()),
             policy=policy,
             is_overdue=overdue is None or path in overdue,
         ).decide(may_be_full=may_be_full)
-        for path, group in _group_by_partition(splits, schema)
+        for path, metrics in zip(by_path.paths, by_path.metrics, strict=True)
     ]
 
 
-def _group_by_partition(
-    splits: Sequence[BucketSplit], schema: TableSchema
-) -> Iterator[tuple[str, list[BucketSplit]]]:
-    paths = {p: format_partition(p, schema) for p in {split.partition for split in splits}}
-    ordered = sorted(splits, key=lambda split: paths[split.partition])
-    for path, group in groupby(ordered, key=lambda split: paths[split.partition]):
-        yield path, list(group)
+@dataclass(frozen=True, slots=True)
+class _PathMetrics:
+    """The metrics of partitions, ordered by path, without those of a compaction."""
+
+    paths: Sequence[str]
+    indices: Indices
+    """The index of the path of each bucket."""
+    metrics: Sequence[CompactionMetrics]
+
+    @property
+    def deleted_ratios(self) -> list[float]:
+        return [each.deleted_ratio for each in self.metrics]
+
+    @classmethod
+    def of(cls, buckets: LiveBuckets) -> "_PathMetrics":
+        """Compute the metrics; raise :class:`CorruptFileError` if files of a level overlap."""
+        path_by_partition = {p: format_partition(p, buckets.schema) for p in buckets.partitions}
+        paths = sorted(set(path_by_partition.values()))
+        index_by_path = {path: index for index, path in enumerate(paths)}
+        index_by_code = np.array(
+            [
+                index_by_path.get(path_by_partition.get(partition, ""), -1)
+                for partition in buckets.groups.files.partitions
+            ],
+            np.int64,
+        )
+        indices = index_by_code[buckets.groups.partition_codes]
+        each = BucketMetrics(buckets)
+        each.compute_max_sorted_runs()
+
+        def add(values: Int64Array) -> list[int]:
+            sums = np.zeros(len(paths), np.int64)
+            np.add.at(sums, indices, values)
+            totals: list[int] = sums.tolist()
+            return totals
+
+        runs = np.zeros(len(paths), np.int64)
+        np.maximum.at(runs, indices, each.sorted_runs)
+        columns = (each.files, each.bytes, each.level0_files, each.small_files)
+        rows, deleted = add(each.rows), add(each.deleted_rows)
+        return cls(
+            paths,
+            indices,
+            [
+                CompactionMetrics(
+                    files=files,
+                    bytes=size,
+                    level0_files=level0_files,
+                    sorted_runs=sorted_runs,
+                    small_files=small_files,
+                    deleted_ratio=deleted_rows / row_count if row_count else 0.0,
+                )
+                for files, size, level0_files, small_files, sorted_runs, row_count, deleted_rows in zip(
+                    *map(add, columns), runs.tolist(), rows, deleted, strict=True
+                )
+            ],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PartitionPolicy:
     path: str
-    splits: Sequence[BucketSplit]
-    reader: FileReader
+    metrics: CompactionMetrics
+    work: _PlannedWork
+    full_work: _PlannedWork
     policy: CompactionPolicy
     is_overdue: bool
 
     def decide(self, *, may_be_full: bool) -> CompactionDecision:
-        work = _plan_work(self.splits, self.reader, "minor")
-        metrics = _compute_metrics(self.splits, self.reader.schema, work)
+        work = self.work
+        metrics = _add_cost(self.metrics, work)
         if may_be_full and metrics.deleted_ratio > self.policy.deleted_ratio:
             decision = self._decide_full(metrics.deleted_ratio)
             if decision is not None:
@@ -215,8 +274,8 @@ class _PartitionPolicy:
 
     def _decide_full(self, deleted_ratio: float) -> CompactionDecision | None:
         """Return a full compaction, or None if there is nothing, or too much, to rewrite."""
-        work = _plan_work(self.splits, self.reader, "full")
-        metrics = _compute_metrics(self.splits, self.reader.schema, work)
+        work = self.full_work
+        metrics = _add_cost(self.metrics, work)
         if not work or self._exceeds_max_rewrite(metrics):
             return None
         limit = self.policy.deleted_ratio
@@ -245,31 +304,33 @@ class _PartitionPolicy:
 
 
 def _plan_work(
-    splits: Sequence[BucketSplit], reader: FileReader, strategy: CompactionStrategy
-) -> _PlannedWork:
+    buckets: LiveBuckets, by_path: _PathMetrics, reader: FileReader, strategy: CompactionStrategy
+) -> Mapping[str, _PlannedWork]:
+    """Return the work of the partitions that have any, by path."""
+    units: dict[str, list[CompactionUnit]] = {}
     if not reader.schema.primary_keys:
-        return _PlannedWork(
-            [unit for split in splits for unit in plan_bucket_units(reader, split, strategy)]
-        )
-    units = [plan_bucket_unit(reader, split, strategy) for split in splits if split.bucket >= 0]
-    postponed_files = sum(len(split.files) for split in splits if split.bucket < 0)
-    return _PlannedWork([unit for unit in units if unit is not None], postponed_files)
+        for split in append.select_candidates(buckets, strategy).build_splits():
+            for part in append.plan_bucket_units(reader, split, strategy):
+                units.setdefault(part.partition_text, []).append(part)
+        return {path: _PlannedWork(found) for path, found in units.items()}
+    in_buckets = buckets.take(np.flatnonzero(buckets.groups.buckets >= 0))
+    now = datetime.now().astimezone()
+    candidates = primary_key.select_candidates(in_buckets, strategy, now)
+    for split in in_buckets.build_splits(candidates):
+        unit = primary_key.plan_bucket_unit(reader, split, strategy, now)
+        if unit is not None:
+            units.setdefault(unit.partition_text, []).append(unit)
+    postponed = np.zeros(len(by_path.paths), np.int64)
+    is_postponed = buckets.groups.buckets < 0
+    np.add.at(postponed, by_path.indices[is_postponed], buckets.groups.lengths[is_postponed])
+    return {
+        path: _PlannedWork(units.get(path, ()), postponed_files)
+        for path, postponed_files in zip(by_path.paths, postponed.tolist(), strict=True)
+    }
 
 
-def _compute_metrics(
-    splits: Sequence[BucketSplit], schema: TableSchema, work: _PlannedWork
-) -> CompactionMetrics:
-    files = [file for split in splits for file in split.files]
-    return CompactionMetrics(
-        files=len(files),
-        bytes=sum(file.file_size for file in files),
-        level0_files=sum(file.level == 0 for file in files) if schema.primary_keys else 0,
-        sorted_runs=compute_max_sorted_runs(splits, schema),
-        small_files=count_small_files(splits, schema),
-        deleted_ratio=compute_deleted_ratio(splits),
-        rewrite_files=work.files,
-        rewrite_bytes=work.bytes,
-    )
+def _add_cost(metrics: CompactionMetrics, work: _PlannedWork) -> CompactionMetrics:
+    return replace(metrics, rewrite_files=work.files, rewrite_bytes=work.bytes)
 
 
 def _describe_reached_thresholds(

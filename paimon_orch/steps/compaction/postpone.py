@@ -6,12 +6,14 @@ See docs/format/postpone-buckets.md.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.manifest.live_files import BucketGroups
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, build_entries
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import POSTPONE_BUCKET
@@ -22,7 +24,7 @@ from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import (
     PartitionRequest,
     PartitionSpecs,
-    plan_splits,
+    plan_live_buckets,
 )
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.table.commit.commit_changes import CommitChanges
@@ -134,9 +136,9 @@ def plan(table: Table, request: MovePostponedRequest) -> PostponePlan:
     snapshot = table.snapshot()
     if snapshot is None:
         return PostponePlan(request=request)
-    splits = plan_splits(table, schema, snapshot, request)
-    counts = {split.partition: split.total_buckets for split in splits if split.bucket >= 0}
-    postponed = [split for split in splits if split.bucket == POSTPONE_BUCKET]
+    buckets = plan_live_buckets(table, schema, snapshot, request)
+    counts = _read_bucket_counts(buckets.groups)
+    postponed = buckets.build_splits(np.flatnonzero(buckets.groups.buckets == POSTPONE_BUCKET))
     sequences = WriteBuilder(table.stores).read_next_sequences() if postponed else {}
     units = tuple(
         PostponeUnit(
@@ -153,6 +155,14 @@ def plan(table: Table, request: MovePostponedRequest) -> PostponePlan:
         for split in postponed
     )
     return PostponePlan(request=request, snapshot_id=snapshot.id, units=units)
+
+
+def _read_bucket_counts(groups: BucketGroups) -> dict[bytes, int]:
+    """Return the number of buckets of the partitions that have real buckets."""
+    real = groups.take(np.flatnonzero(groups.buckets >= 0))
+    codes = real.partition_codes.tolist()
+    counts = real.files.total_buckets[real.first_rows].tolist()
+    return {real.files.partitions[code]: count for code, count in zip(codes, counts, strict=True)}
 
 
 def _collect_work(table: Table, plan: PostponePlan) -> WorkUnits[PostponeIo | None, PostponeUnit]:

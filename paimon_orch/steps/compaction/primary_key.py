@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+import numpy as np
+
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
+from paimon_orch.format.arrays import Indices
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
 from paimon_orch.format.options.table_option import StepKind
@@ -25,10 +28,14 @@ from paimon_orch.merge.compact.pk_clustering_compaction import (
 )
 from paimon_orch.merge.engine.merge_engine import create_merge_engine
 from paimon_orch.merge.tree.compact_reason import CompactReason
-from paimon_orch.merge.tree.compact_strategy import plan_full_compaction, plan_minor_compaction
+from paimon_orch.merge.tree.compact_strategy import (
+    get_delete_ratio,
+    plan_full_compaction,
+    plan_minor_compaction,
+)
 from paimon_orch.merge.tree.levels import build_bucket_runs
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
-from paimon_orch.steps.common.partition_selection import open_reader, plan_splits
+from paimon_orch.steps.common.partition_selection import open_reader, read_latest_buckets
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
@@ -41,6 +48,7 @@ from paimon_orch.steps.expiration.expire_partitions import exclude_expired_parti
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.filter.partition_spec import format_partition
+from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
@@ -80,39 +88,57 @@ class PrimaryKeyCompactionUnit(CompactionUnit):
         ).encode()
 
 
-def plan(table: Table, request: CompactRequest) -> CompactionPlan:
+def plan(
+    table: Table, request: CompactRequest, buckets: LiveBuckets | None = None
+) -> CompactionPlan:
     """Plan a compaction of the latest snapshot of a primary-key table."""
     table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
     options = schema.typed_options
     create_merge_engine(schema)
-    snapshot = table.stores.snapshots.latest()
-    if snapshot is None:
+    if buckets is None:
+        buckets = read_latest_buckets(table, request)
+    if buckets is None:
         return CompactionPlan(request=request)
-    selected = plan_splits(table, schema, snapshot, request)
-    in_buckets = [split for split in selected if split.bucket >= 0]
-    splits = exclude_expired_partitions(table, in_buckets, request.now)
-    reader = open_reader(table, schema, splits)
+    in_buckets = buckets.take(np.flatnonzero(buckets.groups.buckets >= 0))
+    buckets = exclude_expired_partitions(table, in_buckets, request.now)
+    buckets.check_levels()
+    now = request.now or datetime.now().astimezone()
+    reader = open_reader(table, schema, buckets)
     units, guards = list[PrimaryKeyCompactionUnit](), list[BucketGuard]()
-    for split in splits:
-        unit = plan_bucket_unit(reader, split, request.strategy, request.now)
+    for split in buckets.build_splits(select_candidates(buckets, request.strategy, now)):
+        unit = plan_bucket_unit(reader, split, request.strategy, now)
         if unit is not None:
             units += _split_unit(reader, unit)
             guards.append(_build_guard(split))
     needs_guards = options.has_deletion_vectors or options.is_pk_clustering_override
     return CompactionPlan(
         request=request,
-        snapshot_id=snapshot.id,
+        snapshot_id=buckets.snapshot.id,
         reader=reader,
         units=tuple(order_by_size(units)),
         guards=tuple(guards) if needs_guards else (),
-        skipped_buckets=len(splits) - len(guards),
+        skipped_buckets=len(buckets) - len(guards),
     )
 
 
 def _build_guard(split: BucketSplit) -> BucketGuard:
     files = [(file.level, file.file_name) for file in split.files]
     return BucketGuard.of(split.partition_bucket, files, split.vectors)
+
+
+def select_candidates(buckets: LiveBuckets, strategy: CompactionStrategy, now: datetime) -> Indices:
+    """Return the buckets that may have work, without objects for files."""
+    options, groups = buckets.schema.typed_options, buckets.groups
+    may_compact = buckets.levels.may_compact(is_full=strategy == "full", now=now)
+    ratio = 0.0 if strategy == "full" else get_delete_ratio(options)
+    for number, entries in buckets.iterate_vectors():
+        if not may_compact[number]:
+            [rows] = groups.take(np.array([number])).split()
+            limit = ratio * int(groups.files.row_counts[rows].min())
+            counts = [item.cardinality for entry in entries for item in entry.ranges or ()]
+            may_compact[number] = any(count is None or count > limit for count in counts)
+    return np.flatnonzero(may_compact)
 
 
 def plan_bucket_unit(

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import numpy as np
+
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
@@ -27,6 +29,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
 from paimon_orch.table.commit.partition_statistics import format_partition_row
 from paimon_orch.table.filter.partition_spec import format_partition
+from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
 
@@ -132,8 +135,8 @@ def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationP
 
 
 def exclude_expired_partitions(
-    table: Table, splits: Sequence[BucketSplit], now: datetime | None = None
-) -> list[BucketSplit]:
+    table: Table, buckets: LiveBuckets, now: datetime | None = None
+) -> LiveBuckets:
     """Exclude expired partitions if ``compaction.skip-expired-partitions`` is true."""
     # As in Java Paimon, the option requires an expiration time and the strategy values-time.
     schema = table.schema
@@ -141,15 +144,20 @@ def exclude_expired_partitions(
     by_values = options.get(PARTITION_EXPIRATION_STRATEGY) == "values-time"
     skips = options.get(COMPACTION_SKIP_EXPIRED_PARTITIONS) and by_values
     if not (skips and schema.partition_keys and options.get(PARTITION_EXPIRATION_TIME)):
-        return list(splits)
-    groups = _group_by_partition(splits)
+        return buckets
     current_time = datetime.now() if now is None else now.astimezone().replace(tzinfo=None)
     max_age = _resolve_expiration_time(table, options, None)
-    time_of = _build_time_reader(schema, options)
     expired = set(
-        _find_expired_partitions(table, groups, current_time, max_age=max_age, time_of=time_of)
+        _find_expired_partitions(
+            table,
+            dict.fromkeys(buckets.partitions, ()),
+            current_time,
+            max_age=max_age,
+            time_of=_build_time_reader(schema, options),
+        )
     )
-    return [split for split in splits if split.partition not in expired]
+    is_current = np.array([each not in expired for each in buckets.groups.files.partitions], bool)
+    return buckets.take(np.flatnonzero(is_current[buckets.groups.partition_codes]))
 
 
 def _group_by_partition(splits: Iterable[BucketSplit]) -> dict[bytes, list[BucketSplit]]:

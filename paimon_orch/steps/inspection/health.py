@@ -1,19 +1,15 @@
 """Metrics that show which maintenance a table needs."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.merge.tree.levels import build_bucket_runs
 from paimon_orch.steps.cleanup import remove_orphan_files
 from paimon_orch.steps.cleanup.remove_orphan_files import RemoveOrphanFilesRequest
-from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
+from paimon_orch.table.metadata.live_buckets import LiveBuckets, group_vectors
 from paimon_orch.table.table import Table
-
-SMALL_FILE_RATIO = 0.7  # files below this share of the target size are small files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +64,7 @@ def compute_health(table: Table, *, orphans: bool = False, now: float | None = N
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         return TableHealth(branches=len(table.branches.names()))
-    health = compute_snapshot_health(table, snapshot, table.files(snapshot), now=now)
+    health = compute_snapshot_health(table, snapshot, read_live_buckets(table, snapshot), now=now)
     if not orphans:
         return health
     return replace(
@@ -76,26 +72,44 @@ def compute_health(table: Table, *, orphans: bool = False, now: float | None = N
     )
 
 
+def read_live_buckets(table: Table, snapshot: Snapshot) -> LiveBuckets:
+    """Read the columns of a snapshot's live files that the health is computed from.
+
+    Includes the names of files if the snapshot has deletion vectors.
+    """
+    schema, manifests = table.schema, table.stores.manifests
+    vectors = group_vectors(manifests.read_index_entries(snapshot))
+    files = manifests.read_live_files(
+        snapshot,
+        with_names=bool(vectors),
+        with_indexed=_has_index_options(schema),
+        key_types=[field.type for field in schema.key_fields] if schema.primary_keys else None,
+    )
+    return LiveBuckets(snapshot, manifests, schema, files.group_by_bucket(), vectors)
+
+
 def compute_snapshot_health(
-    table: Table, snapshot: Snapshot, splits: Sequence[BucketSplit], *, now: float | None = None
+    table: Table, snapshot: Snapshot, buckets: LiveBuckets, *, now: float | None = None
 ) -> TableHealth:
-    """Return the health of the newest snapshot with the given files."""
-    schema, current_time = table.schema, time.time() if now is None else now
-    files = [file for split in splits for file in split.files]
+    """Return the health of the newest snapshot with the given files.
+
+    Raises :class:`CorruptFileError` if files of a level overlap.
+    """
+    current_time = time.time() if now is None else now
+    metrics = BucketMetrics(buckets)
     ids = table.stores.snapshots.ids()
     earliest = table.stores.snapshots.earliest_id() or snapshot.id
     manifests = table.stores.manifests.manifests(snapshot)
-    level0 = [file for file in files if file.level == 0] if schema.primary_keys else []
     return TableHealth(
-        files=len(files),
-        bytes=sum(file.file_size for file in files),
-        small_files=count_small_files(splits, schema),
-        level0_files=len(level0),
-        level0_bytes=sum(file.file_size for file in level0),
-        max_sorted_runs=compute_max_sorted_runs(splits, schema),
-        deleted_ratio=compute_deleted_ratio(splits),
-        bucket_skew=_compute_bucket_skew(splits),
-        index_coverage=_compute_index_coverage(files, schema),
+        files=int(metrics.files.sum()),
+        bytes=int(metrics.bytes.sum()),
+        small_files=int(metrics.small_files.sum()),
+        level0_files=int(metrics.level0_files.sum()),
+        level0_bytes=int(metrics.level0_bytes.sum()),
+        max_sorted_runs=metrics.compute_max_sorted_runs(),
+        deleted_ratio=metrics.deleted_ratio,
+        bucket_skew=metrics.skew,
+        index_coverage=_compute_index_coverage(buckets),
         snapshots=sum(number >= earliest for number in ids),
         oldest_snapshot_age=current_time - table.stores.snapshots.get(earliest).time_millis / 1000,
         newest_snapshot_age=current_time - snapshot.time_millis / 1000,
@@ -106,62 +120,12 @@ def compute_snapshot_health(
     )
 
 
-def count_small_files(splits: Sequence[BucketSplit], schema: TableSchema) -> int:
-    """Count small files, except those that are the only file of their bucket."""
-    target = schema.typed_options.target_file_size(primary_key=bool(schema.primary_keys))
-    return sum(
-        sum(file.file_size < SMALL_FILE_RATIO * target for file in split.files)
-        for split in splits
-        if len(split.files) > 1
-    )
+def _has_index_options(schema: TableSchema) -> bool:
+    return any(key.startswith("file-index.") and key.endswith(".columns") for key in schema.options)
 
 
-def compute_max_sorted_runs(splits: Sequence[BucketSplit], schema: TableSchema) -> int:
-    """Return the maximum number of sorted runs in a bucket."""
-    if not schema.primary_keys:
-        return 0
-    merged = [split for split in splits if split.bucket >= 0]
-    return max((len(build_bucket_runs(split.files, schema)) for split in merged), default=0)
-
-
-def compute_deleted_ratio(splits: Sequence[BucketSplit]) -> float:
-    """Return the share of physical rows that are deleted or that retract other rows."""
-    rows = sum(split.row_count for split in splits)
-    deleted = sum(
-        entry.cardinality or 0
-        for split in splits
-        for item in split.vectors
-        for entry in item.ranges or ()
-    )
-    retracts = sum(file.delete_row_count or 0 for split in splits for file in split.files)
-    return (deleted + retracts) / rows if rows else 0.0
-
-
-def _compute_bucket_skew(splits: Sequence[BucketSplit]) -> float:
-    """Return the maximum ratio of a bucket's size to the mean of its partition's buckets."""
-    sizes_by_partition: dict[bytes, list[int]] = {}
-    totals: dict[bytes, int] = {}
-    for split in splits:
-        sizes_by_partition.setdefault(split.partition, []).append(
-            sum(f.file_size for f in split.files)
-        )
-        totals[split.partition] = max(split.total_buckets, len(sizes_by_partition[split.partition]))
-    skews = [
-        max(bucket_sizes) * totals[partition] / sum(bucket_sizes)
-        for partition, bucket_sizes in sizes_by_partition.items()
-        if sum(bucket_sizes)
-    ]
-    return max(skews, default=1.0)
-
-
-def _compute_index_coverage(files: Sequence[DataFileMeta], schema: TableSchema) -> float | None:
-    has_index_options = any(
-        key.startswith("file-index.") and key.endswith(".columns") for key in schema.options
-    )
-    if not has_index_options:
+def _compute_index_coverage(buckets: LiveBuckets) -> float | None:
+    indexed = buckets.groups.files.indexed
+    if indexed is None:
         return None
-    covered = sum(
-        file.embedded_index is not None or any(name.endswith(".index") for name in file.extra_files)
-        for file in files
-    )
-    return covered / len(files) if files else 1.0
+    return float(indexed.mean()) if len(indexed) else 1.0

@@ -1,16 +1,30 @@
 """Reports the snapshot, files, levels, deletion vectors and health of a table."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options.secret_options import hide_secrets
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import type_to_sql
-from paimon_orch.steps.inspection.health import TableHealth, compute_health, compute_snapshot_health
+from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
+from paimon_orch.steps.inspection.health import (
+    TableHealth,
+    compute_health,
+    compute_snapshot_health,
+    read_live_buckets,
+)
 from paimon_orch.table.filter.partition_spec import format_partition
+from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table import Table
@@ -59,7 +73,19 @@ class BucketReport:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketSummary(NamedTuple):
+    """Counts and sizes in bytes of a bucket."""
+
+    partition: str
+    bucket: int
+    files_by_level: dict[int, int]
+    rows: int
+    deleted_rows: int
+    """The number of rows that deletion vectors delete."""
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableReport:
     """Counts and sizes in bytes of a snapshot."""
 
@@ -67,7 +93,8 @@ class TableReport:
     location: str
     schema: TableSchema
     snapshot: Snapshot | None
-    buckets: tuple[BucketReport, ...]
+    live: LiveBuckets | None = None
+    """The live files by bucket, ordered by partition and bucket; None if the table is empty."""
     health: TableHealth | None = None
     problem: str | None = None
     """The error in the table's metadata because of which the health could not be computed."""
@@ -77,77 +104,152 @@ class TableReport:
         """Return the id of the snapshot, or None if the table is empty."""
         return None if self.snapshot is None else self.snapshot.id
 
+    @cached_property
+    def _metrics(self) -> BucketMetrics | None:
+        return None if self.live is None else BucketMetrics(self.live)
+
     @property
-    def files(self) -> list[DataFileMeta]:
-        """Return all live data files."""
-        return [file for bucket in self.buckets for file in bucket.files]
+    def bucket_count(self) -> int:
+        """Return the number of buckets that have files."""
+        return 0 if self.live is None else len(self.live)
 
     @property
     def file_count(self) -> int:
         """Return the number of live data files."""
-        return len(self.files)
+        return 0 if self._metrics is None else int(self._metrics.files.sum())
 
     @property
     def bytes(self) -> int:
         """Return the total size of the live data files in bytes."""
-        return sum(file.file_size for file in self.files)
+        return 0 if self._metrics is None else int(self._metrics.bytes.sum())
 
     @property
     def physical_rows(self) -> int:
         """Return the number of rows in all live files."""
-        return sum(file.row_count for file in self.files)
+        return 0 if self._metrics is None else int(self._metrics.rows.sum())
 
     @property
     def deleted_rows(self) -> int:
         """Return the number of rows that deletion vectors delete."""
-        return sum(bucket.deleted_rows for bucket in self.buckets)
+        return sum(self._deleted_rows.values())
+
+    @cached_property
+    def _deleted_rows(self) -> Mapping[int, int]:
+        """The number of rows that deletion vectors delete, by the index of the bucket."""
+        if self.live is None:
+            return {}
+        return {
+            number: sum(_count_deleted_rows(entries, self._list_names(number)).values())
+            for number, entries in self.live.iterate_vectors()
+        }
+
+    def _list_names(self, bucket: int) -> set[str]:
+        assert self.live is not None
+        [rows] = self.live.groups.take(np.array([bucket])).split()
+        names = self.live.groups.files.names
+        assert names is not None
+        return set(names.take(pa.array(rows)).to_pylist())
 
     @property
     def row_count(self) -> int | None:
         """Return the number of rows that a batch reader sees, or None if that requires a merge."""
+        if self.live is None:
+            return 0
         if not self.schema.primary_keys:
             return self.physical_rows - self.deleted_rows
-        visible = self.files
+        groups = self.live.groups
+        files = groups.files.take(groups.rows)
         if self.schema.typed_options.should_skip_level0:
-            visible = [file for file in visible if file.level > 0]
-        elif any(len({file.level for file in bucket.files}) > 1 for bucket in self.buckets):
+            files = files.take(np.flatnonzero(files.levels > 0))
+        elif not self._has_single_levels:
             return None
-        if any(file.delete_row_count or file.level == 0 for file in visible):
+        if (files.delete_row_counts > 0).any() or (files.levels == 0).any():
             return None
-        return sum(file.row_count for file in visible) - self.deleted_rows
+        return int(files.row_counts.sum()) - self.deleted_rows
+
+    @property
+    def _has_single_levels(self) -> bool:
+        """Return whether all files of each bucket are on one level."""
+        assert self.live is not None
+        groups = self.live.groups
+        first_levels = np.repeat(groups.files.levels[groups.first_rows], groups.lengths)
+        return bool((groups.files.levels[groups.rows] == first_levels).all())
 
     @property
     def rows_not_visible(self) -> int:
         """Return the number of records that batch readers skip until they are compacted."""
-        skips = Visibility(self.schema).skips_level_0
-        return sum(
-            file.row_count
-            for bucket in self.buckets
-            for file in bucket.files
-            if bucket.bucket < 0 or (skips and file.level == 0)
-        )
+        if self.live is None:
+            return 0
+        groups = self.live.groups
+        files = groups.files.take(groups.rows)
+        is_skipped = files.buckets < 0
+        if Visibility(self.schema).skips_level_0:
+            is_skipped |= files.levels == 0
+        return int(files.row_counts[is_skipped].sum())
 
     @property
     def level0_files(self) -> int:
         """Return the number of files on level 0, which are not compacted yet."""
-        return sum(file.level == 0 for file in self.files) if self.schema.primary_keys else 0
+        return 0 if self._metrics is None else int(self._metrics.level0_files.sum())
 
     @property
     def small_files(self) -> int:
         """Count files below 70 % of the target size, except the only file of a bucket."""
-        target = self.schema.typed_options.target_file_size(
-            primary_key=bool(self.schema.primary_keys)
-        )
-        return sum(
-            sum(file.file_size < 0.7 * target for file in bucket.files)
-            for bucket in self.buckets
-            if len(bucket.files) > 1
-        )
+        return 0 if self._metrics is None else int(self._metrics.small_files.sum())
+
+    @property
+    def max_sorted_runs(self) -> int:
+        """Return the maximum number of sorted runs that a reader merges in a bucket.
+
+        Raises :class:`CorruptFileError` if files of a level overlap.
+        """
+        return 0 if self._metrics is None else self._metrics.compute_max_sorted_runs()
 
     @property
     def partitions(self) -> list[str]:
         """Return the partitions that have files, in the order of their buckets."""
-        return list(dict.fromkeys(bucket.partition for bucket in self.buckets))
+        if self.live is None:
+            return []
+        return [format_partition(each, self.schema) for each in self.live.partitions]
+
+    @property
+    def buckets(self) -> list[BucketReport]:
+        """Return the files of all buckets, with one object per file; reads manifests again."""
+        if self.live is None:
+            return []
+        return [_build_bucket_report(split, self.schema) for split in self.live.build_splits()]
+
+    def summarize_buckets(self, limit: int) -> Iterator[BucketSummary]:
+        """Yield the counts of the first buckets."""
+        if self.live is None or self._metrics is None:
+            return
+        groups, metrics = self.live.groups, self._metrics
+        codes = groups.partition_codes[:limit].tolist()
+        paths = {
+            code: format_partition(groups.files.partitions[code], self.schema)
+            for code in dict.fromkeys(codes)
+        }
+        numbers = groups.buckets[:limit].tolist()
+        for index, rows in zip(range(limit), groups.split(), strict=False):
+            levels, counts = np.unique(groups.files.levels[rows], return_counts=True)
+            yield BucketSummary(
+                partition=paths[codes[index]],
+                bucket=numbers[index],
+                files_by_level=dict(zip(levels.tolist(), counts.tolist(), strict=True)),
+                rows=int(metrics.rows[index]),
+                deleted_rows=self._deleted_rows.get(index, 0),
+                bytes=int(metrics.bytes[index]),
+            )
+
+    def select_partition(self, path: str) -> "TableReport":
+        """Return the part of the report for one partition."""
+        if self.live is None:
+            return self
+        groups = self.live.groups
+        partitions = groups.files.partitions
+        is_selected = np.array([format_partition(p, self.schema) == path for p in partitions], bool)
+        live = self.live.take(np.flatnonzero(is_selected[groups.partition_codes]))
+        return replace(self, live=live)
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as JSON values."""
@@ -166,16 +268,13 @@ class TableReport:
                 "level0_files": self.level0_files,
                 "small_files": self.small_files,
                 "partitions": len(self.partitions),
-                "buckets": len(self.buckets),
+                "buckets": self.bucket_count,
             },
             "health": None if self.health is None else self.health.to_dict(),
             "problem": self.problem,
             "partitions": [
-                {
-                    "partition": name,
-                    "buckets": [b.to_dict() for b in self.buckets if b.partition == name],
-                }
-                for name in self.partitions
+                {"partition": name, "buckets": [bucket.to_dict() for bucket in buckets]}
+                for name, buckets in groupby(self.buckets, key=lambda bucket: bucket.partition)
             ],
         }
 
@@ -208,43 +307,56 @@ def inspect(table: Table, snapshot_id: int | None = None) -> TableReport:
     """
     snapshot = table.snapshot(snapshot_id)
     schema = table.schema
-    splits: Sequence[BucketSplit] = [] if snapshot is None else table.files(snapshot)
-    reports = [_build_bucket_report(split, schema) for split in splits]
-    reports.sort(key=lambda report: (report.partition, report.bucket))
+    live = None if snapshot is None else _sort_buckets(read_live_buckets(table, snapshot))
     health, problem = None, None
     if snapshot_id is None:
-        health, problem = _try_health(table, snapshot, splits)
+        health, problem = _try_health(table, snapshot, live)
     return TableReport(
         identifier=table.identifier,
         location=table.paths.root,
         schema=schema,
         snapshot=snapshot,
-        buckets=tuple(reports),
+        live=live,
         health=health,
         problem=problem,
     )
 
 
+def _sort_buckets(buckets: LiveBuckets) -> LiveBuckets:
+    """Return the buckets ordered by the text of their partition and their number."""
+    groups = buckets.groups
+    paths = [format_partition(each, buckets.schema) for each in groups.files.partitions]
+    ranks = np.zeros(len(paths), np.int64)
+    ranks[sorted(range(len(paths)), key=paths.__getitem__)] = np.arange(len(paths))
+    return buckets.take(np.lexsort((groups.buckets, ranks[groups.partition_codes])))
+
+
 def _try_health(
-    table: Table, snapshot: Snapshot | None, splits: Sequence[BucketSplit]
+    table: Table, snapshot: Snapshot | None, live: LiveBuckets | None
 ) -> tuple[TableHealth | None, str | None]:
     """Return the health, or the problem that prevents computing it."""
     try:
-        if snapshot is None:
+        if snapshot is None or live is None:
             return compute_health(table), None
-        return compute_snapshot_health(table, snapshot, splits), None
+        return compute_snapshot_health(table, snapshot, live), None
     except CorruptFileError as error:  # for example, overlapping files of a sorted run
         return None, str(error)
 
 
-def _build_bucket_report(split: BucketSplit, schema: TableSchema) -> BucketReport:
-    live = {file.file_name for file in split.files}
-    vectors = {
+def _count_deleted_rows(
+    vectors: Iterable[IndexManifestEntry], live_names: Container[str]
+) -> dict[str, int]:
+    """Return the number of deleted rows of live files by name."""
+    return {
         entry.data_file: entry.cardinality or 0
-        for item in split.vectors
+        for item in vectors
         for entry in item.ranges or ()
-        if entry.data_file in live
+        if entry.data_file in live_names
     }
+
+
+def _build_bucket_report(split: BucketSplit, schema: TableSchema) -> BucketReport:
+    vectors = _count_deleted_rows(split.vectors, {file.file_name for file in split.files})
     files = tuple(sorted(split.files, key=lambda f: (f.level, -f.max_sequence_number, f.file_name)))
     return BucketReport(
         partition=format_partition(split.partition, schema),

@@ -6,7 +6,7 @@ See docs/format/manifest.md.
 import gc
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
@@ -32,6 +32,7 @@ from paimon_orch.format.options.core_options import MANIFEST_TARGET_FILE_SIZE
 from paimon_orch.format.paths import FileNameGenerator, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.types.data_types import DataType
 from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.metadata_io import read_metadata_file
 
@@ -41,7 +42,21 @@ PartitionSelector = Callable[[Sequence[bytes]], Collection[bytes]]
 EntrySelector = Callable[[Manifest, Indices], Indices]
 
 _MAX_KEPT_BYTES = 4 << 20
-"""The size of the manifests with DELETE entries that are not read twice to find live files."""
+"""The size of manifests that are kept so that they are not read twice."""
+
+
+@dataclass(slots=True)
+class ManifestContents:
+    """The content of small tables' manifests, so that they are not read twice."""
+
+    by_name: dict[str, bytes] = field(default_factory=dict)
+    size: int = 0
+
+    def add(self, name: str, data: bytes) -> None:
+        """Keep the content of a manifest, unless the others are large already."""
+        if self.size + len(data) <= _MAX_KEPT_BYTES:
+            self.by_name[name] = data
+            self.size += len(data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +66,12 @@ class ManifestReader:
     io: FileIO
     paths: TablePaths
 
+    def _path(self, name: str) -> str:
+        return f"{self.paths.manifest_dir}/{name}"
+
     def _read_bytes(self, name: str, size: int | None = None) -> tuple[bytes, str]:
         """Return the content and path of a file of the expected size."""
-        path = f"{self.paths.manifest_dir}/{name}"
+        path = self._path(name)
         try:
             data = read_metadata_file(self.io, path)
         except FileNotFoundError:
@@ -121,25 +139,33 @@ class ManifestReader:
         partitions: PartitionSelector | None = None,
         levels: range | None = None,
         with_names: bool = False,
+        with_indexed: bool = False,
+        key_types: Sequence[DataType] | None = None,
     ) -> LiveFiles:
         """Return a snapshot's live files as columns, in the order of its manifests.
 
-        Holds one decoded manifest at a time. The parameters select as those of
-        :meth:`read_live_entries`; ``with_names`` also returns the names of the files.
+        Holds one decoded manifest at a time, and keeps the content of some for build_entries. The parameters select as those of
+        :meth:`read_live_entries`; the others as those of :func:`collect_live_files`.
         """
         metas = self._select_manifests(snapshot, manifests)
-        live = self._iterate_live_rows(metas, partitions, levels)
-        return collect_live_files(metas, live, with_names=with_names)
+        contents = ManifestContents()
+        live = self._iterate_live_rows(metas, partitions, levels, contents)
+        files = collect_live_files(
+            metas, live, with_names=with_names, with_indexed=with_indexed, key_types=key_types
+        )
+        return replace(files, contents=contents.by_name)
 
     def build_entries(self, files: LiveFiles) -> list[ManifestEntry]:
-        """Return the entries of live files, in their order; reads their manifests again."""
+        """Return the entries of live files, in their order; may read their manifests again."""
         entries: list[ManifestEntry | None] = [None] * len(files)
         order = np.lexsort((np.abs(files.positions), files.manifest_codes))
         codes = files.manifest_codes[order]
         with _disable_gc():
             for rows in np.split(order, np.flatnonzero(np.diff(codes)) + 1) if len(files) else ():
                 meta = files.manifests[files.manifest_codes[rows[0]]]
-                data, path = self._read_bytes(meta.file_name, meta.file_size)
+                data, path = files.contents.get(meta.file_name), self._path(meta.file_name)
+                if data is None:
+                    data, path = self._read_bytes(meta.file_name, meta.file_size)
                 found = read_entries_at(data, path, files.positions[rows])
                 for row, entry in zip(rows.tolist(), found, strict=True):
                     entries[row] = entry
@@ -156,14 +182,18 @@ class ManifestReader:
         metas: Sequence[ManifestFileMeta],
         partitions: PartitionSelector | None,
         levels: range | None,
+        contents: ManifestContents | None = None,
     ) -> Iterator[tuple[int, Manifest, Indices]]:
-        """Yield the index, the entries and the live rows of each manifest, one at a time."""
+        """Yield the index, the entries and the live rows of each manifest, one at a time.
+
+        The content of some manifests is added to ``contents``.
+        """
         kept: dict[str, Manifest] = {}
         size = 0
 
         def open_to_find_deletes(meta: ManifestFileMeta) -> Manifest:
             nonlocal size
-            manifest = self.open(meta)
+            manifest = self.open(meta, contents)
             if size + meta.file_size <= _MAX_KEPT_BYTES:
                 kept[meta.file_name] = manifest
                 size += meta.file_size
@@ -179,7 +209,7 @@ class ManifestReader:
                 return set(partitions(candidates))
 
         opened = (
-            kept.pop(meta.file_name) if meta.file_name in kept else self.open(meta)
+            kept.pop(meta.file_name) if meta.file_name in kept else self.open(meta, contents)
             for meta in metas
         )
         selector = None if partitions is None else select_partitions
@@ -191,9 +221,14 @@ class ManifestReader:
         """Read the entries that one commit added and deleted."""
         return self.entries(self._read_delta_list(snapshot))
 
-    def open(self, meta: ManifestFileMeta) -> Manifest:
-        """Read a manifest as columns; raises :class:`CorruptFileError` for wrong counts."""
+    def open(self, meta: ManifestFileMeta, contents: ManifestContents | None = None) -> Manifest:
+        """Read a manifest as columns; raises :class:`CorruptFileError` for wrong counts.
+
+        Adds its content to ``contents``.
+        """
         data, path = self._read_bytes(meta.file_name, meta.file_size)
+        if contents is not None:
+            contents.add(meta.file_name, data)
         manifest = open_manifest(data, path)
         deleted = int(manifest.kinds.sum())
         added = len(manifest) - deleted

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
-from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS_INDEX, IndexManifestEntry
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.table.metadata.live_buckets import group_vectors
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.scan.bucket_split import BucketSplit, count_visible_rows
 from paimon_orch.table.scan.file_pruner import FilePruner
@@ -48,9 +49,7 @@ def build_bucket_splits(
     groups = defaultdict[PartitionBucket, list[ManifestEntry]](list)
     for entry in entries:
         groups[entry.partition_bucket].append(entry)
-    vectors = defaultdict[PartitionBucket, list[IndexManifestEntry]](list)
-    for item in (entry for entry in index if entry.index_type == DELETION_VECTORS_INDEX):
-        vectors[item.partition_bucket].append(item)
+    vectors = group_vectors(index)
     return [
         BucketSplit(
             partition=bucket.partition,

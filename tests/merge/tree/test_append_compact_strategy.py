@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import numpy as np
 import pytest
+from support.live_files import live_files_of
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
@@ -154,3 +158,45 @@ def test_a_forced_full_compaction_rewrites_everything() -> None:
 def test_a_ratio_that_is_not_a_number_is_refused_with_its_key() -> None:
     with pytest.raises(InputError, match=r"'compaction\.small-file-ratio' = 'most'"):
         picker(compaction__small_file_ratio="most")
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("force", ["false", "true"])
+def test_candidates_include_all_files_and_buckets_to_rewrite(*, full: bool, force: str) -> None:
+    strategy = picker(compaction__force_rewrite_all_files=force)
+    random = Random(f"{full} {force}")  # noqa: S311
+    buckets = [
+        files(*(random.choice([1, 20, 60, 69, 70, 150, 300]) for _ in range(random.randint(1, 8))))
+        for _ in range(400)
+    ]
+    vectors = [
+        deletion_vectors_from(**{random.choice(bucket).file_name: random.choice([1, 90, None])})
+        if random.random() < 0.2
+        else {}
+        for bucket in buckets
+    ]
+    groups = live_files_of(buckets).group_by_bucket()
+    with_vectors = np.array([bool(refs) for refs in vectors])
+
+    def find_candidates(*, is_unaware: bool) -> tuple[list[bool], list[bool]]:
+        rows, found = strategy.find_candidates(
+            groups, with_vectors, full=full, is_unaware=is_unaware
+        )
+        masks: tuple[list[bool], list[bool]] = rows.tolist(), found.tolist()
+        return masks
+
+    may_rewrite, unaware = find_candidates(is_unaware=True)
+    _, bucketed = find_candidates(is_unaware=False)
+    outcomes, row = set(), 0
+    for number, bucket in enumerate(buckets):
+        refs = vectors[number]
+        kept = [file for index, file in enumerate(bucket) if may_rewrite[row + index]]
+        row += len(bucket)
+        selected = strategy.select_bucket_unaware(bucket, refs, full=full)
+        assert strategy.select_bucket_unaware(kept, refs, full=full) == selected
+        assert unaware[number] or not selected
+        ordered = strategy.select_bucketed(bucket, refs, full=full)
+        assert bucketed[number] or not ordered
+        outcomes |= {(bool(selected), unaware[number]), (bool(ordered), bucketed[number])}
+    assert (True, True) in outcomes
+    assert (False, False) in outcomes or (full and force == "true")

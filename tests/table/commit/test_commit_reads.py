@@ -33,10 +33,10 @@ def count_opened_manifests(
     """Count the manifests that are read."""
     read, count = ManifestReader.open, 0
 
-    def counting(self: ManifestReader, meta: ManifestFileMeta) -> Manifest:
+    def counting(self: ManifestReader, meta: ManifestFileMeta, *arguments: Any) -> Manifest:
         nonlocal count
         count += 1
-        return read(self, meta)
+        return read(self, meta, *arguments)
 
     def during(work: Callable[[], object]) -> int:
         before = count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.commands import invoke, run_command
@@ -148,9 +149,9 @@ def test_counting_opens_only_manifests_with_level_0_files(
     opened: list[ManifestFileMeta] = []
     original = ManifestReader.open
 
-    def record(reader: ManifestReader, meta: ManifestFileMeta) -> Manifest:
+    def record(reader: ManifestReader, meta: ManifestFileMeta, *arguments: Any) -> Manifest:
         opened.append(meta)
-        return original(reader, meta)
+        return original(reader, meta, *arguments)
 
     monkeypatch.setattr(ManifestReader, "open", record)
 
