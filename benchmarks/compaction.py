@@ -1,7 +1,7 @@
 """Compaction compared with an I/O baseline: reading and writing the same files with pyarrow only.
 
     python benchmarks/compaction.py [--rows 10000000] [--repeat 3]
-        [--keys bigint,string,composite] [--no-peers] [--tpch-scale 1]
+        [--keys bigint,string,composite] [--no-peers] [--java java-1.4] [--tpch-scale 1]
 
 Workload: a primary-key table of 4 buckets with all rows on the highest level, followed by ten
 level-0 batches of 2 % updates and 0.2 % deletes each. The baseline of a full compaction reads its
@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import typer
-from java_paimon import JavaPaimon, start_java
+from java_paimon import JAVA_2_0, JavaPaimon, start_java
 from measurement import console, medians, show
 from tpch import create_tables, generate, is_available
 
@@ -276,10 +276,11 @@ def main(
     ),
     tpch_scale: Annotated[float, typer.Option(help="Scale of TPC-H; 0 skips it.")] = 1.0,
     peers: Annotated[bool, typer.Option(help="Compare with Java.")] = True,  # noqa: FBT002
+    java: Annotated[str, typer.Option(help="Release of Java: java-1.4 or java-2.0.")] = JAVA_2_0,
 ) -> None:
     """Measure and print."""
     pa.set_cpu_count(1)
-    peer = start_java() if peers else None
+    peer = start_java(java) if peers else None
     lines = [] if tpch_scale == 0 else measure_tpch(tpch_scale, repeat, peer)
     for key_type, engine, mode in product(keys.split(","), engines.split(","), MODES):
         options = {"merge-engine": engine, **ENGINES[engine], **MODES[mode]}

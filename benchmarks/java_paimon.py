@@ -13,15 +13,15 @@ from measurement import console, cpu_seconds
 from support.peers.environments import PeerUnavailableError, peer_start
 from support.peers.protocol import PeerProcess
 
-_PEER = "java-1.4"
+JAVA_2_0 = "java-2.0"
 _TEST_ONLY_OPTIONS = ("-XX:TieredStopAtLevel=1", "-Xmx1g")
 
 
 class JavaPaimon:
-    """A process with the newest release of Java Paimon in the Maven repository."""
+    """A process with a release of Java Paimon: the peer ``java-1.4`` or ``java-2.0``."""
 
-    def __init__(self) -> None:
-        start = peer_start(_PEER)
+    def __init__(self, peer: str) -> None:
+        start = peer_start(peer)
         command = [word for word in start.command if word not in _TEST_ONLY_OPTIONS]
         command.insert(1, "-Xmx4g")
         self._process = PeerProcess(command, start.environment)
@@ -63,10 +63,10 @@ class JavaOnSpark:
         self._process.close()
 
 
-def start_java() -> JavaPaimon | None:
+def start_java(peer: str = JAVA_2_0) -> JavaPaimon | None:
     """Start Java Paimon; if it is not available, print the reason and return None."""
     try:
-        return JavaPaimon()
+        return JavaPaimon(peer)
     except PeerUnavailableError as error:
         console.print(f"Skipped Java: {error}")
         return None
