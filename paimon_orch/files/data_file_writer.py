@@ -3,6 +3,7 @@
 See docs/format/data-files.md.
 """
 
+import io
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ from paimon_orch.files.file_index_writer import (
     should_embed_index,
 )
 from paimon_orch.files.parquet.parquet import ParquetFileWriter
+from paimon_orch.files.parquet.row_group_source import FileLayout, RowGroupSource
 from paimon_orch.files.row_tracking import (
     ROW_SEQUENCE_NUMBER,
     SequenceNumberRange,
@@ -45,12 +47,14 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.manifest.manifest_format import check_manifest_format
 from paimon_orch.format.options.core_options import (
     CHANGELOG_FILE_PREFIX,
+    COMPACTION_SMALL_FILE_RATIO,
     DATA_FILE_PREFIX,
     DATA_FILE_THIN_MODE,
 )
 from paimon_orch.format.paths import FileNameGenerator, TablePaths
 from paimon_orch.format.row.binary_row import EMPTY_ROW, serialize_row
 from paimon_orch.format.row.row_kind import is_retract
+from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.schema import (
     KEY_PREFIX,
     SEQUENCE_NUMBER,
@@ -215,6 +219,52 @@ class RollingFileWriter(UncommittedFiles):
         self._pending = [remainder] if remainder.num_rows else []
         self._pending_rows, self._pending_bytes = remainder.num_rows, remainder.nbytes
 
+    def find_copied_layout(self) -> FileLayout | None:
+        """Return the layout of row groups that :meth:`copy` accepts, or None if it accepts none."""
+        options = self.schema.typed_options
+        has_limit = self.max_rows != sys.maxsize
+        has_other_columns = self._layout != list(self.schema.fields)
+        needs_index = self.bitmap_version is not None and bool(
+            parse_index_specs(self.schema.options)
+        )
+        kind = options.file_format(self.level)
+        if has_limit or has_other_columns or needs_index or kind != "parquet":
+            return None
+        writer = self._open_writer(io.BytesIO(), kind)
+        return writer.copied_layout if isinstance(writer, ParquetFileWriter) else None
+
+    @property
+    def pending_rows(self) -> int:
+        """Return the number of rows that are not yet in a row group."""
+        return self._pending_rows
+
+    def copy(
+        self, groups: RowGroupSource, file: DataFileMeta, stats: Sequence[ColumnStats]
+    ) -> None:
+        """Append the row groups of a file without decoding them, after the pending rows.
+
+        ``stats`` are the statistics of all columns. The file must have the layout of
+        :meth:`find_copied_layout`.
+        """
+        if self._pending:
+            self._write_groups(keep_rest=False)
+        if self._open_file is not None and self._should_finish_before(file.file_size):
+            self._finish_file()
+        open_file = self._open_file or self._start_file()
+        open_file.copy(groups, stats)
+        if open_file.size >= self._target_size:
+            self._finish_file()
+
+    def _should_finish_before(self, next_size: int) -> bool:
+        """Return whether the open file is nearer to the target size without the next input.
+
+        A file that would be small is continued, because it would be compacted again.
+        """
+        assert self._open_file is not None
+        ratio = self.schema.typed_options.get(COMPACTION_SMALL_FILE_RATIO)
+        size, target = self._open_file.size, self._target_size
+        return size >= target * ratio and size + next_size - target > target - size
+
     def _start_file(self) -> "_OpenFile":
         options = self.schema.typed_options
         kind = options.file_format(self.level)
@@ -223,15 +273,7 @@ class RollingFileWriter(UncommittedFiles):
         self._paths.append(location.path)
         sink = self.io.open_output(location.path)
         try:
-            writer = open_writer(
-                sink,
-                kind,
-                fields=self._layout,
-                options=options,
-                level=self.level,
-                target=self._target_size,
-                small_pages=self._needs_small_pages,
-            )
+            writer = self._open_writer(sink, kind)
         except BaseException:
             sink.close()
             raise
@@ -248,6 +290,17 @@ class RollingFileWriter(UncommittedFiles):
             open_file.index = create_index_builder(self.schema, self.bitmap_version)
         self._open_file = open_file
         return open_file
+
+    def _open_writer(self, sink: IO[bytes], kind: str) -> FormatWriter:
+        return open_writer(
+            sink,
+            kind,
+            fields=self._layout,
+            options=self.schema.typed_options,
+            level=self.level,
+            target=self._target_size,
+            small_pages=self._needs_small_pages,
+        )
 
     def _finish_file(self) -> None:
         if self._open_file is not None:
@@ -368,6 +421,12 @@ class _OpenFile:
         self._rows += rows.num_rows
         columns = [rows.column(name.removeprefix(KEY_PREFIX)) for name in self._names]
         self._writer.write(pa.table(columns, names=self._names))
+
+    def copy(self, groups: RowGroupSource, stats: Sequence[ColumnStats]) -> None:
+        assert isinstance(self._writer, ParquetFileWriter)
+        self._writer.copy(groups)
+        self._stats.merge(stats, groups.rows)
+        self._rows += groups.rows
 
     def close(self, level: int, source: FileSource, first_sequence: int) -> DataFileMeta:
         self._writer.close()

@@ -17,7 +17,14 @@ from support.golden import (
     records_to_rows,
 )
 from support.peers.peers import PEERS, Peer
-from support.tables import assert_healthy, deletion_vectors_of, new_table, stored_files, table_of
+from support.tables import (
+    assert_healthy,
+    deletion_vectors_of,
+    new_table,
+    small_batches,
+    stored_files,
+    table_of,
+)
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
@@ -52,6 +59,7 @@ def assert_agrees(peer: Peer, warehouse: Path, table: Table) -> None:
 
 def create_filled_table(root: Path, **options: str) -> Table:
     table = new_table(root, COLUMNS, key=(), partition_by=["p"], **{"bucket": "-1"} | options)
+    table = small_batches(table, 5)  # so that compactions copy row groups
     for batch in range(6):
         append(table, batch * 20)
     return table
@@ -163,6 +171,7 @@ def test_a_compaction_of_append_tables_of_other_writers_keeps_their_rows(
             compact(table, EXECUTOR, strategy="full")
         return
 
+    table = small_batches(table, 5)  # so that row groups are copied
     for _ in range(3):
         compact(table, EXECUTOR, strategy="full")
 

@@ -28,9 +28,17 @@ Row = tuple[Any, ...]
 
 
 def small_batches(table: Table, rows: int) -> Table:
-    """Return the table with row groups and batches of few rows, so that small files have several."""
+    """Return the table with row groups and batches of few rows, so that small files have several.
+
+    Compactions copy row groups of any size.
+    """
     sizes = BatchSizes(
-        row_group_rows=rows, min_row_group_rows=rows, batch_rows=rows, min_merge_batch_rows=1
+        row_group_rows=rows,
+        min_row_group_rows=rows,
+        batch_rows=rows,
+        min_merge_batch_rows=1,
+        min_copied_group_bytes=1,
+        min_copied_chunk_bytes=1,
     )
     return replace(table, batch_sizes=sizes)
 

@@ -14,6 +14,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from paimon_orch.files.parquet.byte_ranges import ByteRange
 from paimon_orch.files.parquet.thrift_compact import (
     I64,
     LIST,
@@ -37,8 +38,6 @@ _CHUNKS, _GROUP_BYTES, _GROUP_ROWS = 1, 2, 3
 _PATH, _START, _METADATA, _INDEX_OFFSET, _INDEX_LENGTH, _CRYPTO, _ENCRYPTED = 1, 2, 3, 4, 5, 8, 9
 _VALUES, _COMPRESSED, _DATA_PAGES, _DICTIONARY = 5, 7, 9, 11
 _KEPT_FIELDS = (1, 2, 3, 4, 6)  # type, encodings, path, codec, uncompressed size
-
-ByteRange = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +63,29 @@ class Footer:
         length = int.from_bytes(end[-_TAIL_BYTES:-4], "little") + _TAIL_BYTES
         if len(end) < length <= size:
             end = _read_tail(source, size, length)
-        # pyarrow raises an error if the footer is damaged
-        self.metadata: pq.FileMetaData = pq.read_metadata(
-            pa.BufferReader(PARQUET_MAGIC + end[-length:])
-        )
-        self._start, self._data = size - length, end[-length:-_TAIL_BYTES]
+        self._tail, self._start = end[-length:], size - length
+        self.file_size = size
+        self._data = self._tail[:-_TAIL_BYTES]
+
+    @property
+    def has_magic(self) -> bool:
+        """Return whether the file ends like a Parquet file without encrypted footer."""
+        return self._start >= len(PARQUET_MAGIC) and self._tail.endswith(PARQUET_MAGIC)
+
+    @property
+    def start(self) -> int:
+        """Return the position of the footer in the file."""
+        return self._start
+
+    @property
+    def data(self) -> bytes:
+        """Return the bytes of the footer."""
+        return self._data
+
+    @cached_property
+    def metadata(self) -> "pq.FileMetaData":
+        """Return the footer as pyarrow decodes it; pyarrow raises an error if it is damaged."""
+        return pq.read_metadata(pa.BufferReader(PARQUET_MAGIC + self._tail))
 
     @property
     def size(self) -> int:

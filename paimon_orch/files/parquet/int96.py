@@ -7,9 +7,7 @@ type in the footer to INT96.
 See docs/format/data-files.md#parquet.
 """
 
-import io
 from collections.abc import Iterator
-from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +25,6 @@ _NANOS_PER_DAY = 86_400 * 10**9
 _JULIAN_EPOCH = 2_440_588
 
 _FIXED_LEN_BYTE_ARRAY, _INT96 = 7, 3
-_TAIL_BYTES = 8  # size of the footer length and the magic
 
 
 def is_nanosecond_timestamp(arrow_type: pa.DataType) -> bool:
@@ -79,43 +76,12 @@ def encode_int96(array: pa.Array) -> pa.Array:
     )
 
 
-class Int96FooterSink(io.RawIOBase):
-    """Writes to a sink; after :meth:`hold`, buffers bytes until the footer is patched."""
-
-    def __init__(self, sink: IO[bytes]) -> None:
-        super().__init__()
-        self._sink = sink
-        self._held: bytearray | None = None
-
-    def writable(self) -> bool:
-        """Return True."""
-        return True
-
-    def write(self, data: "bytes | memoryview[int]") -> int:  # type: ignore[override]
-        """Write or buffer bytes."""
-        if self._held is None:
-            self._sink.write(data)
-        else:
-            self._held += data
-        return len(data)
-
-    def tell(self) -> int:
-        """Return the number of bytes written so far."""
-        return self._sink.tell() + len(self._held or b"")
-
-    def hold(self) -> None:
-        """Buffer all further bytes: the end of the file."""
-        self._held = bytearray()
-
-    def release(self) -> None:
-        """Patch the buffered footer and write it."""
-        assert self._held is not None
-        length = int.from_bytes(self._held[-_TAIL_BYTES:-4], "little")
-        start = len(self._held) - _TAIL_BYTES - length
-        for offset in _find_int96_types(bytes(self._held[start:-_TAIL_BYTES])):
-            self._held[start + offset] = _INT96 << 1
-        self._sink.write(bytes(self._held))
-        self._held = None
+def patch_int96_types(footer: bytes) -> bytes:
+    """Return a footer whose columns of twelve bytes are INT96."""
+    patched = bytearray(footer)
+    for offset in _find_int96_types(footer):
+        patched[offset] = _INT96 << 1
+    return bytes(patched)
 
 
 def _find_int96_types(footer: bytes) -> Iterator[int]:

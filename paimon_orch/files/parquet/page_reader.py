@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paimon_orch.files.parquet.footer import PARQUET_MAGIC, ByteRange, ColumnChunk, Footer
+from paimon_orch.files.parquet.byte_ranges import ByteRange, join_ranges, read_ranges
+from paimon_orch.files.parquet.footer import PARQUET_MAGIC, ColumnChunk, Footer
 from paimon_orch.files.parquet.thrift_compact import (
     LIST,
     STRUCT,
@@ -219,7 +220,7 @@ class PageReader:
             column_pages.append(_plan_column(name, leaves, rows))
         ranges = [span for column in column_pages for leaf in column.leaves for span in leaf.ranges]
         gap, total_bytes = self._costs.request_cost, _total_bytes(chunks)
-        read_bytes = sum(max(gap, last - first) for first, last, _ in _join_ranges(ranges, gap))
+        read_bytes = sum(max(gap, last - first) for first, last, _ in join_ranges(ranges, gap))
         max_read = min(_MAX_PAGE_BYTES, total_bytes - self._costs.lookup_cost)
         if read_bytes > max_read or not self._costs.is_small_enough(read_bytes, total_bytes):
             return None
@@ -238,15 +239,7 @@ class PageReader:
 
     def _fetch(self, ranges: Iterable[ByteRange]) -> dict[ByteRange, bytes]:
         """Return the bytes of some ranges of the file."""
-        data_by_range = {}
-        for first, last, merged_ranges in _join_ranges(ranges, self._costs.request_cost):
-            self._source.seek(first)
-            data = self._source.read(last - first)
-            if len(data) != last - first:
-                raise ValueError(f"the file ends before byte {last}")
-            for start, end in merged_ranges:
-                data_by_range[start, end] = data[start - first : end - first]
-        return data_by_range
+        return read_ranges(self._source, ranges, self._costs.request_cost)
 
     def read(self, plan: RowGroupPages) -> pa.Table:
         """Return the selected rows of a row group; raises :class:`PageIndexError`."""
@@ -383,20 +376,3 @@ def _total_bytes(chunks: Mapping[int, ColumnChunk]) -> int:
 def _estimate_touched_rows(rows: Positions) -> int:
     """Estimate the number of rows in the pages of sorted rows."""
     return int(1 + np.count_nonzero(np.diff(rows >> _ASSUMED_PAGE_BITS))) << _ASSUMED_PAGE_BITS
-
-
-def _join_ranges(
-    ranges: Iterable[ByteRange], gap: int
-) -> Iterator[tuple[int, int, list[ByteRange]]]:
-    """Group ranges less than ``gap`` apart; yield start, end and ranges of each group."""
-    group, first, last = list[ByteRange](), 0, 0
-    for start, end in sorted(span for span in ranges if span[0] < span[1]):
-        if group and start > last + gap:
-            yield first, last, group
-            group = []
-        if not group:
-            first = last = start
-        group.append((start, end))
-        last = max(last, end)
-    if group:
-        yield first, last, group

@@ -3,6 +3,7 @@
 See docs/format/data-files.md#parquet.
 """
 
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -17,14 +18,15 @@ import pyarrow.parquet as pq
 from paimon_orch.errors import InputError
 from paimon_orch.files.nested_arrays import map_atoms
 from paimon_orch.files.parquet import int96
-from paimon_orch.files.parquet.footer import Footer
+from paimon_orch.files.parquet.footer import PARQUET_MAGIC, Footer
+from paimon_orch.files.parquet.footer_sink import FooterSink
 from paimon_orch.files.parquet.int96 import (
     INT96_BYTES_TYPE,
-    Int96FooterSink,
     child_fields,
     has_nanosecond_timestamps,
     int96_storage_type,
     is_nanosecond_timestamp,
+    patch_int96_types,
 )
 from paimon_orch.files.parquet.page_reader import (
     LOCAL_COSTS,
@@ -33,6 +35,8 @@ from paimon_orch.files.parquet.page_reader import (
     ReadCosts,
     RowGroupPages,
 )
+from paimon_orch.files.parquet.row_group_assembly import RowGroupAssembly
+from paimon_orch.files.parquet.row_group_source import FileLayout, RowGroupSource
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER
 from paimon_orch.format.text import decode_text
@@ -46,6 +50,7 @@ _CODECS = {
     **{name: name for name in ("zstd", "snappy", "gzip", "lz4", "brotli", "none")},
     "uncompressed": "none",
 }
+_CODEC_NUMBERS = {"none": 0, "snappy": 1, "gzip": 2, "brotli": 4, "zstd": 6, "lz4": 7}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,13 +222,14 @@ class ParquetFileWriter:
         self._schema = pa.schema(
             [field.with_type(int96_storage_type(field.type)) for field in self._arrow_schema]
         )
-        self._sink, self._codec = Int96FooterSink(sink), _CODECS[codec]
+        self._sink, self._codec = FooterSink(sink), _CODECS[codec]
         self._compression_level = zstd_level if codec == "zstd" else None
         self._page_options = {} if pages is None else pages.to_writer_options()
         self._max_distinct_ratio = max_distinct_ratio
         self._for_iceberg = for_iceberg
         self._writer: pq.ParquetWriter | None = None
         self._footers: list[pq.FileMetaData] = []
+        self._groups = RowGroupAssembly(self._sink)
 
     def write(self, table: pa.Table) -> None:
         """Write the rows of a table as one row group."""
@@ -246,12 +252,40 @@ class ParquetFileWriter:
         # the writer can store only one dictionary in a row group
         stored = pa.table(columns, schema=schema).unify_dictionaries()
         if self._writer is None:
-            self._writer = self._open(schema, self._find_dictionary_columns(stored))
+            self._writer = self._open(
+                self._sink, schema, self._find_dictionary_columns(stored), self._footers
+            )
+        self._groups.add_encoded()
         self._writer.write_table(stored, row_group_size=max(1, table.num_rows))
 
-    def _open(self, schema: pa.Schema, dictionary_columns: list[str]) -> pq.ParquetWriter:
+    @property
+    def copied_layout(self) -> FileLayout | None:
+        """Return the layout of row groups that :meth:`copy` accepts, or None if it accepts none.
+
+        Row groups of other writers have no small pages, and may have bounds that Iceberg must not
+        see.
+        """
+        leaves = (leaf for field in self._schema for leaf in _iterate_leaves(field))
+        if self._page_options or any(self._omits_bounds(kind) for _, kind in leaves):
+            return None
+        sink = io.BytesIO()
+        self._open(sink, self._schema, [], []).close()
+        footer = patch_int96_types(Footer(sink).data)
+        return FileLayout.of_footer(footer, _CODEC_NUMBERS[self._codec])
+
+    def copy(self, source: RowGroupSource) -> None:
+        """Copy the row groups of another file, which has the layout :attr:`copied_layout`."""
+        self._groups.copy(source)
+
+    def _open(
+        self,
+        sink: IO[bytes] | FooterSink,
+        schema: pa.Schema,
+        dictionary_columns: list[str],
+        footers: list[pq.FileMetaData],
+    ) -> pq.ParquetWriter:
         return pq.ParquetWriter(
-            self._sink,
+            sink,
             schema,
             compression=self._codec,
             compression_level=self._compression_level,
@@ -260,7 +294,7 @@ class ParquetFileWriter:
             store_decimal_as_integer=True,
             store_schema=False,
             write_time_adjusted_to_utc=True,
-            metadata_collector=self._footers,
+            metadata_collector=footers,
             **self._page_options,
         )
 
@@ -282,15 +316,21 @@ class ParquetFileWriter:
 
     def close(self) -> None:
         """Write the footer."""
-        if self._writer is None:
+        if self._writer is None and not self._groups.has_copies:
             self.write(self._schema.empty_table())
-        assert self._writer is not None
-        if not any(has_nanosecond_timestamps(field.type) for field in self._arrow_schema):
-            self._writer.close()
+        writer = self._writer or self._open(self._sink, self._schema, [], self._footers)
+        has_int96 = any(has_nanosecond_timestamps(field.type) for field in self._arrow_schema)
+        if not has_int96 and not self._groups.has_copies:
+            writer.close()
             return
         self._sink.hold()
-        self._writer.close()
-        self._sink.release()
+        writer.close()
+        page_index, footer = self._sink.release()
+        footer = patch_int96_types(footer) if has_int96 else footer
+        self._sink.write(page_index)
+        if self._groups.has_copies:
+            footer = self._groups.encode_footer(footer)
+        self._sink.write(footer + len(footer).to_bytes(4, "little") + PARQUET_MAGIC)
 
     def find_footer_bounds(self, table: pa.Table) -> list[str]:
         """Return the columns of a row group for which :meth:`footer_bounds` has bounds.

@@ -5,14 +5,21 @@ preserved. Damaged bytes raise ``IndexError`` or ``ValueError``; nothing outside
 read.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-I32, I64, LIST, STRUCT = 5, 6, 9, 12
-_TRUE, _FALSE, _BYTE, _I16, _DOUBLE, _BINARY, _SET = 1, 2, 3, 4, 7, 8, 10
+I16, I32, I64, BINARY, LIST, STRUCT = 4, 5, 6, 8, 9, 12
+_TRUE, _FALSE, _BYTE, _DOUBLE, _SET = 1, 2, 3, 7, 10
+STRUCT_END = b"\0"
 _MAX_VARINT_BYTES = 10  # maximum length of a 64-bit varint
 BytesLike = bytes | bytearray
 _LONG_FORM = 15  # the count does not fit into four bits, so it follows as a varint
+
+
+ThriftFields = dict[int, tuple[int, bytes]]
+"""The kinds and the bytes of the fields of a struct by number."""
+
+NOTHING_NESTED: Mapping[int, Callable[[int], int]] = {}
 
 
 class ValueSpan(NamedTuple):
@@ -37,24 +44,57 @@ def decode_varint(data: BytesLike, position: int) -> tuple[int, int]:
 
 def decode_integer(data: BytesLike, position: int) -> int:
     """Return the signed number at ``position``."""
-    value, _ = decode_varint(data, position)
+    value = data[position]
+    if value >= 0x80:
+        value, _ = decode_varint(data, position)
     return value >> 1 ^ -(value & 1)
 
 
 def decode_struct(data: BytesLike, position: int = 0) -> tuple[dict[int, ValueSpan], int]:
     """Return the fields of a struct by number, and the end of the struct."""
     fields, number = {}, 0
-    while data[position]:
-        delta, kind = data[position] >> 4, data[position] & 0x0F
+    while head := data[position]:
         position += 1
-        if delta:
-            number += delta
+        kind = head & 0x0F
+        if head >= 0x10:
+            number += head >> 4
         else:
             number, position = decode_integer(data, position), decode_varint(data, position)[1]
         # the kind of a boolean is its value, so no bytes follow
         end = position if kind in (_TRUE, _FALSE) else _skip_value(data, position, kind)
         fields[number] = ValueSpan(kind, position, end)
         position = end
+    return fields, position + 1
+
+
+def split_struct(
+    data: bytes, position: int, nested: Mapping[int, Callable[[int], int]] = NOTHING_NESTED
+) -> tuple[ThriftFields, int]:
+    """Return the kinds and bytes of the fields of a struct by number, and the end of the struct.
+
+    ``nested`` has functions that decode lists or structs: from the start of a value to its end.
+    Other values are only skipped, so decoding them later reads their bytes a second time.
+    """
+    fields: ThriftFields = {}
+    number = 0
+    while head := data[position]:
+        position += 1
+        kind = head & 0x0F
+        if head >= 0x10:
+            number += head >> 4
+        else:
+            number, position = decode_integer(data, position), decode_varint(data, position)[1]
+        start = position
+        if kind in (I64, I32):  # inlined, because most fields are numbers
+            while data[position] >= 0x80:
+                position += 1
+            position += 1
+        elif number in nested:
+            position = nested[number](position)
+            continue
+        elif kind not in (_TRUE, _FALSE):
+            position = _skip_value(data, position, kind)
+        fields[number] = (kind, data[start:position])
     return fields, position + 1
 
 
@@ -82,24 +122,28 @@ def decode_list_header(data: BytesLike, position: int) -> tuple[int, int, int]:
 
 
 def _skip_value(data: BytesLike, position: int, kind: int) -> int:
-    if kind in (I64, I32, _I16):
+    # the most frequent kinds are first, because most of the time of a decoder is spent here
+    if kind in (I64, I32, I16):
         while data[position] >= 0x80:
             position += 1
         return position + 1
-    if kind in (_TRUE, _FALSE, _BYTE):
-        return position + 1
-    if kind == _DOUBLE:
-        return position + 8
-    if kind == _BINARY:
+    if kind == BINARY:
+        length = data[position]
+        if length < 0x80:
+            return position + 1 + length
         length, position = decode_varint(data, position)
         return position + length
+    if kind == STRUCT:
+        return _skip_struct(data, position)
     if kind in (LIST, _SET):
         count, item, position = decode_list_header(data, position)
         for _ in range(count):
             position = _skip_value(data, position, item)
         return position
-    if kind == STRUCT:
-        return _skip_struct(data, position)
+    if kind in (_TRUE, _FALSE, _BYTE):
+        return position + 1
+    if kind == _DOUBLE:
+        return position + 8
     raise ValueError(f"a value has the unknown Thrift type {kind}")
 
 
@@ -108,7 +152,14 @@ def _skip_struct(data: BytesLike, position: int) -> int:
         position += 1
         if head < 0x10:
             position = decode_varint(data, position)[1]
-        if (kind := head & 0x0F) > _FALSE:
+        kind = head & 0x0F
+        if kind == BINARY and data[position] < 0x80:
+            position += 1 + data[position]
+        elif kind in (I64, I32):
+            while data[position] >= 0x80:
+                position += 1
+            position += 1
+        elif kind > _FALSE:
             position = _skip_value(data, position, kind)
     return position + 1
 
@@ -118,9 +169,12 @@ def encode_integer(value: int) -> bytes:
     return _encode_varint(value << 1 ^ value >> 63)
 
 
-def encode_list(structs: Sequence[bytes]) -> bytes:
-    """Encode a list of structs."""
-    return bytes([_LONG_FORM << 4 | STRUCT]) + _encode_varint(len(structs)) + b"".join(structs)
+def encode_list(values: Sequence[bytes], kind: int = STRUCT) -> bytes:
+    """Encode a list of encoded values of one kind."""
+    count = len(values)
+    if count < _LONG_FORM:
+        return bytes((count << 4 | kind,)) + b"".join(values)
+    return bytes((_LONG_FORM << 4 | kind,)) + _encode_varint(count) + b"".join(values)
 
 
 def encode_struct(fields: Mapping[int, tuple[int, bytes]]) -> bytes:
@@ -128,12 +182,17 @@ def encode_struct(fields: Mapping[int, tuple[int, bytes]]) -> bytes:
 
     Gaps between field numbers must be below 16.
     """
-    parts, last = [], 0
+    return encode_fields(fields) + STRUCT_END
+
+
+def encode_fields(fields: Mapping[int, tuple[int, bytes]], last: int = 0) -> bytes:
+    """Encode fields of a struct that follow the field number ``last``, without the struct's end."""
+    parts = []
     for number in sorted(fields):
         kind, value = fields[number]
-        parts.append(bytes([number - last << 4 | kind]) + value)
+        parts.append(bytes((number - last << 4 | kind,)) + value)
         last = number
-    return b"".join([*parts, b"\0"])
+    return b"".join(parts)
 
 
 def _encode_varint(value: int) -> bytes:

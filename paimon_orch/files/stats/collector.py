@@ -45,7 +45,7 @@ class StatsCollector:
         self._fields, self._sorted_by = list(fields), sorted_by
         self._null_counts = [0] * len(self._fields)
         self._bounds: list[tuple[Any, Any] | None] = [None] * len(self._fields)
-        self._has_nan = [False] * len(self._fields)
+        self._is_unbounded = [False] * len(self._fields)
 
     def update(self, table: pa.Table, without_bounds: Collection[str] = ()) -> None:
         """Add the rows of a table; :meth:`add_bounds` adds the bounds of some columns later."""
@@ -55,7 +55,7 @@ class StatsCollector:
             if not has_bounds(field.type) or column.null_count == len(column):
                 continue
             if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
-                self._has_nan[index] = True  # a column with NaN has no bounds
+                self._is_unbounded[index] = True  # a column with NaN has no bounds
                 continue
             if field.name in without_bounds:
                 continue
@@ -76,6 +76,19 @@ class StatsCollector:
             if field.name == name and has_bounds(field.type):
                 self._extend(index, low, high)
 
+    def merge(self, stats: Sequence[ColumnStats], rows: int) -> None:
+        """Add the rows of a file by the statistics of all columns.
+
+        The bounds may be truncated, which does not change the truncated bounds of all rows. Columns
+        without bounds have none in the result, unless all their values are null.
+        """
+        for index, column in enumerate(stats):
+            self._null_counts[index] += column.null_count or 0
+            if column.min is not None and column.max is not None:
+                self._extend(index, column.min, column.max)
+            elif column.null_count != rows:
+                self._is_unbounded[index] = True
+
     def _extend(self, index: int, low: Any, high: Any) -> None:
         if (bounds := self._bounds[index]) is not None:
             low, high = min(low, bounds[0]), max(high, bounds[1])
@@ -85,7 +98,7 @@ class StatsCollector:
         """Return the untruncated statistics of a column."""
         index = [field.name for field in self._fields].index(name)
         bounds = self._bounds[index]
-        if bounds is None or self._has_nan[index]:
+        if bounds is None or self._is_unbounded[index]:
             return ColumnStats(None, None, self._null_counts[index])
         low, high = bounds
         # some readers order -0.0 before 0.0; for them, the bounds must include both zeros

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory
+from paimon_orch.files.row_group_copier import RowGroupCopier
 from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
@@ -24,7 +25,8 @@ def copy_rows(
 ) -> list[DataFileMeta]:
     """Copy the rows that are not deleted to new files, in the same order; return the new files.
 
-    The new files have the same position in the row order of the bucket.
+    The new files have the same position in the row order of the bucket. Files without deleted rows
+    are not decoded if their row groups can be copied.
 
     :param deletions: deletion vectors by file name
     :param written: receives the writer, which deletes the files if the caller fails
@@ -36,8 +38,12 @@ def copy_rows(
     )
     tracking = row_tracking_fields(reader.schema) if source is FileSource.COMPACT else ()
     fields = [*reader.schema.fields, *tracking]
+    copier = RowGroupCopier(reader, writer)
     for file in files:
         deleted = deletions.get(file.file_name)
-        for batch in reader.read(BucketFile(*bucket_id, file), fields, deleted):
+        bucket_file = BucketFile(*bucket_id, file)
+        if copier.copy(bucket_file, deleted):
+            continue
+        for batch in reader.read(bucket_file, fields, deleted):
             writer.write(pa.Table.from_batches([batch]))
     return writer.close()
