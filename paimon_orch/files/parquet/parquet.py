@@ -245,7 +245,8 @@ class ParquetFileWriter:
         ]
         schema = pa.schema(
             [
-                field.with_type(column.type)
+                # the types of other columns are equal, but may lack the ids of nested fields
+                field.with_type(column.type) if pa.types.is_dictionary(column.type) else field
                 for field, column in zip(self._schema, columns, strict=True)
             ]
         )
