@@ -22,9 +22,9 @@ from paimon_orch.demo.flights import (
     create_flight_board,
     find_flights_zip,
 )
-from paimon_orch.spark.execution.spark_executor import SparkExecutor
 from paimon_orch.spark.frame_writer import write
 from paimon_orch.spark.session.session import java_in_use, spark_session
+from paimon_orch.steps.common.local_executor import LocalExecutor
 from paimon_orch.steps.compaction.compact import CompactionResult, compact
 from paimon_orch.steps.inspection.inspect import TableReport, inspect
 from paimon_orch.table.table import Table
@@ -77,7 +77,7 @@ def run_demo(warehouse: str, months: int, console: Console) -> bool:
     console.print(
         f"Spark {session.version} on {java_in_use(session)}", markup=False, soft_wrap=True
     )
-    executor, partitions = SparkExecutor(session), MONTHS[:months]
+    executor, partitions = LocalExecutor(), MONTHS[:months]
     for wave in WAVES:
         _write_wave(run, session, wave, partitions)
         with run.stage("compact", 1) as progress:

@@ -1,5 +1,6 @@
 """The choice between worker processes of this machine and Spark."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,6 +10,7 @@ from paimon_orch.steps.common.executor import Executor, ForwardingExecutor, InPr
 
 MAX_LOCAL_BYTES = 256 << 20
 """With ``auto``, larger work runs on Spark, whose start takes several seconds."""
+_SUBMIT_VARIABLE = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it
 
 
 class ExecutorKind(StrEnum):
@@ -23,7 +25,8 @@ class ExecutorKind(StrEnum):
 class ChoosingExecutor(ForwardingExecutor):
     """Runs each job on the executor that its size and the user's choice require.
 
-    ``auto`` chooses Spark if a Spark master is given, and for work of more than 256 MB.
+    ``auto`` chooses Spark if a Spark master is given, in programs that ``spark-submit`` started, and
+    for work of more than 256 MB.
     """
 
     make_spark: Callable[[], Executor]
@@ -43,7 +46,8 @@ class ChoosingExecutor(ForwardingExecutor):
         """Return whether work of this size runs without Spark."""
         if self.kind is not ExecutorKind.AUTO:
             return self.kind is ExecutorKind.LOCAL
-        return not self.has_master and (work_bytes or 0) <= MAX_LOCAL_BYTES
+        is_submitted = _SUBMIT_VARIABLE in os.environ
+        return not (self.has_master or is_submitted) and (work_bytes or 0) <= MAX_LOCAL_BYTES
 
     def choose_executor(self, unit_count: int, work_bytes: int | None) -> Executor:
         """Return the executor for a job; Spark is not started for a job without units."""

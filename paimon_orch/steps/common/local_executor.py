@@ -35,8 +35,8 @@ U = TypeVar("U")
 _Piece = tuple[int, int, int]
 """A piece of a shuffle: the number of its file, its offset and its length."""
 
-SMALL_WORK_BYTES = 32 << 20
-"""Work up to this size is done in the calling thread: it takes about as long as a new process."""
+SMALL_WORK_BYTES = 8 << 20
+"""Work up to this size is done in the calling thread: processes take as long to start."""
 _WORKER_MEMORY = 512 << 20  # more than a task of any size needs; see benchmarks/README.md
 _POLL_SECONDS = 0.1
 

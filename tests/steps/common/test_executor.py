@@ -115,6 +115,13 @@ def test_the_size_of_the_work_and_the_choice_of_the_user_decide_about_spark(
     assert isinstance(chosen, LocalExecutor) is is_local
 
 
+def test_programs_of_spark_submit_use_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = ChoosingExecutor(make_spark=Elsewhere)
+    assert executor.is_local(1)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert not executor.is_local(1)
+
+
 def test_a_master_contradicts_the_local_executor() -> None:
     with pytest.raises(InputError, match="cannot be combined with a Spark master"):
         ChoosingExecutor(make_spark=Elsewhere, kind=ExecutorKind.LOCAL, has_master=True)
