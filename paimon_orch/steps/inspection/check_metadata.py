@@ -1,29 +1,50 @@
 """Checks the metadata of versions: files exist, and counts are consistent.
 
+The driver reads manifest lists, index manifests and statistics; work units read manifests and judge
+the buckets of a part in all versions.
+
 See docs/format/invariants.md.
 """
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from paimon_orch.errors import MissingFileError, PaimonError
-from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+import numpy as np
+
+from paimon_orch.errors import PaimonError
+from paimon_orch.format.arrays import AnyArray, Indices
 from paimon_orch.format.manifest.index_manifest import (
     DELETION_VECTORS_INDEX,
     HASH_INDEX,
-    DeletionVectorRange,
     IndexManifestEntry,
 )
 from paimon_orch.format.manifest.live_entries import filter_live_entries
-from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
-from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
+from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.merge.tree.levels import build_bucket_runs
-from paimon_orch.steps.inspection.findings import Findings
+from paimon_orch.steps.common.executor import Executor
+from paimon_orch.steps.inspection.check_buckets import (
+    CheckContext,
+    CheckedVersion,
+    CheckStep,
+    PartReport,
+    Problem,
+    RowCounts,
+    find_repeated_names,
+    judge_part,
+)
+from paimon_orch.steps.inspection.check_units import (
+    DeletionVectorUnit,
+    EntryUnit,
+    hash_names,
+    read_units,
+)
+from paimon_orch.steps.inspection.findings import Finding
+from paimon_orch.steps.inspection.stored_files import StoredFiles
 from paimon_orch.storage import FileIO
 from paimon_orch.table.cleanup.references import (
     ReferenceReader,
@@ -34,279 +55,418 @@ from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.schema_store import SchemaStore
 
 _HASH_BYTES = 4
+_ENTRIES_PER_PART = 150_000
+_ENTRIES_PER_UNIT = 200_000
+_MANIFESTS_PER_UNIT = 64
+_INDEX_MANIFESTS_PER_UNIT = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotContents:
-    """The live files, index files and delta of one version."""
+    """The live files and index files of one version."""
 
     version: RetainedSnapshot
     schema: TableSchema
-    base: tuple[ManifestEntry, ...]
-    delta: tuple[ManifestEntry, ...]
     entries: tuple[ManifestEntry, ...]
     index: tuple[IndexManifestEntry, ...]
 
-    @property
-    def identities(self) -> set[tuple[object, ...]]:
-        """Return the identities of the live files."""
-        return {entry.identity for entry in self.entries}
+
+@dataclass(slots=True, kw_only=True)
+class _Version:
+    """A version to check, and what the driver read of it."""
+
+    version: RetainedSnapshot
+    schema: TableSchema | None = None
+    base: list[ManifestFileMeta] = field(default_factory=list)
+    delta: list[ManifestFileMeta] = field(default_factory=list)
+    changelog: list[ManifestFileMeta] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    list_error: str | None = None
+    changelog_error: str | None = None
+    index_error: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
-class VersionChecker:
-    """Checks the metadata of versions; shared manifests and directories are read once."""
+class MetadataChecker:
+    """Checks the metadata of versions; add all versions, then check them together."""
 
     io: FileIO
     reader: ReferenceReader
-    findings: Findings
-    _manifests: dict[str, list[ManifestEntry]] = field(default_factory=dict)
-    _listed: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    executor: Executor
+    label: str
+    """The name of the table in the label of the executor's job."""
+    data_files: int = 0
+    """The number of distinct live files of the versions that could be read."""
+    _versions: list[_Version] = field(default_factory=list)
+    _previous: dict[int, int] = field(default_factory=dict)
+    _schemas: list[TableSchema] = field(default_factory=list)
+    _layouts: list[int] = field(default_factory=list)
+    _manifests: dict[str, tuple[int, ManifestFileMeta]] = field(default_factory=dict)
+    _index_manifests: dict[str, int] = field(default_factory=dict)
+    _index_problems: dict[tuple[str, int], list[Problem]] = field(default_factory=dict)
+    _stored: StoredFiles = field(init=False)
 
-    def check(self, version: RetainedSnapshot, schemas: SchemaStore) -> SnapshotContents | None:
-        """Check a version; return None if it is unreadable or a changelog."""
+    def __post_init__(self) -> None:
+        self._stored = StoredFiles(self.io)
+
+    @property
+    def _paths(self) -> TablePaths:
+        return TablePaths(self.reader.manifests.paths.root)
+
+    def add(
+        self, version: RetainedSnapshot, schemas: SchemaStore, previous: int | None = None
+    ) -> int:
+        """Add a version and return its number; ``previous`` is the number of the snapshot before.
+
+        Reads the version's manifest lists and index manifest.
+        """
+        number = len(self._versions)
+        checked = _Version(version=version)
+        self._versions.append(checked)
         snapshot = version.snapshot
-        if version.kind is not RetainedSnapshotKind.TAG and version.name != str(snapshot.id):
-            self.findings.add("id", version.path, f"contains snapshot {snapshot.id}")
         try:
-            schema = schemas.get(snapshot.schema_id)
-            lists = self._read_base_and_delta(version)
-            changelog = self._read_changelog_entries(version)
-            index = self.reader.index(version)
+            checked.schema = schemas.get(snapshot.schema_id)
+            if version.state_lists:
+                checked.delta = self.reader.delta(version)
+                state = self.reader.state(version)
+                checked.base = state[: len(state) - len(checked.delta)]
         except PaimonError as error:
-            self.findings.add("unreadable", version, str(error))
-            return None
-        self._check_changelog(version, changelog, schema)
-        if version.kind is RetainedSnapshotKind.CHANGELOG:
-            added = [entry for entry in lists[1] if entry.kind is FileKind.ADD]
-            self._check_files(version, added, schema)
-            return None
-        base, delta = map(tuple, lists)
-        live = tuple(filter_live_entries([*base, *delta]))
-        state = SnapshotContents(
-            version=version, schema=schema, base=base, delta=delta, entries=live, index=index
-        )
-        self._check_delta(state)
-        self._check_record_counts(state)
-        self._check_files(version, live, schema)
-        self._check_buckets(state)
-        self._check_index(state)
-        self._check_statistics(version)
-        return state
+            checked.list_error = str(error)
+            return number
+        try:
+            checked.changelog = self.reader.changelog(version)
+        except PaimonError as error:
+            checked.changelog_error = str(error)
+        try:
+            checked.problems += self._check_index(version, checked.schema)
+        except PaimonError as error:
+            checked.index_error = str(error)
+        if previous is not None and snapshot.id == self._versions[previous].version.snapshot.id + 1:
+            self._previous[number] = previous
+        return number
 
-    def check_successor(self, previous: SnapshotContents | None, state: SnapshotContents) -> None:
-        """Check a snapshot against the previous snapshot."""
-        if previous is None or previous.version.snapshot.id + 1 != state.version.snapshot.id:
+    def check(self) -> list[list[Finding]]:
+        """Check all versions; return the findings of each, in the order of the steps."""
+        reports = self._judge_parts()
+        failures = {
+            number: failure for report in reports for number, failure in report.failures.items()
+        }
+        errors = [self._find_error(version, failures) for version in self._versions]
+        for report in reports:
+            for number, problems in report.problems.items():
+                self._versions[number].problems += problems
+        self._add_bucket_counts(reports)
+        findings = []
+        for number, (version, error) in enumerate(zip(self._versions, errors, strict=True)):
+            if error is None:
+                counts = RowCounts()
+                for report in reports:
+                    counts.add(report.counts.get(number, RowCounts()))
+                previous = self._previous.get(number)
+                if previous is not None and errors[previous] is not None:
+                    previous = None
+                has_different_base = any(number in report.different_bases for report in reports)
+                version.problems += self._check_counts(version, counts)
+                version.problems += self._check_statistics(version)
+                version.problems += self._check_successor(
+                    version, previous, has_different_base=has_different_base
+                )
+            else:
+                version.problems = [Problem(step=CheckStep.READ, rule="unreadable", text=error)]
+            findings.append(list(_to_findings(version)))
+        return findings
+
+    def read_contents(self, number: int) -> SnapshotContents | None:
+        """Read the live files of a version again as objects; None for changelogs."""
+        version = self._versions[number]
+        retained = version.version
+        if retained.kind is RetainedSnapshotKind.CHANGELOG or version.schema is None:
+            return None
+        try:
+            manifests = self.reader.manifests
+            entries = manifests.entries([*version.base, *version.delta])
+            name = retained.index_manifest
+            index = () if name is None else tuple(manifests.index_manifest(name))
+        except PaimonError:  # check reports it
+            return None
+        return SnapshotContents(
+            version=retained,
+            schema=version.schema,
+            entries=tuple(filter_live_entries(entries)),
+            index=index,
+        )
+
+    def _judge_parts(self) -> list[PartReport]:
+        context = self._build_context()
+        units = self._build_units()
+        metas = [meta for _, meta in self._manifests.values()]
+        entries = sum(meta.num_added_files + meta.num_deleted_files for meta in metas)
+        parts = max(1, -(-entries // _ENTRIES_PER_PART))
+        results = self.executor.shuffle(
+            partial(read_units, self.reader.manifests, parts=parts),
+            units,
+            partial(judge_part, context),
+            parts=parts,
+            label=f"check the files of {self.label}",
+        )
+        reports = list(map(PartReport.decode, results))
+        hashes = np.concatenate([np.zeros(0, np.uint64), *(r.name_hashes for r in reports)])
+        distinct, counts = np.unique(hashes, return_counts=True)
+        self.data_files = len(distinct)
+        names = sorted({name for report in reports for name in report.repeated_names})
+        suspects = np.union1d(distinct[counts > 1], hash_names(names))
+        if len(suspects):
+            results = self.executor.shuffle(
+                partial(read_units, self.reader.manifests, parts=1, name_hashes=suspects),
+                [unit for unit in units if isinstance(unit, EntryUnit)],
+                partial(find_repeated_names, context),
+                parts=1,
+                label=f"find repeated names of files of {self.label}",
+            )
+            reports += map(PartReport.decode, results)
+        return reports
+
+    def _build_context(self) -> CheckContext:
+        return CheckContext(
+            io=self.io,
+            root=self._paths.root,
+            schemas=tuple(self._schemas),
+            versions=tuple(
+                self._describe(number, version) for number, version in enumerate(self._versions)
+            ),
+        )
+
+    def _describe(self, number: int, version: _Version) -> CheckedVersion | None:
+        """Return a version as units need it; assigns numbers to its manifests."""
+        if version.schema is None or version.list_error is not None:
+            return None
+        base, delta, changelog = map(
+            self._number_manifests, (version.base, version.delta, version.changelog)
+        )
+        if version.changelog_error is not None or version.index_error is not None:
+            return None
+        schema = self._schemas.index(version.schema)
+        retained = version.version
+        return CheckedVersion(
+            label=str(retained),
+            schema=schema,
+            layout=self._layouts[schema],
+            base=base,
+            delta=delta,
+            changelog=changelog,
+            index_manifest=self._index_manifests.get(retained.index_manifest or ""),
+            previous=self._previous.get(number),
+            is_changelog=retained.kind is RetainedSnapshotKind.CHANGELOG,
+            keeps_changelog=retained.keeps_changelog,
+        )
+
+    def _number_manifests(self, metas: Sequence[ManifestFileMeta]) -> Indices:
+        known = self._manifests
+        return np.array(
+            [known.setdefault(meta.file_name, (len(known), meta))[0] for meta in metas], np.int64
+        )
+
+    def _add_schema(self, schema: TableSchema) -> int:
+        """Return the number of the first schema with the same directories and files."""
+        if schema not in self._schemas:
+            layouts = [(s.partition_fields, s.options) for s in self._schemas]
+            layout = (schema.partition_fields, schema.options)
+            same = layouts.index(layout) if layout in layouts else len(self._schemas)
+            self._schemas.append(schema)
+            self._layouts.append(same)
+        return self._layouts[self._schemas.index(schema)]
+
+    def _build_units(self) -> list[EntryUnit | DeletionVectorUnit]:
+        units: list[EntryUnit | DeletionVectorUnit] = []
+        batch: list[tuple[int, ManifestFileMeta]] = []
+        entries = 0
+        for number, meta in self._manifests.values():
+            batch.append((number, meta))
+            entries += meta.num_added_files + meta.num_deleted_files
+            if entries >= _ENTRIES_PER_UNIT or len(batch) == _MANIFESTS_PER_UNIT:
+                units.append(EntryUnit(tuple(batch)))
+                batch, entries = [], 0
+        if batch:
+            units.append(EntryUnit(tuple(batch)))
+        indexes = [(number, name) for name, number in self._index_manifests.items()]
+        for start in range(0, len(indexes), _INDEX_MANIFESTS_PER_UNIT):
+            part = indexes[start : start + _INDEX_MANIFESTS_PER_UNIT]
+            units.append(DeletionVectorUnit(tuple(part)))
+        return units
+
+    def _find_error(
+        self, version: _Version, failures: Mapping[int, tuple[bool, str]]
+    ) -> str | None:
+        """Return the first error that a reader of the version would meet."""
+        if version.list_error is not None:
+            return version.list_error
+        for meta in (*version.base, *version.delta):
+            failure = failures.get(self._manifests[meta.file_name][0])
+            if failure is not None:
+                return failure[1]
+        if version.changelog_error is not None:
+            return version.changelog_error
+        for meta in version.changelog:
+            is_missing, text = failures.get(self._manifests[meta.file_name][0], (True, None))
+            if text is not None:
+                if is_missing and not version.version.keeps_changelog:
+                    break
+                return text
+        return version.index_error
+
+    def _add_bucket_counts(self, reports: Sequence[PartReport]) -> None:
+        """Find partitions whose files have different numbers of buckets."""
+        totals: dict[str, dict[int, AnyArray]] = {}
+        for report in reports:
+            for (partition, total), mask in report.bucket_counts.items():
+                versions = np.unpackbits(np.frombuffer(bytes.fromhex(mask), np.uint8))
+                known = totals.setdefault(partition, {})
+                known[total] = known[total] | versions if total in known else versions
+        for partition, by_total in totals.items():
+            if len(by_total) == 1:
+                continue
+            for number in np.flatnonzero(sum(by_total.values()) > 1).tolist():
+                version = self._versions[number]
+                assert version.schema is not None
+                numbers = " and ".join(
+                    str(total) for total in sorted(by_total) if by_total[total][number]
+                )
+                name = format_partition(bytes.fromhex(partition), version.schema) or "table"
+                text = f"its files have different numbers of buckets: {numbers}"
+                version.problems.append(
+                    Problem(
+                        step=CheckStep.BUCKET_COUNTS, rule="bucket", place=f", {name}", text=text
+                    )
+                )
+
+    def _check_counts(self, version: _Version, counts: RowCounts) -> Iterator[Problem]:
+        retained, snapshot = version.version, version.version.snapshot
+        if (retained.keeps_changelog or counts.changelog_entries) and (
+            snapshot.changelog_record_count or 0
+        ) != counts.changelog:
+            yield Problem(
+                step=CheckStep.CHANGELOG,
+                rule="record-count",
+                text=f"changelogRecordCount is {snapshot.changelog_record_count}, "
+                f"but the changelog files have {counts.changelog} rows",
+            )
+        if retained.kind is RetainedSnapshotKind.CHANGELOG:
             return
-        before, after = previous.version.snapshot, state.version.snapshot
+        numbers = (
+            ("totalRecordCount", snapshot.total_record_count, counts.total),
+            ("deltaRecordCount", snapshot.delta_record_count, counts.added - counts.deleted),
+        )
+        for order, (name, expected, actual) in enumerate(numbers):
+            if expected != actual:
+                text = f"{name} is {expected}, but the files have {actual} rows"
+                yield Problem(
+                    step=CheckStep.RECORD_COUNTS, order=(order,), rule="record-count", text=text
+                )
+        if snapshot.commit_kind is CommitKind.COMPACT and counts.added > counts.deleted:
+            text = f"a compaction wrote {counts.added} rows for {counts.deleted} rows"
+            yield Problem(step=CheckStep.RECORD_COUNTS, order=(2,), rule="compaction", text=text)
+
+    def _check_successor(
+        self, version: _Version, previous: int | None, *, has_different_base: bool
+    ) -> Iterator[Problem]:
+        """Check a snapshot against the previous snapshot."""
+        if previous is None:
+            return
+        before, after = self._versions[previous].version.snapshot, version.version.snapshot
         if after.total_record_count != before.total_record_count + after.delta_record_count:
-            self.findings.add(
-                "record-count",
-                state.version,
-                f"totalRecordCount of snapshot {after.id} is {after.total_record_count}, "
+            yield Problem(
+                step=CheckStep.SUCCESSOR,
+                order=(0,),
+                rule="record-count",
+                text=f"totalRecordCount of snapshot {after.id} is {after.total_record_count}, "
                 f"but the previous snapshot has {before.total_record_count} rows "
                 f"and the delta {after.delta_record_count}",
             )
-        if {entry.identity for entry in filter_live_entries(state.base)} != previous.identities:
-            self.findings.add(
-                "base",
-                state.version,
-                f"the base manifests of snapshot {after.id} do not have the files "
+        if has_different_base:
+            yield Problem(
+                step=CheckStep.SUCCESSOR,
+                order=(1,),
+                rule="base",
+                text=f"the base manifests of snapshot {after.id} do not have the files "
                 f"of snapshot {before.id}",
             )
 
-    def _read_base_and_delta(
-        self, version: RetainedSnapshot
-    ) -> tuple[list[ManifestEntry], list[ManifestEntry]]:
-        """Return the base entries and the delta entries."""
-        if not version.state_lists:
-            return [], []
-        delta = self.reader.delta(version)
-        state = self.reader.state(version)
-        return self._read_entries(state[: len(state) - len(delta)]), self._read_entries(delta)
-
-    def _read_changelog_entries(self, version: RetainedSnapshot) -> list[ManifestEntry]:
-        """Return the entries of the changelog, or an empty list if it has expired."""
-        try:
-            return self._read_entries(self.reader.changelog(version))
-        except MissingFileError:
-            if version.keeps_changelog:
-                raise
+    def _check_index(self, version: RetainedSnapshot, schema: TableSchema) -> list[Problem]:
+        layout, name = self._add_schema(schema), version.index_manifest
+        if name is None:
             return []
+        if (name, layout) not in self._index_problems:
+            items = self.reader.manifests.index_manifest(name)
+            if any(item.index_type == DELETION_VECTORS_INDEX for item in items):
+                self._index_manifests.setdefault(name, len(self._index_manifests))
+            self._index_problems[name, layout] = [
+                *self._check_index_files(items, schema),
+                *_check_ranges(items),
+            ]
+        return self._index_problems[name, layout]
 
-    def _read_entries(self, metas: Iterable[ManifestFileMeta]) -> list[ManifestEntry]:
-        metas = list(metas)
-        for meta in metas:
-            if meta.file_name not in self._manifests:
-                self._manifests[meta.file_name] = self.reader.manifests.open(meta).entries()
-        return [entry for meta in metas for entry in self._manifests[meta.file_name]]
-
-    def _check_changelog(
-        self, version: RetainedSnapshot, changelog: list[ManifestEntry], schema: TableSchema
-    ) -> None:
-        snapshot = version.snapshot
-        if not version.keeps_changelog and not changelog:
-            return
-        rows = sum(entry.file.row_count for entry in changelog if entry.kind is FileKind.ADD)
-        if (snapshot.changelog_record_count or 0) != rows:
-            self.findings.add(
-                "record-count",
-                version,
-                f"changelogRecordCount is {snapshot.changelog_record_count}, "
-                f"but the changelog files have {rows} rows",
-            )
-        if version.keeps_changelog:
-            self._check_files(version, changelog, schema)
-
-    def _check_delta(self, state: SnapshotContents) -> None:
-        """Check that the delta deletes only live files and adds no live file."""
-        live = {entry.identity for entry in filter_live_entries(state.base)}
-        for entry in state.delta:
-            name = entry.file.file_name
-            if entry.kind is FileKind.DELETE:
-                if entry.identity not in live:
-                    self.findings.add("delete", state.version, f"deletes {name}, which is not live")
-                live.discard(entry.identity)
-            elif entry.identity in live:
-                self.findings.add("add", state.version, f"adds {name}, which is already live")
-            else:
-                live.add(entry.identity)
-        names = Counter(entry.file.file_name for entry in state.entries)
-        for name, count in names.items():
-            if count > 1:
-                self.findings.add("add", state.version, f"{name} is live {count} times")
-
-    def _check_record_counts(self, state: SnapshotContents) -> None:
-        snapshot = state.version.snapshot
-        total = sum(entry.file.row_count for entry in state.entries)
-        added = sum(e.file.row_count for e in state.delta if e.kind is FileKind.ADD)
-        deleted = sum(e.file.row_count for e in state.delta if e.kind is FileKind.DELETE)
-        counts = (
-            ("totalRecordCount", snapshot.total_record_count, total),
-            ("deltaRecordCount", snapshot.delta_record_count, added - deleted),
-        )
-        for name, expected, actual in counts:
-            if expected != actual:
-                self.findings.add(
-                    "record-count",
-                    state.version,
-                    f"{name} is {expected}, but the files have {actual} rows",
-                )
-        if snapshot.commit_kind is CommitKind.COMPACT and added > deleted:
-            self.findings.add(
-                "compaction", state.version, f"a compaction wrote {added} rows for {deleted} rows"
-            )
-
-    def _check_files(
-        self, version: RetainedSnapshot, entries: Iterable[ManifestEntry], schema: TableSchema
-    ) -> None:
-        paths = TablePaths(self.reader.manifests.paths.root)
-        for entry in entries:
-            try:
-                path = paths.data_file(schema, entry.partition, entry.bucket, entry.file)
-            except PaimonError as error:
-                self.findings.add("path", version, str(error))
-                continue
-            self._check_file_size(version, path, entry.file.file_size)
-            for extra in entry.file.extra_files:
-                self._check_file_size(version, f"{path.rpartition('/')[0]}/{extra}", None)
-
-    def _check_file_size(self, version: RetainedSnapshot, path: str, size: int | None) -> None:
-        directory, _, name = path.rpartition("/")
-        if directory not in self._listed:
-            try:
-                self._listed[directory] = {i.name: i.size for i in self.io.list_dir(directory)}
-            except PaimonError as error:
-                self.findings.add("path", version, str(error))
-                self._listed[directory] = {}
-        actual = self._listed[directory].get(name)
-        if actual is None:  # the file may have been written after the listing
-            try:
-                actual = self.io.size(path)
-            except (OSError, PaimonError):
-                actual = None
-        if actual is None:
-            self.findings.add("missing-file", version, f"{path} does not exist")
-        elif size is not None and actual != size:
-            self.findings.add(
-                "file-size", version, f"{path} has {actual} bytes, but its metadata has {size}"
-            )
-
-    def _check_buckets(self, state: SnapshotContents) -> None:
-        schema = state.schema
-        groups: dict[PartitionBucket, list[ManifestEntry]] = {}
-        for entry in state.entries:
-            groups.setdefault(entry.partition_bucket, []).append(entry)
-        for (partition, bucket), entries in groups.items():
-            where = f"{state.version}, {format_partition(partition, schema)} bucket {bucket}"
-            total = entries[0].total_buckets
-            if 0 < total <= bucket:
-                self.findings.add("bucket", where, f"the partition has only {total} buckets")
-            if schema.primary_keys and bucket != POSTPONE_BUCKET:
-                try:
-                    build_bucket_runs([entry.file for entry in entries], schema)
-                except PaimonError as error:
-                    self.findings.add("sorted-run", where, str(error))
-        self._check_bucket_counts(state)
-
-    def _check_bucket_counts(self, state: SnapshotContents) -> None:
-        counts: dict[bytes, set[int]] = {}
-        for entry in state.entries:
-            if entry.bucket != POSTPONE_BUCKET:
-                counts.setdefault(entry.partition, set()).add(entry.total_buckets)
-        for partition, totals in counts.items():
-            if len(totals) > 1:
-                numbers = " and ".join(map(str, sorted(totals)))
-                text = f"its files have different numbers of buckets: {numbers}"
-                where = f"{state.version}, {format_partition(partition, state.schema) or 'table'}"
-                self.findings.add("bucket", where, text)
-
-    def _check_index(self, state: SnapshotContents) -> None:
-        paths = TablePaths(self.reader.manifests.paths.root)
-        for item in state.index:
-            path = paths.index_file(state.schema, item)
-            self._check_file_size(state.version, path, item.file_size)
-            where = f"{state.version}, {item.file_name}"
+    def _check_index_files(
+        self, items: Sequence[IndexManifestEntry], schema: TableSchema
+    ) -> Iterator[Problem]:
+        for order, item in enumerate(items):
+            path = self._paths.index_file(schema, item)
+            for rule, text in self._stored.check_file(path, item.file_size):
+                yield Problem(step=CheckStep.INDEX_FILES, order=(order, 0), rule=rule, text=text)
             if item.index_type == HASH_INDEX and item.file_size != _HASH_BYTES * item.row_count:
-                text = f"a file of {item.file_size} bytes cannot contain {item.row_count} hashes"
-                self.findings.add("index", where, text)
-        self._check_vector_ranges(state)
-
-    def _check_vector_ranges(self, state: SnapshotContents) -> None:
-        files = {(e.partition, e.bucket, e.file.file_name): e.file for e in state.entries}
-        names: set[str] = set()
-        for item in state.index:
-            if item.index_type != DELETION_VECTORS_INDEX:
-                continue
-            where, ranges = f"{state.version}, {item.file_name}", item.ranges or ()
-            if item.row_count != len(ranges):
-                text = f"has {len(ranges)} deletion vectors, but its metadata has {item.row_count}"
-                self.findings.add("index", where, text)
-            for entry in ranges:
-                name = entry.data_file
-                self._check_cardinality(
-                    where, entry, files.get((item.partition, item.bucket, name))
+                yield Problem(
+                    step=CheckStep.INDEX_FILES,
+                    order=(order, 1),
+                    rule="index",
+                    place=f", {item.file_name}",
+                    text=f"a file of {item.file_size} bytes cannot contain {item.row_count} hashes",
                 )
-                if name in names:
-                    self.findings.add("vector", where, f"{name} has two deletion vectors")
-                names.add(name)
 
-    def _check_cardinality(
-        self, where: str, entry: DeletionVectorRange, file: DataFileMeta | None
-    ) -> None:
-        name, deleted = entry.data_file, entry.cardinality
-        if file is None:
-            text = f"{name} has a deletion vector but is not live in the bucket"
-            self.findings.add("vector", where, text)
-        elif deleted is not None and not 0 < deleted <= file.row_count:
-            text = f"{name} has {file.row_count} rows, but its metadata has {deleted} deleted rows"
-            self.findings.add("vector", where, text)
-
-    def _check_statistics(self, version: RetainedSnapshot) -> None:
-        if version.statistics is None:
+    def _check_statistics(self, version: _Version) -> Iterator[Problem]:
+        name = version.version.statistics
+        if name is None or version.version.kind is RetainedSnapshotKind.CHANGELOG:
             return
-        path = f"{self.reader.manifests.paths.root}/statistics/{version.statistics}"
+        path = f"{self._paths.root}/statistics/{name}"
         try:
             json.loads(self.io.read_bytes(path))
         except (OSError, ValueError, RecursionError, PaimonError) as error:
-            self.findings.add("statistics", version, f"{path} cannot be read: {error}")
+            yield Problem(
+                step=CheckStep.STATISTICS,
+                rule="statistics",
+                text=f"{path} cannot be read: {error}",
+            )
+
+
+def _check_ranges(items: Sequence[IndexManifestEntry]) -> Iterator[Problem]:
+    """Check that a data file has one deletion vector, and the number of vectors in index files."""
+    names: set[str] = set()
+    for order, item in enumerate(items):
+        if item.index_type != DELETION_VECTORS_INDEX:
+            continue
+        place, ranges = f", {item.file_name}", item.ranges or ()
+        if item.row_count != len(ranges):
+            text = f"has {len(ranges)} deletion vectors, but its metadata has {item.row_count}"
+            yield Problem(
+                step=CheckStep.DELETION_VECTORS,
+                order=(order, 0),
+                rule="index",
+                place=place,
+                text=text,
+            )
+        for position, entry in enumerate(ranges):
+            if entry.data_file in names:
+                yield Problem(
+                    step=CheckStep.DELETION_VECTORS,
+                    order=(order, 1, position, 1),
+                    rule="vector",
+                    place=place,
+                    text=f"{entry.data_file} has two deletion vectors",
+                )
+            names.add(entry.data_file)
+
+
+def _to_findings(version: _Version) -> Iterator[Finding]:
+    retained = version.version
+    if retained.kind is not RetainedSnapshotKind.TAG and retained.name != str(retained.snapshot.id):
+        yield Finding("id", retained.path, f"contains snapshot {retained.snapshot.id}")
+    for problem in sorted(version.problems, key=lambda problem: (problem.step, problem.order)):
+        yield Finding(problem.rule, f"{retained}{problem.place}", problem.text)

@@ -7,13 +7,14 @@ See docs/format/invariants.md.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from itertools import pairwise
 
 from paimon_orch.errors import MissingFileError, NotFoundError, PaimonError
 from paimon_orch.format.paths import TablePaths
+from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 from paimon_orch.steps.inspection.check_data_files import FileChecker
-from paimon_orch.steps.inspection.check_metadata import SnapshotContents, VersionChecker
+from paimon_orch.steps.inspection.check_metadata import MetadataChecker
 from paimon_orch.steps.inspection.findings import Finding, Findings
 from paimon_orch.table.cleanup.references import (
     ReferenceReader,
@@ -49,8 +50,11 @@ class CheckReport:
         }
 
 
-def check(table: Table, *, deep: bool = False) -> CheckReport:
+def check(table: Table, *, deep: bool = False, executor: Executor | None = None) -> CheckReport:
     """Check all snapshots, tags and changelogs of all branches of a table.
+
+    The executor reads the manifests and lists the data files; with ``deep``, the caller's process
+    reads the data files.
 
     Does not report unreferenced files; orphan file removal deletes them. Skips snapshots before the
     hint EARLIEST, whose expiration is running or was interrupted. Drops findings in snapshots that
@@ -60,36 +64,45 @@ def check(table: Table, *, deep: bool = False) -> CheckReport:
     store = RetainedSnapshotStore(
         table.io, table.paths.root, lambda error: findings.add("unreadable", "", str(error))
     )
-    checker = _TableChecker(table=table, findings=findings, deep=deep)
+    checker = _TableChecker(
+        table=table, findings=findings, deep=deep, executor=executor or InProcessExecutor()
+    )
     try:
         branches = store.branches()
     except PaimonError as error:
         findings.add("unreadable", table.paths.root, str(error))
         return CheckReport(tuple(findings.collected))
     for paths in branches:
-        checker.check_branch(paths, [v for v in store.read_branch(paths) if v.is_complete])
-    return CheckReport(tuple(findings.collected), checker.versions, checker.data_files)
+        checker.add_branch(paths, [v for v in store.read_branch(paths) if v.is_complete])
+    checker.check()
+    return CheckReport(tuple(findings.collected), len(checker.versions), checker.data_files)
 
 
 @dataclass(slots=True, kw_only=True)
 class _TableChecker:
     table: Table
     findings: Findings
-    deep: bool = field(kw_only=True)
-    versions: int = 0
-    _checker: VersionChecker = field(init=False)
+    deep: bool
+    executor: InitVar[Executor]
+    versions: list[tuple[TablePaths, SchemaStore, RetainedSnapshot]] = field(default_factory=list)
+    _metadata: MetadataChecker = field(init=False)
     _files: dict[str, FileChecker] = field(default_factory=dict)
     _checked_files: set[tuple[str, str]] = field(default_factory=set)
 
-    def __post_init__(self) -> None:
-        reader = ReferenceReader.of(self.table.io, self.table.paths.root)
-        self._checker = VersionChecker(io=self.table.io, reader=reader, findings=self.findings)
+    def __post_init__(self, executor: Executor) -> None:
+        self._metadata = MetadataChecker(
+            io=self.table.io,
+            reader=ReferenceReader.of(self.table.io, self.table.paths.root),
+            executor=executor,
+            label=self.table.identifier,
+        )
 
     @property
     def data_files(self) -> int:
-        return len(self._checked_files)
+        return len(self._checked_files) if self.deep else self._metadata.data_files
 
-    def check_branch(self, paths: TablePaths, versions: Sequence[RetainedSnapshot]) -> None:
+    def add_branch(self, paths: TablePaths, versions: Sequence[RetainedSnapshot]) -> None:
+        """Read the lists of a branch's versions; snapshots are checked first, in their order."""
         snapshots = sorted(
             (v for v in versions if v.kind is RetainedSnapshotKind.SNAPSHOT),
             key=lambda v: v.snapshot.id,
@@ -97,29 +110,28 @@ class _TableChecker:
         self._check_gaps(paths, snapshots)
         self._check_latest_hint(paths)
         schemas = SchemaStore(self.table.io, paths)
-        previous: SnapshotContents | None = None
+        previous: int | None = None
         for snapshot in snapshots:
-            previous = self._check_version(paths, schemas, snapshot, previous)
+            previous = self._metadata.add(snapshot, schemas, previous)
+            self.versions.append((paths, schemas, snapshot))
         for version in versions:
             if version.kind is not RetainedSnapshotKind.SNAPSHOT:
-                self._check_version(paths, schemas, version, None)
+                self._metadata.add(version, schemas)
+                self.versions.append((paths, schemas, version))
 
-    def _check_version(
-        self,
-        paths: TablePaths,
-        schemas: SchemaStore,
-        version: RetainedSnapshot,
-        previous: SnapshotContents | None,
-    ) -> SnapshotContents | None:
-        self.versions += 1
-        earlier_findings = len(self.findings.collected)
-        contents = self._checker.check(version, schemas)
-        if contents is not None:
-            self._checker.check_successor(previous, contents)
-            self._check_files(paths, contents, schemas)
-        if len(self.findings.collected) > earlier_findings and self._has_expired(version, paths):
-            del self.findings.collected[earlier_findings:]
-        return contents
+    def check(self) -> None:
+        """Check the versions of all branches, and add their findings."""
+        for number, version_findings in enumerate(self._metadata.check()):
+            paths, _, version = self.versions[number]
+            earlier_findings = len(self.findings.collected)
+            for finding in version_findings:
+                self.findings.add(finding.rule, finding.where, finding.text)
+            if self.deep:
+                self._check_data_files(number)
+            if len(self.findings.collected) > earlier_findings and self._has_expired(
+                version, paths
+            ):
+                self.findings.discard_from(earlier_findings)
 
     def _check_gaps(self, paths: TablePaths, snapshots: Sequence[RetainedSnapshot]) -> None:
         for before, after in pairwise(v.snapshot.id for v in snapshots):
@@ -139,23 +151,20 @@ class _TableChecker:
         except NotFoundError:  # the catalog does not have this branch, so no reader uses its hint
             pass
 
-    def _check_files(
-        self, paths: TablePaths, contents: SnapshotContents, schemas: SchemaStore
-    ) -> None:
-        if self.deep:
-            checker = self._files.get(paths.branch)
-            if checker is None:
-                checker = FileChecker(
-                    io=self.table.io,
-                    paths=paths,
-                    schemas=schemas,
-                    findings=self.findings,
-                    checked_files=self._checked_files,
-                )
-                self._files[paths.branch] = checker
-            checker.check(contents)
-        else:
-            self._checked_files.update(("", e.file.file_name) for e in contents.entries)
+    def _check_data_files(self, number: int) -> None:
+        contents = self._metadata.read_contents(number)
+        if contents is None:
+            return
+        paths, schemas, _ = self.versions[number]
+        if paths.branch not in self._files:
+            self._files[paths.branch] = FileChecker(
+                io=self.table.io,
+                paths=paths,
+                schemas=schemas,
+                findings=self.findings,
+                checked_files=self._checked_files,
+            )
+        self._files[paths.branch].check(contents)
 
     def _has_expired(self, version: RetainedSnapshot, paths: TablePaths) -> bool:
         if not self.table.io.exists(version.path):

@@ -28,3 +28,8 @@ class Findings:
         if (rule, text) not in self._seen:
             self._seen.add((rule, text))
             self.collected.append(Finding(rule, str(where), text))
+
+    def discard_from(self, start: int) -> None:
+        """Remove the findings from an index on; they can be added again."""
+        self._seen.difference_update((f.rule, f.text) for f in self.collected[start:])
+        del self.collected[start:]

@@ -22,6 +22,7 @@ from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.table import Table
 
 DAMAGED = {
@@ -384,6 +385,27 @@ def test_an_unfinished_expiration_has_no_findings(table: Table) -> None:
         (Path(table.paths.manifest_dir) / name).unlink()
 
     assert check(table, deep=True).findings == ()
+
+
+class ExpiringFileIO(LocalFileIO):
+    """Reports that the first snapshot was deleted after it was read."""
+
+    def exists(self, path: str) -> bool:
+        return not path.endswith("/snapshot-1") and super().exists(path)
+
+
+def test_findings_of_an_expired_snapshot_are_found_in_the_next_one(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    [lost] = data_files(table)
+    table.upsert(table_of("k v", [(2, "b")]))
+    lost.unlink()
+
+    findings = check(Table(table.identifier, ExpiringFileIO(), table.paths)).findings
+
+    assert [(finding.rule, finding.where) for finding in findings] == [
+        ("missing-file", "snapshot 2")
+    ]
 
 
 def test_a_branch_without_a_schema_is_found(table: Table) -> None:

@@ -1,0 +1,820 @@
+"""Judges the entries of some buckets in all versions of a check, as columns.
+
+Entries of the same file in several manifests share one number, so that comparing two versions is
+comparing two arrays. Objects are built for findings only.
+
+See docs/format/invariants.md.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import IntEnum
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_orch.errors import PaimonError
+from paimon_orch.format.arrays import AnyArray, Indices, Mask, UInt64Array
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
+from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
+from paimon_orch.format.row.binary_row_columns import read_field_column
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
+from paimon_orch.merge.tree.levels import build_bucket_runs
+from paimon_orch.steps.inspection.check_units import (
+    PartContent,
+    decode_pieces,
+    hash_names,
+    split_file_names,
+)
+from paimon_orch.steps.inspection.stored_files import (
+    BucketDirectories,
+    FileProblem,
+    StoredFiles,
+)
+from paimon_orch.storage import FileIO
+from paimon_orch.table.filter.partition_spec import format_partition
+
+
+class CheckStep(IntEnum):
+    """The order of the findings of a version."""
+
+    READ = 0
+    CHANGELOG = 1
+    CHANGELOG_FILES = 2
+    DELTA = 3
+    NAMES = 4
+    RECORD_COUNTS = 5
+    FILES = 6
+    BUCKETS = 7
+    BUCKET_COUNTS = 8
+    INDEX_FILES = 9
+    DELETION_VECTORS = 10
+    STATISTICS = 11
+    SUCCESSOR = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A violation in one version; ``place`` follows the name of the version in the finding."""
+
+    step: CheckStep
+    order: tuple[int, ...] = ()
+    rule: str
+    place: str = ""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedVersion:
+    """What the judgment of entries needs to know about a version.
+
+    ``base``, ``delta`` and ``changelog`` are the numbers of its manifests.
+    """
+
+    label: str
+    schema: int
+    """The index of the schema in the context."""
+    layout: int
+    """The index of a schema with the same directories."""
+    base: Indices
+    delta: Indices
+    changelog: Indices
+    index_manifest: int | None = None
+    previous: int | None = None
+    """The index of the preceding snapshot, if it was not skipped."""
+    is_changelog: bool = False
+    keeps_changelog: bool = False
+
+    @property
+    def state(self) -> Indices:
+        """The manifests of the version's files."""
+        return np.concatenate([self.base, self.delta])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckContext:
+    """What all parts of a check share."""
+
+    io: FileIO
+    root: str
+    schemas: tuple[TableSchema, ...]
+    versions: tuple[CheckedVersion | None, ...]
+    """None for versions whose manifest lists or other metadata cannot be read."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RowCounts:
+    """Numbers of rows of a version's files in one part or all of them."""
+
+    total: int = 0
+    added: int = 0
+    deleted: int = 0
+    changelog: int = 0
+    changelog_entries: int = 0
+
+    def add(self, other: "RowCounts") -> None:
+        """Add the numbers of another part."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+@dataclass(slots=True, kw_only=True)
+class PartReport:
+    """The judgment of one part."""
+
+    counts: dict[int, RowCounts] = field(default_factory=dict)
+    problems: dict[int, list[Problem]] = field(default_factory=dict)
+    different_bases: list[int] = field(default_factory=list)
+    """The versions whose base does not have the files of the previous snapshot."""
+    bucket_counts: dict[tuple[str, int], str] = field(default_factory=dict)
+    """A bit mask of versions, in hexadecimal, by partition and number of buckets."""
+    repeated_names: list[str] = field(default_factory=list)
+    """The names of files that are live several times in a version."""
+    name_hashes: UInt64Array = field(default_factory=lambda: np.zeros(0, np.uint64))
+    """The hashes of the distinct names of live files."""
+    failures: dict[int, tuple[bool, str]] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """Serialize the report."""
+        values = {
+            "counts": {
+                number: [getattr(counts, name) for name in RowCounts.__slots__]
+                for number, counts in self.counts.items()
+            },
+            "problems": {
+                number: [[p.step, p.order, p.rule, p.place, p.text] for p in problems]
+                for number, problems in self.problems.items()
+            },
+            "different_bases": self.different_bases,
+            "bucket_counts": [[*key, mask] for key, mask in self.bucket_counts.items()],
+            "repeated_names": self.repeated_names,
+            "failures": self.failures,
+        }
+        header = json.dumps(values).encode()
+        return len(header).to_bytes(8, "big") + header + self.name_hashes.tobytes()
+
+    @classmethod
+    def decode(cls, data: bytes) -> "PartReport":
+        """Return a serialized report."""
+        end = 8 + int.from_bytes(data[:8], "big")
+        values = json.loads(data[8:end])
+        return cls(
+            counts={
+                int(number): RowCounts(**dict(zip(RowCounts.__slots__, counts, strict=True)))
+                for number, counts in values["counts"].items()
+            },
+            problems={
+                int(number): [
+                    Problem(
+                        step=CheckStep(step), order=tuple(order), rule=rule, place=place, text=text
+                    )
+                    for step, order, rule, place, text in problems
+                ]
+                for number, problems in values["problems"].items()
+            },
+            different_bases=values["different_bases"],
+            bucket_counts={
+                (partition, total): mask for partition, total, mask in values["bucket_counts"]
+            },
+            repeated_names=values["repeated_names"],
+            name_hashes=np.frombuffer(data[end:], np.uint64),
+            failures={
+                int(number): (is_missing, text)
+                for number, (is_missing, text) in values["failures"].items()
+            },
+        )
+
+
+def find_unreadable_manifest(
+    version: CheckedVersion, failures: Mapping[int, tuple[bool, str]]
+) -> str | None:
+    """Return the error of the first manifest of a version that cannot be read, or None.
+
+    The changelog of a version may have expired.
+    """
+    if not failures:
+        return None
+    for number in (*version.base.tolist(), *version.delta.tolist()):
+        if number in failures:
+            return failures[number][1]
+    for number in version.changelog.tolist():
+        if number in failures:
+            is_missing, text = failures[number]
+            return None if is_missing and not version.keeps_changelog else text
+    return None
+
+
+def judge_part(context: CheckContext, pieces: Sequence[bytes]) -> bytes:
+    """Judge the buckets of a part in all versions; the result is an encoded report."""
+    content = decode_pieces(pieces)
+    return _PartCheck.of(context, content).run().encode()
+
+
+def find_repeated_names(context: CheckContext, pieces: Sequence[bytes]) -> bytes:
+    """Find the files that are live several times; the pieces have all entries of their names."""
+    content = decode_pieces(pieces)
+    check = _PartCheck.of(context, content)
+    for number, version in check.iterate_versions():
+        if not version.is_changelog:
+            live = check.entries.find_live_rows(version.state)
+            check.report.problems[number] = check.find_repeated_names(version, live)
+    return check.report.encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entries:
+    """The entries of a part, ordered by manifest, with numbers for equal values.
+
+    ``files`` are equal for entries with the same identity, ``contents`` if the other checked fields
+    are also equal, and ``places`` for entries with the same name in the same bucket.
+    """
+
+    table: pa.Table
+    manifests: AnyArray
+    starts: Indices
+    kinds: AnyArray
+    row_counts: AnyArray
+    groups: Indices
+    group_partitions: Sequence[bytes]
+    group_buckets: Indices
+    names: Indices
+    distinct_names: pa.Array
+    files: Indices
+    contents: Indices
+    content_rows: Indices
+    """An entry of each content."""
+    places: Indices
+
+    @classmethod
+    def of(cls, table: pa.Table) -> "_Entries":
+        order = np.argsort(table["manifest"].to_numpy(), kind="stable")
+        table = table.take(pa.array(order)).combine_chunks()
+        partitions = _to_array(table["partition"]).dictionary_encode()
+        groups = _combine(partitions.indices.to_numpy(), table["bucket"])
+        first = _find_first_rows(groups)
+        encoded_names = _to_array(table["name"]).dictionary_encode()
+        names = encoded_names.indices.to_numpy().astype(np.int64)
+        places = files = _combine(names, pa.array(groups))
+        for column in ("level", "extra_files", "embedded_index", "external_path"):
+            files = _combine(files, table[column])
+        contents = files
+        for column in ("file_size", "row_count", "total_buckets", "min_key", "max_key"):
+            contents = _combine(contents, table[column])
+        manifests, starts = np.unique(table["manifest"].to_numpy(), return_index=True)
+        return cls(
+            table=table,
+            manifests=manifests,
+            starts=np.append(starts, len(table)),
+            kinds=table["kind"].to_numpy(),
+            row_counts=table["row_count"].to_numpy(),
+            groups=groups,
+            group_partitions=_to_array(table["partition"]).take(pa.array(first)).to_pylist(),
+            group_buckets=table["bucket"].to_numpy()[first],
+            names=names,
+            distinct_names=encoded_names.dictionary,
+            files=files,
+            contents=contents,
+            content_rows=_find_first_rows(contents),
+            places=places,
+        )
+
+    def find_rows(self, numbers: Indices) -> Indices:
+        """Return the entries of manifests, in the order of the manifests."""
+        if not len(self.manifests):
+            return np.zeros(0, np.int64)
+        found = np.searchsorted(self.manifests, numbers).clip(max=len(self.manifests) - 1)
+        found = found[self.manifests[found] == numbers]
+        starts, lengths = self.starts[found], self.starts[found + 1] - self.starts[found]
+        offsets = np.cumsum(lengths) - lengths
+        rows: Indices = np.repeat(starts - offsets, lengths) + np.arange(int(lengths.sum()))
+        return rows
+
+    def find_live_rows(self, numbers: Indices) -> Indices:
+        """Return the ADD entries of manifests without a DELETE entry."""
+        rows = self.find_rows(numbers)
+        is_delete = self.kinds[rows] == FileKind.DELETE
+        if not is_delete.any():
+            return rows
+        deleted = np.zeros(len(self.table) + 1, bool)
+        deleted[self.files[rows[is_delete]]] = True
+        live: Indices = rows[~is_delete & ~deleted[self.files[rows]]]
+        return live
+
+    def to_flags(self, rows: Indices) -> Mask:
+        """Return which files are in the entries."""
+        flags = np.zeros(len(self.table) + 1, bool)
+        flags[self.files[rows]] = True
+        return flags
+
+    def order_of(self, numbers: Indices, row: int) -> tuple[int, int]:
+        """Return the place of an entry in a list of manifests."""
+        number = self.table["manifest"][row].as_py()
+        return int(np.flatnonzero(numbers == number)[0]), self.table["row"][row].as_py()
+
+    def get_value(self, column: str, row: int) -> Any:
+        return self.table[column][row].as_py()
+
+    def build_file(self, row: int) -> DataFileMeta:
+        """Return the checked fields of an entry's file."""
+        get = self.get_value
+        extra = get("extra_files", row)
+        return DataFileMeta(
+            file_name=get("name", row),
+            file_size=get("file_size", row),
+            row_count=get("row_count", row),
+            level=get("level", row),
+            extra_files=() if extra is None else tuple(split_file_names(extra)),
+            external_path=get("external_path", row),
+            **{
+                name: get(name, row)
+                for name in ("min_key", "max_key")
+                if get(name, row) is not None
+            },
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class _PartCheck:
+    context: CheckContext
+    content: PartContent
+    entries: _Entries
+    report: PartReport
+    _live_files: tuple[int, Mask] | None = None
+    _checked_runs: "_CheckedRuns | None" = None
+    _places: Indices | None = None
+    _needed: dict[int, Mask] = field(default_factory=dict)  # the contents of versions, by layout
+
+    @classmethod
+    def of(cls, context: CheckContext, content: PartContent) -> "_PartCheck":
+        report = PartReport(failures=content.failures)
+        return cls(
+            context=context, content=content, entries=_Entries.of(content.entries), report=report
+        )
+
+    def iterate_versions(self) -> Iterator[tuple[int, CheckedVersion]]:
+        """Yield the versions whose manifests can be read."""
+        for number, version in enumerate(self.context.versions):
+            if version is not None and not find_unreadable_manifest(version, self.content.failures):
+                yield number, version
+
+    def run(self) -> PartReport:
+        """Judge all versions, then the files of all versions together."""
+        entries, report = self.entries, self.report
+        is_live_name = np.zeros(len(entries.distinct_names), bool)
+        is_repeated_name = is_live_name.copy()
+        bucket_counts = _BucketCounts.of(entries, len(self.context.versions))
+        for number, version in self.iterate_versions():
+            live = entries.find_live_rows(version.state)
+            report.counts[number] = self._count_rows(version, live)
+            for _, _, rows in self._find_stored_rows(version, live):
+                self._mark_needed(version, rows)
+            if version.is_changelog:
+                continue
+            is_live_name[entries.names[live]] = True
+            is_repeated_name[np.flatnonzero(np.bincount(entries.names[live]) > 1)] = True
+            bucket_counts.add(number, entries.contents[live])
+            report.problems[number] = [
+                *self._check_delta(number, version, live),
+                *self._check_buckets(version, live),
+                *self._check_deletion_vectors(version, live),
+            ]
+        self._check_files()
+        report.bucket_counts = bucket_counts.encode()
+        report.repeated_names = entries.distinct_names.filter(
+            pa.array(is_repeated_name)
+        ).to_pylist()
+        report.name_hashes = hash_names(
+            entries.distinct_names.filter(pa.array(is_live_name)).to_pylist()
+        )
+        return report
+
+    def find_repeated_names(self, version: CheckedVersion, live: Indices) -> list[Problem]:
+        """Return a problem for each name that several live files have."""
+        names = self.entries.names[live]
+        counts = np.bincount(names)
+        first = np.full(len(counts), -1)
+        first[names[::-1]] = live[::-1]
+        return [
+            Problem(
+                step=CheckStep.NAMES,
+                order=self.entries.order_of(version.state, int(first[name])),
+                rule="add",
+                text=f"{self.entries.distinct_names[name].as_py()} is live {counts[name]} times",
+            )
+            for name in np.flatnonzero(counts > 1).tolist()
+        ]
+
+    def _count_rows(self, version: CheckedVersion, live: Indices) -> RowCounts:
+        entries = self.entries
+        changelog, delta = entries.find_rows(version.changelog), entries.find_rows(version.delta)
+        counts = RowCounts(
+            changelog=self._sum_rows(changelog[entries.kinds[changelog] == FileKind.ADD]),
+            changelog_entries=len(changelog),
+        )
+        if not version.is_changelog:
+            is_added = entries.kinds[delta] == FileKind.ADD
+            counts.total = self._sum_rows(live)
+            counts.added = self._sum_rows(delta[is_added])
+            counts.deleted = self._sum_rows(delta[~is_added])
+        return counts
+
+    def _sum_rows(self, rows: Indices) -> int:
+        """Return a sum that cannot overflow: damaged metadata may have any numbers."""
+        values = self.entries.row_counts[rows]
+        return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
+
+    def _check_delta(
+        self, number: int, version: CheckedVersion, live: Indices
+    ) -> Iterator[Problem]:
+        """Check the delta against the base, and the base against the previous snapshot."""
+        entries = self.entries
+        is_in_base = entries.to_flags(entries.find_live_rows(version.base))
+        previous, self._live_files = self._live_files, (number, entries.to_flags(live))
+        if (
+            previous is not None
+            and previous[0] == version.previous
+            and not np.array_equal(is_in_base, previous[1])
+        ):
+            self.report.different_bases.append(number)
+        delta = entries.find_rows(version.delta)
+        files, is_added = entries.files[delta], entries.kinds[delta] == FileKind.ADD
+        is_wrong = is_in_base[files] == is_added
+        distinct, codes, counts = np.unique(files, return_inverse=True, return_counts=True)
+        if (counts > 1).any():  # the outcome depends on the entries before
+            state = dict(zip(distinct.tolist(), is_in_base[distinct].tolist(), strict=True))
+            for index in np.flatnonzero(counts[codes] > 1).tolist():
+                is_wrong[index] = state[files[index]] == is_added[index]
+                state[files[index]] = bool(is_added[index])
+        for index in np.flatnonzero(is_wrong).tolist():
+            name = entries.get_value("name", delta[index])
+            text = (
+                f"adds {name}, which is already live"
+                if is_added[index]
+                else f"deletes {name}, which is not live"
+            )
+            yield Problem(
+                step=CheckStep.DELTA,
+                order=entries.order_of(version.delta, delta[index]),
+                rule="add" if is_added[index] else "delete",
+                text=text,
+            )
+
+    def _find_stored_rows(
+        self, version: CheckedVersion, live: Indices
+    ) -> Iterator[tuple[CheckStep, Indices, Indices]]:
+        """Yield the entries whose files must exist, with their step and manifests."""
+        entries = self.entries
+        if version.keeps_changelog:
+            rows = entries.find_rows(version.changelog)
+            yield CheckStep.CHANGELOG_FILES, version.changelog, rows
+        if version.is_changelog:
+            delta = entries.find_rows(version.delta)
+            added = delta[entries.kinds[delta] == FileKind.ADD]
+            yield CheckStep.FILES, version.delta, added
+        else:
+            yield CheckStep.FILES, version.state, live
+
+    def _check_files(self) -> None:
+        """Check all files of all versions, each once, and add problems to the versions."""
+        problems: dict[int, dict[int, list[FileProblem]]] = {}
+        for layout, is_needed in self._needed.items():
+            paths = TablePaths(self.context.root)
+            directories = BucketDirectories(paths, self.context.schemas[layout])
+            rows = self.entries.content_rows[np.flatnonzero(is_needed)]
+            problems[layout] = find_file_problems(self.context.io, self.entries, directories, rows)
+        for number, version in self.iterate_versions() if any(problems.values()) else ():
+            found = problems.get(version.layout, {})
+            is_wrong = np.zeros(len(self.entries.content_rows), bool)
+            is_wrong[list(found)] = True
+            live = self.entries.find_live_rows(version.state)
+            for step, manifests, rows in self._find_stored_rows(version, live):
+                for row in rows[is_wrong[self.entries.contents[rows]]].tolist():
+                    order = self.entries.order_of(manifests, row)
+                    self.report.problems.setdefault(number, []).extend(
+                        Problem(step=step, order=(*order, index), rule=rule, text=text)
+                        for index, (rule, text) in enumerate(found[int(self.entries.contents[row])])
+                    )
+
+    def _mark_needed(self, version: CheckedVersion, rows: Indices) -> None:
+        is_needed = np.zeros(len(self.entries.content_rows), bool)
+        self._needed.setdefault(version.layout, is_needed)[self.entries.contents[rows]] = True
+
+    def _check_buckets(self, version: CheckedVersion, live: Indices) -> Iterator[Problem]:
+        """Check the bucket numbers, and the sorted runs of buckets that changed."""
+        entries, schema = self.entries, self.context.schemas[version.schema]
+        groups = entries.groups[live]
+        first = np.full(len(entries.group_buckets), -1)
+        first[groups[::-1]] = live[::-1]
+        present = np.flatnonzero(first >= 0)
+        totals = entries.table["total_buckets"].to_numpy()[first[present]]
+        is_outside = (totals > 0) & (totals <= entries.group_buckets[present])
+        found = {
+            int(group): [("bucket", f"the partition has only {total} buckets")]
+            for group, total in zip(present[is_outside], totals[is_outside], strict=True)
+        }
+        if schema.primary_keys:
+            for group, text in self._find_overlaps(version, live).items():
+                found.setdefault(group, []).append(("sorted-run", text))
+        for group, problems in found.items():
+            partition = format_partition(entries.group_partitions[group], schema)
+            order = entries.order_of(version.state, int(first[group]))
+            for index, (rule, text) in enumerate(problems):
+                yield Problem(
+                    step=CheckStep.BUCKETS,
+                    order=(*order, index),
+                    rule=rule,
+                    place=f", {partition} bucket {entries.group_buckets[group]}",
+                    text=text,
+                )
+
+    def _find_overlaps(self, version: CheckedVersion, live: Indices) -> dict[int, str]:
+        """Return the errors of buckets whose files on a level are not one sorted run."""
+        entries, schema = self.entries, self.context.schemas[version.schema]
+        contents = np.bincount(entries.contents[live], minlength=len(entries.content_rows))
+        checked = self._checked_runs
+        if checked is None or checked.schema != version.schema:
+            is_changed = np.ones(len(entries.group_buckets), bool)
+        else:
+            is_changed = np.zeros(len(entries.group_buckets), bool)
+            is_changed[checked.wrong] = True
+            changed = np.flatnonzero(contents != checked.contents)
+            is_changed[entries.groups[entries.content_rows[changed]]] = True
+        is_checked = is_changed & (entries.group_buckets != POSTPONE_BUCKET)
+        rows = live[is_checked[entries.groups[live]]]
+        levels = entries.table["level"].to_numpy()
+        suspects = find_suspect_groups(
+            entries.table, rows[levels[rows] > 0], entries.groups, schema
+        )
+        is_suspect = np.zeros(len(entries.group_buckets), bool)
+        is_suspect[suspects] = True
+        files: dict[int, list[DataFileMeta]] = {}
+        for row in rows[is_suspect[entries.groups[rows]] & (levels[rows] > 0)].tolist():
+            files.setdefault(int(entries.groups[row]), []).append(entries.build_file(row))
+        errors: dict[int, str] = {}
+        for group, group_files in files.items():
+            try:
+                build_bucket_runs(group_files, schema)
+            except PaimonError as error:
+                errors[group] = str(error)
+        self._checked_runs = _CheckedRuns(version.schema, contents, list(errors))
+        return errors
+
+    def _check_deletion_vectors(self, version: CheckedVersion, live: Indices) -> Iterator[Problem]:
+        """Check that the deletion vectors of a version belong to live files of their bucket."""
+        vectors = self.content.vectors
+        if version.index_manifest is None or not len(vectors):
+            return
+        selected = np.flatnonzero(vectors["manifest"].to_numpy() == version.index_manifest)
+        rows = np.full(len(self.entries.contents) + 1, -1)
+        rows[self.entries.places[live]] = live
+        rows[-1] = -1
+        row_of_vector = rows[self._vector_places()[selected]]
+        cardinality = vectors["cardinality"].to_numpy(zero_copy_only=False)[selected]
+        limits = self.entries.row_counts[row_of_vector] if len(self.entries.contents) else 0
+        is_known = ~np.isnan(cardinality)
+        is_wrong = is_known & ~((cardinality > 0) & (cardinality <= limits))
+        for index in np.flatnonzero((row_of_vector < 0) | is_wrong).tolist():
+            vector = vectors.slice(int(selected[index]), 1).to_pylist()[0]
+            name, deleted = vector["data_file"], vector["cardinality"]
+            row = int(row_of_vector[index])
+            if row < 0:
+                text = f"{name} has a deletion vector but is not live in the bucket"
+            else:
+                row_count = int(self.entries.row_counts[row])
+                if 0 < deleted <= row_count:  # the comparison above is inexact for large numbers
+                    continue
+                text = f"{name} has {row_count} rows, but its metadata has {deleted} deleted rows"
+            yield Problem(
+                step=CheckStep.DELETION_VECTORS,
+                order=(vector["item"], 1, vector["position"], 0),
+                rule="vector",
+                place=f", {vector['index_file']}",
+                text=text,
+            )
+
+    def _vector_places(self) -> Indices:
+        """Return the number of the place of each deletion vector's data file; -1 is unknown."""
+        if self._places is None:
+            entries, vectors = self.entries, self.content.vectors
+            groups = {
+                key: code
+                for code, key in enumerate(
+                    zip(entries.group_partitions, entries.group_buckets.tolist(), strict=True)
+                )
+            }
+            names = pc.index_in(_to_array(vectors["data_file"]), entries.distinct_names)
+            keys = zip(vectors["partition"].to_pylist(), vectors["bucket"].to_pylist(), strict=True)
+            places = dict(
+                zip(
+                    zip(entries.names.tolist(), entries.groups.tolist(), strict=True),
+                    entries.places.tolist(),
+                    strict=True,
+                )
+            )
+            self._places = np.array(
+                [
+                    places.get((name, groups.get(key, -1)), -1)
+                    for name, key in zip(names.to_pylist(), keys, strict=True)
+                ],
+                np.int64,
+            )
+        return self._places
+
+
+@dataclass(frozen=True, slots=True)
+class _CheckedRuns:
+    """The buckets of the version whose sorted runs were checked last."""
+
+    schema: int
+    contents: Indices
+    """How often each content is live."""
+    wrong: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _BucketCounts:
+    """The numbers of buckets that the files of each partition have, in all versions."""
+
+    pairs: Indices
+    """The pair of partition and number of each content; -1 for files without a bucket."""
+    keys: Sequence[tuple[str, int]]
+    versions: AnyArray
+
+    @classmethod
+    def of(cls, entries: "_Entries", versions: int) -> "_BucketCounts":
+        table = entries.table
+        partitions = _to_array(table["partition"]).dictionary_encode()
+        pairs = _combine(partitions.indices.to_numpy(), table["total_buckets"])
+        first = _find_first_rows(pairs)
+        names = _to_array(table["partition"]).take(pa.array(first)).to_pylist()
+        totals = table["total_buckets"].to_numpy()[first].tolist()
+        by_content = np.full(len(table), -1)
+        by_content[entries.contents] = np.where(
+            table["bucket"].to_numpy() == POSTPONE_BUCKET, -1, pairs
+        )
+        keys = [(name.hex(), total) for name, total in zip(names, totals, strict=True)]
+        return cls(by_content, keys, np.zeros((len(keys) + 1, versions), bool))
+
+    def add(self, version: int, contents: Indices) -> None:
+        """Add the contents of a version's live files."""
+        self.versions[self.pairs[contents], version] = True
+
+    def encode(self) -> dict[tuple[str, int], str]:
+        """Return a bit mask of versions, in hexadecimal, by partition and number of buckets."""
+        masks = np.packbits(self.versions[:-1], axis=1)
+        return {key: mask.tobytes().hex() for key, mask in zip(self.keys, masks, strict=True)}
+
+
+def find_file_problems(
+    io: FileIO, entries: _Entries, directories: BucketDirectories, rows: Indices
+) -> dict[int, list[FileProblem]]:
+    """Compare files with storage; return the problems of their contents."""
+    stored = StoredFiles(io)
+    problems: dict[int, list[FileProblem]] = {}
+    table, order = entries.table, rows[np.argsort(entries.groups[rows], kind="stable")]
+    is_plain = pc.and_(table["extra_files"].is_null(), table["external_path"].is_null()).to_numpy()
+    names = table["name"].take(pa.array(order)).to_pylist()
+    sizes = table["file_size"].to_numpy()[order].tolist()
+    bounds = [*np.flatnonzero(np.diff(entries.groups[order], prepend=-1)).tolist(), len(order)]
+    for start, end in pairwise(bounds):
+        group = int(entries.groups[order[start]])
+        partition, bucket = entries.group_partitions[group], int(entries.group_buckets[group])
+        group_rows = order[start:end]
+        expected = dict(zip(names[start:end], sizes[start:end], strict=True))
+        if is_plain[group_rows].all() and len(expected) == end - start:
+            with suppress(PaimonError):
+                if stored.has_files(directories.get(partition, bucket), expected):
+                    continue
+        for row in group_rows.tolist():
+            found = _check_file(
+                stored, directories, PartitionBucket(partition, bucket), entries.build_file(row)
+            )
+            if found:
+                problems[int(entries.contents[row])] = found
+        with suppress(PaimonError):
+            stored.forget(directories.get(partition, bucket))
+    return problems
+
+
+def _check_file(
+    stored: StoredFiles,
+    directories: BucketDirectories,
+    partition_bucket: PartitionBucket,
+    file: DataFileMeta,
+) -> list[FileProblem]:
+    try:
+        path = directories.find_file(*partition_bucket, file)
+    except PaimonError as error:
+        return [("path", str(error))]
+    problems = stored.check_file(path, file.file_size)
+    for extra in file.extra_files:
+        problems += stored.check_file(f"{path.rpartition('/')[0]}/{extra}", None)
+    return problems
+
+
+def find_suspect_groups(
+    table: pa.Table, rows: Indices, groups: Indices, schema: TableSchema
+) -> Indices:
+    """Return the buckets that may have overlapping files on a level, or damaged keys.
+
+    If this type of key cannot be compared as columns, returns all buckets.
+    """
+    if schema.typed_options.is_pk_clustering_override or not len(rows):
+        return np.zeros(0, np.int64)
+    low, high = (
+        _read_key_columns(table[name].take(pa.array(rows)).to_pylist(), schema)
+        for name in ("min_key", "max_key")
+    )
+    columns = None if low is None or high is None else _to_comparable_numbers(low, high)
+    distinct: Indices = np.unique(groups[rows])
+    if columns is None:
+        return distinct
+    starts, ends = columns
+    levels, row_groups = table["level"].to_numpy()[rows], groups[rows]
+    order = np.lexsort((*starts[::-1], levels, row_groups))
+    is_same_run = (np.diff(row_groups[order]) == 0) & (np.diff(levels[order]) == 0)
+    is_overlap, is_equal = np.zeros(len(rows) - 1, bool), np.ones(len(rows) - 1, bool)
+    for start, end in zip(starts, ends, strict=True):
+        before, after = end[order][:-1], start[order][1:]
+        is_overlap |= is_equal & (before > after)
+        is_equal &= before == after
+    suspects: Indices = np.unique(row_groups[order][:-1][is_same_run & (is_overlap | is_equal)])
+    return suspects
+
+
+def _read_key_columns(rows: list[bytes], schema: TableSchema) -> list[Any] | None:
+    fields = schema.key_fields
+    columns = [
+        None
+        if _is_floating(field.type)
+        else read_field_column(rows, index, len(fields), field.type)
+        for index, field in enumerate(fields)
+    ]
+    if any(column is None or not column.rows.all() for column in columns):
+        return None
+    return columns
+
+
+def _is_floating(data_type: DataType) -> bool:
+    # the order of NaN and -0.0 differs
+    return isinstance(data_type, AtomicType) and data_type.name in (TypeRoot.FLOAT, TypeRoot.DOUBLE)
+
+
+def _to_comparable_numbers(
+    mins: list[Any], maxs: list[Any]
+) -> tuple[list[AnyArray], list[AnyArray]] | None:
+    """Return the columns of two sets of keys as numbers in the order of keys; nulls are first."""
+    starts: list[AnyArray] = []
+    ends: list[AnyArray] = []
+    for low, high in zip(mins, maxs, strict=True):
+        valid = np.concatenate([low.valid, high.valid])
+        values = np.concatenate([low.values, high.values])
+        if values.dtype == object:
+            try:
+                encoded = pa.array(values, pa.string(), mask=~valid).dictionary_encode()
+            except (UnicodeEncodeError, pa.ArrowException):
+                return None
+            ranks = np.empty(len(encoded.dictionary) + 1, np.int64)
+            ranks[pc.array_sort_indices(encoded.dictionary).to_numpy()] = np.arange(
+                len(encoded.dictionary)
+            )
+            values = ranks[encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()]
+        for column in (valid.astype(np.int8), np.where(valid, values, 0)):
+            starts.append(column[: len(low.valid)])
+            ends.append(column[len(low.valid) :])
+    return starts, ends
+
+
+def _to_array(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    if isinstance(combined, pa.ChunkedArray):
+        combined = (
+            pa.concat_arrays(combined.chunks) if combined.num_chunks else pa.array([], column.type)
+        )
+    return combined
+
+
+def _combine(codes: AnyArray, values: pa.ChunkedArray | pa.Array) -> Indices:
+    """Return numbers that are equal where the codes and the values are equal, without gaps."""
+    array = _to_array(values) if isinstance(values, pa.ChunkedArray) else values
+    encoded = array.dictionary_encode("encode")
+    size = len(encoded.dictionary)
+    if size <= 1 and codes.dtype == np.int64:
+        return codes
+    combined = codes.astype(np.int64) * max(1, size) + encoded.indices.to_numpy()
+    indices: Indices = pa.array(combined).dictionary_encode().indices.to_numpy().astype(np.int64)
+    return indices
+
+
+def _find_first_rows(codes: Indices) -> Indices:
+    """Return a row of each code."""
+    rows = np.zeros(int(codes.max()) + 1 if len(codes) else 0, np.int64)
+    rows[codes[::-1]] = np.arange(len(codes))[::-1]
+    return rows
