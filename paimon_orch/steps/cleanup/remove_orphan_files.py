@@ -53,6 +53,7 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_MIN_AGE_SECONDS = 24 * 3600
 _MAX_PARTS = 200
+_NAMES_PER_PART = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,12 +204,11 @@ def _find_unreferenced_files(
     listings = [
         ListingUnit(tuple(batch)) for batch in _split(directories, request.directories_per_unit)
     ]
-    manifests = [
-        ManifestUnit(tuple(batch))
-        for batch in _split(references.list_unread_manifests(), request.manifests_per_unit)
-    ]
+    metas = references.list_unread_manifests()
+    manifests = [ManifestUnit(tuple(batch)) for batch in _split(metas, request.manifests_per_unit)]
+    names = sum(meta.num_added_files + meta.num_deleted_files for meta in metas)
     search = OrphanSearch(io=table.io, reader=table.stores.manifests, before=before)
-    parts = max(1, min(len(manifests), _MAX_PARTS))
+    parts = max(1, min(max(len(manifests), names // _NAMES_PER_PART), _MAX_PARTS))
     listing = OrphanListing.of(
         executor.shuffle(
             partial(list_names_by_part, search, parts=parts),

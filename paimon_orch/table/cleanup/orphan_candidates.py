@@ -8,8 +8,15 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from io import BytesIO
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_orch.errors import PaimonError, StorageError
+from paimon_orch.format.arrays import Indices
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options.core_options import (
     DATA_FILE_EXTERNAL_PATHS_STRATEGY,
@@ -75,25 +82,7 @@ class ManifestUnit:
     metas: tuple[ManifestFileMeta, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _PartListing:
-    """The result of one unit for the file names of one part of the shuffle."""
-
-    old_files: dict[str, dict[str, int]] = field(default_factory=dict)
-    """File sizes by directory and file name."""
-
-    referenced_names: list[str] = field(default_factory=list)
-
-    empty: list[str] = field(default_factory=list)
-    """Empty directories."""
-
-    read: dict[str, int] = field(default_factory=dict)
-    """The number of file names in each manifest that was read; only in the first part."""
-
-    def encode(self, part: int) -> bytes:
-        return json.dumps(
-            [part, self.old_files, self.referenced_names, self.empty, self.read]
-        ).encode()
+_LISTING_COLUMNS = ("name", "directory", "size")
 
 
 def list_names_by_part(
@@ -101,25 +90,46 @@ def list_names_by_part(
 ) -> list[tuple[int, bytes]]:
     """List old files of directories, or referenced files of manifests: the map side of a shuffle.
 
+    Pieces are Arrow tables: the columns of listed files, or only the names of referenced files.
     Ignores links, directories and managed blobs. Skips manifests that cannot be read: the caller
     reads them again and decides whether they may be missing.
     """
-    pieces = [_PartListing() for _ in range(parts)]
     if isinstance(unit, ListingUnit):
-        _list_directories(search, unit, pieces)
+        table, summary = _list_directories(search, unit)
     else:
-        _read_manifests(search.reader, unit, pieces)
-    empty_listing = _PartListing()
-    return [
-        (part, piece.encode(part)) for part, piece in enumerate(pieces) if piece != empty_listing
-    ]
+        table, summary = _read_manifests(search.reader, unit)
+    codes = _compute_parts(table["name"].to_pylist(), parts)
+    order = np.argsort(codes, kind="stable")
+    ordered = table.take(pa.array(order)) if parts > 1 else table
+    bounds = np.searchsorted(codes[order], np.arange(parts + 1)).tolist()
+    pieces = []
+    for part, (start, end) in enumerate(pairwise(bounds)):
+        has_summary = part == 0 and any(summary.values())
+        if end > start or has_summary:
+            values = {"part": part} | (summary if part == 0 else {})
+            pieces.append((part, _encode_piece(ordered.slice(start, end - start), values)))
+    return pieces
+
+
+def _encode_piece(table: pa.Table, values: Mapping[str, object]) -> bytes:
+    table = table.combine_chunks().replace_schema_metadata({"values": json.dumps(values)})
+    sink = BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
 
 
 def _list_directories(
-    search: OrphanSearch, unit: ListingUnit, pieces: Sequence[_PartListing]
-) -> None:
+    search: OrphanSearch, unit: ListingUnit
+) -> tuple[pa.Table, dict[str, object]]:
+    """Return the old files, and the empty directories."""
     before = _compute_safe_cutoff(search.io, search.before)
-    for directory in unit.directories:
+    names: list[bytes] = []
+    directories: list[int] = []
+    sizes: list[int] = []
+    empty = []
+    for number, directory in enumerate(unit.directories):
         entries = 0
         for info in search.io.list_dir(directory):
             entries += 1
@@ -127,51 +137,77 @@ def _list_directories(
                 continue
             name = info.name
             if not name.endswith(_BLOB_PACK_SUFFIX):
-                old_files = pieces[_compute_part(name, len(pieces))].old_files
-                old_files.setdefault(directory, {})[name] = info.size
+                names.append(_encode_name(name))
+                directories.append(number)
+                sizes.append(info.size)
         if not entries:
-            pieces[0].empty.append(directory)
+            empty.append(directory)
+    paths = pa.array([_encode_name(path) for path in unit.directories], pa.binary())
+    columns = [
+        pa.array(names, pa.binary()),
+        paths.take(pa.array(directories, pa.int64())),
+        pa.array(sizes, pa.int64()),
+    ]
+    return pa.Table.from_arrays(columns, names=_LISTING_COLUMNS), {"empty": empty}
 
 
 def _read_manifests(
-    reader: ManifestReader, unit: ManifestUnit, pieces: Sequence[_PartListing]
-) -> None:
+    reader: ManifestReader, unit: ManifestUnit
+) -> tuple[pa.Table, dict[str, object]]:
+    """Return the names of referenced files, and their number in each manifest that was read."""
+    arrays = [pa.array([], pa.binary())]
+    read = {}
     for meta in unit.metas:
         with suppress(PaimonError):
             manifest = reader.open(meta)
             names = [*manifest.names, *manifest.extra_file_names()]
-            for name in names:
-                pieces[_compute_part(name, len(pieces))].referenced_names.append(name)
-            pieces[0].read[meta.file_name] = len(names)
+            arrays.append(pa.array(list(map(_encode_name, names)), pa.binary()))
+            read[meta.file_name] = len(names)
+    return pa.Table.from_arrays([pa.concat_arrays(arrays)], names=["name"]), {"read": read}
 
 
-def _compute_part(name: str, parts: int) -> int:
-    """Return the number of the part to which a file name belongs, equal in all processes.
+def _encode_name(name: str) -> bytes:
+    """Encode a file name, which may be invalid Unicode."""
+    return name.encode("utf-8", "surrogatepass")
 
-    The name may be invalid Unicode.
-    """
-    return zlib.crc32(name.encode("utf-8", "surrogatepass")) % parts if parts > 1 else 0
+
+def _decode_name(name: bytes) -> str:
+    return name.decode("utf-8", "surrogatepass")
+
+
+def _compute_parts(names: Sequence[bytes], parts: int) -> Indices:
+    """Return the part to which each file name belongs, equal in all processes."""
+    if parts == 1:
+        return np.zeros(len(names), np.int64)
+    return np.fromiter(map(zlib.crc32, names), np.int64, len(names)) % parts
 
 
 def find_unreferenced_names(pieces: Sequence[bytes]) -> bytes:
     """Return the listed files of a part that no manifest names, and counts, as JSON."""
-    listings, referenced, scanned, received = [], set[str](), 0, 0
+    listings, referenced = [], [pa.array([], pa.binary())]
     parts, empty, read = set[int](), list[str](), dict[str, int]()
     for piece in pieces:
-        part, old_files, names, empty_directories, manifests = json.loads(piece)
-        parts.add(part)
-        listings.append(old_files)
-        referenced.update(names)
-        received += len(names)
-        empty += empty_directories
-        read |= manifests
+        with pa.ipc.open_stream(piece) as stream:
+            table = stream.read_all()
+        values = json.loads(table.schema.metadata[b"values"])
+        parts.add(values["part"])
+        empty += values.get("empty", ())
+        read |= values.get("read", {})
+        if "directory" in table.schema.names:
+            listings.append(table.replace_schema_metadata())
+        else:
+            referenced += table["name"].chunks
+    names = pa.concat_arrays(referenced)
+    scanned = sum(table.num_rows for table in listings)
     unreferenced: dict[str, dict[str, int]] = {}
-    for directory, files in (item for listing in listings for item in listing.items()):
-        scanned += len(files)
-        orphans = {name: size for name, size in files.items() if name not in referenced}
-        if orphans:
-            unreferenced[directory] = orphans
-    return json.dumps([[*parts], unreferenced, scanned, received, empty, read]).encode()
+    if listings:
+        listed = pa.concat_tables(listings)
+        # is_in compares the bytes of names, not only their hashes
+        orphans = listed.filter(pc.invert(pc.is_in(listed["name"], value_set=names)))
+        for row in orphans.to_pylist():
+            directory = unreferenced.setdefault(_decode_name(row["directory"]), {})
+            directory[_decode_name(row["name"])] = row["size"]
+    return json.dumps([[*parts], unreferenced, scanned, len(names), empty, read]).encode()
 
 
 @dataclass(frozen=True, slots=True)
