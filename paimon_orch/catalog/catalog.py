@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -25,17 +25,17 @@ from paimon_orch.format.schema import TableSchema, build_table_schema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.format.types.data_types import parse_columns
-from paimon_orch.merge.engine.merge_engine import check_merge_engine
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import SnapshotsNotServedError
 from paimon_orch.table.cleanup.safe_delete import list_file_roots
 from paimon_orch.table.iceberg.iceberg_settings import find_external_directory
-from paimon_orch.table.iceberg.open_catalog_entry import find_entry_names
 from paimon_orch.table.schema_change.deletion_vectors_switch import check_deletion_vectors_change
 from paimon_orch.table.schema_change.schema_changes import SchemaChange, SetOption
 from paimon_orch.table.step_gate import require_external_systems, warn_of_options
-from paimon_orch.table.system_table import SystemTable
 from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:
+    from paimon_orch.table.system_table import SystemTable
 
 logger = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ class Catalog:
         except SnapshotsNotServedError:
             return None
 
-    def open(self, identifier: str) -> Table | SystemTable:
+    def open(self, identifier: str) -> "Table | SystemTable":
         """Return a table, a branch, or a system table, for example ``db.t$files``."""
         name, separator, system = identifier.rpartition("$")
         if not separator or system.startswith(BRANCH_SEPARATOR[1:]):
@@ -202,6 +202,8 @@ class Catalog:
             time_millis=int(time.time() * 1000),
         )
         parsed = _parse_main(identifier)
+        from paimon_orch.merge.engine.merge_engine import check_merge_engine
+
         check_merge_engine(schema)
         created = self.backend.create_table(parsed, schema, location)
         if not created and not if_not_exists:
@@ -351,6 +353,8 @@ def _parse_main(identifier: str) -> TableIdentifier:
 
 def _list_entries(table: Table) -> set[str]:
     """Return the names of a table in an external Iceberg catalog."""
+    from paimon_orch.table.iceberg.open_catalog_entry import find_entry_names
+
     return set(map(".".join, find_entry_names(table.identifier, table.schema, table.paths)))
 
 

@@ -20,8 +20,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from paimon_orch.catalog.catalog_options import (
     METASTORE,
     STORAGE_PREFIX,
@@ -118,6 +116,8 @@ def _read_file_catalogs() -> Mapping[str, Mapping[str, Any]]:
     path = _find_file()
     if path is None:
         return {}
+    import yaml
+
     try:
         content = yaml.safe_load(path.read_bytes())
     except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:

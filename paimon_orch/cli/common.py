@@ -23,21 +23,15 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.executor_choice import ChoosingExecutor, ExecutorKind
-from paimon_orch.steps.common.partition_selection import PartitionRequest, read_latest_buckets
-from paimon_orch.steps.compaction.compact import CompactionResult, compact_written_partitions
-from paimon_orch.table.cleanup.orphan_candidates import DataRoots, find_bucket_directories
 from paimon_orch.table.filter.partition_spec import build_partition_matcher, parse_partition_spec
-from paimon_orch.table.scan.base_scan import BaseScan
-from paimon_orch.table.scan.scan import Scan
-from paimon_orch.table.scan.unseen_rows import (
-    describe_unseen_rows_after_write,
-    describe_unseen_rows_in_scan,
-)
-from paimon_orch.table.system_table import SystemTable
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from paimon_orch.steps.compaction.compact import CompactionResult
+    from paimon_orch.table.scan.base_scan import BaseScan
+    from paimon_orch.table.system_table import SystemTable
 
 console = Console(highlight=False, markup=False, emoji=False)
 error_console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
@@ -101,6 +95,9 @@ def parse_partitions(
     """
     if text is None:
         return None
+    from paimon_orch.steps.common.partition_selection import PartitionRequest, read_latest_buckets
+    from paimon_orch.table.cleanup.orphan_candidates import DataRoots, find_bucket_directories
+
     specs = [spec.strip() for spec in text.split(";") if spec.strip()]
     if not specs:
         raise InputError("--partitions is empty; write for example dt=2026-01-31")
@@ -165,7 +162,7 @@ def print_write_result(
     as_json: bool,
     *,
     empty_text: str,
-    compaction: CompactionResult | None = None,
+    compaction: "CompactionResult | None" = None,
 ) -> None:
     """Print the result of a write and its compaction; notes invisible rows on stderr."""
     rows = values["rows_not_visible"]
@@ -177,6 +174,8 @@ def print_write_result(
     if compaction is not None and not as_json:
         print_result(compaction.to_dict(), as_json, "nothing to compact")
     if isinstance(rows, int) and rows:
+        from paimon_orch.table.scan.unseen_rows import describe_unseen_rows_after_write
+
         text = describe_unseen_rows_after_write(table.stores.label, rows)
         error_console.print(f"note: {text}", markup=False)
 
@@ -193,8 +192,10 @@ def open_table_for_write(
 
 def compact_after_write(
     table: Table, snapshot_id: int | None, executor: Executor, bars: Progress
-) -> CompactionResult | None:
+) -> "CompactionResult | None":
     """Compact the partitions that a commit wrote to; returns None if there is no commit."""
+    from paimon_orch.steps.compaction.compact import compact_written_partitions
+
     if snapshot_id is None:
         return None
     progress = add_progress_bar(bars, f"compact {table.identifier}")
@@ -209,10 +210,14 @@ def compact_after_write(
         raise
 
 
-def note_rows_not_visible(opened: Table | SystemTable, scan: BaseScan) -> None:
+def note_rows_not_visible(opened: "Table | SystemTable", scan: "BaseScan") -> None:
     """Print on stderr how many records a scan does not return before a compaction."""
     rows = scan.rows_not_visible
     if rows:
+        from paimon_orch.table.scan.scan import Scan
+        from paimon_orch.table.scan.unseen_rows import describe_unseen_rows_in_scan
+        from paimon_orch.table.system_table import SystemTable
+
         table = opened.table if isinstance(opened, SystemTable) else opened
         can_merge = isinstance(scan, Scan) and scan.visibility.can_merge_more
         option = "--merge-level-0" if can_merge else None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
@@ -15,8 +16,6 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
-from paimon_orch.table.commit.commit import CommitId
-from paimon_orch.table.commit.commit_changes import PartitionFilter
 from paimon_orch.table.commit.partition_statistics import format_partition_row
 from paimon_orch.table.filter.partition_spec import (
     PartitionSpec,
@@ -29,20 +28,16 @@ from paimon_orch.table.metadata.rollback import rollback
 from paimon_orch.table.metadata.tags import Tags
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.scan.bucket_split import BucketSplit
-from paimon_orch.table.scan.incremental_scan import IncrementalScan
-from paimon_orch.table.scan.scan import Scan
-from paimon_orch.table.scan.scan_builder import (
-    IncrementalRequest,
-    ScanRequest,
-    build_incremental_scan,
-    build_scan,
-)
 from paimon_orch.table.step_gate import list_stale_options
-from paimon_orch.table.system_table import SystemTable
 from paimon_orch.table.table_stores import TableStores
-from paimon_orch.table.write.arrow_input import ArrowStreamExportable, to_arrow_table
-from paimon_orch.table.write.conform_rows import complete_rows_to_delete
-from paimon_orch.table.write.write_builder import WriteBuilder
+
+if TYPE_CHECKING:  # imported on first use, because many commands only read metadata
+    from paimon_orch.table.commit.commit import CommitId
+    from paimon_orch.table.commit.commit_changes import PartitionFilter
+    from paimon_orch.table.scan.incremental_scan import IncrementalScan
+    from paimon_orch.table.scan.scan import Scan
+    from paimon_orch.table.system_table import SystemTable
+    from paimon_orch.table.write.arrow_input import ArrowStreamExportable
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +133,7 @@ class Table:
         timestamp: int | None = None,
         watermark: int | None = None,
         merge_level_0: bool | None = None,
-    ) -> Scan:
+    ) -> "Scan":
         """Describe a read of one snapshot; data is read when rows are requested from the scan.
 
         ``columns`` may include ``_ROW_ID`` and ``_SEQUENCE_NUMBER`` in tables with row tracking.
@@ -156,6 +151,8 @@ class Table:
 
         Raises :class:`NotFoundError` for a column, snapshot or tag that does not exist.
         """
+        from paimon_orch.table.scan.scan_builder import ScanRequest, build_scan
+
         request = ScanRequest(
             selector=SnapshotSelector(snapshot_id, tag, timestamp, watermark),
             columns=columns,
@@ -175,7 +172,7 @@ class Table:
         columns: list[str] | None = None,
         filter: str | Predicate | None = None,
         merge_level_0: bool | None = None,
-    ) -> IncrementalScan:
+    ) -> "IncrementalScan":
         """Describe a read of the changes after ``start`` up to ``end``: two snapshot ids or tags.
 
         The first column of the rows is ``rowkind``. ``mode`` is one of:
@@ -190,6 +187,11 @@ class Table:
         A delta has all written records, so a copy that is updated with deltas must start from a
         scan with ``merge_level_0=True``.
         """
+        from paimon_orch.table.scan.scan_builder import (
+            IncrementalRequest,
+            build_incremental_scan,
+        )
+
         request = IncrementalRequest(
             start=start,
             end=end,
@@ -200,16 +202,18 @@ class Table:
         )
         return build_incremental_scan(self.stores, request)
 
-    def system(self, name: str) -> SystemTable:
+    def system(self, name: str) -> "SystemTable":
         """Return a system table: ``snapshots``, ``files``, ``audit_log`` and others."""
+        from paimon_orch.table.system_table import SystemTable
+
         return SystemTable(self, name)
 
     def upsert(
         self,
-        rows: ArrowStreamExportable,
+        rows: "ArrowStreamExportable",
         *,
         row_kind: str | None = None,
-        commit_id: CommitId | None = None,
+        commit_id: "CommitId | None" = None,
     ) -> Snapshot | None:
         """Insert or update rows by primary key in one snapshot; the last row of a key wins.
 
@@ -222,25 +226,33 @@ class Table:
         """
         if not self.schema.primary_keys:
             raise InputError(f"{self.identifier} has no primary key: use append, not upsert")
+        from paimon_orch.table.write.write_builder import WriteBuilder
+
         return WriteBuilder(self.stores, commit_id=commit_id).write(rows, row_kind=row_kind)
 
     def append(
-        self, rows: ArrowStreamExportable, *, commit_id: CommitId | None = None
+        self, rows: "ArrowStreamExportable", *, commit_id: "CommitId | None" = None
     ) -> Snapshot | None:
         """Add rows in one snapshot; for a table with a primary key, same as :meth:`upsert`.
 
         >>> table.append(rows, commit_id=CommitId("nightly load", 20260131))  # commits once
         """
+        from paimon_orch.table.write.write_builder import WriteBuilder
+
         return WriteBuilder(self.stores, commit_id=commit_id).write(rows)
 
     def delete(
-        self, rows: ArrowStreamExportable, *, commit_id: CommitId | None = None
+        self, rows: "ArrowStreamExportable", *, commit_id: "CommitId | None" = None
     ) -> Snapshot | None:
         """Delete rows of a primary-key table by key.
 
         ``rows`` needs only the columns of the key, the partition and ``sequence.field``. The column
         of ``rowkind.field`` is ignored: all rows are deletes.
         """
+        from paimon_orch.table.write.arrow_input import to_arrow_table
+        from paimon_orch.table.write.conform_rows import complete_rows_to_delete
+        from paimon_orch.table.write.write_builder import WriteBuilder
+
         schema = self.schema
         if not schema.primary_keys:
             raise InputError(
@@ -251,10 +263,10 @@ class Table:
 
     def overwrite(
         self,
-        rows: ArrowStreamExportable,
+        rows: "ArrowStreamExportable",
         partitions: PartitionSpec | Sequence[PartitionSpec] | None = None,
         *,
-        commit_id: CommitId | None = None,
+        commit_id: "CommitId | None" = None,
     ) -> Snapshot | None:
         """Replace whole partitions with rows.
 
@@ -266,6 +278,8 @@ class Table:
         With the option ``overwrite-upgrade``, rows of files with disjoint keys are visible
         immediately.
         """
+        from paimon_orch.table.write.write_builder import WriteBuilder
+
         builder = WriteBuilder(
             self.stores, is_overwrite=True, partitions=partitions, commit_id=commit_id
         )
@@ -318,7 +332,7 @@ class Table:
         return self._drop_matching_partitions(build_any_partition_matcher(specs, schema), specs)
 
     def _drop_matching_partitions(
-        self, matches: PartitionFilter, specs: Sequence[PartitionSpec] = ()
+        self, matches: "PartitionFilter", specs: Sequence[PartitionSpec] = ()
     ) -> Snapshot | None:
         """Delete the rows of partitions; those of ``specs`` are also dropped from the catalog."""
         stores = self.stores

@@ -4,11 +4,10 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from paimon_orch.errors import PaimonError, UnsupportedError
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
-from paimon_orch.files.data_file_reader import FileReader
-from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.core_options import PARTITION_END_INPUT_TO_DONE
 from paimon_orch.format.options.table_option import EVERY_CHANGE, StepKind
@@ -17,22 +16,24 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
-from paimon_orch.table.catalog_reports import CatalogReports
-from paimon_orch.table.commit.commit import TableCommit, create_commit_user
-from paimon_orch.table.commit.commit_changes import CommitChanges, PartitionFilter
-from paimon_orch.table.iceberg.publish import IcebergPublisher
-from paimon_orch.table.iceberg.publishable import check_publishable
-from paimon_orch.table.metadata.bitmap_index_version import choose_bitmap_version
 from paimon_orch.table.metadata.branches import Branches
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.metadata.tags import Tags
-from paimon_orch.table.partition_marks import PartitionMarker
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.scan_planner import ScanPlanner
 from paimon_orch.table.step_gate import require_step
 from paimon_orch.table.table_label import TableLabel
+
+if TYPE_CHECKING:  # imported on first use, because commands that read metadata need few of them
+    from paimon_orch.files.data_file_reader import FileReader
+    from paimon_orch.files.data_file_writer import FileWriterFactory
+    from paimon_orch.table.catalog_reports import CatalogReports
+    from paimon_orch.table.commit.commit import TableCommit
+    from paimon_orch.table.commit.commit_changes import PartitionFilter
+    from paimon_orch.table.iceberg.publish import IcebergPublisher
+    from paimon_orch.table.partition_marks import PartitionMarker
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +76,8 @@ class TableStores:
         if step & StepKind.WRITE_ROWS and not self.allowances.stale_external:
             self._check_can_mark(schema)
         if step & EVERY_CHANGE and not self.allowances.stale_external:
+            from paimon_orch.table.iceberg.publishable import check_publishable
+
             check_publishable(self.identifier, schema, self.paths)
 
     def _check_can_mark(self, schema: TableSchema) -> None:
@@ -92,7 +95,9 @@ class TableStores:
                 "was changed."
             ) from error
 
-    def _build_marker(self, schema: TableSchema) -> PartitionMarker:
+    def _build_marker(self, schema: TableSchema) -> "PartitionMarker":
+        from paimon_orch.table.partition_marks import PartitionMarker
+
         return PartitionMarker(
             identifier=self.identifier,
             environment=self.environment,
@@ -102,13 +107,15 @@ class TableStores:
         )
 
     @property
-    def marker(self) -> PartitionMarker:
+    def marker(self) -> "PartitionMarker":
         """Return the actions that mark partitions as done."""
         return self._build_marker(self.schema)
 
     @property
-    def catalog_reports(self) -> CatalogReports:
+    def catalog_reports(self) -> "CatalogReports":
         """Return the reports of partitions and tags to the catalog."""
+        from paimon_orch.table.catalog_reports import CatalogReports
+
         return CatalogReports(
             identifier=self.identifier,
             environment=self.environment,
@@ -176,8 +183,10 @@ class TableStores:
         planner = ScanPlanner(self.manifests, schema or self.schema)
         return planner.splits(snapshot or self.snapshots.latest())
 
-    def reader(self) -> FileReader:
+    def reader(self) -> "FileReader":
         """Return a reader of data files that converts rows to the newest schema."""
+        from paimon_orch.files.data_file_reader import FileReader
+
         schemas = self.schemas
         versions = schemas.get_all(schemas.ids())
         return FileReader(
@@ -188,11 +197,14 @@ class TableStores:
             batch_sizes=self.batch_sizes,
         )
 
-    def build_writer_factory(self, snapshot: Snapshot | None = None) -> FileWriterFactory:
+    def build_writer_factory(self, snapshot: Snapshot | None = None) -> "FileWriterFactory":
         """Return a factory of data file writers for the newest schema.
 
         The files of a snapshot (default: the newest) decide the version of bitmap indexes.
         """
+        from paimon_orch.files.data_file_writer import FileWriterFactory
+        from paimon_orch.table.metadata.bitmap_index_version import choose_bitmap_version
+
         latest = snapshot or self.snapshots.latest()
         reader = self.reader()
         version = choose_bitmap_version(self.manifests, reader, latest)
@@ -200,8 +212,10 @@ class TableStores:
             self.io, self.paths, reader.schema, version, batch_sizes=self.batch_sizes
         )
 
-    def new_commit(self, step: StepKind, user: str | None = None) -> TableCommit:
+    def new_commit(self, step: StepKind, user: str | None = None) -> "TableCommit":
         """Return a commit for one run of ``step``; creates a commit user unless it is given."""
+        from paimon_orch.table.commit.commit import TableCommit, create_commit_user
+
         schemas = self.schemas
         return TableCommit(
             schemas=schemas,
@@ -261,7 +275,7 @@ class TableStores:
     def drop_partitions(
         self,
         step: StepKind,
-        matches: PartitionFilter,
+        matches: "PartitionFilter",
         partitions: Iterable[Mapping[str, str]],
         *,
         has_rows: bool = True,
@@ -271,6 +285,8 @@ class TableStores:
         ``partitions`` are the names of those that ``matches`` selects. Without ``has_rows``, only
         the catalog changes. If the commit fails, the catalog lists the partitions again.
         """
+        from paimon_orch.table.commit.commit_changes import CommitChanges
+
         names = list(partitions)
         undo = self.catalog_reports.drop_partitions(names) if names else lambda: None
         if not has_rows:
@@ -284,8 +300,10 @@ class TableStores:
             raise
 
     @property
-    def iceberg(self) -> IcebergPublisher:
+    def iceberg(self) -> "IcebergPublisher":
         """Return the publisher of the Iceberg metadata."""
+        from paimon_orch.table.iceberg.publish import IcebergPublisher
+
         return IcebergPublisher(
             identifier=self.identifier,
             schemas=self.schemas,

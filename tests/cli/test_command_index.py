@@ -21,7 +21,9 @@ HEAVY = {
 }
 NOT_FOR_INSPECT = {
     *("dagster", "datasketches", "fsspec", "pandas", "pyarrow.dataset", "pyspark", "requests"),
-    *("sqlalchemy", "sqlglot"),
+    *("sqlalchemy", "sqlglot", "yaml", "paimon_orch.merge.engine.merge_engine"),
+    *("paimon_orch.table.commit.commit", "paimon_orch.table.iceberg.publish"),
+    *("paimon_orch.table.scan.scan", "paimon_orch.table.write.write_builder"),
 }
 
 _RUN = """

@@ -11,8 +11,8 @@ from support.commands import invoke, run_command
 from support.tables import rows_of, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.cli import common as cli_common
 from paimon_orch.errors import InputError, PaimonError, StorageError, UnsupportedError
+from paimon_orch.steps.compaction import compact
 from paimon_orch.table.table import Table
 
 
@@ -147,7 +147,7 @@ def test_a_failed_compaction_reports_that_the_write_is_committed(
     def fail(*args: object, **options: object) -> None:
         raise StorageError("the store did not answer")
 
-    monkeypatch.setattr(cli_common, "compact_written_partitions", fail)
+    monkeypatch.setattr(compact, "compact_written_partitions", fail)
 
     with pytest.raises(StorageError) as failed:
         run_command("delete", root, "db.t", "--where", "id < 5", "--compact")

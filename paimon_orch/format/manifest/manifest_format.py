@@ -8,8 +8,6 @@ import io
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyarrow import orc
 
 from paimon_orch.errors import UnsupportedError, wrap_decode_errors
 from paimon_orch.format.manifest import avro_container as avro
@@ -39,8 +37,12 @@ def decode_records(data: bytes, path: str, known_fields: KnownFields) -> avro.De
     """
     with wrap_decode_errors(path):
         if data.startswith(_PARQUET_MAGIC):
+            import pyarrow.parquet as pq
+
             table: pa.Table = pq.ParquetFile(io.BytesIO(data)).read(use_threads=False)
         elif data.startswith(_ORC_MAGIC):
+            from pyarrow import orc
+
             table = orc.ORCFile(io.BytesIO(data)).read()
         else:
             return avro.decode_avro_file(data, path, known_fields)

@@ -5,8 +5,6 @@ from dataclasses import asdict, dataclass, replace
 
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.steps.cleanup import remove_orphan_files
-from paimon_orch.steps.cleanup.remove_orphan_files import RemoveOrphanFilesRequest
 from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
 from paimon_orch.table.metadata.live_buckets import LiveBuckets, group_vectors
 from paimon_orch.table.table import Table
@@ -67,6 +65,9 @@ def compute_health(table: Table, *, orphans: bool = False, now: float | None = N
     health = compute_snapshot_health(table, snapshot, read_live_buckets(table, snapshot), now=now)
     if not orphans:
         return health
+    from paimon_orch.steps.cleanup import remove_orphan_files
+    from paimon_orch.steps.cleanup.remove_orphan_files import RemoveOrphanFilesRequest
+
     return replace(
         health, orphan_bytes=remove_orphan_files.plan(table, RemoveOrphanFilesRequest()).bytes
     )

@@ -10,7 +10,6 @@ from functools import lru_cache
 from paimon_orch.errors import CorruptFileError, NotFoundError
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.merge.engine.merge_engine import check_merge_engine
 from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.metadata_io import read_metadata_file
 from paimon_orch.table.metadata.snapshot_store import list_numbered_files
@@ -63,6 +62,8 @@ class SchemaStore:
 
         Raises :class:`InputError` if the merge engine does not support the schema.
         """
+        from paimon_orch.merge.engine.merge_engine import check_merge_engine
+
         check_merge_engine(schema)
         return self.io.create(self.path(schema.id), schema.to_json())
 
