@@ -25,6 +25,7 @@ from measurement import console
 
 from paimon_orch import Catalog
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.row.simple_stats import SimpleStats
 from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
@@ -38,7 +39,7 @@ FILES_PER_PARTITION, BUCKETS = 100, 16
 ROWS_PER_FILE = 1_000
 _FIRST_DAY = date(1996, 1, 1).toordinal()
 _FIRST_MILLIS = 1_767_225_600_000
-_CHUNK = 50_000
+_CHUNK = 200_000
 
 
 def open_many_files(
@@ -71,9 +72,15 @@ def create_many_files(warehouse: Path, files: int, *, spread: bool = False) -> T
         if spread
         else iter(range(partitions * FILES_PER_PARTITION))
     )
-    manifests = []
+    manifests: list[ManifestFileMeta] = []
+    entries: list[ManifestEntry] = []
     for chunk in _iterate_chunks(number for number in numbers if number < files):
-        manifests += writer.manifests([maker.make(number) for number in chunk])
+        if manifests:  # only the last manifest may be small, as commits merge the others
+            last = manifests.pop()
+            table.io.delete(f"{table.paths.manifest_dir}/{last.file_name}")
+            entries = entries[-last.num_added_files :]
+        entries += [maker.make(number) for number in chunk]
+        manifests += writer.manifests(entries)
     base = writer.manifest_list(manifests)
     delta = writer.manifest_list([])
     snapshot = Snapshot(

@@ -89,6 +89,11 @@ class DeletedFiles:
         )
         return cls(frozenset(str(identity[3]) for identity in identities), identities)
 
+    @property
+    def partitions(self) -> set[bytes]:
+        """Return the serialized partitions of the deleted files."""
+        return {bytes(identity[0]) for identity in self.identities}  # type: ignore[call-overload]
+
     def exclude_from(self, manifest: Manifest, added: Mask) -> Mask:
         """Return ``added``, a mask of ADD entries, without deleted files."""
         if not self.names:

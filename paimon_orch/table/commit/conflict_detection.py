@@ -77,7 +77,8 @@ def check_conflicts(
 ) -> list[ManifestEntry]:
     """Return the live entries after ``delta``.
 
-    ``base`` must have all live entries of the partitions that ``delta`` changes. Raises
+    ``base`` must have all live entries of the buckets that ``delta`` changes, and an entry of each
+    partition to which it adds files. Raises
     :class:`CommitConflictError` if ``delta`` does not fit them.
     """
     if kind is not CommitKind.OVERWRITE:

@@ -7,7 +7,12 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from paimon_orch.errors import CommitConflictError, CorruptFileError
+from paimon_orch.files.row_tracking import row_tracking_fields
+from paimon_orch.format.arrays import Indices
+from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry, apply_index_changes
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
@@ -143,10 +148,7 @@ class SnapshotBuilder:
         if changes.read_guard is not None:
             changes.read_guard.check(self.latest, self.snapshots, self.manifests)
         if changes.can_conflict:
-            touched = {entry.partition for entry in entries}
-            touched |= {guard.bucket.partition for guard in changes.guards}
-            touched |= {item.partition for item in index}
-            base = self._read_live_entries(touched)
+            base = self._read_live_entries(self._find_touched_buckets(entries, index))
             live = check_conflicts(schema, changes.kind, base, entries)
             check_bucket_guards(changes.guards, base, previous_index)
             check_deletion_vectors(
@@ -164,15 +166,39 @@ class SnapshotBuilder:
         select = build_partition_manifest_selector(partitions, self.schema)
         newest_first = reversed(select(self.manifests.manifests(self.latest)))
         entries = find_live_entry_per_partition(map(self.manifests.open, newest_first), partitions)
-        return self._read_live_entries(partitions) if entries is None else entries
+        touched = _TouchedBuckets(frozenset(partitions))
+        return self._read_live_entries(touched) if entries is None else entries
 
-    def _read_live_entries(self, partitions: set[bytes]) -> list[ManifestEntry]:
-        """Return the live entries of partitions; reads only manifests that may name them."""
+    def _find_touched_buckets(
+        self, entries: Sequence[ManifestEntry], index: Sequence[IndexManifestEntry]
+    ) -> "_TouchedBuckets":
+        """Return the buckets whose live entries can conflict with the changes.
+
+        A file in a bucket without a file to delete may have another bucket count than the files in
+        other buckets, and row ids are unique in the table. Then these are whole partitions.
+        """
+        buckets = {entry.partition_bucket for entry in entries}
+        buckets |= {guard.bucket for guard in self.changes.guards}
+        buckets |= {item.partition_bucket for item in index}
+        partitions = frozenset(bucket.partition for bucket in buckets)
+        rewritten = {e.partition_bucket for e in entries if e.kind is FileKind.DELETE}
+        adds_only_to_rewritten = all(
+            e.partition_bucket in rewritten for e in entries if e.kind is FileKind.ADD
+        )
+        if not adds_only_to_rewritten or row_tracking_fields(self.schema):
+            return _TouchedBuckets(partitions)
+        return _TouchedBuckets(partitions, frozenset(bucket.bucket for bucket in buckets))
+
+    def _read_live_entries(self, touched: "_TouchedBuckets") -> list[ManifestEntry]:
+        """Return the live entries of buckets; reads only manifests that may name them."""
         if self.latest is None:
             return []
-        select = build_partition_manifest_selector(partitions, self.schema)
+        select = build_partition_manifest_selector(touched.partitions, self.schema)
         return self.manifests.read_live_entries(
-            self.latest, manifests=select, partitions=lambda _: partitions
+            self.latest,
+            manifests=lambda metas: touched.select_manifests(select(metas)),
+            partitions=lambda _: touched.partitions,
+            choose=touched.select_rows,
         )
 
     def _merge_manifests(self, writer: ManifestWriter) -> list[ManifestFileMeta]:
@@ -211,6 +237,30 @@ class SnapshotBuilder:
         except (FileNotFoundError, CorruptFileError) as error:
             logger.warning("the new snapshot has no statistics: %s", error)
             return False
+
+
+@dataclass(frozen=True, slots=True)
+class _TouchedBuckets:
+    """Some buckets of some partitions; all buckets if ``buckets`` is None."""
+
+    partitions: frozenset[bytes]
+    buckets: frozenset[int] | None = None
+
+    def select_manifests(self, metas: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        """Return the manifests that may name the buckets, by their bucket statistics."""
+        return [meta for meta in metas if self._may_name(meta)]
+
+    def _may_name(self, meta: ManifestFileMeta) -> bool:
+        if self.buckets is None or meta.min_bucket is None or meta.max_bucket is None:
+            return True
+        return any(meta.min_bucket <= bucket <= meta.max_bucket for bucket in self.buckets)
+
+    def select_rows(self, manifest: Manifest, rows: Indices) -> Indices:
+        """Return the rows of the buckets."""
+        if self.buckets is None:
+            return rows
+        selected: Indices = rows[np.isin(manifest.buckets[rows], list(self.buckets))]
+        return selected
 
 
 def _count_signed_rows(entry: ManifestEntry) -> int:

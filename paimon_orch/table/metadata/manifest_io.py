@@ -41,6 +41,7 @@ ManifestSelector = Callable[[Sequence[ManifestFileMeta]], Sequence[ManifestFileM
 PartitionSelector = Callable[[Sequence[bytes]], Collection[bytes]]
 EntrySelector = Callable[[Manifest, Indices], Indices]
 
+_SIZE_MARGIN = 1.03  # of estimated sizes, so that few manifests are encoded again
 _MAX_KEPT_BYTES = 4 << 20
 """The size of manifests that are kept so that they are not read twice."""
 
@@ -275,6 +276,11 @@ class ManifestWriter:
         self._names = FileNameGenerator()
         self.written: list[str] = []
 
+    @property
+    def schema(self) -> TableSchema:
+        """Return the schema of the entries."""
+        return self._schema
+
     def _write(self, name: str, data: bytes) -> tuple[str, int]:
         path = f"{self._paths.manifest_dir}/{name}"
         self.written.append(path)
@@ -283,15 +289,22 @@ class ManifestWriter:
         return name, len(data)
 
     def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
-        """Write entries to manifests of about the target size; writes none if there are none."""
+        """Write entries to manifests of the target size or a bit more; writes none if there are none.
+
+        A commit merges manifests below the target size, so only the last one may be smaller.
+        """
         written: list[ManifestFileMeta] = []
-        step = self._estimate_entries_per_manifest(entries)
-        for start in range(0, len(entries), step):
+        step, start = self._estimate_entries_per_manifest(entries), 0
+        while start < len(entries):
             part = entries[start : start + step]
             data = encode_manifest(part, self._codec, self._level)
+            if len(data) < self._target and start + step < len(entries):
+                step = max(step + 1, int(step * self._target / len(data) * _SIZE_MARGIN))
+                continue
             name, size = self._write(self._names.next("manifest-"), data)
             fields = self._schema.partition_fields
             written.append(ManifestFileMeta.of(name, size, part, fields, self._schema.id))
+            start += len(part)
         return written
 
     def _estimate_entries_per_manifest(self, entries: Sequence[ManifestEntry]) -> int:
@@ -303,7 +316,7 @@ class ManifestWriter:
             return max(1, len(entries))
         sample = entries[:: len(entries) // 250]
         size = len(encode_manifest(sample, self._codec, self._level))
-        return max(1, self._target * len(sample) // size)
+        return max(1, int(self._target * len(sample) / size * _SIZE_MARGIN))
 
     def manifest_list(self, manifests: Iterable[ManifestFileMeta]) -> tuple[str, int]:
         """Write a manifest list, which may be empty; return its name and size."""

@@ -6,8 +6,12 @@ See docs/format/manifest.md#manifest-merging.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from paimon_orch.format.manifest.live_entries import merge_entries
-from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
+from paimon_orch.format.manifest.live_entries import (
+    DeletedFiles,
+    iterate_live_rows,
+    merge_entries,
+)
+from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
@@ -16,6 +20,7 @@ from paimon_orch.format.options.core_options import (
     MANIFEST_TARGET_FILE_SIZE,
 )
 from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWriter
+from paimon_orch.table.scan.partition_pruner import build_partition_manifest_selector
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +52,28 @@ class ManifestMerger:
         least = self.options.get(MANIFEST_FULL_COMPACTION_THRESHOLD_SIZE)
         if size < least and not self.force_full:
             return None
-        deleted = {
-            entry.identity
-            for entry in self.reader.entries(manifests, lambda m: m.num_deleted_files > 0)
-            if entry.kind is FileKind.DELETE
-        }
-        unchanged = [] if deleted else [m for m in manifests if m.file_name not in changing]
-        candidates = [m for m in manifests if m not in unchanged]
-        if len(candidates) <= 1:
+        deleted = DeletedFiles.of(self.reader.open(m) for m in manifests if m.num_deleted_files)
+        named = {m.file_name for m in self._select_naming(manifests, deleted)}
+        candidates = [m for m in manifests if m.file_name in changing | named]
+        if len(manifests if deleted.identities else candidates) <= 1:
             return None
-        surviving: list[ManifestEntry] = []
-        for manifest in candidates:
-            entries = self.reader.entries([manifest])
-            live = [
-                entry
-                for entry in entries
-                if entry.kind is FileKind.ADD and entry.identity not in deleted
-            ]
-            if manifest.file_name not in changing and len(live) == len(entries):
-                unchanged.append(manifest)
-            else:
-                surviving += live
+        rewritten, surviving = set[str](), list[ManifestEntry]()
+        live = iterate_live_rows(map(self.reader.open, candidates), deleted)
+        for meta, (manifest, rows) in zip(candidates, live, strict=True):
+            if meta.file_name in changing or len(rows) < len(manifest):
+                rewritten.add(meta.file_name)
+                surviving += manifest.entries(rows)
+        unchanged = [m for m in manifests if m.file_name not in rewritten]
         return [*unchanged, *self.writer.manifests(surviving)]
+
+    def _select_naming(
+        self, manifests: Sequence[ManifestFileMeta], deleted: DeletedFiles
+    ) -> Sequence[ManifestFileMeta]:
+        """Return the manifests that may name a deleted file, by their partition statistics."""
+        if not deleted.identities:
+            return ()
+        select = build_partition_manifest_selector(deleted.partitions, self.writer.schema)
+        return select(manifests)
 
     def _run_minor_compaction(
         self, manifests: Sequence[ManifestFileMeta]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from support.tables import new_table, rows_of, table_of
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.common.step import run_step
+from paimon_orch.steps.compaction.compact import COMPACT, CompactRequest, compact
+from paimon_orch.steps.compaction.compact import plan as plan_compaction
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.table import Table
 
@@ -83,3 +86,42 @@ def test_a_compaction_reads_only_manifests_of_its_partitions(
     # The plan and the conflict check each read two manifests.
     assert count_opened_manifests(lambda: work("p=1/q=x")) == 2 * 2
     assert sorted(rows_of(table), key=str) == sorted(rows, key=str)
+
+
+def test_merging_manifests_reads_only_those_of_deleted_files(
+    tmp_path: Path, count_opened_manifests: Callable[[Callable[[], object]], int]
+) -> None:
+    table = new_table(
+        tmp_path,
+        "p INT, k INT",
+        partition_by=["p"],
+        manifest__target_file_size="1 b",  # no manifest is small
+        manifest__full_compaction_threshold_size="1 b",
+    )
+    for partition in range(5):
+        for key in range(2):
+            table.append(table_of("p k", [(partition, key)]))
+    compact(table, InProcessExecutor(), partitions=["p=1"], strategy="full")
+
+    # Before its commit, a write reads all manifests. The merge reads the manifest with the deletes
+    # twice, and those of the deleted files.
+    assert count_opened_manifests(lambda: table.append(table_of("p k", [(9, 9)]))) == 11 + 2 + 2
+    assert len(rows_of(table)) == 11
+
+
+def test_a_compaction_reads_only_manifests_of_its_buckets(
+    tmp_path: Path, count_opened_manifests: Callable[[Callable[[], object]], int]
+) -> None:
+    table = new_table(tmp_path, "k INT", key=("k",), bucket="4")
+    for key in (1, 1, 2, 3, 4, 5, 6):
+        table.upsert(table_of("k", [(key,)]))
+    [bucket] = {split.bucket for split in table.scan(filter="k = 1").plan()}
+    in_bucket = [split for split in table.files() if split.bucket == bucket]
+    plan = plan_compaction(table, CompactRequest(strategy="full"))
+    units = tuple(unit for unit in plan.units if unit.bucket == bucket)
+    part = replace(plan, units=units)
+
+    opened = count_opened_manifests(lambda: run_step(COMPACT, table, part))
+    assert opened == len(in_bucket[0].files) < 7
+    assert {len(s.files) for s in table.files() if s.bucket == bucket} == {1}
+    assert len(rows_of(table)) == 6

@@ -133,3 +133,14 @@ def test_many_entries_are_split_into_manifests_of_the_target_size(tmp_path: Path
     assert len(manifests) > 2
     read = table.stores.manifests.entries(manifests)
     assert [entry.file.file_name for entry in read] == [entry.file.file_name for entry in entries]
+
+
+def test_only_the_last_manifest_of_a_write_is_below_the_target_size(tmp_path: Path) -> None:
+    table = new_table(tmp_path, manifest__target_file_size="20 kb")
+    writer = ManifestWriter(table.io, table.paths, table.schema)
+    entries = [entry_of(f"data-{uuid5(NAMESPACE_OID, str(number))}") for number in range(3_000)]
+    written = writer.manifests(entries)
+    assert len(written) > 3
+    assert all(20 << 10 <= meta.file_size < 30 << 10 for meta in written[:-1])
+    reader = ManifestReader(table.io, table.paths)
+    assert reader.entries(written) == entries
