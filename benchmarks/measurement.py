@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,11 +53,14 @@ class ProcessUsage:
 
 
 def measure_process(
-    command: Sequence[str], environment: Mapping[str, str] | None = None
+    command: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    *,
+    exit_codes: Collection[int] = (0,),
 ) -> ProcessUsage:
     """Run a command to its end, without its output, and return what it used.
 
-    Raises RuntimeError with the end of its error output if it fails.
+    Raises RuntimeError with the end of its error output for another exit code.
     """
     start = time.perf_counter()
     with tempfile.TemporaryFile() as errors:
@@ -69,7 +72,7 @@ def measure_process(
         )
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode != 0:
+        if process.returncode not in exit_codes:
             errors.seek(0)
             text = errors.read()[-2000:].decode(errors="replace")
             raise RuntimeError(f"{' '.join(command)}: exit code {process.returncode}: {text}")

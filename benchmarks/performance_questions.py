@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import pyarrow as pa
@@ -15,16 +16,28 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from compaction import BATCHES, ENGINES, Compaction, create_table, make_rows
 from java_paimon import start_java
+from many_files import open_many_files, partition_name
 from measurement import ProcessUsage, measure_process, medians
 from performance_results import Answer, Bar
+from row_group_copy import DECODE, Packing
+from row_group_copy import create_table as create_append_table
 from tpch import KEYS, cast_text, column_types, require_generator
 
 from paimon_orch import Catalog
+from paimon_orch.demo.flights import ROW_KIND_COLUMN, WAVES, build_wave, create_flight_board
+from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES
 from paimon_orch.steps.compaction import compact
 from paimon_orch.table.table import Table
 
 OURS, JAVA, BASELINE = "paimon_orch", "Java Paimon 2.0", "reading and writing with pyarrow"
 ROWS_PER_CORE, BYTES_PER_CORE = "million rows per CPU second", "MB of input files per CPU second"
+_METADATA_COMMANDS = {
+    "plan of one partition": ("compact", "--dry-run", "--partitions", f"dt={partition_name(0)}"),
+    "plan of all partitions": ("compact", "--dry-run"),
+    "inspect": ("inspect",),
+    "check": ("check",),
+    "expire-snapshots --dry-run": ("expire-snapshots", "--dry-run"),
+}
 CPU_SECONDS, PEAK_MB = "CPU seconds", "peak memory of the largest process, MB"
 
 
@@ -90,18 +103,82 @@ def deletes(rows: int = 5_000_000) -> Answer:
                 ("full", "full compaction that drops the rows"),
             ):
                 usage = _compact(Path(folder), table, strategy)
-                values = {CPU_SECONDS: usage.cpu_seconds, PEAK_MB: usage.peak_mb}
                 bars += [
                     Bar(group=group, series=series, unit=unit, value=value)
-                    for unit, value in values.items()
+                    for unit, value in _list_costs(usage)
                 ]
     return Answer(title="What do deleted rows cost?", bars=bars)
 
 
+def packing(files: int = 2_000, repeat: int = 3) -> Answer:
+    """Measure a compaction of small files of an append table."""
+    with tempfile.TemporaryDirectory() as folder:
+        work = Packing(create_append_table(Path(folder) / "warehouse", files))
+        runs: dict[str, Callable[[], object]] = {
+            "copying the bytes of the files": lambda: work.copy_bytes(Path(folder) / "copy"),
+            "paimon_orch: copying row groups": lambda: work.run(DEFAULT_BATCH_SIZES),
+            "paimon_orch: decoding all values": lambda: work.run(DECODE),
+        }
+        seconds = medians(runs, repeat)
+        size = work.count_bytes()
+    unit = "GB per CPU second"
+    bars = [
+        Bar(group=name, series=OURS, unit=unit, value=size / value / 1e9)
+        for name, value in seconds.items()
+    ]
+    details = {"table": f"{files:,} files of {size / files / 1e6:.1f} MB"}
+    return Answer(title="How fast are small append files packed?", bars=bars, details=details)
+
+
+def many_files(files: int = 1_000_000) -> Answer:
+    """Measure commands that read the metadata of a table with many files."""
+    bars = []
+    for count in (files // 10, files):
+        table = open_many_files(files=count)
+        warehouse = str(Path(table.paths.root).parents[1])
+        for name, (command, *options) in _METADATA_COMMANDS.items():
+            usage = _run_command(command, warehouse, table.identifier, *options)
+            for unit, value in _list_costs(usage):
+                bars.append(Bar(group=name, series=f"{count:,} files", unit=unit, value=value))
+    return Answer(title="What does the metadata of many files cost?", bars=bars)
+
+
+def small_compaction(month: str = "2013-01", repeat: int = 3) -> Answer:
+    """Measure the command that compacts one month of the demo, including the start of Python."""
+    bars = []
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "source"
+        table = create_flight_board(Catalog(str(source)))
+        for wave in WAVES:
+            table.upsert(build_wave(wave, month), row_kind=ROW_KIND_COLUMN)
+        for executor, group in (("auto", "without Spark"), ("spark", "with Spark")):
+            usages = []
+            for turn in range(repeat):
+                warehouse = Path(folder) / f"{executor}-{turn}"
+                shutil.copytree(source, warehouse)
+                usages.append(
+                    _run_command(
+                        "compact", str(warehouse), table.identifier, "--executor", executor
+                    )
+                )
+            values = {
+                CPU_SECONDS: median(usage.cpu_seconds for usage in usages),
+                "seconds by the clock": median(usage.wall_seconds for usage in usages),
+            }
+            bars += [
+                Bar(group=group, series=OURS, unit=unit, value=value)
+                for unit, value in values.items()
+            ]
+    return Answer(title="How long does a small compaction take?", bars=bars)
+
+
 QUESTIONS: Mapping[str, Callable[[], Answer]] = {
+    "small-compaction": small_compaction,
     "full-compaction": full_compaction,
-    "lineitem": lineitem,
+    "packing": packing,
+    "many-files": many_files,
     "deletes": deletes,
+    "lineitem": lineitem,
 }
 
 
@@ -113,7 +190,13 @@ def _compact(warehouse: Path, table: Table, strategy: str) -> ProcessUsage:
 
 
 def _run_command(*arguments: str) -> ProcessUsage:
-    return measure_process([sys.executable, "-m", "paimon_orch.cli", *arguments])
+    # inspect and check exit with 1 if they find something
+    command = [sys.executable, "-m", "paimon_orch.cli", *arguments]
+    return measure_process(command, exit_codes=(0, 1))
+
+
+def _list_costs(usage: ProcessUsage) -> list[tuple[str, float]]:
+    return [(CPU_SECONDS, usage.cpu_seconds), (PEAK_MB, usage.peak_mb)]
 
 
 def _build_speed(

@@ -76,6 +76,10 @@ class Packing:
         self._reader = table.stores.reader()
         self._plan = compact.plan(table, compact.CompactRequest(strategy="full"))
 
+    def count_bytes(self) -> int:
+        """Return the size of the files that are packed."""
+        return sum(file.file_size for unit in self._plan.units for file in unit.inputs)
+
     def run(self, sizes: BatchSizes) -> None:
         """Compact all units, one after another, and delete the new files."""
         reader = replace(self._reader, batch_sizes=sizes)
