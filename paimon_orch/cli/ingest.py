@@ -48,6 +48,7 @@ from paimon_orch.steps.ingest import (
 )
 from paimon_orch.steps.ingest_files import (
     SparkRequiredError,
+    decode_upper_bytes,
     detect_common_format,
     measure_files,
     read_input_files,
@@ -219,11 +220,26 @@ def _run_on_spark(
     from paimon_orch.spark.frame_writer import preview, run_ingest
     from paimon_orch.spark.input_files import read_files
 
+    _check_known_columns(load)
     rows = read_files(start_spark(master), load.paths, encoding=load.encoding)
     plan = load.plan(rows.columns)
     if load.dry_run:
         return preview(rows, load.table, plan, progress=progress)
     return run_ingest(rows, load.table, plan, progress=progress)
+
+
+def _check_known_columns(load: _Load) -> None:
+    """Plan the write before Spark starts, unless only Spark knows the columns."""
+    form = detect_common_format(load.paths)
+    if load.encoding is not None:
+        decode_upper_bytes(load.encoding, form)
+    if form == "json":  # all records would have to be read
+        return
+    try:
+        rows = read_input_files(load.paths, load.table.schema, encoding=load.encoding)
+    except SparkRequiredError:
+        return
+    load.plan(rows.columns)
 
 
 def _to_values(result: IngestResult) -> dict[str, object]:

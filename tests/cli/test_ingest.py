@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.commands import Answer, Run, assert_fails
@@ -167,3 +168,39 @@ def test_the_error_of_a_source_file_with_wrong_content_contains_its_name(
         "rows.parquet",
     )
     assert stored_files(table) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("rows.csv", [], "missing v, price; unknown w"),
+        ("rows.parquet", [], "missing v, price; unknown w"),
+        ("rows.csv", ["--encoding", "klingon"], "unknown encoding 'klingon'"),
+        ("rows.json", ["--encoding", "latin-1"], "--encoding is for CSV only"),
+        ("rows.json", ["--partition", "dt=1"], "dt"),
+        ("rows.json", ["--commit-user", "me"], "must be used together"),
+        ("rows.json", ["--master", "foo"], "is not a Spark master"),
+    ],
+)
+def test_arguments_and_columns_are_checked_before_spark_starts(
+    run: Run,
+    warehouse: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    options: list[str],
+    message: str,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("paimon_orch.cli.ingest.start_spark", refuse)
+    source = tmp_path / name
+    if name == "rows.parquet":
+        pq.write_table(pa.table({"id": [1], "w": ["a"]}), source)
+    else:
+        source.write_text("id,w\n1,a\n")
+
+    answer = ingest(run, warehouse, "--executor", "spark", "--from", source, *options)
+
+    assert_fails(answer, message)
