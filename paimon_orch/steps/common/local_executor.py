@@ -170,6 +170,8 @@ class _Job:
     cancelled: threading.Event
     outcomes: dict[int, UnitOutcome] = field(default_factory=dict)
     """The outcomes of the finished units, by the number of the unit."""
+    errors: dict[int, str] = field(default_factory=dict)
+    """The errors of the units that failed, by the number of the unit."""
 
     def results(self) -> list[bytes]:
         """Return the results of the units that did not fail, in the order of the units."""
@@ -210,7 +212,7 @@ class _Job:
         self, worker: WorkerProcess, remaining: Iterator[tuple[int, object]]
     ) -> None:
         """Send the next unit, unless a unit has failed; a dead worker gets no unit."""
-        if self._has_failure():
+        if self.errors:
             return
         for number, unit in remaining:
             worker.send_unit(number, cloudpickle.dumps(unit))
@@ -231,20 +233,18 @@ class _Job:
 
     def _add(self, number: int, outcome: UnitOutcome) -> None:
         self.outcomes[number] = outcome
-        if self.progress is not None and outcome.error is None:
+        if outcome.error is not None:
+            self.errors[number] = outcome.error
+        elif self.progress is not None:
             self.progress(len(self.outcomes), self.unit_count)
-
-    def _has_failure(self) -> bool:
-        return any(outcome.error is not None for outcome in self.outcomes.values())
 
     def _raise_failure(self) -> None:
         """Raise the error of the first unit that failed, if any."""
-        errors = [self.outcomes[number].error for number in sorted(self.outcomes)]
-        failed = [error for error in errors if error is not None]
-        if failed:
-            error = decode_error(failed[0])
-            error.add_note(f"{self.label}: {len(failed)} of {self.unit_count} tasks failed")
-            logger.debug("%s: %s", self.label, decode_traceback(failed[0]))
+        if self.errors:
+            first = self.errors[min(self.errors)]
+            error = decode_error(first)
+            error.add_note(f"{self.label}: {len(self.errors)} of {self.unit_count} tasks failed")
+            logger.debug("%s: %s", self.label, decode_traceback(first))
             raise error
 
     def _raise_if_cancelled(self) -> None:
