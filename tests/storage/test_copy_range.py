@@ -23,7 +23,7 @@ def copy_at_most_100_bytes(source: int, sink: int, count: int, *, offset_src: in
     return os.write(sink, os.pread(source, min(count, 100), offset_src))
 
 
-@pytest.mark.parametrize("copy", [None, fail, copy_at_most_100_bytes], ids=str)
+@pytest.mark.parametrize("copy", [None, fail, copy_at_most_100_bytes])
 def test_ranges_of_local_files_are_appended_in_order(
     copy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
