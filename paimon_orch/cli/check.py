@@ -5,12 +5,20 @@ from typing import Annotated
 
 import typer
 
-from paimon_orch.cli.arguments import AsJson, CatalogLocation, DryRun, Identifier
-from paimon_orch.cli.common import open_table, print_values
+from paimon_orch.cli.arguments import (
+    AsJson,
+    CatalogLocation,
+    DryRun,
+    ExecutorOption,
+    Identifier,
+    Master,
+)
+from paimon_orch.cli.common import build_executor, open_table, print_values
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError
 from paimon_orch.steps.cleanup import remove_unexisting_files as missing_step
+from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.inspection import check_table
 from paimon_orch.steps.maintenance import mark_done as mark_step
@@ -56,13 +64,17 @@ def check(
     location: CatalogLocation,
     table: Identifier,
     deep: _Deep = False,
+    executor: ExecutorOption = ExecutorKind.AUTO,
+    master: Master = None,
     as_json: AsJson = False,
 ) -> None:
     """Verify a table.
 
-    Prints one line for each finding. The exit status is 1 if there is a finding.
+    Prints one line for each finding. The exit status is 1 if there is a finding. The executor reads
+    the metadata; --deep reads the data files in this process.
     """
-    report = check_table.check(open_table(ctx, location, table), deep=deep)
+    runner = build_executor(executor, master)
+    report = check_table.check(open_table(ctx, location, table), deep=deep, executor=runner)
     lines = [str(finding) for finding in report.findings]
     text = f"{len(lines)} findings in {report.versions} versions and {report.data_files} data files"
     print_values(report.to_dict(), as_json, "\n".join([*lines, text]))

@@ -18,6 +18,7 @@ STEPS = [
     "delete",
     "rewrite file indexes",
     "remove orphan files",
+    "check",
     "rescale",
 ]
 

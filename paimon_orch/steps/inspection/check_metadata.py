@@ -201,6 +201,7 @@ class MetadataChecker:
         units = self._build_units()
         metas = [meta for _, meta in self._manifests.values()]
         entries = sum(meta.num_added_files + meta.num_deleted_files for meta in metas)
+        work_bytes = sum(meta.file_size for meta in metas)
         parts = max(1, -(-entries // _ENTRIES_PER_PART))
         results = self.executor.shuffle(
             partial(read_units, self.reader.manifests, parts=parts),
@@ -208,6 +209,7 @@ class MetadataChecker:
             partial(judge_part, context),
             parts=parts,
             label=f"check the files of {self.label}",
+            work_bytes=work_bytes,
         )
         reports = list(map(PartReport.decode, results))
         hashes = np.concatenate([np.zeros(0, np.uint64), *(r.name_hashes for r in reports)])
@@ -222,6 +224,7 @@ class MetadataChecker:
                 partial(find_repeated_names, context),
                 parts=1,
                 label=f"find repeated names of files of {self.label}",
+                work_bytes=work_bytes,
             )
             reports += map(PartReport.decode, results)
         return reports

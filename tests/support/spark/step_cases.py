@@ -252,6 +252,16 @@ def _move_postponed(executor: Executor, table: Table) -> object:
     return result.commit_kind.value
 
 
+@OnExecutor
+def _check(executor: Executor, table: Table) -> object:
+    missing = min(Path(table.paths.root).rglob("data-*"))
+    elsewhere = missing.rename(Path(table.paths.root).parent / missing.name)
+    report = check(table, executor=executor)
+    elsewhere.rename(missing)
+    found = {(finding.rule, missing.name in str(finding)) for finding in report.findings}
+    return [report.versions, report.data_files, *map(list, sorted(found))]
+
+
 def source_options(table: Table) -> dict[str, str]:
     """Return the options of the data source for a table.
 
@@ -328,6 +338,7 @@ STEP_CASES: Mapping[str, StepCase] = {
     "expire changelogs": StepCase(table_with_changelogs, _expire_changelogs, 2),
     "delete a tag": StepCase(tagged_table, _delete_tag, 8),
     "remove orphan files": StepCase(table_with_orphan_files, _remove_orphan_files, 4),
+    "check": StepCase(primary_key_table, _check, [4, 9, ["missing-file", True]]),
     "rescale": StepCase(primary_key_table, _rescale, "OVERWRITE"),
     "move postponed rows": StepCase(
         postponed_table, _move_postponed, "COMPACT", lambda _: rows_in(rows_for(range(KEYS), "a"))
