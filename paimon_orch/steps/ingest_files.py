@@ -8,6 +8,7 @@ import codecs
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -375,7 +376,12 @@ def _refuse_constant(path: str, name: str) -> None:
 def _open(path: str) -> Iterator[IO[bytes]]:
     """Open a file after its byte order mark, if it has one; decompress it."""
     opened = gzip.open(path) if path.endswith(".gz") else Path(path).open("rb")  # noqa: SIM115
-    with cast("IO[bytes]", opened) as file:
-        if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
-            file.seek(0)
-        yield file
+    try:
+        with cast("IO[bytes]", opened) as file:
+            if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+                file.seek(0)
+            yield file
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise InputError(
+            f"{path} cannot be decompressed as gzip: {error}. Nothing was committed"
+        ) from error

@@ -130,6 +130,24 @@ def test_json_that_spark_reads_in_its_own_way_requires_spark(
         read(tmp_path / "f.jsonl", schema)
 
 
+@pytest.mark.parametrize("size", [0.5, 0.9], ids=["half of it", "without its end"])
+@pytest.mark.parametrize("name", ["f.csv.gz", "f.jsonl.gz"])
+def test_an_incomplete_compressed_file_is_named(
+    tmp_path: Path, schema: TableSchema, name: str, size: float
+) -> None:
+    rows = {"f.csv.gz": "a,b\n" + "1,2\n" * 1000, "f.jsonl.gz": '{"a": 1}\n' * 1000}
+    data = gzip.compress(rows[name].encode())
+    (tmp_path / name).write_bytes(data[: int(len(data) * size)])
+    with pytest.raises(InputError, match=rf"{name} cannot be decompressed as gzip: "):
+        read(tmp_path / name, schema)
+
+
+def test_a_file_that_is_not_compressed_is_named(tmp_path: Path, schema: TableSchema) -> None:
+    (tmp_path / "f.csv.gz").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match=r"f\.csv\.gz cannot be decompressed as gzip: "):
+        read(tmp_path / "f.csv.gz", schema)
+
+
 @pytest.mark.parametrize("text", ['{"a": 01}', "{a: 1}", '{"a": "tab\there"}', "x"])
 def test_malformed_json_is_refused(tmp_path: Path, schema: TableSchema, text: str) -> None:
     (tmp_path / "f.jsonl").write_text(text)
