@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -133,6 +133,17 @@ def test_notes_of_an_os_error_are_printed(
     assert "the disk is full (the write is committed as snapshot 3)" in answer.error
 
 
+@pytest.fixture
+def default_signals() -> Iterator[None]:
+    """Handle signals like a new process; Spark and Dagster replace handlers in other tests."""
+    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    handlers = {number: signal.signal(number, handler) for number, handler in defaults.items()}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize(
     ("number", "status", "word"),
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
@@ -152,6 +163,7 @@ def test_a_signal_ends_a_command_with_one_line(
     assert (answer.status, answer.out, answer.error) == (status, "", f"{word}\n")
 
 
+@pytest.mark.usefixtures("default_signals")
 def test_an_interrupt_during_a_commit_says_whether_it_happened(
     run: Run, table: Table, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -139,7 +139,7 @@ def exclude_expired_partitions(
 ) -> LiveBuckets:
     """Exclude expired partitions if ``compaction.skip-expired-partitions`` is true."""
     # As in Java Paimon, the option requires an expiration time and the strategy values-time.
-    schema = table.schema
+    schema = buckets.schema
     options = schema.typed_options
     by_values = options.get(PARTITION_EXPIRATION_STRATEGY) == "values-time"
     skips = options.get(COMPACTION_SKIP_EXPIRED_PARTITIONS) and by_values
