@@ -23,6 +23,9 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     def run(*arguments: object) -> Answer:
         monkeypatch.setattr(sys, "argv", ["paimon-orch", *map(str, arguments)])
         monkeypatch.setattr("paimon_orch.cli.app._exit_now", sys.exit)
+        if session := sys.modules.get("paimon_orch.spark.session.session"):
+            # an interrupted command stops the JVM, which is that of other tests here
+            monkeypatch.setattr(session, "stop_jvm", lambda: None)
         status: Any = 0
         try:
             main()

@@ -136,11 +136,11 @@ def test_notes_of_an_os_error_are_printed(
 @pytest.fixture
 def default_signals() -> Iterator[None]:
     """Handle signals like a new process; Spark and Dagster replace handlers in other tests."""
-    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    handlers = {number: signal.signal(number, handler) for number, handler in defaults.items()}
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
+    terminate = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGTERM, terminate)
 
 
 @pytest.mark.usefixtures("default_signals")

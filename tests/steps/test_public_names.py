@@ -31,4 +31,4 @@ def test_spark_exports_names_that_can_be_imported() -> None:
 
     for name in spark.__all__:
         assert getattr(spark, name) is not None
-    assert set(spark._LAZY_MODULES) <= set(spark.__all__)
+    assert set(spark._MODULE_BY_NAME) == set(spark.__all__)
