@@ -8,7 +8,6 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,25 +61,19 @@ def measure_process(
 
     Raises RuntimeError with the end of its error output for another exit code.
     """
-    start = time.perf_counter()
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            env=None if environment is None else {**os.environ, **environment},
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode not in exit_codes:
-            errors.seek(0)
-            text = errors.read()[-2000:].decode(errors="replace")
-            raise RuntimeError(f"{' '.join(command)}: exit code {process.returncode}: {text}")
-    return ProcessUsage(
-        cpu_seconds=usage.ru_utime + usage.ru_stime,
-        wall_seconds=time.perf_counter() - start,
-        peak_mb=usage.ru_maxrss / 1024,
+    worker = subprocess.run(
+        [sys.executable, str(HERE / "process_worker.py"), *command],
+        env=None if environment is None else {**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
     )
+    usage = json.loads(worker.stdout)
+    exit_code = usage.pop("exit_code")
+    if exit_code not in exit_codes:
+        text = worker.stderr[-2000:]
+        raise RuntimeError(f"{' '.join(command)}: exit code {exit_code}: {text}")
+    return ProcessUsage(**usage)
 
 
 def cpu_seconds(pid: int) -> float:
