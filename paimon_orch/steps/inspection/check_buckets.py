@@ -6,209 +6,41 @@ comparing two arrays. Objects are built for findings only.
 See docs/format/invariants.md.
 """
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import IntEnum
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import PaimonError
-from paimon_orch.format.arrays import AnyArray, Indices, Mask, UInt64Array
+from paimon_orch.format.arrays import AnyArray, Indices, Mask
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
 from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
-from paimon_orch.format.row.binary_row_columns import read_field_column
-from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 from paimon_orch.merge.tree.levels import build_bucket_runs
-from paimon_orch.steps.inspection.check_units import (
-    PartContent,
-    decode_pieces,
-    hash_names,
-    split_file_names,
+from paimon_orch.steps.inspection.check_report import (
+    CheckContext,
+    CheckedVersion,
+    CheckStep,
+    PartReport,
+    Problem,
+    RowCounts,
+    find_unreadable_manifest,
 )
-from paimon_orch.steps.inspection.stored_files import (
-    BucketDirectories,
-    FileProblem,
-    StoredFiles,
+from paimon_orch.steps.inspection.check_units import PartContent, decode_pieces, hash_names
+from paimon_orch.steps.inspection.checked_entries import (
+    CheckedEntries,
+    combine_codes,
+    find_first_rows,
+    to_array,
 )
+from paimon_orch.steps.inspection.key_overlaps import find_suspect_groups
+from paimon_orch.steps.inspection.stored_files import BucketDirectories, FileProblem, StoredFiles
 from paimon_orch.storage import FileIO
 from paimon_orch.table.filter.partition_spec import format_partition
-
-
-class CheckStep(IntEnum):
-    """The order of the findings of a version."""
-
-    READ = 0
-    CHANGELOG = 1
-    CHANGELOG_FILES = 2
-    DELTA = 3
-    NAMES = 4
-    RECORD_COUNTS = 5
-    FILES = 6
-    BUCKETS = 7
-    BUCKET_COUNTS = 8
-    INDEX_FILES = 9
-    DELETION_VECTORS = 10
-    STATISTICS = 11
-    SUCCESSOR = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """A violation in one version; ``place`` follows the name of the version in the finding."""
-
-    step: CheckStep
-    order: tuple[int, ...] = ()
-    rule: str
-    place: str = ""
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedVersion:
-    """What the judgment of entries needs to know about a version.
-
-    ``base``, ``delta`` and ``changelog`` are the numbers of its manifests.
-    """
-
-    label: str
-    schema: int
-    """The index of the schema in the context."""
-    layout: int
-    """The index of a schema with the same directories."""
-    base: Indices
-    delta: Indices
-    changelog: Indices
-    index_manifest: int | None = None
-    previous: int | None = None
-    """The index of the preceding snapshot, if it was not skipped."""
-    is_changelog: bool = False
-    keeps_changelog: bool = False
-
-    @property
-    def state(self) -> Indices:
-        """The manifests of the version's files."""
-        return np.concatenate([self.base, self.delta])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckContext:
-    """What all parts of a check share."""
-
-    io: FileIO
-    root: str
-    schemas: tuple[TableSchema, ...]
-    versions: tuple[CheckedVersion | None, ...]
-    """None for versions whose manifest lists or other metadata cannot be read."""
-
-
-@dataclass(slots=True, kw_only=True)
-class RowCounts:
-    """Numbers of rows of a version's files in one part or all of them."""
-
-    total: int = 0
-    added: int = 0
-    deleted: int = 0
-    changelog: int = 0
-    changelog_entries: int = 0
-
-    def add(self, other: "RowCounts") -> None:
-        """Add the numbers of another part."""
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-
-@dataclass(slots=True, kw_only=True)
-class PartReport:
-    """The judgment of one part."""
-
-    counts: dict[int, RowCounts] = field(default_factory=dict)
-    problems: dict[int, list[Problem]] = field(default_factory=dict)
-    different_bases: list[int] = field(default_factory=list)
-    """The versions whose base does not have the files of the previous snapshot."""
-    bucket_counts: dict[tuple[str, int], str] = field(default_factory=dict)
-    """A bit mask of versions, in hexadecimal, by partition and number of buckets."""
-    repeated_names: list[str] = field(default_factory=list)
-    """The names of files that are live several times in a version."""
-    name_hashes: UInt64Array = field(default_factory=lambda: np.zeros(0, np.uint64))
-    """The hashes of the distinct names of live files."""
-    failures: dict[int, tuple[bool, str]] = field(default_factory=dict)
-
-    def encode(self) -> bytes:
-        """Serialize the report."""
-        values = {
-            "counts": {
-                number: [getattr(counts, name) for name in RowCounts.__slots__]
-                for number, counts in self.counts.items()
-            },
-            "problems": {
-                number: [[p.step, p.order, p.rule, p.place, p.text] for p in problems]
-                for number, problems in self.problems.items()
-            },
-            "different_bases": self.different_bases,
-            "bucket_counts": [[*key, mask] for key, mask in self.bucket_counts.items()],
-            "repeated_names": self.repeated_names,
-            "failures": self.failures,
-        }
-        header = json.dumps(values).encode()
-        return len(header).to_bytes(8, "big") + header + self.name_hashes.tobytes()
-
-    @classmethod
-    def decode(cls, data: bytes) -> "PartReport":
-        """Return a serialized report."""
-        end = 8 + int.from_bytes(data[:8], "big")
-        values = json.loads(data[8:end])
-        return cls(
-            counts={
-                int(number): RowCounts(**dict(zip(RowCounts.__slots__, counts, strict=True)))
-                for number, counts in values["counts"].items()
-            },
-            problems={
-                int(number): [
-                    Problem(
-                        step=CheckStep(step), order=tuple(order), rule=rule, place=place, text=text
-                    )
-                    for step, order, rule, place, text in problems
-                ]
-                for number, problems in values["problems"].items()
-            },
-            different_bases=values["different_bases"],
-            bucket_counts={
-                (partition, total): mask for partition, total, mask in values["bucket_counts"]
-            },
-            repeated_names=values["repeated_names"],
-            name_hashes=np.frombuffer(data[end:], np.uint64),
-            failures={
-                int(number): (is_missing, text)
-                for number, (is_missing, text) in values["failures"].items()
-            },
-        )
-
-
-def find_unreadable_manifest(
-    version: CheckedVersion, failures: Mapping[int, tuple[bool, str]]
-) -> str | None:
-    """Return the error of the first manifest of a version that cannot be read, or None.
-
-    The changelog of a version may have expired.
-    """
-    if not failures:
-        return None
-    for number in (*version.base.tolist(), *version.delta.tolist()):
-        if number in failures:
-            return failures[number][1]
-    for number in version.changelog.tolist():
-        if number in failures:
-            is_missing, text = failures[number]
-            return None if is_missing and not version.keeps_changelog else text
-    return None
 
 
 def judge_part(context: CheckContext, pieces: Sequence[bytes]) -> bytes:
@@ -228,123 +60,11 @@ def find_repeated_names(context: CheckContext, pieces: Sequence[bytes]) -> bytes
     return check.report.encode()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Entries:
-    """The entries of a part, ordered by manifest, with numbers for equal values.
-
-    ``files`` are equal for entries with the same identity, ``contents`` if the other checked fields
-    are also equal, and ``places`` for entries with the same name in the same bucket.
-    """
-
-    table: pa.Table
-    manifests: AnyArray
-    starts: Indices
-    kinds: AnyArray
-    row_counts: AnyArray
-    groups: Indices
-    group_partitions: Sequence[bytes]
-    group_buckets: Indices
-    names: Indices
-    distinct_names: pa.Array
-    files: Indices
-    contents: Indices
-    content_rows: Indices
-    """An entry of each content."""
-    places: Indices
-
-    @classmethod
-    def of(cls, table: pa.Table) -> "_Entries":
-        order = np.argsort(table["manifest"].to_numpy(), kind="stable")
-        table = table.take(pa.array(order)).combine_chunks()
-        partitions = _to_array(table["partition"]).dictionary_encode()
-        groups = _combine(partitions.indices.to_numpy(), table["bucket"])
-        first = _find_first_rows(groups)
-        encoded_names = _to_array(table["name"]).dictionary_encode()
-        names = encoded_names.indices.to_numpy().astype(np.int64)
-        places = files = _combine(names, pa.array(groups))
-        for column in ("level", "extra_files", "embedded_index", "external_path"):
-            files = _combine(files, table[column])
-        contents = files
-        for column in ("file_size", "row_count", "total_buckets", "min_key", "max_key"):
-            contents = _combine(contents, table[column])
-        manifests, starts = np.unique(table["manifest"].to_numpy(), return_index=True)
-        return cls(
-            table=table,
-            manifests=manifests,
-            starts=np.append(starts, len(table)),
-            kinds=table["kind"].to_numpy(),
-            row_counts=table["row_count"].to_numpy(),
-            groups=groups,
-            group_partitions=_to_array(table["partition"]).take(pa.array(first)).to_pylist(),
-            group_buckets=table["bucket"].to_numpy()[first],
-            names=names,
-            distinct_names=encoded_names.dictionary,
-            files=files,
-            contents=contents,
-            content_rows=_find_first_rows(contents),
-            places=places,
-        )
-
-    def find_rows(self, numbers: Indices) -> Indices:
-        """Return the entries of manifests, in the order of the manifests."""
-        if not len(self.manifests):
-            return np.zeros(0, np.int64)
-        found = np.searchsorted(self.manifests, numbers).clip(max=len(self.manifests) - 1)
-        found = found[self.manifests[found] == numbers]
-        starts, lengths = self.starts[found], self.starts[found + 1] - self.starts[found]
-        offsets = np.cumsum(lengths) - lengths
-        rows: Indices = np.repeat(starts - offsets, lengths) + np.arange(int(lengths.sum()))
-        return rows
-
-    def find_live_rows(self, numbers: Indices) -> Indices:
-        """Return the ADD entries of manifests without a DELETE entry."""
-        rows = self.find_rows(numbers)
-        is_delete = self.kinds[rows] == FileKind.DELETE
-        if not is_delete.any():
-            return rows
-        deleted = np.zeros(len(self.table) + 1, bool)
-        deleted[self.files[rows[is_delete]]] = True
-        live: Indices = rows[~is_delete & ~deleted[self.files[rows]]]
-        return live
-
-    def to_flags(self, rows: Indices) -> Mask:
-        """Return which files are in the entries."""
-        flags = np.zeros(len(self.table) + 1, bool)
-        flags[self.files[rows]] = True
-        return flags
-
-    def order_of(self, numbers: Indices, row: int) -> tuple[int, int]:
-        """Return the place of an entry in a list of manifests."""
-        number = self.table["manifest"][row].as_py()
-        return int(np.flatnonzero(numbers == number)[0]), self.table["row"][row].as_py()
-
-    def get_value(self, column: str, row: int) -> Any:
-        return self.table[column][row].as_py()
-
-    def build_file(self, row: int) -> DataFileMeta:
-        """Return the checked fields of an entry's file."""
-        get = self.get_value
-        extra = get("extra_files", row)
-        return DataFileMeta(
-            file_name=get("name", row),
-            file_size=get("file_size", row),
-            row_count=get("row_count", row),
-            level=get("level", row),
-            extra_files=() if extra is None else tuple(split_file_names(extra)),
-            external_path=get("external_path", row),
-            **{
-                name: get(name, row)
-                for name in ("min_key", "max_key")
-                if get(name, row) is not None
-            },
-        )
-
-
 @dataclass(slots=True, kw_only=True)
 class _PartCheck:
     context: CheckContext
     content: PartContent
-    entries: _Entries
+    entries: CheckedEntries
     report: PartReport
     _live_files: tuple[int, Mask] | None = None
     _checked_runs: "_CheckedRuns | None" = None
@@ -355,7 +75,10 @@ class _PartCheck:
     def of(cls, context: CheckContext, content: PartContent) -> "_PartCheck":
         report = PartReport(failures=content.failures)
         return cls(
-            context=context, content=content, entries=_Entries.of(content.entries), report=report
+            context=context,
+            content=content,
+            entries=CheckedEntries.of(content.entries),
+            report=report,
         )
 
     def iterate_versions(self) -> Iterator[tuple[int, CheckedVersion]]:
@@ -609,7 +332,7 @@ class _PartCheck:
                     zip(entries.group_partitions, entries.group_buckets.tolist(), strict=True)
                 )
             }
-            names = pc.index_in(_to_array(vectors["data_file"]), entries.distinct_names)
+            names = pc.index_in(to_array(vectors["data_file"]), entries.distinct_names)
             keys = zip(vectors["partition"].to_pylist(), vectors["bucket"].to_pylist(), strict=True)
             places = dict(
                 zip(
@@ -648,12 +371,12 @@ class _BucketCounts:
     versions: AnyArray
 
     @classmethod
-    def of(cls, entries: "_Entries", versions: int) -> "_BucketCounts":
+    def of(cls, entries: "CheckedEntries", versions: int) -> "_BucketCounts":
         table = entries.table
-        partitions = _to_array(table["partition"]).dictionary_encode()
-        pairs = _combine(partitions.indices.to_numpy(), table["total_buckets"])
-        first = _find_first_rows(pairs)
-        names = _to_array(table["partition"]).take(pa.array(first)).to_pylist()
+        partitions = to_array(table["partition"]).dictionary_encode()
+        pairs = combine_codes(partitions.indices.to_numpy(), table["total_buckets"])
+        first = find_first_rows(pairs)
+        names = to_array(table["partition"]).take(pa.array(first)).to_pylist()
         totals = table["total_buckets"].to_numpy()[first].tolist()
         by_content = np.full(len(table), -1)
         by_content[entries.contents] = np.where(
@@ -673,7 +396,7 @@ class _BucketCounts:
 
 
 def find_file_problems(
-    io: FileIO, entries: _Entries, directories: BucketDirectories, rows: Indices
+    io: FileIO, entries: CheckedEntries, directories: BucketDirectories, rows: Indices
 ) -> dict[int, list[FileProblem]]:
     """Compare files with storage; return the problems of their contents."""
     stored = StoredFiles(io)
@@ -717,104 +440,3 @@ def _check_file(
     for extra in file.extra_files:
         problems += stored.check_file(f"{path.rpartition('/')[0]}/{extra}", None)
     return problems
-
-
-def find_suspect_groups(
-    table: pa.Table, rows: Indices, groups: Indices, schema: TableSchema
-) -> Indices:
-    """Return the buckets that may have overlapping files on a level, or damaged keys.
-
-    If this type of key cannot be compared as columns, returns all buckets.
-    """
-    if schema.typed_options.is_pk_clustering_override or not len(rows):
-        return np.zeros(0, np.int64)
-    low, high = (
-        _read_key_columns(table[name].take(pa.array(rows)).to_pylist(), schema)
-        for name in ("min_key", "max_key")
-    )
-    columns = None if low is None or high is None else _to_comparable_numbers(low, high)
-    distinct: Indices = np.unique(groups[rows])
-    if columns is None:
-        return distinct
-    starts, ends = columns
-    levels, row_groups = table["level"].to_numpy()[rows], groups[rows]
-    order = np.lexsort((*starts[::-1], levels, row_groups))
-    is_same_run = (np.diff(row_groups[order]) == 0) & (np.diff(levels[order]) == 0)
-    is_overlap, is_equal = np.zeros(len(rows) - 1, bool), np.ones(len(rows) - 1, bool)
-    for start, end in zip(starts, ends, strict=True):
-        before, after = end[order][:-1], start[order][1:]
-        is_overlap |= is_equal & (before > after)
-        is_equal &= before == after
-    suspects: Indices = np.unique(row_groups[order][:-1][is_same_run & (is_overlap | is_equal)])
-    return suspects
-
-
-def _read_key_columns(rows: list[bytes], schema: TableSchema) -> list[Any] | None:
-    fields = schema.key_fields
-    columns = [
-        None
-        if _is_floating(field.type)
-        else read_field_column(rows, index, len(fields), field.type)
-        for index, field in enumerate(fields)
-    ]
-    if any(column is None or not column.rows.all() for column in columns):
-        return None
-    return columns
-
-
-def _is_floating(data_type: DataType) -> bool:
-    # the order of NaN and -0.0 differs
-    return isinstance(data_type, AtomicType) and data_type.name in (TypeRoot.FLOAT, TypeRoot.DOUBLE)
-
-
-def _to_comparable_numbers(
-    mins: list[Any], maxs: list[Any]
-) -> tuple[list[AnyArray], list[AnyArray]] | None:
-    """Return the columns of two sets of keys as numbers in the order of keys; nulls are first."""
-    starts: list[AnyArray] = []
-    ends: list[AnyArray] = []
-    for low, high in zip(mins, maxs, strict=True):
-        valid = np.concatenate([low.valid, high.valid])
-        values = np.concatenate([low.values, high.values])
-        if values.dtype == object:
-            try:
-                encoded = pa.array(values, pa.string(), mask=~valid).dictionary_encode()
-            except (UnicodeEncodeError, pa.ArrowException):
-                return None
-            ranks = np.empty(len(encoded.dictionary) + 1, np.int64)
-            ranks[pc.array_sort_indices(encoded.dictionary).to_numpy()] = np.arange(
-                len(encoded.dictionary)
-            )
-            values = ranks[encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()]
-        for column in (valid.astype(np.int8), np.where(valid, values, 0)):
-            starts.append(column[: len(low.valid)])
-            ends.append(column[len(low.valid) :])
-    return starts, ends
-
-
-def _to_array(column: pa.ChunkedArray) -> pa.Array:
-    combined = column.combine_chunks()
-    if isinstance(combined, pa.ChunkedArray):
-        combined = (
-            pa.concat_arrays(combined.chunks) if combined.num_chunks else pa.array([], column.type)
-        )
-    return combined
-
-
-def _combine(codes: AnyArray, values: pa.ChunkedArray | pa.Array) -> Indices:
-    """Return numbers that are equal where the codes and the values are equal, without gaps."""
-    array = _to_array(values) if isinstance(values, pa.ChunkedArray) else values
-    encoded = array.dictionary_encode("encode")
-    size = len(encoded.dictionary)
-    if size <= 1 and codes.dtype == np.int64:
-        return codes
-    combined = codes.astype(np.int64) * max(1, size) + encoded.indices.to_numpy()
-    indices: Indices = pa.array(combined).dictionary_encode().indices.to_numpy().astype(np.int64)
-    return indices
-
-
-def _find_first_rows(codes: Indices) -> Indices:
-    """Return a row of each code."""
-    rows = np.zeros(int(codes.max()) + 1 if len(codes) else 0, np.int64)
-    rows[codes[::-1]] = np.arange(len(codes))[::-1]
-    return rows

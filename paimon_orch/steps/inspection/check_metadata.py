@@ -27,15 +27,14 @@ from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.common.executor import Executor
-from paimon_orch.steps.inspection.check_buckets import (
+from paimon_orch.steps.inspection.check_buckets import find_repeated_names, judge_part
+from paimon_orch.steps.inspection.check_report import (
     CheckContext,
     CheckedVersion,
     CheckStep,
     PartReport,
     Problem,
     RowCounts,
-    find_repeated_names,
-    judge_part,
 )
 from paimon_orch.steps.inspection.check_units import (
     DeletionVectorUnit,
