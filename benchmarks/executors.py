@@ -4,18 +4,13 @@ The CPU seconds include the JVM and all worker processes.
 """
 
 import argparse
-import ctypes
-import os
-import resource
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from measurement import show
+from measurement import measure_process, show
 
 from paimon_orch import Catalog
 from paimon_orch.demo.flights import (
@@ -28,7 +23,6 @@ from paimon_orch.demo.flights import (
 
 MONTH = "2013-01"
 PROGRAM = [sys.executable, "-m", "paimon_orch.cli"]
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> None:
@@ -36,8 +30,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=3)
     repeat = parser.parse_args().repeat
-    # processes whose parent has ended become children of this process
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     with tempfile.TemporaryDirectory() as folder:
         template, source = Path(folder) / "template", Path(folder) / "arrived.parquet"
         table = create_flight_board(Catalog(str(template)))
@@ -63,35 +55,15 @@ def main() -> None:
 def measure(template: Path, arguments: list[str], repeat: int) -> tuple[str, str]:
     """Return the lowest CPU and clock seconds of a command on copies of a warehouse."""
     command, *options = arguments
-    cpu, clock = list[float](), list[float]()
+    usages = []
     for _ in range(repeat):
         with tempfile.TemporaryDirectory() as folder:
             warehouse = shutil.copytree(template, Path(folder) / "warehouse")
-            before, start = children_seconds(), time.perf_counter()
-            subprocess.run(
-                [*PROGRAM, command, str(warehouse), FLIGHT_BOARD_TABLE, *options],
-                check=True,
-                capture_output=True,
-            )
-            clock.append(time.perf_counter() - start)
-            wait_for_orphans()
-            cpu.append(children_seconds() - before)
-    return f"{min(cpu):.2f}", f"{min(clock):.2f}"
-
-
-def children_seconds() -> float:
-    """Return the CPU seconds of all ended child processes."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
-def wait_for_orphans() -> None:
-    """Wait until no child process is left."""
-    try:
-        while True:
-            os.wait()
-    except ChildProcessError:
-        return
+            call = [*PROGRAM, command, str(warehouse), FLIGHT_BOARD_TABLE, *options]
+            usages.append(measure_process(call))
+    cpu = min(usage.cpu_seconds for usage in usages)
+    clock = min(usage.wall_seconds for usage in usages)
+    return f"{cpu:.2f}", f"{clock:.2f}"
 
 
 if __name__ == "__main__":

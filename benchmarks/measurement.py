@@ -43,7 +43,7 @@ def medians(runs: Mapping[str, Callable[[], object]], repeat: int) -> dict[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessUsage:
-    """What a process and its finished children used."""
+    """What a process and its children used, also those that outlived it, such as a JVM of Spark."""
 
     cpu_seconds: float
     wall_seconds: float

@@ -141,7 +141,7 @@ def cpu_seconds(run: Callable[[], object]) -> float:
 
 
 def measure_run(folder: Path, repeat: int) -> list[tuple[str, ...]]:
-    """Measure the process of a run, beside a process that only loads the definitions."""
+    """Measure the process of a run, and a process that only loads the definitions."""
     warehouse, home = folder / "warehouse", folder / "home"
     home.mkdir(parents=True)
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}")

@@ -1,4 +1,4 @@
-"""The questions of performance.py; each function creates its tables, measures and returns an answer."""
+"""The questions of performance.py: each function creates tables, measures, and returns an answer."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def full_compaction(rows: int = 4_000_000, repeat: int = 3) -> Answer:
 
 
 def lineitem(scale: int = 27, update_share: float = 0.02) -> Answer:
-    """Measure a full compaction of TPC-H's lineitem: scale 27 is 20 GB of the text that TPC-H counts."""
+    """Measure a full compaction of TPC-H's lineitem; scale 27 is 20 GB of text."""
     bars: list[Bar] = []
     details = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -145,7 +145,6 @@ def many_files(files: int = 1_000_000) -> Answer:
 def small_compaction(month: str = "2013-01", repeat: int = 3) -> Answer:
     """Measure the command that compacts one month of the demo, including the start of Python."""
     bars: list[Bar] = []
-    details = {}
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "source"
         table = create_flight_board(Catalog(str(source)))
@@ -161,12 +160,15 @@ def small_compaction(month: str = "2013-01", repeat: int = 3) -> Answer:
                         "compact", str(warehouse), table.identifier, "--executor", executor
                     )
                 )
-            clock = median(usage.wall_seconds for usage in usages)
-            bars.append(Bar(group=group, series=OURS, unit="seconds by the clock", value=clock))
-            if executor == "auto":  # the JVM of Spark is no child that can be measured
-                cpu = median(usage.cpu_seconds for usage in usages)
-                details[group] = f"{cpu:.2f} CPU s"
-    return Answer(title="How long does a small compaction take?", bars=bars, details=details)
+            values = {
+                CPU_SECONDS: median(usage.cpu_seconds for usage in usages),
+                "seconds by the clock": median(usage.wall_seconds for usage in usages),
+            }
+            bars += [
+                Bar(group=group, series=OURS, unit=unit, value=value)
+                for unit, value in values.items()
+            ]
+    return Answer(title="How long does a small compaction take?", bars=bars)
 
 
 QUESTIONS: Mapping[str, Callable[[], Answer]] = {
