@@ -33,7 +33,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: install ## load a year of real flights, compact the table, verify every row (ARGS="--months 2")
 	$(BIN)/paimon-orch demo $(ARGS)
 
-test: install ## run the tests, in about 20 minutes (ARGS="-m 'not spark'" for those without Spark)
+test: install ## run the tests, in about 30 minutes (ARGS="-m 'not spark'" for those without Spark)
 	$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
 
 test-unit: install ## run the quick tests of the library, in less than two minutes

@@ -49,10 +49,11 @@ def build_compaction_schedule(  # noqa: PLR0913 - keywords of a factory
     """Return a daily schedule that requests compaction of all partitions with files to compact.
 
     The schedule uses only ``deleted_ratio`` and ``max_rewrite`` of the ``policy``, and ignores the
-    other thresholds. As the requests of the sensor, a request covers at most
-    ``max_partitions_per_run`` neighboring partitions. The schedule runs in the given hour (UTC), at a minute that is computed from the table's
-    name, so that the schedules of many tables do not start at the same time. The other arguments
-    must equal those of :func:`build_compaction_asset`. Ticks require the resource ``paimon``.
+    other thresholds. Like a request of the sensor, a request covers at most
+    ``max_partitions_per_run`` neighboring partitions. The schedule runs in the given hour (UTC), at
+    a minute that is computed from the table's name, so that the schedules of many tables do not
+    start at the same time. The other arguments must equal those of
+    :func:`build_compaction_asset`. Ticks require the resource ``paimon``.
     """
 
     @dg.schedule(

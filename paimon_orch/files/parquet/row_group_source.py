@@ -314,7 +314,8 @@ class RowGroupSource:
     ) -> "RowGroupSource | None":
         """Return the row groups of a file, or None if the file must be decoded.
 
-        They must have the minimum ``sizes`` of row groups that are copied. A damaged footer is not an error, because decoding the file then finds the damage.
+        They must have the minimum ``sizes`` of row groups that are copied. A damaged footer is not
+        an error, because decoding the file then finds the damage.
         """
         try:
             footer = Footer(source, remote=remote)

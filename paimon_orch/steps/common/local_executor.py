@@ -74,8 +74,9 @@ class LocalExecutor:
     ) -> list[bytes]:
         """Return ``run(unit)`` for each unit, in the order of the units.
 
-        Units are run again after transient errors. After another error, no more units are started. An ``OSError`` is raised as ``StorageError``, and
-        other unexpected errors as ``PaimonError``. ``undo`` is also called after a cancellation.
+        Units are run again after transient errors. After another error, no more units are started.
+        An ``OSError`` is raised as ``StorageError``, and other unexpected errors as
+        ``PaimonError``. ``undo`` is also called after a cancellation.
 
         :raises PaimonError: the error of the first unit that fails, or of a process that is killed
         :raises CancelledError: after :meth:`cancel` or Ctrl-C

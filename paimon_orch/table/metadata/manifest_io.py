@@ -145,8 +145,9 @@ class ManifestReader:
     ) -> LiveFiles:
         """Return a snapshot's live files as columns, in the order of its manifests.
 
-        Holds one decoded manifest at a time, and keeps the content of some for build_entries. The parameters select as those of
-        :meth:`read_live_entries`; the others as those of :func:`collect_live_files`.
+        Holds one decoded manifest at a time, and keeps the content of some for
+        :meth:`build_entries`. The first three parameters are those of :meth:`read_live_entries`,
+        the others those of :func:`collect_live_files`.
         """
         metas = self._select_manifests(snapshot, manifests)
         contents = ManifestContents()
