@@ -109,18 +109,19 @@ class FileWriterFactory:
         source: FileSource = FileSource.APPEND,
         first_sequence: int = 0,
         changelog: bool = False,
+        rolls: bool = True,
     ) -> "RollingFileWriter":
         """Return a writer of new data files in one bucket.
 
         ``first_sequence`` is the sequence number of the first row of tables without primary key,
         whose rows have no column of sequence numbers. Changelog files have separate options and a
-        separate name prefix. Raises :class:`UnsupportedError` for tables that do not accept
-        commits.
+        separate name prefix. ``rolls=False`` writes all rows to one file. Raises
+        :class:`UnsupportedError` for tables that do not accept commits.
         """
         check_manifest_format(self.schema.typed_options)
         schema = _with_changelog_options(self.schema, level) if changelog else self.schema
         options = schema.typed_options
-        is_limited = source is FileSource.APPEND and not changelog
+        is_limited = source is FileSource.APPEND and not changelog and rolls
         return RollingFileWriter(
             io=self.io,
             placement=self.paths.create_data_file_path_factory(self.schema, *partition_bucket),
@@ -130,6 +131,7 @@ class FileWriterFactory:
             source=source,
             next_sequence=first_sequence,
             max_rows=options.target_file_rows if is_limited else sys.maxsize,
+            rolls=rolls,
             bitmap_version=None if changelog else self.bitmap_version,
             batch_sizes=self.batch_sizes,
         )
@@ -164,6 +166,8 @@ class RollingFileWriter(UncommittedFiles):
     """The sequence number of the next row, if rows have no column of sequence numbers."""
     max_rows: int
     """The maximum number of rows of a file."""
+    rolls: bool
+    """Whether a new file is started when the current one reaches the target size."""
     bitmap_version: int | None
     """The version of bitmap indexes, or None for files without indexes."""
     batch_sizes: BatchSizes
@@ -213,7 +217,7 @@ class RollingFileWriter(UncommittedFiles):
                 part = rows.slice(start, min(end - start, self.max_rows - file.rows))
                 file.write(part)
                 start += part.num_rows
-                if file.size >= self._target_size or file.rows >= self.max_rows:
+                if self._is_full(file):
                     self._finish_file()
         remainder = rows.slice(start)
         self._pending = [remainder] if remainder.num_rows else []
@@ -252,8 +256,11 @@ class RollingFileWriter(UncommittedFiles):
             self._finish_file()
         open_file = self._open_file or self._start_file()
         open_file.copy(groups, stats)
-        if open_file.size >= self._target_size:
+        if self._is_full(open_file):
             self._finish_file()
+
+    def _is_full(self, file: "_OpenFile") -> bool:
+        return self.rolls and (file.size >= self._target_size or file.rows >= self.max_rows)
 
     def _should_finish_before(self, next_size: int) -> bool:
         """Return whether the open file is nearer to the target size without the next input.

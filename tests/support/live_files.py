@@ -28,4 +28,4 @@ def live_files_of(
         for file in files
     ]
     live = [(0, DecodedManifest(entries), np.arange(len(entries)))]
-    return collect_live_files((), live, with_names=True, key_types=key_types)
+    return collect_live_files((), live, with_names=True, with_row_ids=True, key_types=key_types)

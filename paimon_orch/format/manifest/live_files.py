@@ -25,7 +25,7 @@ from paimon_orch.format.row.key_prefix import encode_key_prefixes
 from paimon_orch.format.types.data_types import DataType
 
 UNKNOWN = -1
-"""Stands for null in ``delete_row_counts`` and ``sources``."""
+"""Stands for null in ``delete_row_counts``, ``sources`` and ``first_row_ids``."""
 
 NO_TIME = np.iinfo(np.int64).min
 """Stands for null in ``creation_times``."""
@@ -65,6 +65,8 @@ class LiveFiles:
     """The file names, if they were requested."""
     indexed: Mask | None = None
     """Which files have a file index, if this was requested."""
+    first_row_ids: Int64Array | None = None
+    """The ids of the first rows, or :data:`UNKNOWN`, if they were requested."""
     min_keys: UInt64Array | None = None
     """The prefixes of the smallest keys (:func:`encode_key_prefixes`), if they were requested."""
     max_keys: UInt64Array | None = None
@@ -97,7 +99,7 @@ class LiveFiles:
         return BucketGroups(files=self, rows=order[_expand(starts, lengths)], lengths=lengths)
 
 
-_OPTIONAL_ARRAYS = ("indexed", "min_keys", "max_keys")
+_OPTIONAL_ARRAYS = ("indexed", "first_row_ids", "min_keys", "max_keys")
 _ARRAYS = [
     column.name
     for column in fields(LiveFiles)
@@ -170,17 +172,18 @@ def collect_live_files(
     *,
     with_names: bool = False,
     with_indexed: bool = False,
+    with_row_ids: bool = False,
     key_types: Sequence[DataType] | None = None,
 ) -> LiveFiles:
     """Return the columns of the live ``rows`` of manifests, which are released one by one.
 
     ``live`` yields the index of a manifest in ``manifests``, its entries and the rows. With
-    ``key_types``, prefixes of the key bounds are included. The columns ``names`` and ``indexed``
-    are included on request.
+    ``key_types``, prefixes of the key bounds are included. The columns ``names``, ``indexed`` and
+    ``first_row_ids`` are included on request.
     """
     codes: dict[bytes, int] = {}
     parts: dict[str, list[AnyArray]] = {name: [np.zeros(0, np.int64)] for name in _ARRAYS}
-    names, indexed = [], [np.zeros(0, bool)]
+    names, indexed, row_ids = [], [np.zeros(0, bool)], [np.zeros(0, np.int64)]
     keys: dict[str, list[UInt64Array]] = {name: [np.zeros((0, 2), np.uint64)] for name in _KEYS}
     for number, manifest, rows in live:
         if not len(rows):
@@ -198,6 +201,8 @@ def collect_live_files(
             names.append(pa.array([all_names[row] for row in rows.tolist()], pa.string()))
         if with_indexed:
             indexed.append(manifest.find_indexed_files()[rows])
+        if with_row_ids:
+            row_ids.append(manifest.read_file_numbers("_FIRST_ROW_ID", UNKNOWN)[rows])
         for name, (key_field, unknown) in _KEYS.items() if key_types is not None else ():
             bounds = manifest.read_file_bytes(key_field, rows)
             keys[name].append(encode_key_prefixes(bounds, key_types or (), unknown=unknown))
@@ -210,6 +215,7 @@ def collect_live_files(
         **columns,
         names=pa.concat_arrays(names or [pa.array([], pa.string())]) if with_names else None,
         indexed=np.concatenate(indexed) if with_indexed else None,
+        first_row_ids=np.concatenate(row_ids) if with_row_ids else None,
         min_keys=None if key_types is None else np.concatenate(keys["min_keys"]),
         max_keys=None if key_types is None else np.concatenate(keys["max_keys"]),
     )

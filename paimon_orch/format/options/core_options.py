@@ -608,6 +608,13 @@ CHANGES_FORMAT: tuple[AnyOption, ...] = (
     ),
     CLUSTERING_INCREMENTAL,
     changes_format(
+        "data-evolution.compaction.rewrite-row-ids",
+        BOOLEAN,
+        "false",
+        steps=COMPACT,
+        consequence="a compaction keeps row ids and deleted rows, as Java Paimon 2.1 does",
+    ),
+    changes_format(
         "data-evolution.row-sidecar.enabled",
         BOOLEAN,
         "false",
@@ -788,7 +795,6 @@ HARMLESS: tuple[AnyOption, ...] = (
     harmless("continuous.discovery-interval", DURATION, "10 s"),
     harmless("cross-partition-upsert.bootstrap-parallelism", INTEGER, "10"),
     harmless("cross-partition-upsert.index-ttl", DURATION),
-    harmless("data-evolution.compaction.rewrite-row-ids", BOOLEAN, "false"),
     harmless("data-evolution.merge-into.file-pruning", BOOLEAN, "true"),
     harmless("data-evolution.merge-into.source-persist", BOOLEAN, "false"),
     harmless("data-evolution.reassign.skip-contiguous-row-count", INTEGER, "1000000000"),

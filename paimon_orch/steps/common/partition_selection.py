@@ -15,6 +15,7 @@ from paimon_orch.table.filter.partition_spec import (
 )
 from paimon_orch.table.metadata.live_buckets import LiveBuckets, group_vectors
 from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.partition_pruner import build_spec_manifest_selector, filter_partitions
 from paimon_orch.table.scan.scan_planner import build_bucket_splits
@@ -44,13 +45,16 @@ def plan_live_buckets(
     selection = _PartitionSelection(table, schema, request)
     key_types = [field.type for field in schema.key_fields] if schema.primary_keys else None
     manifests = table.stores.manifests
+    vectors = group_vectors(manifests.read_index_entries(snapshot))
+    evolves = has_data_evolution(schema)
     files = manifests.read_live_files(
         snapshot,
         manifests=selection.select_manifests,
         partitions=None if selection.selects_all else selection.select_partitions,
+        with_names=evolves and bool(vectors),
+        with_row_ids=evolves,
         key_types=key_types,
     )
-    vectors = group_vectors(manifests.read_index_entries(snapshot))
     return LiveBuckets(snapshot, manifests, schema, files.group_by_bucket(), vectors)
 
 

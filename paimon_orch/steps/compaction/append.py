@@ -5,7 +5,7 @@ See docs/format/append-table-compaction.md.
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from paimon_orch.format.manifest.manifest_entry import (
     FileKind,
     FileSource,
 )
-from paimon_orch.format.options.core_options import CLUSTERING_INCREMENTAL, DATA_EVOLUTION_ENABLED
+from paimon_orch.format.options.core_options import CLUSTERING_INCREMENTAL
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -32,9 +32,10 @@ from paimon_orch.merge.tree.append_compact_strategy import (
     collect_deletion_vector_refs,
 )
 from paimon_orch.merge.tree.compact_reason import CompactReason
-from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
+from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.copy_rows import copy_rows
 from paimon_orch.steps.common.partition_selection import open_reader, read_latest_buckets
+from paimon_orch.steps.compaction import row_ranges
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
@@ -49,6 +50,7 @@ from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 
@@ -62,8 +64,6 @@ class AppendCompactionUnit(CompactionUnit):
     """The index files that the compaction may have to rewrite."""
     live_names: frozenset[str]
     """The names of live files whose deletion vectors are in these index files."""
-    remaining_deleted_rows: int = 0
-    """The number of deleted rows in files of the bucket that are not rewritten."""
 
     @property
     def inputs(self) -> tuple[DataFileMeta, ...]:
@@ -109,12 +109,10 @@ class AppendCompactionUnit(CompactionUnit):
 
 def check_compactable(schema: TableSchema) -> None:
     """Raise :class:`UnsupportedError` for append tables that a compaction would damage."""
-    options = schema.typed_options
-    for option in (DATA_EVOLUTION_ENABLED, CLUSTERING_INCREMENTAL):
-        if options.get(option):
-            raise UnsupportedError(
-                f"compaction of tables with {option.key!r} = true is not supported"
-            )
+    if schema.typed_options.get(CLUSTERING_INCREMENTAL):
+        raise UnsupportedError(
+            f"compaction of tables with {CLUSTERING_INCREMENTAL.key!r} = true is not supported"
+        )
 
 
 def plan(
@@ -130,17 +128,32 @@ def plan(
         return CompactionPlan(request=request)
     buckets = exclude_expired_partitions(table, buckets)
     reader = open_reader(table, schema, buckets)
-    candidates = select_candidates(buckets, request.strategy).build_splits()
-    by_split = [plan_bucket_units(reader, split, request.strategy) for split in candidates]
-    units = order_by_size([unit for units in by_split for unit in units])
-    return CompactionPlan(
+    units = order_by_size(plan_units(reader, buckets, request.strategy))
+    plan = CompactionPlan(
         request=request,
         snapshot_id=buckets.snapshot.id,
         reader=reader,
         units=tuple(units),
-        guards=() if schema.is_bucket_unaware else tuple(map(_build_guard, units)),
-        skipped_buckets=len(buckets) - sum(bool(units) for units in by_split),
+        skipped_buckets=len(buckets) - len({unit.partition_bucket for unit in units}),
     )
+    if has_data_evolution(schema):
+        return row_ranges.add_moved_vectors(plan, buckets)
+    if schema.is_bucket_unaware:
+        return plan
+    return replace(plan, guards=tuple(map(_build_guard, select_append_units(plan))))
+
+
+def plan_units(
+    reader: FileReader, buckets: LiveBuckets, strategy: CompactionStrategy
+) -> Sequence[CompactionUnit]:
+    """Return the units of all buckets; reads only metadata."""
+    if has_data_evolution(reader.schema):
+        return row_ranges.plan_units(buckets, strategy)
+    return [
+        unit
+        for split in select_candidates(buckets, strategy).build_splits()
+        for unit in plan_bucket_units(reader, split, strategy)
+    ]
 
 
 def select_candidates(buckets: LiveBuckets, strategy: CompactionStrategy) -> LiveBuckets:
@@ -254,6 +267,8 @@ def commit(
     """
     if not messages:
         return CompactionResult(plan=plan)
+    if plan.vectors:
+        messages = [*messages, *_move_deletion_vectors(table, plan, messages)]
     entries = tuple(entry for message in messages for entry in message.entries)
     index = tuple(entry for message in messages for entry in message.index)
     changes = CommitChanges(
@@ -264,11 +279,22 @@ def commit(
     return build_append_result(plan, messages, snapshot)
 
 
+def _move_deletion_vectors(
+    table: Table, plan: CompactionPlan, messages: Sequence[CommitMessage]
+) -> list[CommitMessage]:
+    assert plan.reader is not None
+    try:
+        return row_ranges.move_deletion_vectors(plan.reader, plan, messages)
+    except BaseException:
+        discard_messages(table, messages)
+        raise
+
+
 def build_append_result(
     plan: CompactionPlan, messages: Sequence[CommitMessage], snapshot: Snapshot
 ) -> CompactionResult:
     """Return the result of a plan whose files were replaced by the files of the messages."""
-    deleted = [file for unit in select_append_units(plan) for file in unit.inputs]
+    deleted = [file for unit in plan.units for file in unit.inputs]
     added = [entry.file for message in messages for entry in message.added]
     return CompactionResult(
         plan=plan,
@@ -279,7 +305,7 @@ def build_append_result(
         bytes_read=sum(file.file_size for file in deleted),
         bytes_written=sum(file.file_size for file in added),
         rows_written=sum(file.row_count for file in added),
-        deleted_rows=sum(unit.remaining_deleted_rows for unit in select_append_units(plan)),
+        deleted_rows=sum(unit.remaining_deleted_rows for unit in plan.units),
         level0_before=len(deleted),
         level0_after=len(added),
     )

@@ -8,6 +8,7 @@ from typing import Literal, TypeVar
 
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
     FileKind,
@@ -46,6 +47,8 @@ class CompactionUnit(ABC):
     reason: CompactReason
     reason_details: str = ""
     """A description to show instead of the reason."""
+    remaining_deleted_rows: int = 0
+    """The number of deleted rows of the bucket that remain; 0 for all but one of its units."""
 
     @property
     def partition_bucket(self) -> PartitionBucket:
@@ -116,6 +119,10 @@ class CompactionPlan:
     """Reads the files of all units; None if the table has no snapshot."""
     units: tuple[CompactionUnit, ...] = ()
     guards: tuple[BucketGuard, ...] = ()
+    vectors: tuple[IndexManifestEntry, ...] = ()
+    """The index files of data-evolution tables whose deletion vectors move to the new files."""
+    live_names: frozenset[str] = frozenset()
+    """The names of live files whose deletion vectors are in these index files."""
     skipped_buckets: int = 0
     """The number of buckets without files to compact."""
     postponed: PostponePlan | None = None

@@ -309,9 +309,8 @@ def _plan_work(
     """Return the work of the partitions that have any, by path."""
     units: dict[str, list[CompactionUnit]] = {}
     if not reader.schema.primary_keys:
-        for split in append.select_candidates(buckets, strategy).build_splits():
-            for part in append.plan_bucket_units(reader, split, strategy):
-                units.setdefault(part.partition_text, []).append(part)
+        for part in append.plan_units(reader, buckets, strategy):
+            units.setdefault(part.partition_text, []).append(part)
         return {path: _PlannedWork(found) for path, found in units.items()}
     in_buckets = buckets.take(np.flatnonzero(buckets.groups.buckets >= 0))
     now = datetime.now().astimezone()

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.manifest.manifest_entry import FileKind
+from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
@@ -36,6 +37,7 @@ from paimon_orch.steps.row_level.row_level_write import TargetUnit
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.scan.split_generator import split_bucket_by_size
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
@@ -112,6 +114,11 @@ def _check_sortable(table: Table, schema: TableSchema, order: SortOrder) -> None
             "primary keys determine where rows are stored"
         )
     check_compactable(schema)
+    if has_data_evolution(schema):
+        raise UnsupportedError(
+            f"{table.identifier}: the rows of tables with {DATA_EVOLUTION_ENABLED.key!r} = true "
+            "cannot be sorted, because they are ordered by row id"
+        )
     if not order.columns:
         raise InputError("a sort compaction requires at least one column to sort by")
     empty = pa.Table.from_batches([], table.scan().arrow_schema)

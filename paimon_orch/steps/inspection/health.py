@@ -7,6 +7,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
 from paimon_orch.table.metadata.live_buckets import LiveBuckets, group_vectors
+from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.table import Table
 
 
@@ -84,6 +85,7 @@ def read_live_buckets(table: Table, snapshot: Snapshot) -> LiveBuckets:
         snapshot,
         with_names=bool(vectors),
         with_indexed=_has_index_options(schema),
+        with_row_ids=has_data_evolution(schema),
         key_types=[field.type for field in schema.key_fields] if schema.primary_keys else None,
     )
     return LiveBuckets(snapshot, manifests, schema, files.group_by_bucket(), vectors)

@@ -50,5 +50,8 @@ class CommitChanges:
         return (
             self.kind in (CommitKind.COMPACT, CommitKind.OVERWRITE)
             or bool(self.index)
-            or any(entry.kind is FileKind.DELETE for entry in self.entries)
+            or any(
+                entry.kind is FileKind.DELETE or entry.file.first_row_id is not None
+                for entry in self.entries
+            )
         )

@@ -86,10 +86,16 @@ def check_conflicts(
     live = {entry.identity: entry for entry in base}
     for entry in delta:
         if entry.kind is FileKind.DELETE:
-            if live.pop(entry.identity, None) is None:
+            current = live.pop(entry.identity, None)
+            if current is None:
                 raise CommitConflictError(
                     f"file {entry.file.file_name} was removed by another commit since this one was "
                     "planned. Nothing was changed; plan and run the step again."
+                )
+            if current.file.first_row_id != entry.file.first_row_id:
+                raise CommitConflictError(
+                    f"the rows of file {entry.file.file_name} got new ids from another commit since "
+                    "this one was planned. Nothing was changed; plan and run the step again."
                 )
         elif entry.identity in live:
             raise CommitConflictError(f"file {entry.file.file_name} is already part of the table")

@@ -10,7 +10,6 @@ from itertools import pairwise
 from paimon_orch.errors import CommitConflictError
 from paimon_orch.files.row_tracking import ROW_ID, row_tracking_fields
 from paimon_orch.format.manifest.manifest_entry import FileKind, FileSource, ManifestEntry
-from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.format.schema import TableSchema
 
 
@@ -77,7 +76,7 @@ def assign_snapshot_sequence(
 
 def check_row_ids(schema: TableSchema, live: Iterable[ManifestEntry], next_row_id: int) -> None:
     """Raise :class:`CommitConflictError` if two live files share a row id, or an id is too high."""
-    if not row_tracking_fields(schema) or schema.typed_options.get(DATA_EVOLUTION_ENABLED):
+    if not row_tracking_fields(schema):
         return
     claims = sorted(
         (

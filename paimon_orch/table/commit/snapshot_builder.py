@@ -32,11 +32,13 @@ from paimon_orch.table.commit.row_id_assignment import (
     check_row_ids,
 )
 from paimon_orch.table.commit.row_level_conflicts import check_deletion_vectors
+from paimon_orch.table.commit.row_range_conflicts import check_row_ranges
 from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWriter
 from paimon_orch.table.metadata.manifest_merge import ManifestMerger
 from paimon_orch.table.metadata.max_sequence_number import build_sequence_properties
 from paimon_orch.table.metadata.metadata_io import read_statistics
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
+from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.scan.partition_pruner import build_partition_manifest_selector
 
 logger = logging.getLogger(__name__)
@@ -154,7 +156,11 @@ class SnapshotBuilder:
             check_deletion_vectors(
                 schema, base, delta=entries, previous=previous_index, changes=index
             )
-            check_row_ids(schema, live, next_row_id)
+            if has_data_evolution(schema):
+                before = 0 if self.latest is None else self.latest.next_row_id or 0
+                check_row_ranges(changes.kind, base, entries, live, (before, next_row_id))
+            else:
+                check_row_ids(schema, live, next_row_id)
         elif any(entry.total_buckets > 0 for entry in entries):
             touched = {entry.partition for entry in entries}
             check_bucket_counts(self._read_entry_per_partition(touched), entries)

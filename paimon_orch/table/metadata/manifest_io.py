@@ -132,7 +132,7 @@ class ManifestReader:
                 entries += manifest.entries(rows if choose is None else choose(manifest, rows))
         return entries
 
-    def read_live_files(
+    def read_live_files(  # noqa: PLR0913 - all but the snapshot are keywords
         self,
         snapshot: Snapshot,
         *,
@@ -141,6 +141,7 @@ class ManifestReader:
         levels: range | None = None,
         with_names: bool = False,
         with_indexed: bool = False,
+        with_row_ids: bool = False,
         key_types: Sequence[DataType] | None = None,
     ) -> LiveFiles:
         """Return a snapshot's live files as columns, in the order of its manifests.
@@ -153,7 +154,12 @@ class ManifestReader:
         contents = ManifestContents()
         live = self._iterate_live_rows(metas, partitions, levels, contents)
         files = collect_live_files(
-            metas, live, with_names=with_names, with_indexed=with_indexed, key_types=key_types
+            metas,
+            live,
+            with_names=with_names,
+            with_indexed=with_indexed,
+            with_row_ids=with_row_ids,
+            key_types=key_types,
         )
         return replace(files, contents=contents.by_name)
 

@@ -56,6 +56,11 @@ def group_files_by_rows(files: Iterable[DataFileMeta]) -> list[RowIdGroup]:
     return [*single_files, *groups]
 
 
+def find_anchor_file(files: Iterable[DataFileMeta]) -> DataFileMeta:
+    """Return the oldest of the files of the same rows; deletion vectors of the rows belong to it."""
+    return min(files, key=lambda file: (file.max_sequence_number, file.file_name))
+
+
 @dataclass(frozen=True, slots=True)
 class DataEvolutionReader:
     """Reads the rows of one group of files."""
@@ -69,7 +74,7 @@ class DataEvolutionReader:
         self, fields: Sequence[Field], vectors: Mapping[str, DeletionVector]
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows that are not deleted; reads each column from the newest file with it."""
-        oldest = min(self.files, key=lambda file: (file.max_sequence_number, file.file_name))
+        oldest = find_anchor_file(self.files)
         deletions = vectors.get(oldest.file_name)
         holders = [next((f for f in self.files if self._has_column(f, x)), oldest) for x in fields]
         sources = []

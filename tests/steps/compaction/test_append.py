@@ -296,9 +296,9 @@ def test_files_of_older_schemas_are_written_in_the_newest_one(tmp_path: Path, fo
 def test_tables_whose_files_must_not_be_mixed_are_refused_with_the_option_in_the_error(
     tmp_path: Path,
 ) -> None:
-    table = append_table(tmp_path, row_tracking__enabled="true", data_evolution__enabled="true")
+    table = append_table(tmp_path, clustering__incremental="true")
 
-    with pytest.raises(UnsupportedError, match=r"data-evolution\.enabled"):
+    with pytest.raises(UnsupportedError, match=r"clustering\.incremental"):
         plan(table, CompactRequest())
 
 

@@ -168,10 +168,9 @@ def test_a_table_without_partitions_has_one_decision_and_an_empty_table_has_no_d
 
 
 def test_tables_that_cannot_be_compacted_are_refused(tmp_path: Path) -> None:
-    options = {"row_tracking__enabled": "true", "data_evolution__enabled": "true"}
-    table = new_table(tmp_path, key=(), bucket="-1", **options)
+    table = new_table(tmp_path, key=(), bucket="-1", clustering__incremental="true")
 
-    with pytest.raises(UnsupportedError, match=r"data-evolution\.enabled"):
+    with pytest.raises(UnsupportedError, match=r"clustering\.incremental"):
         decide(table)
 
 

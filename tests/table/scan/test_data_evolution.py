@@ -3,67 +3,23 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.tables import new_table, rows_of, table_of
+from support.data_evolution import add_columns, evolving_table
+from support.tables import rows_of, table_of
 
 from paimon_orch.errors import CorruptFileError, UnsupportedError
-from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
-from paimon_orch.files.data_file_writer import FileWriterFactory
-from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.files.batch_sizes import BatchSizes
 from paimon_orch.format.deletion_vector import DeletionVector
-from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
-from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.binary_row import EMPTY_ROW
-from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.commit import snapshot_builder
 from paimon_orch.table.scan.data_evolution import DataEvolutionReader, group_files_by_rows
-from paimon_orch.table.table import Table
 
 NAMES = ("a", "b", "c")
-
-
-def evolving_table(root: Path) -> Table:
-    return new_table(
-        root,
-        "a BIGINT, b BIGINT, c BIGINT",
-        key=(),
-        bucket="-1",
-        row_tracking__enabled="true",
-        data_evolution__enabled="true",
-    )
-
-
-def add(
-    table: Table,
-    rows: pa.Table,
-    first_row_id: int | None = None,
-    sizes: BatchSizes = DEFAULT_BATCH_SIZES,
-) -> DataFileMeta:
-    """Commit a file with some columns; with a row id it belongs to existing rows."""
-    schema = table.schema
-    fields = tuple(field for field in schema.fields if field.name in rows.column_names)
-    schema_of_file = replace(schema, fields=fields)
-    factory = FileWriterFactory(table.io, table.paths, schema_of_file, batch_sizes=sizes)
-    writer = factory.writer(PartitionBucket(EMPTY_ROW, 0))
-    writer.write(rows)
-    [file] = writer.close()
-    if first_row_id is not None:
-        names = tuple(field.name for field in fields)
-        file = replace(file, first_row_id=first_row_id, write_cols=names, max_sequence_number=0)
-    entry = ManifestEntry(
-        kind=FileKind.ADD, partition=EMPTY_ROW, bucket=0, total_buckets=-1, file=file
-    )
-    table.stores.new_commit(StepKind.WRITE_ROWS).commit(
-        CommitChanges(kind=CommitKind.APPEND, entries=(entry,))
-    )
-    return file
-
 
 updates = st.lists(
     st.tuples(st.sets(st.sampled_from(NAMES), min_size=1), st.integers(2, 30)), max_size=4
@@ -79,14 +35,14 @@ def test_each_column_is_read_from_its_newest_file(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         table = evolving_table(Path(folder))
-        add(table, table_of("a b c", [(-1, -1, -1)] * 3))
+        add_columns(table, table_of("a b c", [(-1, -1, -1)] * 3))
         model = {name: list(range(size)) for name in NAMES}
-        add(table, pa.table(model))
+        add_columns(table, pa.table(model))
         for number, (names, group) in enumerate(updates, 1):
             sizes = BatchSizes(row_group_rows=group, min_row_group_rows=1)
             for name in names:
                 model[name] = [1000 * number + n for n in range(size)]
-            add(table, pa.table({name: model[name] for name in names}), 3, sizes)
+            add_columns(table, pa.table({name: model[name] for name in names}), 3, sizes)
 
         result = sorted(table.scan(["c", "a", "b", "_ROW_ID"]).to_arrow().to_pylist(), key=str)
         rows = [
@@ -114,7 +70,7 @@ def test_each_column_is_read_from_its_newest_file(
 def test_complete_rows_are_appended_and_replaced(tmp_path: Path) -> None:
     table = evolving_table(tmp_path)
     table.append(table_of("a b c", [(1, 2, 3)]))
-    add(table, table_of("b", [(9,)]), first_row_id=0)
+    add_columns(table, table_of("b", [(9,)]), first_row_id=0)
     table.append(table_of("a b c", [(4, 5, 6)]))
     assert rows_of(table, columns=["a", "b", "c", "_ROW_ID"]) == [(1, 9, 3, 0), (4, 5, 6, 1)]
 
@@ -122,26 +78,34 @@ def test_complete_rows_are_appended_and_replaced(tmp_path: Path) -> None:
     assert rows_of(table, columns=["a", "_ROW_ID"]) == [(7, 2)]
 
 
+@pytest.fixture
+def no_row_id_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commits add files that a reader must refuse."""
+    monkeypatch.setattr(snapshot_builder, "check_row_ranges", lambda *_: None)
+
+
+@pytest.mark.usefixtures("no_row_id_checks")
 def test_partially_overlapping_files_are_refused(tmp_path: Path) -> None:
     table = evolving_table(tmp_path)
-    add(table, table_of("a b c", [(n, n, n) for n in range(5)]))
-    add(table, table_of("a b c", [(n, n, n) for n in range(5)]))
-    add(table, table_of("b", [(n,) for n in range(3)]), first_row_id=4)
+    add_columns(table, table_of("a b c", [(n, n, n) for n in range(5)]))
+    add_columns(table, table_of("a b c", [(n, n, n) for n in range(5)]))
+    add_columns(table, table_of("b", [(n,) for n in range(3)]), first_row_id=4)
 
     with pytest.raises(UnsupportedError, match="only a part of their rows in common"):
         rows_of(table)
 
 
+@pytest.mark.usefixtures("no_row_id_checks")
 def test_files_of_the_same_rows_must_have_equal_row_counts(tmp_path: Path) -> None:
     table = evolving_table(tmp_path)
-    add(table, table_of("a b c", [(n, n, n) for n in range(5)]))
-    add(table, table_of("b", [(n,) for n in range(5)]), first_row_id=0)
+    add_columns(table, table_of("a b c", [(n, n, n) for n in range(5)]))
+    add_columns(table, table_of("b", [(n,) for n in range(5)]), first_row_id=0)
     [split] = table.files()
     [(new, old)] = group_files_by_rows(split.files)
     lying = DataEvolutionReader(table.stores.reader(), EMPTY_ROW, 0, (new, old))
 
     assert [batch.num_rows for batch in lying.batches(table.schema.fields, {})] == [5]
-    add(table, table_of("b", [(n,) for n in range(4)]), first_row_id=5)
+    add_columns(table, table_of("b", [(n,) for n in range(4)]), first_row_id=5)
     short = table.files()[0].files[-1]
     lying = DataEvolutionReader(table.stores.reader(), EMPTY_ROW, 0, (short, old))
     with pytest.raises(CorruptFileError, match="different row counts"):
@@ -150,8 +114,8 @@ def test_files_of_the_same_rows_must_have_equal_row_counts(tmp_path: Path) -> No
 
 def test_incremental_reads_of_evolved_rows_are_refused(tmp_path: Path) -> None:
     table = evolving_table(tmp_path)
-    add(table, table_of("a b c", [(1, 2, 3)]))
-    add(table, table_of("b", [(9,)]), first_row_id=0)
+    add_columns(table, table_of("a b c", [(1, 2, 3)]))
+    add_columns(table, table_of("b", [(9,)]), first_row_id=0)
 
     assert table.incremental(0, 1, "delta").to_arrow().num_rows == 1
     with pytest.raises(UnsupportedError, match=r"data-evolution\.enabled"):

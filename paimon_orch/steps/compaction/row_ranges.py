@@ -1,0 +1,176 @@
+"""Compacts data-evolution tables: joins column groups and adjacent files; row ids stay the same.
+
+See docs/format/row-tracking.md#compaction.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_orch.files.data_file_reader import FileReader
+from paimon_orch.files.data_file_writer import FileWriterFactory
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.deletion_vector import EMPTY_DELETION_VECTOR, DeletionVector
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
+from paimon_orch.merge.compact.append_deletion_vectors import DeletionVectorRewrite
+from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
+from paimon_orch.merge.tree.compact_reason import CompactReason
+from paimon_orch.merge.tree.row_range_strategy import RowRangeStrategy
+from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionStrategy, CompactionUnit
+from paimon_orch.table.filter.partition_spec import format_partition
+from paimon_orch.table.metadata.live_buckets import LiveBuckets
+from paimon_orch.table.scan.data_evolution import (
+    DataEvolutionReader,
+    find_anchor_file,
+    group_files_by_rows,
+)
+from paimon_orch.table.write.commit_message import CommitMessage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowRangeCompactionUnit(CompactionUnit):
+    """Files of adjacent row ids; writes one file with all columns of these rows.
+
+    The new file also has the deleted rows, because their ids remain.
+    """
+
+    files_by_row_id: tuple[DataFileMeta, ...]
+
+    @property
+    def inputs(self) -> tuple[DataFileMeta, ...]:
+        """Return the files of all rows."""
+        return self.files_by_row_id
+
+    @property
+    def output_level(self) -> int:
+        """Return 0, the only level of append tables."""
+        return 0
+
+    @property
+    def rows(self) -> int:
+        """Return the number of physical rows; a row in several files counts once."""
+        return sum({file.first_row_id: file.row_count for file in self.inputs}.values())
+
+    def run(self, reader: FileReader) -> bytes:
+        """Write the new file and return an encoded :class:`CommitMessage`; may run repeatedly."""
+        bucket, files = self.partition_bucket, self.inputs
+        factory = FileWriterFactory.for_rewrite(reader, bucket, files)
+        with factory.writer(bucket, rolls=False) as writer:
+            for group in group_files_by_rows(files):
+                rows = DataEvolutionReader(reader, self.partition, self.bucket, group)
+                for batch in rows.batches(reader.schema.fields, {}):
+                    writer.write(pa.Table.from_batches([batch]))
+            [file] = writer.close()
+            added = replace(
+                file,
+                first_row_id=min(file.first_row_id or 0 for file in files),
+                min_sequence_number=min(file.min_sequence_number for file in files),
+                max_sequence_number=max(file.max_sequence_number for file in files),
+            )
+            entries = (
+                *self.build_entries(FileKind.DELETE, files),
+                *self.build_entries(FileKind.ADD, [added]),
+            )
+            return CommitMessage(entries=entries).encode()
+
+
+def plan_units(buckets: LiveBuckets, strategy: CompactionStrategy) -> list[RowRangeCompactionUnit]:
+    """Return the units of all partitions; reads only metadata."""
+    select = RowRangeStrategy.of(buckets.schema.typed_options).select
+    files = buckets.groups.files
+    bins = select(files, buckets.groups.rows, full=strategy == "full")
+    rows = np.concatenate([np.zeros(0, np.int64), *bins])
+    entries = iter(buckets.manifests.build_entries(files.take(rows)))
+    reason = CompactReason.FULL if strategy == "full" else CompactReason.SMALL_FILES
+    units, counted = list[RowRangeCompactionUnit](), set[PartitionBucket]()
+    for files_of_bin in bins:
+        of_bin = [next(entries) for _ in range(len(files_of_bin))]
+        bucket = of_bin[0].partition_bucket
+        vectors = () if bucket in counted else buckets.vectors.get(bucket, ())
+        counted.add(bucket)
+        units.append(
+            RowRangeCompactionUnit(
+                partition=bucket.partition,
+                bucket=bucket.bucket,
+                total_buckets=of_bin[0].total_buckets,
+                partition_text=format_partition(bucket.partition, buckets.schema),
+                reason=reason,
+                files_by_row_id=tuple(entry.file for entry in of_bin),
+                remaining_deleted_rows=_count_deleted_rows(vectors),
+            )
+        )
+    return units
+
+
+def _count_deleted_rows(vectors: Iterable[IndexManifestEntry]) -> int:
+    return sum(item.cardinality or 0 for entry in vectors for item in entry.ranges or ())
+
+
+def add_moved_vectors(plan: CompactionPlan, buckets: LiveBuckets) -> CompactionPlan:
+    """Return the plan with the index files that have deletion vectors of its input files."""
+    inputs = {file.file_name for unit in plan.units for file in unit.inputs}
+    moved = tuple(
+        entry
+        for entries in buckets.vectors.values()
+        for entry in entries
+        if any(item.data_file in inputs for item in entry.ranges or ())
+    )
+    if not moved:
+        return plan
+    live_names = buckets.groups.files.names
+    assert live_names is not None
+    names = pa.array([item.data_file for e in moved for item in e.ranges or ()], pa.string())
+    live = live_names.filter(pc.is_in(live_names, value_set=names)).to_pylist()
+    return replace(plan, vectors=moved, live_names=frozenset(live))
+
+
+def move_deletion_vectors(
+    reader: FileReader, plan: CompactionPlan, messages: Sequence[CommitMessage]
+) -> list[CommitMessage]:
+    """Write index files with the deletion vectors of the new files; return their messages.
+
+    The deletion vectors of a unit's files become one of its new file. Runs once for all units,
+    because an index file may have deletion vectors of files of several units.
+    """
+    new_files, old_files = defaultdict[PartitionBucket, dict[str, DeletionVector]](dict), set[str]()
+    old_vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, plan.vectors)
+    for unit, message in zip(plan.units, messages, strict=True):
+        vector = _join_deletion_vectors(unit.inputs, old_vectors)
+        old_files |= {file.file_name for file in unit.inputs}
+        if vector.bitmaps:
+            [added] = message.added
+            new_files[unit.partition_bucket][added.file.file_name] = vector
+    written = list[CommitMessage]()
+    for bucket in dict.fromkeys(entry.partition_bucket for entry in plan.vectors):
+        rewrite = DeletionVectorRewrite(
+            reader=reader,
+            partition=bucket.partition,
+            bucket=bucket.bucket,
+            index_files=tuple(e for e in plan.vectors if e.partition_bucket == bucket),
+            live=plan.live_names,
+        )
+        with rewrite:
+            index = rewrite.run(drop=old_files, add=new_files[bucket])
+        written.append(CommitMessage(index=tuple(index)))
+    return written
+
+
+def _join_deletion_vectors(
+    files: Sequence[DataFileMeta], vectors: dict[str, DeletionVector]
+) -> DeletionVector:
+    """Return the deleted rows of all files as positions in one file with all rows."""
+    first_row_id = min(file.first_row_id or 0 for file in files)
+    joined = EMPTY_DELETION_VECTOR
+    for group in group_files_by_rows(files):
+        anchor = find_anchor_file(group)
+        vector = vectors.get(anchor.file_name)
+        if vector is not None:
+            offset = (anchor.first_row_id or 0) - first_row_id
+            moved = DeletionVector.of(vector.positions() + offset) if offset else vector
+            joined |= moved
+    return joined

@@ -1,0 +1,117 @@
+"""Detects conflicts between ranges of row ids in tables with data evolution.
+
+See docs/format/commit.md#row-ids-of-data-evolution-tables.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from paimon_orch.errors import CommitConflictError
+from paimon_orch.format.arrays import Indices, Int64Array
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
+from paimon_orch.format.snapshot import CommitKind
+
+_PLAN_AGAIN = "Nothing was changed; plan and run the step again."
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranges:
+    """Ranges of row ids of files, ordered by first id; ``ends`` are exclusive."""
+
+    entries: Sequence[ManifestEntry]
+    starts: Int64Array
+    ends: Int64Array
+
+    @classmethod
+    def of(cls, entries: Iterable[ManifestEntry]) -> "_Ranges":
+        numbered = [entry for entry in entries if entry.file.first_row_id is not None]
+        starts = np.array([entry.file.first_row_id for entry in numbered], np.int64)
+        ends = starts + np.array([entry.file.row_count for entry in numbered], np.int64)
+        order = np.lexsort((ends, starts))
+        return cls([numbered[index] for index in order.tolist()], starts[order], ends[order])
+
+    def merge_adjacent(self) -> tuple[Int64Array, Int64Array]:
+        """Return the starts and the ends of the contiguous ids."""
+        if not len(self.starts):
+            return self.starts, self.ends
+        ends = np.maximum.accumulate(self.ends)
+        begins: Indices = np.flatnonzero(np.append(True, self.starts[1:] > ends[:-1]))
+        return self.starts[begins], np.append(ends[begins[1:] - 1], ends[-1])
+
+
+def check_row_ranges(
+    kind: CommitKind,
+    base: Iterable[ManifestEntry],
+    delta: Iterable[ManifestEntry],
+    live: Iterable[ManifestEntry],
+    next_row_ids: tuple[int, int],
+) -> None:
+    """Raise :class:`CommitConflictError` if files would have only a part of their rows in common.
+
+    :param base: all live entries of the partitions that ``delta`` changes
+    :param live: the same entries after ``delta``
+    :param next_row_ids: the next free row id before and after the commit
+    """
+    before, after = next_row_ids
+    _check_live_ranges(_Ranges.of(live), after)
+    added = [
+        entry
+        for entry in delta
+        if entry.kind is FileKind.ADD
+        and entry.file.first_row_id is not None
+        and entry.file.first_row_id < before
+    ]
+    if not added:
+        return
+    existing = _Ranges.of(base)
+    if kind is CommitKind.COMPACT:
+        _check_rows_exist(existing, added)
+    else:
+        _check_files_exist(existing, added)
+
+
+def _check_live_ranges(ranges: _Ranges, next_row_id: int) -> None:
+    starts, ends = ranges.starts, ranges.ends
+    overlaps = (starts[1:] < ends[:-1]) & ((starts[1:] != starts[:-1]) | (ends[1:] != ends[:-1]))
+    for index in np.flatnonzero(overlaps)[:1].tolist():
+        one, other = (ranges.entries[n].file.file_name for n in (index, index + 1))
+        raise CommitConflictError(
+            f"files {one} and {other} would have only a part of their rows in common: another "
+            f"commit updated or compacted the same rows. {_PLAN_AGAIN}"
+        )
+    if len(ends) and ends[-1] > next_row_id:
+        name = ranges.entries[-1].file.file_name
+        raise CommitConflictError(
+            f"file {name} has row ids up to {ends[-1] - 1}, but the table has assigned only ids "
+            f"below {next_row_id}"
+        )
+
+
+def _check_rows_exist(existing: _Ranges, added: Iterable[ManifestEntry]) -> None:
+    """Refuse compacted files with ids that a concurrent reassignment has replaced."""
+    starts, ends = existing.merge_adjacent()
+    for entry in added:
+        first = entry.file.first_row_id or 0
+        index = int(np.searchsorted(starts, first, "right")) - 1
+        if index < 0 or first + entry.file.row_count > ends[index]:
+            raise _build_missing_rows_error(entry)
+
+
+def _check_files_exist(existing: _Ranges, added: Iterable[ManifestEntry]) -> None:
+    """Refuse columns of rows whose files were replaced, so that the ranges differ."""
+    ranges = set(zip(existing.starts.tolist(), existing.ends.tolist(), strict=True))
+    for entry in added:
+        first = entry.file.first_row_id or 0
+        if (first, first + entry.file.row_count) not in ranges:
+            raise _build_missing_rows_error(entry)
+
+
+def _build_missing_rows_error(entry: ManifestEntry) -> CommitConflictError:
+    file = entry.file
+    first = file.first_row_id or 0
+    return CommitConflictError(
+        f"file {file.file_name} has columns of the rows {first} to {first + file.row_count - 1}, "
+        f"but another commit replaced the files of these rows. {_PLAN_AGAIN}"
+    )
