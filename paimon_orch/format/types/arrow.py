@@ -188,25 +188,3 @@ def build_record_batch(
         return pa.RecordBatch.from_arrays(list(arrays), list(names))
     empty_rows = pa.StructArray.from_buffers(pa.struct([]), rows, [None])
     return pa.RecordBatch.from_struct_array(empty_rows)
-
-
-def decode_dictionaries(rows: pa.Table) -> pa.Table:
-    """Return a table with values instead of dictionary arrays."""
-    kinds = [
-        field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        for field in rows.schema
-    ]
-    columns = [
-        column if column.type == kind else column.cast(kind)
-        for column, kind in zip(rows.columns, kinds, strict=True)
-    ]
-    return pa.table(columns, rows.column_names)
-
-
-def encode_dictionaries(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table with dictionary arrays in the columns that have them in the schema."""
-    columns = [
-        column.dictionary_encode() if pa.types.is_dictionary(kind) else column
-        for column, kind in zip(rows.columns, schema.types, strict=True)
-    ]
-    return pa.table(columns, schema=schema)

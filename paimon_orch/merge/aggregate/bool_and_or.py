@@ -7,15 +7,17 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.format.arrays import Indices, Mask
-from paimon_orch.merge.aggregate.field_aggregator import FieldAggregator
+from paimon_orch.merge.aggregate.field_aggregator import ColumnOfGroups, ComputingAggregator
 
 
-class BooleanAggregator(FieldAggregator):
+class BooleanAggregator(ComputingAggregator):
     """``bool_and`` and ``bool_or``; nulls are ignored."""
 
-    def __init__(self, name: str, column: pa.Array, groups: int, *, conjunction: bool) -> None:
+    def __init__(
+        self, name: str, column: ColumnOfGroups, groups: int, *, conjunction: bool
+    ) -> None:
         super().__init__(name, column, groups)
-        self._values: Mask = column.fill_null(False).to_numpy(zero_copy_only=False)
+        self._values: Mask = column.values.fill_null(False).to_numpy(zero_copy_only=False)
         self._conjunction = conjunction
         self._value: Mask = np.zeros(groups, bool)
         self._has_value: Mask = np.zeros(groups, bool)

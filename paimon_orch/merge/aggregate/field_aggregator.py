@@ -7,20 +7,55 @@ call are distinct.
 """
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Indices, Mask
 
 
+class ColumnOfGroups:
+    """One column of the rows of some groups, which are a part of the rows of a batch.
+
+    Values are copied only for aggregators that compute with them.
+    """
+
+    def __init__(self, column: pa.ChunkedArray, rows: Indices) -> None:
+        self.batch_column = column
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @cached_property
+    def valid(self) -> Mask:
+        """A mask of the values that are not null."""
+        if not self.batch_column.null_count:
+            return np.ones(len(self), bool)
+        mask: Mask = self.batch_column.is_valid().to_numpy()[self._rows]
+        return mask
+
+    @cached_property
+    def values(self) -> pa.Array:
+        """The values as one array, which is not a dictionary array."""
+        taken = pc.take(self.batch_column, pa.array(self._rows), boundscheck=False)
+        column = taken.combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = pa.concat_arrays(column.chunks)
+        is_dictionary = pa.types.is_dictionary(column.type)
+        return column.cast(column.type.value_type) if is_dictionary else column
+
+
 class FieldAggregator(ABC):
     """The state of one column for a number of groups."""
 
-    def __init__(self, name: str, column: pa.Array, groups: int) -> None:
-        self.name, self.column = name, column
+    def __init__(self, name: str, column: ColumnOfGroups, groups: int) -> None:
+        self.name = name
         self.ignores_retract = False
-        self.valid: Mask = column.is_valid().to_numpy(zero_copy_only=False)
+        self.valid = column.valid
         self.groups = groups
 
     @abstractmethod
@@ -50,6 +85,10 @@ class FieldAggregator(ABC):
     @abstractmethod
     def clear(self, groups: Indices) -> None:
         """Reset to null."""
+
+
+class ComputingAggregator(FieldAggregator):
+    """An aggregator that computes new values."""
 
     @abstractmethod
     def result(self) -> pa.Array:

@@ -6,18 +6,18 @@ from typing import Any
 import pyarrow as pa
 
 from paimon_orch.format.arrays import Indices
-from paimon_orch.merge.aggregate.field_aggregator import FieldAggregator
+from paimon_orch.merge.aggregate.field_aggregator import ColumnOfGroups, ComputingAggregator
 
 CombineFunction = Callable[[Any, Any], Any]
 
 
-class PythonAggregator(FieldAggregator):
+class PythonAggregator(ComputingAggregator):
     """Aggregates by a function of (accumulated value, row's value); both can be None."""
 
     def __init__(
         self,
         name: str,
-        column: pa.Array,
+        column: ColumnOfGroups,
         groups: int,
         *,
         combine: CombineFunction,
@@ -25,13 +25,14 @@ class PythonAggregator(FieldAggregator):
         commutes: bool = False,
     ) -> None:
         # text is read as bytes, because nested text that Java stored can be invalid UTF-8
-        super().__init__(name, column.view(replace_text_by_binary(column.type)), groups)
-        self._target = column.type
+        super().__init__(name, column, groups)
+        self._target = column.values.type
+        self._column = column.values.view(replace_text_by_binary(self._target))
         self._combine, self._take_back, self._is_commutative = combine, take_back, commutes
         self._state: list[Any] = [None] * groups
 
     def _values(self, groups: Indices, rows: Indices) -> Iterator[tuple[int, Any]]:
-        return zip(groups.tolist(), self.column.take(pa.array(rows)).to_pylist(), strict=True)
+        return zip(groups.tolist(), self._column.take(pa.array(rows)).to_pylist(), strict=True)
 
     def add(self, groups: Indices, rows: Indices) -> None:
         """Combine with the row's value."""
@@ -67,7 +68,7 @@ class PythonAggregator(FieldAggregator):
 
     def result(self) -> pa.Array:
         """Return the values."""
-        return pa.array(self._state, self.column.type).view(self._target)
+        return pa.array(self._state, self._column.type).view(self._target)
 
 
 def replace_text_by_binary(kind: pa.DataType) -> pa.DataType:

@@ -4,9 +4,8 @@ See docs/format/aggregate-functions.md.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-
-import pyarrow as pa
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.core_options import (
@@ -35,7 +34,7 @@ from paimon_orch.format.types.data_types import (
 )
 from paimon_orch.merge.aggregate.bool_and_or import BooleanAggregator
 from paimon_orch.merge.aggregate.collect import collect, retract_collect
-from paimon_orch.merge.aggregate.field_aggregator import FieldAggregator
+from paimon_orch.merge.aggregate.field_aggregator import ColumnOfGroups, FieldAggregator
 from paimon_orch.merge.aggregate.listagg import listagg
 from paimon_orch.merge.aggregate.merge_map import merge_map, merge_map_with_keytime, retract_map
 from paimon_orch.merge.aggregate.nested_update import NestedAppend, NestedTable
@@ -50,7 +49,7 @@ from paimon_orch.merge.aggregate.selected_value import (
 from paimon_orch.merge.aggregate.sketches import bitmap_union, hll_sketch_union, theta_sketch_union
 from paimon_orch.merge.aggregate.sum_product import Product, Sum
 
-AggregatorFactory = Callable[[str, pa.Array, int], FieldAggregator]
+AggregatorFactory = Callable[[str, ColumnOfGroups, int], FieldAggregator]
 _UNLIMITED = 2**31 - 1
 
 
@@ -117,13 +116,25 @@ def find_aggregator_factory(schema: TableSchema, name: str, function: str) -> Ag
     return _CONFIGURABLE_FUNCTIONS[function](schema, name, data_type)
 
 
-def create_aggregator(
-    schema: TableSchema, function: str, name: str, column: pa.Array, groups: int
-) -> FieldAggregator:
-    """Return the aggregator of a column for ``groups`` groups; it applies ``ignore-retract``."""
-    aggregator = find_aggregator_factory(schema, name, function)(name, column, groups)
-    aggregator.ignores_retract = schema.typed_options.get(FIELD_IGNORE_RETRACT.named(name))
-    return aggregator
+@dataclass(frozen=True, slots=True)
+class ColumnAggregation:
+    """How a column is aggregated, by the options of the table."""
+
+    name: str
+    factory: AggregatorFactory
+    ignores_retract: bool
+
+    @classmethod
+    def of(cls, schema: TableSchema, name: str, function: str) -> "ColumnAggregation":
+        """Return the aggregation of a column by a function."""
+        ignores_retract = schema.typed_options.get(FIELD_IGNORE_RETRACT.named(name))
+        return cls(name, find_aggregator_factory(schema, name, function), ignores_retract)
+
+    def create(self, column: ColumnOfGroups, groups: int) -> FieldAggregator:
+        """Return the aggregator of ``groups`` groups."""
+        aggregator = self.factory(self.name, column, groups)
+        aggregator.ignores_retract = self.ignores_retract
+        return aggregator
 
 
 def _check_type(name: str, function: str, data_type: DataType) -> None:

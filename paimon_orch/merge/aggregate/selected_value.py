@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.format.arrays import Indices, Mask
-from paimon_orch.merge.aggregate.field_aggregator import FieldAggregator
+from paimon_orch.merge.aggregate.field_aggregator import ColumnOfGroups, FieldAggregator
 from paimon_orch.merge.sort.key_order import to_comparable_column
 from paimon_orch.merge.sort.sequence_order import compute_dense_rank
 
@@ -15,11 +15,14 @@ _NO_ROW = -1
 
 
 class SelectingAggregator(FieldAggregator):
-    """An aggregator that selects the value of one row; its state is a row index, or -1 for null."""
+    """An aggregator that selects the value of one row."""
 
-    def __init__(self, name: str, column: pa.Array, groups: int) -> None:
+    row_indices: Indices
+    """The index of the selected row of each group, or -1 for null."""
+
+    def __init__(self, name: str, column: ColumnOfGroups, groups: int) -> None:
         super().__init__(name, column, groups)
-        self.row_indices: Indices = np.full(groups, _NO_ROW, np.int64)
+        self.row_indices = np.full(groups, _NO_ROW, np.int64)
 
     def reset(self, groups: Indices, rows: Indices) -> None:
         """Reset to a row's value."""
@@ -28,10 +31,6 @@ class SelectingAggregator(FieldAggregator):
     def clear(self, groups: Indices) -> None:
         """Reset to null."""
         self.row_indices[groups] = _NO_ROW
-
-    def result(self) -> pa.Array:
-        """Return the selected values."""
-        return self.column.take(pa.array(self.row_indices, mask=self.row_indices == _NO_ROW))
 
 
 class LastValue(SelectingAggregator):
@@ -70,7 +69,7 @@ class LastNonNullValue(SelectingAggregator):
 class FirstValue(SelectingAggregator):
     """``first_value``: the value of the first row, null or not."""
 
-    def __init__(self, name: str, column: pa.Array, groups: int) -> None:
+    def __init__(self, name: str, column: ColumnOfGroups, groups: int) -> None:
         super().__init__(name, column, groups)
         self._has_first: Mask = np.zeros(groups, bool)
 
@@ -108,9 +107,9 @@ class FirstNonNullValue(FirstValue):
 class MinMaxAggregator(SelectingAggregator):
     """``max`` or ``min`` in the order of the format; nulls are ignored."""
 
-    def __init__(self, name: str, column: pa.Array, groups: int, *, largest: bool) -> None:
+    def __init__(self, name: str, column: ColumnOfGroups, groups: int, *, largest: bool) -> None:
         super().__init__(name, column, groups)
-        comparable = to_comparable_column(column)
+        comparable = to_comparable_column(column.values)
         if pa.types.is_integer(comparable.type):
             ranks = comparable.fill_null(0).to_numpy()
         else:

@@ -14,25 +14,26 @@ import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import AnyArray, Indices, Mask
-from paimon_orch.merge.aggregate.field_aggregator import FieldAggregator
+from paimon_orch.merge.aggregate.field_aggregator import ColumnOfGroups, ComputingAggregator
 
 _OVERFLOW_CHECK_ABOVE = 2.0**62
 
 
-class NumericAggregator(FieldAggregator):
+class NumericAggregator(ComputingAggregator):
     """A number for each group, null until the first number."""
 
-    def __init__(self, name: str, column: pa.Array, groups: int) -> None:
+    def __init__(self, name: str, column: ColumnOfGroups, groups: int) -> None:
         super().__init__(name, column, groups)
-        self.bounds = _type_bounds(column.type)
-        self.numbers = self.load(column)
+        self.type = column.values.type
+        self.bounds = _type_bounds(self.type)
+        self.numbers = self.load(column.values)
         self.value: AnyArray = np.zeros(groups, self.numbers.dtype)
         self.has_value: Mask = np.zeros(groups, bool)
 
     @property
     def is_decimal(self) -> bool:
         """Return whether the numbers are unscaled decimals."""
-        return isinstance(self.column.type, pa.Decimal128Type)
+        return isinstance(self.type, pa.Decimal128Type)
 
     @abstractmethod
     def load(self, column: pa.Array) -> AnyArray:
@@ -84,7 +85,7 @@ class NumericAggregator(FieldAggregator):
 
     def overflow_error(self) -> InputError:
         """Return the error for an integer that is out of range."""
-        return InputError(f"column {self.name!r}: a result does not fit {self.column.type}")
+        return InputError(f"column {self.name!r}: a result does not fit {self.type}")
 
     def reset(self, groups: Indices, rows: Indices) -> None:
         """Reset to a row's number."""
@@ -97,10 +98,10 @@ class NumericAggregator(FieldAggregator):
     def result(self) -> pa.Array:
         """Return the numbers in the column's type."""
         if self.is_decimal:
-            return _build_decimals(self.value, self.has_value, self.column.type)
+            return _build_decimals(self.value, self.has_value, self.type)
         # the number that represents null can be out of range for the column
         return pa.array(np.where(self.has_value, self.value, 0), mask=~self.has_value).cast(
-            self.column.type
+            self.type
         )
 
 
@@ -157,7 +158,7 @@ class Product(NumericAggregator):
 
     @property
     def _scale_factor(self) -> int:
-        return int(10**self.column.type.scale)
+        return int(10**self.type.scale)
 
     def _check_int64_overflow(self, old: AnyArray, new: AnyArray) -> None:
         """Refuse products that do not fit 64 bits."""

@@ -5,8 +5,6 @@ See docs/format/aggregate-functions.md.
 
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Indices
 from paimon_orch.format.options.core_options import (
@@ -16,13 +14,14 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.aggregate.registry import (
-    create_aggregator,
+    ColumnAggregation,
     find_aggregate_function,
     find_aggregator_factory,
 )
 from paimon_orch.merge.engine.merge_function import (
     MergeFunction,
-    contiguous_column,
+    MergeFunctionFactory,
+    RowsOfGroups,
     row_kind_masks,
     value_column_names,
 )
@@ -75,25 +74,23 @@ class AggregateMergeFunction(MergeFunction):
             self.apply_delete(groups[restarts], rows[restarts])
 
 
-def create_aggregation(schema: TableSchema, rows: pa.Table, groups: int) -> MergeFunction:
-    """Return the merge function of an aggregation table."""
-    aggregators = {
-        name: create_aggregator(
-            schema,
-            _aggregate_function(schema, name),
-            name=name,
-            column=contiguous_column(rows, name),
-            groups=groups,
-        )
-        for name in value_column_names(schema, rows)
-    }
+def prepare_aggregation(schema: TableSchema) -> MergeFunctionFactory:
+    """Return a factory of the merge functions of an aggregation table."""
+    aggregations = [
+        ColumnAggregation.of(schema, name, _aggregate_function(schema, name))
+        for name in value_column_names(schema)
+    ]
     removes = schema.typed_options.get(AGGREGATION_REMOVE_RECORD_ON_DELETE)
-    retracts, deletes = row_kind_masks(rows)
-    return AggregateMergeFunction(
-        rows=rows,
-        groups=groups,
-        aggregators=aggregators,
-        retracts=retracts,
-        deletes=deletes,
-        remove_on_delete=removes,
-    )
+
+    def create(rows: RowsOfGroups, groups: int) -> MergeFunction:
+        retracts, deletes = row_kind_masks(rows)
+        return AggregateMergeFunction(
+            rows=rows,
+            groups=groups,
+            aggregators=rows.create_aggregators(aggregations, groups),
+            retracts=retracts,
+            deletes=deletes,
+            remove_on_delete=removes,
+        )
+
+    return create

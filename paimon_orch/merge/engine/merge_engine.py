@@ -5,6 +5,7 @@ See docs/format/merge-engines.md.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +16,17 @@ from paimon_orch.format.arrays import Indices, Mask
 from paimon_orch.format.options.core_options import SEQUENCE_FIELD, SEQUENCE_FIELD_SORT_ORDER
 from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
-from paimon_orch.format.types.arrow import decode_dictionaries, encode_dictionaries
 from paimon_orch.merge.aggregate.registry import find_aggregate_function
-from paimon_orch.merge.engine.aggregation import check_aggregation, create_aggregation
+from paimon_orch.merge.engine.aggregation import check_aggregation, prepare_aggregation
+from paimon_orch.merge.engine.merge_function import (
+    MergeFunction,
+    MergeFunctionFactory,
+    RowsOfGroups,
+)
 from paimon_orch.merge.engine.partial_update import (
     check_partial_update,
-    create_partial_update,
     parse_sequence_groups,
+    prepare_partial_update,
 )
 from paimon_orch.merge.engine.record_level_expire import RecordLevelExpire
 from paimon_orch.merge.engine.retracts import (
@@ -38,7 +43,7 @@ from paimon_orch.merge.sort.sort_merge_reader import MergeBatch, filter_batch
 _NON_NEUTRAL_FUNCTIONS = {"collect", "listagg", "nested_update", "nested_partial_update"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MergeEngine:
     """Merges the rows of each key of a batch; created by :func:`create_merge_engine`."""
 
@@ -88,7 +93,12 @@ class MergeEngine:
                 required |= set(group.fields)
         return [name for name in schema.names if name in required]
 
-    @property
+    @cached_property
+    def _create_merge_function(self) -> MergeFunctionFactory:
+        is_aggregation = self._name == "aggregation"
+        return (prepare_aggregation if is_aggregation else prepare_partial_update)(self.schema)
+
+    @cached_property
     def _can_change_single_rows(self) -> bool:
         """Return whether merging a single added row can change it."""
         if self._name == "partial-update":
@@ -117,10 +127,7 @@ class MergeEngine:
         if not len(step.order):
             return step.rows.slice(0, 0)
         if self._name == "deduplicate" and not step.is_single_run:
-            rows = step.newest_row_per_key
-            if not deletes:  # filtering the indices is faster than filtering the rows
-                rows = rows[~is_retract(step.rows.column(VALUE_KIND.name))[rows]]
-            return pc.take(step.rows, pa.array(rows), boundscheck=False)
+            return _take_rows(step.rows, step.newest_row_per_key, deletes=deletes)
         if self._name == "deduplicate":  # the rows of a single run have distinct keys
             return step.rows if deletes else drop_retracts(step.rows)
         if self._name == "first-row":
@@ -132,26 +139,20 @@ class MergeEngine:
             is_merged |= counts if changes else counts & find_retracts(step)[step.starts]
         if step.is_single_run and not is_merged.any():
             return step.rows if deletes else drop_retracts(step.rows)
-        rows, row_indices = step.rows, step.order[step.starts]
-        merged_groups = np.flatnonzero(is_merged)
-        if len(merged_groups):
-            merged = self._merge_columns(step, is_merged)
-            row_indices[merged_groups] = rows.num_rows + np.arange(len(merged_groups))
-            rows = pa.concat_tables([rows, merged])
-        if not deletes:  # filtering the indices is faster than filtering the rows
-            row_indices = row_indices[~is_retract(rows.column(VALUE_KIND.name))[row_indices]]
-        return pc.take(rows, pa.array(row_indices), boundscheck=False)
+        row_indices = step.order[step.starts]
+        if not is_merged.any():
+            return _take_rows(step.rows, row_indices, deletes=deletes)
+        function = self._merge_groups(step, is_merged)
+        return function.result(row_indices, np.flatnonzero(is_merged), deletes=deletes)
 
-    def _merge_columns(self, step: MergeBatch, is_merged: Mask) -> pa.Table:
-        """Return the merged rows of some keys."""
-        create = create_aggregation if self._name == "aggregation" else create_partial_update
+    def _merge_groups(self, step: MergeBatch, is_merged: Mask) -> MergeFunction:
+        """Return the state after the rows of some keys."""
         sizes = step.sizes
-        indices = pa.array(step.order[np.repeat(is_merged, sizes)])
-        rows = decode_dictionaries(pc.take(step.rows, indices, boundscheck=False))
-        function = create(self.schema, rows, int(is_merged.sum()))
+        rows = RowsOfGroups(step.rows, step.order[np.repeat(is_merged, sizes)])
+        function = self._create_merge_function(rows, int(is_merged.sum()))
         for groups, turn in iterate_in_lockstep(sizes[is_merged]):
             function.take(groups, turn)
-        return encode_dictionaries(function.result(rows.schema), step.rows.schema)
+        return function
 
 
 def create_merge_engine(schema: TableSchema) -> MergeEngine:
@@ -168,6 +169,12 @@ def check_merge_engine(schema: TableSchema) -> None:
     if schema.primary_keys:
         create_merge_engine(schema)
         RecordLevelExpire.of(schema, now=0)
+
+
+def _take_rows(rows: pa.Table, indices: Indices, *, deletes: bool) -> pa.Table:
+    if not deletes:  # filtering the indices is faster than filtering the rows
+        indices = indices[~is_retract(rows.column(VALUE_KIND.name))[indices]]
+    return pc.take(rows, pa.array(indices), boundscheck=False)
 
 
 def iterate_in_lockstep(sizes: Indices) -> Iterator[tuple[Indices, Indices]]:

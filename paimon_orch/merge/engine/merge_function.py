@@ -4,22 +4,54 @@ See docs/format/merge-engines.md.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_orch.format.arrays import Indices, Mask
 from paimon_orch.format.row.row_kind import RowKind, is_retract
-from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
-from paimon_orch.merge.aggregate.field_aggregator import FieldAggregator
+from paimon_orch.format.schema import VALUE_KIND, TableSchema
+from paimon_orch.merge.aggregate.field_aggregator import (
+    ColumnOfGroups,
+    ComputingAggregator,
+    FieldAggregator,
+)
+from paimon_orch.merge.aggregate.registry import ColumnAggregation
+from paimon_orch.merge.aggregate.selected_value import SelectingAggregator
+
+
+@dataclass(frozen=True, slots=True)
+class RowsOfGroups:
+    """The rows of some groups of a batch; the rows of a group are adjacent."""
+
+    batch: pa.Table
+    indices: Indices
+    """The positions of the rows in the batch."""
+
+    def column(self, name: str) -> ColumnOfGroups:
+        """Return a column of the rows."""
+        return ColumnOfGroups(self.batch.column(name), self.indices)
+
+    def create_aggregators(
+        self, aggregations: Iterable[ColumnAggregation], groups: int
+    ) -> dict[str, FieldAggregator]:
+        """Return the aggregators of the columns that the rows have."""
+        names = set(self.batch.column_names)
+        return {
+            aggregation.name: aggregation.create(self.column(aggregation.name), groups)
+            for aggregation in aggregations
+            if aggregation.name in names
+        }
 
 
 @dataclass(slots=True, kw_only=True)
 class MergeFunction(ABC):
     """Merges the rows of many keys in lockstep: one row of each key at a time."""
 
-    rows: pa.Table
+    rows: RowsOfGroups
     groups: int
     aggregators: dict[str, FieldAggregator]
     retracts: Mask
@@ -41,18 +73,48 @@ class MergeFunction(ABC):
             aggregator.reset(groups, rows)
         self.deleted[groups] = True
 
-    def result(self, target: pa.Schema) -> pa.Table:
-        """Return the merged rows in the columns of ``target``."""
-        kinds = np.where(self.deleted, int(RowKind.DELETE), int(RowKind.INSERT)).astype(np.int8)
+    def result(self, row_indices: Indices, merged: Indices, *, deletes: bool) -> pa.Table:
+        """Return one row for each key of the batch, each value taken from the batch only once.
+
+        :param row_indices: a row of the batch for each key
+        :param merged: the positions of the keys whose rows this function merged
+        :param deletes: whether to return a -D row for a deleted key
+        """
+        batch = self.rows.batch
+        kinds = batch.column(VALUE_KIND.name).to_numpy()[row_indices]
+        kinds[merged] = np.where(self.deleted, int(RowKind.DELETE), int(RowKind.INSERT))
+        keep = slice(None) if deletes else np.flatnonzero(~is_retract(pa.array(kinds)))
+        row_indices = row_indices.copy()
+
+        def take(column: pa.ChunkedArray, indices: Indices) -> pa.ChunkedArray:
+            row_indices[merged] = indices
+            kept = row_indices[keep]
+            has_null = bool((indices < 0).any())
+            selection = pa.array(kept, mask=kept < 0) if has_null else pa.array(kept)
+            return pc.take(column, selection, boundscheck=False)
+
         columns = []
-        for name in target.names:
+        for name, column in zip(batch.column_names, batch.columns, strict=True):
+            aggregator = self.aggregators.get(name)
             if name == VALUE_KIND.name:
-                columns.append(pa.array(kinds))
-            elif name in self.aggregators:
-                columns.append(self.aggregators[name].result())
+                columns.append(pa.chunked_array([kinds[keep]]))
+            elif isinstance(aggregator, ComputingAggregator):
+                extended = _append_values(column, aggregator.result())
+                columns.append(take(extended, len(column) + np.arange(self.groups)))
+            elif isinstance(aggregator, SelectingAggregator):
+                selected = aggregator.row_indices
+                columns.append(
+                    take(column, np.where(selected < 0, -1, self.rows.indices[selected]))
+                )
             else:  # the key and the sequence number are taken from the last row
-                columns.append(self.rows.column(name).take(pa.array(self.last)).combine_chunks())
-        return pa.table(columns, schema=target)
+                columns.append(take(column, self.rows.indices[self.last]))
+        return pa.table(columns, schema=batch.schema)
+
+
+def _append_values(column: pa.ChunkedArray, values: pa.Array) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(column.type):
+        values = values.dictionary_encode()
+    return pa.chunked_array([*column.chunks, values], column.type)
 
 
 def contiguous_column(rows: pa.Table, name: str) -> pa.Array:
@@ -61,13 +123,16 @@ def contiguous_column(rows: pa.Table, name: str) -> pa.Array:
     return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
 
 
-def value_column_names(schema: TableSchema, rows: pa.Table) -> list[str]:
-    """Return the columns that are merged: all except the key, sequence number and row kind."""
-    fixed = {SEQUENCE_NUMBER.name, VALUE_KIND.name, *schema.primary_keys}
-    return [name for name in rows.column_names if name not in fixed]
+MergeFunctionFactory = Callable[[RowsOfGroups, int], MergeFunction]
+"""Creates a merge function for the rows of a number of groups."""
 
 
-def row_kind_masks(rows: pa.Table) -> tuple[Mask, Mask]:
+def value_column_names(schema: TableSchema) -> list[str]:
+    """Return the columns that are merged: all except the key."""
+    return [name for name in schema.names if name not in schema.primary_keys]
+
+
+def row_kind_masks(rows: RowsOfGroups) -> tuple[Mask, Mask]:
     """Return masks of the retracts (-U and -D) and of the deletes (-D)."""
-    kinds = rows.column(VALUE_KIND.name)
-    return is_retract(kinds), kinds.to_numpy() == int(RowKind.DELETE)
+    kinds = rows.batch.column(VALUE_KIND.name).to_numpy()[rows.indices]
+    return is_retract(pa.array(kinds)), kinds == int(RowKind.DELETE)

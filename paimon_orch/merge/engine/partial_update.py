@@ -16,15 +16,15 @@ from paimon_orch.format.options.core_options import (
     PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP,
 )
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.merge.aggregate.field_aggregator import FieldAggregator
 from paimon_orch.merge.aggregate.registry import (
-    create_aggregator,
+    ColumnAggregation,
     find_aggregate_function,
     find_aggregator_factory,
 )
 from paimon_orch.merge.engine.merge_function import (
     MergeFunction,
-    contiguous_column,
+    MergeFunctionFactory,
+    RowsOfGroups,
     row_kind_masks,
     value_column_names,
 )
@@ -210,57 +210,59 @@ class PartialUpdateMergeFunction(MergeFunction):
         self.initialized[groups] = True
 
 
-def create_partial_update(schema: TableSchema, rows: pa.Table, groups: int) -> MergeFunction:
-    """Return the merge function of a partial-update table."""
+def prepare_partial_update(schema: TableSchema) -> MergeFunctionFactory:
+    """Return a factory of the merge functions of a partial-update table."""
     options = schema.typed_options
     sequence_groups = parse_sequence_groups(schema)
     sequences = {name for group in sequence_groups for name in group.sequence}
     grouped = {name for group in sequence_groups for name in group.columns}
-    aggregators: dict[str, FieldAggregator] = {}
-    for name in value_column_names(schema, rows):
+    aggregations = []
+    for name in value_column_names(schema):
         function = None if name in sequences else find_aggregate_function(schema, name)
         default_function = "last_value" if name in sequences | grouped else "last_non_null_value"
-        aggregators[name] = create_aggregator(
-            schema,
-            function or default_function,
-            name=name,
-            column=contiguous_column(rows, name),
-            groups=groups,
-        )
+        aggregations.append(ColumnAggregation.of(schema, name, function or default_function))
+    aggregated = {name for name in grouped if find_aggregate_function(schema, name) is not None}
     removing = set(options.get(PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP))
-    states = []
-    for group in sequence_groups:
-        ranks, has_sequence = _compute_sequence_ranks(rows, group)
-        state = _GroupState(
-            group=group,
-            ranks=ranks,
-            has_sequence=has_sequence,
-            accepted=np.zeros(groups, np.int64),
-            aggregated_columns=frozenset(
-                n for n in group.columns if find_aggregate_function(schema, n) is not None
+    remove_on_delete = options.get(PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE)
+    ignores_delete = options.ignores_delete
+
+    def create(rows: RowsOfGroups, groups: int) -> MergeFunction:
+        aggregators = rows.create_aggregators(aggregations, groups)
+        states = []
+        for group in sequence_groups:
+            ranks, has_sequence = _compute_sequence_ranks(rows, group)
+            state = _GroupState(
+                group=group,
+                ranks=ranks,
+                has_sequence=has_sequence,
+                accepted=np.zeros(groups, np.int64),
+                aggregated_columns=frozenset(aggregated & set(group.columns)),
+                removes_record=bool(removing & set(group.sequence)),
+            )
+            states.append(state)
+        retracts, deletes = row_kind_masks(rows)
+        return PartialUpdateMergeFunction(
+            rows=rows,
+            groups=groups,
+            aggregators=aggregators,
+            retracts=retracts,
+            deletes=deletes,
+            group_states=states,
+            remove_on_delete=remove_on_delete,
+            ignores_delete=ignores_delete,
+            ungrouped_columns=tuple(
+                name for name in aggregators if name not in sequences | grouped
             ),
-            removes_record=bool(removing & set(group.sequence)),
         )
-        states.append(state)
-    retracts, deletes = row_kind_masks(rows)
-    return PartialUpdateMergeFunction(
-        rows=rows,
-        groups=groups,
-        aggregators=aggregators,
-        retracts=retracts,
-        deletes=deletes,
-        group_states=states,
-        remove_on_delete=options.get(PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE),
-        ignores_delete=options.ignores_delete,
-        ungrouped_columns=tuple(name for name in aggregators if name not in sequences | grouped),
-    )
+
+    return create
 
 
-def _compute_sequence_ranks(rows: pa.Table, group: SequenceGroup) -> tuple[Indices, Mask]:
+def _compute_sequence_ranks(rows: RowsOfGroups, group: SequenceGroup) -> tuple[Indices, Mask]:
     """Return the rank of every row's sequence, from 1, and a mask of the rows that have one."""
-    columns = [to_comparable_column(rows.column(name)) for name in group.sequence]
+    columns = [to_comparable_column(rows.column(name).values) for name in group.sequence]
     some = np.logical_or.reduce([c.is_valid().to_numpy(zero_copy_only=False) for c in columns])
-    combined = np.zeros(rows.num_rows, np.int64)
+    combined = np.zeros(len(rows.indices), np.int64)
     for column in columns:
         ranks = compute_dense_rank(column)
         combined = compute_dense_rank(pa.array(combined * (ranks.max(initial=0) + 1) + ranks))
