@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from compaction import BATCHES, ENGINES, Compaction, create_table, make_rows
 from java_paimon import start_java
-from many_files import open_many_files, partition_name
+from listed_files import build_partition_name
+from many_files import open_many_files
 from measurement import ProcessUsage, measure_process, medians
 from performance_results import Answer, Bar
 from row_group_copy import DECODE, Packing
@@ -32,7 +33,12 @@ from paimon_orch.table.table import Table
 OURS, JAVA, BASELINE = "paimon_orch", "Java Paimon 2.0", "reading and writing with pyarrow"
 ROWS_PER_CORE, BYTES_PER_CORE = "million rows per CPU second", "MB of input files per CPU second"
 _METADATA_COMMANDS = {
-    "plan of one partition": ("compact", "--dry-run", "--partitions", f"dt={partition_name(0)}"),
+    "plan of one partition": (
+        "compact",
+        "--dry-run",
+        "--partitions",
+        f"dt={build_partition_name(0)}",
+    ),
     "plan of all partitions": ("compact", "--dry-run"),
     "inspect": ("inspect",),
 }

@@ -29,6 +29,7 @@ from paimon_orch.table.table import Table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from paimon_orch.steps.common.bucket_scan import BucketScan
     from paimon_orch.steps.compaction.compact import CompactionResult
     from paimon_orch.table.scan.base_scan import BaseScan
     from paimon_orch.table.system_table import SystemTable
@@ -93,17 +94,37 @@ def parse_partitions(
     Raises :class:`InputError` for an empty list, and :class:`NotFoundError` for a partition without
     files; with ``with_directories``, a partition only needs a directory.
     """
+    from paimon_orch.steps.common.bucket_scan import scan_latest_buckets
+    from paimon_orch.steps.common.partition_selection import PartitionRequest
+
+    specs = split_partitions(text)
+    if specs is not None:
+        scan = scan_latest_buckets(table, PartitionRequest(partitions=specs))
+        check_partitions_exist(table, specs, scan, with_directories=with_directories)
+    return specs
+
+
+def split_partitions(text: str | None) -> list[str] | None:
+    """Split a list of partitions; raises :class:`InputError` for an empty list."""
     if text is None:
         return None
-    from paimon_orch.steps.common.partition_selection import PartitionRequest, read_latest_buckets
-    from paimon_orch.table.cleanup.orphan_candidates import DataRoots, find_bucket_directories
-
     specs = [spec.strip() for spec in text.split(";") if spec.strip()]
     if not specs:
         raise InputError("--partitions is empty; write for example dt=2026-01-31")
+    return specs
+
+
+def check_partitions_exist(
+    table: Table, specs: list[str], scan: "BucketScan | None", *, with_directories: bool = False
+) -> None:
+    """Raise :class:`NotFoundError` for a partition without files; ``scan`` selects all of them.
+
+    With ``with_directories``, a partition only needs a directory.
+    """
+    from paimon_orch.table.cleanup.orphan_candidates import DataRoots, find_bucket_directories
+
     schema = table.schema
-    buckets = read_latest_buckets(table, PartitionRequest(partitions=specs))
-    present = [] if buckets is None else buckets.partitions
+    present = [] if scan is None else scan.list_partitions()
     roots = DataRoots.of(table.io, table.paths, schema).roots if with_directories else ()
     for spec_text in specs:
         spec = parse_partition_spec(spec_text, schema)
@@ -116,7 +137,6 @@ def parse_partitions(
                 f"{table.identifier} has no partition {spec_text}; to list its partitions, run "
                 f"{replace(table.stores.label, identifier=name).format_command('read')}"
             )
-    return specs
 
 
 def parse_optional_duration(option: str, text: str | None) -> timedelta | None:

@@ -22,6 +22,7 @@ from paimon_orch.cli.arguments import (
 from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
+    check_partitions_exist,
     console,
     error_console,
     open_table,
@@ -29,19 +30,20 @@ from paimon_orch.cli.common import (
     parse_partitions,
     print_result,
     print_values,
+    split_partitions,
     start_spark,
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError
 from paimon_orch.steps.common import executor as executors
+from paimon_orch.steps.common.bucket_scan import PARTITION_JUDGE, scan_latest_buckets
 from paimon_orch.steps.common.executor_choice import ExecutorKind
-from paimon_orch.steps.common.partition_selection import read_latest_buckets
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.compaction import compact as compact_step
 from paimon_orch.steps.compaction import sort_compact
 from paimon_orch.steps.compaction.plan import CompactRequest
-from paimon_orch.steps.compaction.policy import CompactionDecision, decide
+from paimon_orch.steps.compaction.policy import CompactionDecision, PolicyJudge, decide
 from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest
 from paimon_orch.steps.maintenance import compact_manifests as manifest_step
 from paimon_orch.steps.maintenance import rescale as rescale_step
@@ -131,24 +133,19 @@ def compact(
     """
     runner = build_executor(executor, master)
     target = open_table(ctx, location, table)
-    specs = parse_partitions(target, partitions)
     order = _parse_order(order_by, order_strategy, strategy)
     strategy = strategy or CompactStrategy.MINOR
     if order is not None and executor is ExecutorKind.LOCAL:
         raise InputError("--order-by sorts on Spark; it cannot be used with --executor local")
-    request = CompactRequest(partitions=specs, where=where, strategy=strategy.value)
-    if order is None and dry_run:
-        buckets = read_latest_buckets(target, request)
-        planned = compact_step.plan(target, request, buckets)
-        decisions = decide(target, partitions=specs, where=where, buckets=buckets)
-        _print_plan(planned, decisions, as_json)
-        return
     if order is None:
-        planned = compact_step.plan(target, request)
+        specs = split_partitions(partitions)
+        request = CompactRequest(partitions=specs, where=where, strategy=strategy.value)
+        planned, decisions = _plan_compaction(target, request, runner, with_decisions=dry_run)
     else:
+        specs, decisions = parse_partitions(target, partitions), []
         planned = sort_compact.plan(target, SortRequest(partitions=specs, where=where, order=order))
     if dry_run:
-        _print_plan(planned, [], as_json)
+        _print_plan(planned, decisions, as_json)
         return
     if not planned and not planned.postponed:
         empty_result = compact_step.CompactionResult(plan=planned)
@@ -162,6 +159,29 @@ def compact(
             result = _run_sort(target, planned, start_spark(master), progress)
     only_moved = "rows in postpone buckets were moved; nothing to compact"
     print_result(result.to_dict(), as_json, only_moved if planned.postponed else _NOTHING_TO_DO)
+
+
+def _plan_compaction(
+    table: Table,
+    request: CompactRequest,
+    executor: executors.Executor,
+    *,
+    with_decisions: bool,
+) -> tuple[compact_step.CompactionPlan, list[CompactionDecision]]:
+    """Return the plan and, if they are needed, the decisions; reads the manifests once."""
+    scan = scan_latest_buckets(table, request, executor)
+    if scan is not None:
+        judges = [compact_step.build_judge(scan, request.strategy)]
+        if request.partitions is not None:
+            judges.append(PARTITION_JUDGE)
+        if with_decisions:
+            judges.append(PolicyJudge(now=scan.now))
+        scan.judge_together(judges)
+    if request.partitions is not None:
+        check_partitions_exist(table, [*map(str, request.partitions)], scan)
+    planned = compact_step.plan(table, request, scan)
+    decisions = [] if scan is None or not with_decisions else decide(table, scan=scan)
+    return planned, decisions
 
 
 def _parse_order(

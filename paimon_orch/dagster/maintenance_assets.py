@@ -51,6 +51,7 @@ from paimon_orch.steps.compaction.compact import (
     CompactRequest,
     move_postponed_and_replan,
 )
+from paimon_orch.steps.compaction.compact import plan as plan_compaction
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.steps.maintenance.rewrite_file_index import (
     REWRITE_FILE_INDEX,
@@ -371,7 +372,7 @@ def _compact(
     """Plan a compaction, log the plan, and execute it; moves postponed rows first."""
     table, executor = run.table, run.executor
     progress = build_progress_logger(run.context, f"compact {name}")
-    plan = COMPACT.plan(table, request)
+    plan = plan_compaction(table, request, executor=executor)
     if plan.postponed:
         run.context.log.info("%s: plan to move %d postponed rows", name, plan.postponed.rows)
         plan = move_postponed_and_replan(table, plan, executor, progress=progress)

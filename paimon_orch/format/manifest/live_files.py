@@ -85,6 +85,61 @@ class LiveFiles:
         names = None if self.names is None else self.names.take(pa.array(rows))
         return replace(self, **columns, names=names)
 
+    def sort(self) -> "LiveFiles":
+        """Return the files in the order of the manifests, with only their partitions."""
+        files = self.take(np.lexsort((np.abs(self.positions), self.manifest_codes)))
+        used, first = np.unique(files.partition_codes, return_index=True)
+        used = used[np.argsort(first)]
+        codes = np.zeros(len(self.partitions), np.int32)
+        codes[used] = np.arange(len(used))
+        return replace(
+            files,
+            partitions=[self.partitions[code] for code in used.tolist()],
+            partition_codes=codes[files.partition_codes],
+        )
+
+    def to_table(self) -> pa.Table:
+        """Return the columns as an Arrow table, without ``manifests``; keys become two columns."""
+        partitions = pa.array(self.partitions, pa.binary())
+        columns = {"partition": partitions.take(pa.array(self.partition_codes))}
+        for name in (*_ARRAYS, *_OPTIONAL_ARRAYS):
+            values = getattr(self, name)
+            if values is None or name == "partition_codes":
+                continue
+            if values.ndim == 1:
+                columns[name] = pa.array(values)
+            else:
+                words = values.T.copy()
+                columns |= {f"{name}_{number}": pa.array(word) for number, word in enumerate(words)}
+        if self.names is not None:
+            columns["names"] = self.names
+        return pa.table(columns)
+
+    @classmethod
+    def from_table(cls, table: pa.Table, manifests: Sequence[ManifestFileMeta]) -> "LiveFiles":
+        """Return the columns of a table of :meth:`to_table`; other columns are ignored."""
+        table = table.combine_chunks()
+        encoded = pa.concat_arrays(table["partition"].chunks or [pa.array([], pa.binary())])
+        encoded = encoded.dictionary_encode()
+        optional: dict[str, Any] = {}
+        for name in _OPTIONAL_ARRAYS:
+            if name in table.schema.names:
+                optional[name] = table[name].to_numpy()
+            elif f"{name}_0" in table.schema.names:
+                words = [table[f"{name}_{number}"].to_numpy() for number in range(2)]
+                optional[name] = np.stack(words, axis=1)
+        names = None
+        if "names" in table.schema.names:
+            names = pa.concat_arrays(table["names"].chunks or [pa.array([], pa.string())])
+        return cls(
+            manifests=manifests,
+            partitions=encoded.dictionary.to_pylist(),
+            partition_codes=encoded.indices.to_numpy(),
+            **{n: table[n].to_numpy() for n in _ARRAYS if n != "partition_codes"},
+            **optional,
+            names=names,
+        )
+
     def group_by_bucket(self) -> "BucketGroups":
         """Group the files by bucket; buckets are in the order of their first file."""
         order = np.lexsort((self.buckets, self.partition_codes))

@@ -2,18 +2,21 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.types.data_types import DataType
 from paimon_orch.format.types.predicate import Predicate, collect_columns
 from paimon_orch.table.filter.partition_spec import (
     build_any_partition_matcher,
     parse_partition_spec,
 )
 from paimon_orch.table.metadata.live_buckets import LiveBuckets, group_vectors
+from paimon_orch.table.metadata.manifest_io import ManifestSelector, PartitionSelector
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.scan.file_pruner import FilePruner
@@ -42,48 +45,55 @@ def plan_live_buckets(
 
     Raises :class:`InputError` if the filter tests columns that are not partition columns.
     """
-    selection = _PartitionSelection(table, schema, request)
-    key_types = [field.type for field in schema.key_fields] if schema.primary_keys else None
+    selection = PartitionSelection(schema, request)
     manifests = table.stores.manifests
     vectors = group_vectors(manifests.read_index_entries(snapshot))
-    evolves = has_data_evolution(schema)
     files = manifests.read_live_files(
         snapshot,
-        manifests=selection.select_manifests,
-        partitions=None if selection.selects_all else selection.select_partitions,
-        with_names=evolves and bool(vectors),
-        with_row_ids=evolves,
-        key_types=key_types,
+        manifests=selection.build_manifest_selector(table),
+        partitions=selection.partition_selector,
+        **list_requested_columns(schema, snapshot),
     )
     return LiveBuckets(snapshot, manifests, schema, files.group_by_bucket(), vectors)
 
 
-def read_latest_buckets(table: Table, request: PartitionRequest) -> LiveBuckets | None:
-    """Return the selected buckets of the newest snapshot; None if the table has no snapshot."""
-    snapshot = table.stores.snapshots.latest()
-    if snapshot is None:
-        return None
-    return plan_live_buckets(table, table.schema, snapshot, request)
+class RequestedColumns(TypedDict):
+    """Optional columns of live files; see :func:`collect_live_files`."""
+
+    with_names: bool
+    with_row_ids: bool
+    key_types: list[DataType] | None
+
+
+def list_requested_columns(schema: TableSchema, snapshot: Snapshot) -> RequestedColumns:
+    """Return the optional columns that compactions of a table need."""
+    evolves = has_data_evolution(schema)
+    return RequestedColumns(
+        with_names=evolves and snapshot.index_manifest is not None,
+        with_row_ids=evolves,
+        key_types=[field.type for field in schema.key_fields] if schema.primary_keys else None,
+    )
 
 
 def plan_splits(
     table: Table, schema: TableSchema, snapshot: Snapshot, request: PartitionRequest
 ) -> list[BucketSplit]:
     """Return the buckets of the selected partitions with the objects of all their files."""
-    selection = _PartitionSelection(table, schema, request)
+    selection = PartitionSelection(schema, request)
     manifests = table.stores.manifests
     live = manifests.read_live_entries(
         snapshot,
-        manifests=selection.select_manifests,
-        partitions=None if selection.selects_all else selection.select_partitions,
+        manifests=selection.build_manifest_selector(table),
+        partitions=selection.partition_selector,
     )
     return build_bucket_splits(live, manifests.read_index_entries(snapshot))
 
 
-class _PartitionSelection:
+class PartitionSelection:
     """Selects manifests and partitions by a request."""
 
-    def __init__(self, table: Table, schema: TableSchema, request: PartitionRequest) -> None:
+    def __init__(self, schema: TableSchema, request: PartitionRequest) -> None:
+        """Parse a request; raises :class:`InputError` for an invalid one."""
         self._schema = schema
         self._matches: Callable[[bytes], bool] | None = None
         self._specs = (
@@ -97,21 +107,27 @@ class _PartitionSelection:
         if self._specs is not None:
             self._matches = build_any_partition_matcher(self._specs, schema)
         self._predicate = None if request.where is None else _parse_where(schema, request.where)
-        self._schema_of = table.stores.schemas.get
 
     @property
-    def selects_all(self) -> bool:
-        return self._specs is None and self._predicate is None
+    def partition_selector(self) -> PartitionSelector | None:
+        """Return a function that selects partitions; None if all are selected."""
+        selects_all = self._specs is None and self._predicate is None
+        return None if selects_all else self._select_partitions
 
-    def select_manifests(self, manifests: Sequence[ManifestFileMeta]) -> Sequence[ManifestFileMeta]:
-        if self._specs is not None:
-            manifests = build_spec_manifest_selector(self._specs, self._schema)(manifests)
-        if self._predicate is not None:
-            pruner = FilePruner(self._schema, self._predicate, self._schema_of)
-            manifests = pruner.select_manifests(manifests)
-        return manifests
+    def build_manifest_selector(self, table: Table) -> ManifestSelector:
+        """Return a function that selects the manifests that may have files of the partitions."""
 
-    def select_partitions(self, partitions: Sequence[bytes]) -> set[bytes]:
+        def select(manifests: Sequence[ManifestFileMeta]) -> Sequence[ManifestFileMeta]:
+            if self._specs is not None:
+                manifests = build_spec_manifest_selector(self._specs, self._schema)(manifests)
+            if self._predicate is not None:
+                pruner = FilePruner(self._schema, self._predicate, table.stores.schemas.get)
+                manifests = pruner.select_manifests(manifests)
+            return manifests
+
+        return select
+
+    def _select_partitions(self, partitions: Sequence[bytes]) -> set[bytes]:
         selected = set(partitions)
         if self._matches is not None:
             selected = set(filter(self._matches, selected))

@@ -115,6 +115,8 @@ class Step(Generic[RequestT, PlanT, SharedT, UnitT, ResultT, OutcomeT]):
     """Splits a plan into parts; each part is run and committed before the next one."""
     merge: Callable[[OutcomeT, OutcomeT], OutcomeT] = _keep_last_outcome
     """Combines the outcomes of two parts."""
+    replan: Callable[[Table, RequestT, Executor], PlanT] | None = None
+    """Plans again after a conflict, on an executor if the table is large; by default ``plan``."""
     max_attempts: int = MAX_ATTEMPTS
 
     def label(self, table: Table) -> str:
@@ -196,19 +198,20 @@ def run_step(
 
     Raises :class:`CommitConflictError` if ``max_attempts`` plans conflicted with other commits.
     """
-    attempts = PlanAttempts(
-        step.label(table),
-        plan,
-        replan=lambda outdated: step.plan(table, outdated.request),
-        max_attempts=step.max_attempts,
-    )
-    executor = executor or InProcessExecutor()
+    runner = executor or InProcessExecutor()
+
+    def replan(outdated: PlanT) -> PlanT:
+        if step.replan is None:
+            return step.plan(table, outdated.request)
+        return step.replan(table, outdated.request, runner)
+
+    attempts = PlanAttempts(step.label(table), plan, replan=replan, max_attempts=step.max_attempts)
     # The outcome includes the parts that were committed before a conflict.
     outcome: OutcomeT | None = None
     for attempt in attempts:
         with attempt:
             for part in step.split(attempts.next_plan()):
-                part_outcome = _run_part(step, table, part, executor, progress)
+                part_outcome = _run_part(step, table, part, runner, progress)
                 outcome = part_outcome if outcome is None else step.merge(outcome, part_outcome)
     assert outcome is not None
     return attempts.complete(outcome)

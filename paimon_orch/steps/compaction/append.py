@@ -6,6 +6,7 @@ See docs/format/append-table-compaction.md.
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 import numpy as np
 
@@ -32,9 +33,10 @@ from paimon_orch.merge.tree.append_compact_strategy import (
     collect_deletion_vector_refs,
 )
 from paimon_orch.merge.tree.compact_reason import CompactReason
+from paimon_orch.steps.common.bucket_scan import BucketScan, Judgment, scan_latest_buckets
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.copy_rows import copy_rows
-from paimon_orch.steps.common.partition_selection import open_reader, read_latest_buckets
+from paimon_orch.steps.common.partition_selection import open_reader
 from paimon_orch.steps.compaction import row_ranges
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
@@ -115,43 +117,66 @@ def check_compactable(schema: TableSchema) -> None:
         )
 
 
-def plan(
-    table: Table, request: CompactRequest, buckets: LiveBuckets | None = None
-) -> CompactionPlan:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendJudge:
+    """Chooses the buckets that may have work, and counts all buckets that are not expired."""
+
+    identifier: str
+    strategy: CompactionStrategy
+    current_time: datetime
+    """The local wall clock time of the caller."""
+
+    def __call__(self, buckets: LiveBuckets) -> Judgment:
+        """Judge some buckets."""
+        current = exclude_expired_partitions(self.identifier, buckets, self.current_time)
+        chosen = select_candidates(current, self.strategy)
+        return Judgment(chosen=chosen, values={"buckets": len(current)})
+
+
+def build_judge(scan: BucketScan, strategy: CompactionStrategy) -> AppendJudge:
+    """Return the judge of a plan."""
+    return AppendJudge(
+        identifier=scan.table.identifier,
+        strategy=strategy,
+        current_time=scan.now.astimezone().replace(tzinfo=None),
+    )
+
+
+def plan(table: Table, request: CompactRequest, scan: BucketScan | None = None) -> CompactionPlan:
     """Plan a compaction of an append table; ``minor`` requires enough small files or deletes."""
     table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
     check_compactable(schema)
-    if buckets is None:
-        buckets = read_latest_buckets(table, request)
-    if buckets is None:
+    if scan is None:
+        scan = scan_latest_buckets(table, request, now=request.now)
+    if scan is None:
         return CompactionPlan(request=request)
-    buckets = exclude_expired_partitions(table, buckets)
-    reader = open_reader(table, schema, buckets)
-    units = order_by_size(plan_units(reader, buckets, request.strategy))
+    judged = scan.judge(build_judge(scan, request.strategy))
+    reader = open_reader(table, schema, judged.chosen)
+    units = order_by_size(plan_units(reader, scan, judged.chosen, request.strategy))
     plan = CompactionPlan(
         request=request,
-        snapshot_id=buckets.snapshot.id,
+        snapshot_id=scan.snapshot.id,
         reader=reader,
         units=tuple(units),
-        skipped_buckets=len(buckets) - len({unit.partition_bucket for unit in units}),
+        skipped_buckets=judged.sum("buckets") - len({unit.partition_bucket for unit in units}),
     )
     if has_data_evolution(schema):
-        return row_ranges.add_moved_vectors(plan, buckets)
+        return row_ranges.add_moved_vectors(plan, judged.chosen)
     if schema.is_bucket_unaware:
         return plan
     return replace(plan, guards=tuple(map(_build_guard, select_append_units(plan))))
 
 
 def plan_units(
-    reader: FileReader, buckets: LiveBuckets, strategy: CompactionStrategy
+    reader: FileReader, scan: BucketScan, chosen: LiveBuckets, strategy: CompactionStrategy
 ) -> Sequence[CompactionUnit]:
-    """Return the units of all buckets; reads only metadata."""
+    """Return the units of chosen buckets; reads only metadata."""
     if has_data_evolution(reader.schema):
-        return row_ranges.plan_units(buckets, strategy)
+        return row_ranges.plan_units(chosen, strategy)
     return [
         unit
-        for split in select_candidates(buckets, strategy).build_splits()
+        for split in scan.build_splits(chosen)
         for unit in plan_bucket_units(reader, split, strategy)
     ]
 
@@ -161,6 +186,8 @@ def select_candidates(buckets: LiveBuckets, strategy: CompactionStrategy) -> Liv
 
     In tables without buckets, they have only the files that may be rewritten.
     """
+    if has_data_evolution(buckets.schema):
+        return row_ranges.select_candidates(buckets, strategy)
     select = AppendCompactStrategy.of(buckets.schema.typed_options)
     is_unaware = buckets.schema.is_bucket_unaware
     with_vectors = np.zeros(len(buckets), bool)

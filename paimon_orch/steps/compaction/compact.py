@@ -6,6 +6,7 @@ from datetime import datetime
 
 from paimon_orch.format.partition_path import format_partition_values
 from paimon_orch.format.row.binary_row import deserialize_row
+from paimon_orch.steps.common.bucket_scan import BucketScan, Judge, scan_latest_buckets
 from paimon_orch.steps.common.conflict_retry import discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import PartitionSpecs
@@ -21,7 +22,6 @@ from paimon_orch.steps.compaction.plan import (
     run,
 )
 from paimon_orch.steps.compaction.postpone import MOVE_POSTPONED, MovePostponedRequest
-from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
@@ -45,11 +45,16 @@ __all__ = [
 
 
 def plan(
-    table: Table, request: CompactRequest, buckets: LiveBuckets | None = None
+    table: Table,
+    request: CompactRequest,
+    scan: BucketScan | None = None,
+    *,
+    executor: Executor | None = None,
 ) -> CompactionPlan:
     """Plan a compaction of the latest snapshot; reads only metadata.
 
-    ``buckets`` are the selected buckets of a snapshot, if the caller has read them.
+    ``scan`` has the selected buckets, if the caller needs them too. The executor, by default this
+    process, reads the manifests of tables with more than five million files.
 
     ``minor`` follows the table's options. With deletion vectors, it compacts all files of level 0,
     and rewrites files with mostly deleted rows. In append tables, it merges small files if there
@@ -57,11 +62,22 @@ def plan(
     """
     schema = table.schema
     plan_table = primary_key.plan if schema.primary_keys else append.plan
-    plan = plan_table(table, request, buckets)
+    scan = scan or scan_latest_buckets(table, request, executor, now=request.now)
+    plan = plan_table(table, request, scan)
     if not has_postpone_buckets(schema):
         return plan
     selection = MovePostponedRequest(partitions=request.partitions, where=request.where)
     return replace(plan, postponed=postpone.plan(table, selection))
+
+
+def build_judge(scan: BucketScan, strategy: CompactionStrategy) -> Judge:
+    """Return the judge of a plan, to judge its scan also for something else."""
+    build = primary_key.build_judge if scan.schema.primary_keys else append.build_judge
+    return build(scan, strategy)
+
+
+def _replan(table: Table, request: CompactRequest, executor: Executor | None) -> CompactionPlan:
+    return plan(table, request, executor=executor)
 
 
 def commit(
@@ -79,6 +95,7 @@ def commit(
 COMPACT = Step(
     title="compact",
     plan=plan,
+    replan=_replan,
     work=collect_work,
     run=run,
     decode=CommitMessage.decode,
@@ -114,7 +131,7 @@ def move_postponed_and_replan(
     assert plan.postponed is not None
     run_step(MOVE_POSTPONED, table, plan.postponed, executor, progress=progress)
     assert isinstance(plan.request, CompactRequest)
-    return COMPACT.plan(table, plan.request)
+    return _replan(table, plan.request, executor)
 
 
 def compact(
@@ -142,7 +159,8 @@ def compact(
     :param now: the time at which the age of rows is measured; None means the current time
     """
     request = CompactRequest(partitions=partitions, where=where, strategy=strategy, now=now)
-    return run_compaction(table, plan(table, request), executor, progress=progress)
+    planned = plan(table, request, executor=executor)
+    return run_compaction(table, planned, executor, progress=progress)
 
 
 def compact_written_partitions(

@@ -3,19 +3,24 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from operator import add
+from typing import Any
 
 import numpy as np
 
-from paimon_orch.files.data_file_reader import FileReader
-from paimon_orch.format.arrays import Indices, Int64Array
 from paimon_orch.format.options.value_type import parse_duration, parse_memory
 from paimon_orch.merge.engine.merge_engine import create_merge_engine
 from paimon_orch.merge.tree.compact_reason import CompactReason
+from paimon_orch.steps.common.bucket_scan import (
+    BucketScan,
+    JudgedBuckets,
+    Judgment,
+    scan_latest_buckets,
+)
 from paimon_orch.steps.common.partition_selection import (
     PartitionRequest,
     PartitionSpecs,
     open_reader,
-    read_latest_buckets,
 )
 from paimon_orch.steps.compaction import append, primary_key
 from paimon_orch.steps.compaction.append import check_compactable
@@ -142,7 +147,7 @@ def decide(
     where: str | None = None,
     overdue: Collection[str] | None = (),
     may_be_full: bool = True,
-    buckets: LiveBuckets | None = None,
+    scan: BucketScan | None = None,
 ) -> list[CompactionDecision]:
     """Decide which partitions of the latest snapshot to compact; reads only manifests.
 
@@ -151,26 +156,29 @@ def decide(
     :param where: a filter on partition columns
     :param overdue: paths of partitions that have waited for ``max_wait``; None means all
     :param may_be_full: whether decisions may be full compactions
-    :param buckets: the selected buckets, if the caller has read them
+    :param scan: the buckets of the partitions, if the caller needs them too
     """
     policy, schema = policy or CompactionPolicy(), table.schema
     if schema.primary_keys:
         create_merge_engine(schema)
     else:
         check_compactable(schema)
-    if buckets is None:
-        request = PartitionRequest(partitions=partitions, where=where)
-        buckets = read_latest_buckets(table, request)
-    if buckets is None:
+    if scan is None:
+        scan = scan_latest_buckets(table, PartitionRequest(partitions=partitions, where=where))
+    if scan is None:
         return []
-    by_path = _PathMetrics.of(buckets)
-    reader = open_reader(table, schema, buckets)
-    minor = _plan_work(buckets, by_path, reader, "minor")
+    judged = scan.judge(PolicyJudge(now=scan.now))
+    by_path = _merge_metrics(judged.values)
+    minor = _plan_work(scan, judged, "minor")
     full: Mapping[str, _PlannedWork] = {}
-    if may_be_full:
-        is_hollow = np.array(by_path.deleted_ratios) > policy.deleted_ratio
-        hollow = buckets.take(np.flatnonzero(is_hollow[by_path.indices]))
-        full = _plan_work(hollow, _PathMetrics.of(hollow), reader, "full")
+    hollow = frozenset(
+        path
+        for path, metrics in by_path.items()
+        if may_be_full and metrics.deleted_ratio > policy.deleted_ratio
+    )
+    if hollow:
+        full_judge = PolicyJudge(now=scan.now, strategy="full", paths=hollow)
+        full = _plan_work(scan, scan.judge(full_judge), "full")
     return [
         _PartitionPolicy(
             path=path,
@@ -180,67 +188,86 @@ def decide(
             policy=policy,
             is_overdue=overdue is None or path in overdue,
         ).decide(may_be_full=may_be_full)
-        for path, metrics in zip(by_path.paths, by_path.metrics, strict=True)
+        for path, metrics in by_path.items()
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _PathMetrics:
-    """The metrics of partitions, ordered by path, without those of a compaction."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyJudge:
+    """Chooses the buckets that may have work, and computes metrics of all partitions."""
 
-    paths: Sequence[str]
-    indices: Indices
-    """The index of the path of each bucket."""
-    metrics: Sequence[CompactionMetrics]
+    now: datetime
+    strategy: CompactionStrategy = "minor"
+    paths: frozenset[str] | None = None
+    """The paths of the partitions to judge; None means all."""
 
-    @property
-    def deleted_ratios(self) -> list[float]:
-        return [each.deleted_ratio for each in self.metrics]
+    def __call__(self, buckets: LiveBuckets) -> Judgment:
+        """Judge some buckets; raise :class:`CorruptFileError` if files of a level overlap."""
+        paths = {p: format_partition(p, buckets.schema) for p in buckets.partitions}
+        if self.paths is not None:
+            is_selected = np.array(
+                [paths.get(each) in self.paths for each in buckets.groups.files.partitions], bool
+            )
+            buckets = buckets.take(np.flatnonzero(is_selected[buckets.groups.partition_codes]))
+        chosen = _select_candidates(buckets, self.strategy, self.now)
+        return Judgment(chosen=chosen, values=_compute_metrics(buckets, paths))
 
-    @classmethod
-    def of(cls, buckets: LiveBuckets) -> "_PathMetrics":
-        """Compute the metrics; raise :class:`CorruptFileError` if files of a level overlap."""
-        path_by_partition = {p: format_partition(p, buckets.schema) for p in buckets.partitions}
-        paths = sorted(set(path_by_partition.values()))
-        index_by_path = {path: index for index, path in enumerate(paths)}
-        index_by_code = np.array(
-            [
-                index_by_path.get(path_by_partition.get(partition, ""), -1)
-                for partition in buckets.groups.files.partitions
-            ],
-            np.int64,
+
+_SUMS = ("files", "bytes", "level0_files", "small_files", "rows", "deleted_rows", "postponed")
+
+
+def _compute_metrics(buckets: LiveBuckets, paths: Mapping[bytes, str]) -> dict[str, list[Any]]:
+    """Return columns with one item per path."""
+    distinct = sorted({paths[partition] for partition in buckets.partitions})
+    index_by_path = {path: index for index, path in enumerate(distinct)}
+    index_by_code = np.array(
+        [
+            index_by_path.get(paths.get(partition, ""), -1)
+            for partition in buckets.groups.files.partitions
+        ],
+        np.int64,
+    )
+    indices = index_by_code[buckets.groups.partition_codes]
+    each = BucketMetrics(buckets)
+    each.compute_max_sorted_runs()
+    runs = np.zeros(len(distinct), np.int64)
+    np.maximum.at(runs, indices, each.sorted_runs)
+    columns: dict[str, list[Any]] = {"path": distinct, "sorted_runs": runs.tolist()}
+    for name in _SUMS:
+        is_postponed = buckets.groups.buckets < 0
+        values = (
+            np.where(is_postponed, each.files, 0) if name == "postponed" else getattr(each, name)
         )
-        indices = index_by_code[buckets.groups.partition_codes]
-        each = BucketMetrics(buckets)
-        each.compute_max_sorted_runs()
+        sums = np.zeros(len(distinct), np.int64)
+        np.add.at(sums, indices, values)
+        columns[name] = sums.tolist()
+    return columns
 
-        def add(values: Int64Array) -> list[int]:
-            sums = np.zeros(len(paths), np.int64)
-            np.add.at(sums, indices, values)
-            totals: list[int] = sums.tolist()
-            return totals
 
-        runs = np.zeros(len(paths), np.int64)
-        np.maximum.at(runs, indices, each.sorted_runs)
-        columns = (each.files, each.bytes, each.level0_files, each.small_files)
-        rows, deleted = add(each.rows), add(each.deleted_rows)
-        return cls(
-            paths,
-            indices,
-            [
-                CompactionMetrics(
-                    files=files,
-                    bytes=size,
-                    level0_files=level0_files,
-                    sorted_runs=sorted_runs,
-                    small_files=small_files,
-                    deleted_ratio=deleted_rows / row_count if row_count else 0.0,
-                )
-                for files, size, level0_files, small_files, sorted_runs, row_count, deleted_rows in zip(
-                    *map(add, columns), runs.tolist(), rows, deleted, strict=True
-                )
-            ],
+def _merge_metrics(parts: Sequence[Mapping[str, list[Any]]]) -> dict[str, CompactionMetrics]:
+    """Return the metrics of partitions, ordered by path, without those of a compaction."""
+    sums: dict[str, list[int]] = {}
+    for part in parts:
+        columns = [part["sorted_runs"], *(part[name] for name in _SUMS)]
+        for path, *numbers in zip(part["path"], *columns, strict=True):
+            known = sums.get(path)
+            if known is None:
+                sums[path] = numbers
+            else:
+                runs = max(known[0], numbers[0])
+                sums[path] = [runs, *map(add, known[1:], numbers[1:])]
+    metrics = {}
+    for path in sorted(sums):
+        sorted_runs, files, size, level0_files, small_files, rows, deleted, _ = sums[path]
+        metrics[path] = CompactionMetrics(
+            files=files,
+            bytes=size,
+            level0_files=level0_files,
+            sorted_runs=sorted_runs,
+            small_files=small_files,
+            deleted_ratio=deleted / rows if rows else 0.0,
         )
+    return metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,28 +330,32 @@ class _PartitionPolicy:
         )
 
 
+def _select_candidates(
+    buckets: LiveBuckets, strategy: CompactionStrategy, now: datetime
+) -> LiveBuckets:
+    if not buckets.schema.primary_keys:
+        return append.select_candidates(buckets, strategy)
+    in_buckets = buckets.take(np.flatnonzero(buckets.groups.buckets >= 0))
+    return in_buckets.take(primary_key.select_candidates(in_buckets, strategy, now))
+
+
 def _plan_work(
-    buckets: LiveBuckets, by_path: _PathMetrics, reader: FileReader, strategy: CompactionStrategy
+    scan: BucketScan, judged: JudgedBuckets, strategy: CompactionStrategy
 ) -> Mapping[str, _PlannedWork]:
     """Return the work of the partitions that have any, by path."""
+    reader = open_reader(scan.table, scan.schema, judged.chosen)
     units: dict[str, list[CompactionUnit]] = {}
-    if not reader.schema.primary_keys:
-        for part in append.plan_units(reader, buckets, strategy):
-            units.setdefault(part.partition_text, []).append(part)
-        return {path: _PlannedWork(found) for path, found in units.items()}
-    in_buckets = buckets.take(np.flatnonzero(buckets.groups.buckets >= 0))
-    now = datetime.now().astimezone()
-    candidates = primary_key.select_candidates(in_buckets, strategy, now)
-    for split in in_buckets.build_splits(candidates):
-        unit = primary_key.plan_bucket_unit(reader, split, strategy, now)
-        if unit is not None:
-            units.setdefault(unit.partition_text, []).append(unit)
-    postponed = np.zeros(len(by_path.paths), np.int64)
-    is_postponed = buckets.groups.buckets < 0
-    np.add.at(postponed, by_path.indices[is_postponed], buckets.groups.lengths[is_postponed])
+    plan_units = primary_key.plan_units if scan.schema.primary_keys else append.plan_units
+    for unit in plan_units(reader, scan, judged.chosen, strategy):
+        units.setdefault(unit.partition_text, []).append(unit)
+    postponed: dict[str, int] = {}
+    for part in judged.values:
+        for path, files in zip(part["path"], part["postponed"], strict=True):
+            if files and scan.schema.primary_keys:
+                postponed[path] = postponed.get(path, 0) + files
     return {
-        path: _PlannedWork(units.get(path, ()), postponed_files)
-        for path, postponed_files in zip(by_path.paths, postponed.tolist(), strict=True)
+        path: _PlannedWork(units.get(path, ()), postponed.get(path, 0))
+        for path in units.keys() | postponed.keys()
     }
 
 

@@ -34,8 +34,9 @@ from paimon_orch.merge.tree.compact_strategy import (
     plan_minor_compaction,
 )
 from paimon_orch.merge.tree.levels import build_bucket_runs
+from paimon_orch.steps.common.bucket_scan import BucketScan, Judgment, scan_latest_buckets
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
-from paimon_orch.steps.common.partition_selection import open_reader, read_latest_buckets
+from paimon_orch.steps.common.partition_selection import open_reader
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
@@ -88,37 +89,61 @@ class PrimaryKeyCompactionUnit(CompactionUnit):
         ).encode()
 
 
-def plan(
-    table: Table, request: CompactRequest, buckets: LiveBuckets | None = None
-) -> CompactionPlan:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrimaryKeyJudge:
+    """Chooses the buckets that may have work, and counts all buckets that are not expired."""
+
+    identifier: str
+    strategy: CompactionStrategy
+    now: datetime
+    current_time: datetime
+    """``now`` as the local wall clock time of the caller."""
+
+    def __call__(self, buckets: LiveBuckets) -> Judgment:
+        """Judge some buckets."""
+        in_buckets = buckets.take(np.flatnonzero(buckets.groups.buckets >= 0))
+        current = exclude_expired_partitions(self.identifier, in_buckets, self.current_time)
+        current.check_levels()
+        candidates = select_candidates(current, self.strategy, self.now)
+        return Judgment(chosen=current.take(candidates), values={"buckets": len(current)})
+
+
+def build_judge(scan: BucketScan, strategy: CompactionStrategy) -> PrimaryKeyJudge:
+    """Return the judge of a plan."""
+    return PrimaryKeyJudge(
+        identifier=scan.table.identifier,
+        strategy=strategy,
+        now=scan.now,
+        current_time=scan.now.astimezone().replace(tzinfo=None),
+    )
+
+
+def plan(table: Table, request: CompactRequest, scan: BucketScan | None = None) -> CompactionPlan:
     """Plan a compaction of the latest snapshot of a primary-key table."""
     table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
     options = schema.typed_options
     create_merge_engine(schema)
-    if buckets is None:
-        buckets = read_latest_buckets(table, request)
-    if buckets is None:
+    if scan is None:
+        scan = scan_latest_buckets(table, request, now=request.now)
+    if scan is None:
         return CompactionPlan(request=request)
-    in_buckets = buckets.take(np.flatnonzero(buckets.groups.buckets >= 0))
-    buckets = exclude_expired_partitions(table, in_buckets, request.now)
-    buckets.check_levels()
-    now = request.now or datetime.now().astimezone()
-    reader = open_reader(table, schema, buckets)
+    judged = scan.judge(build_judge(scan, request.strategy))
+    reader = open_reader(table, schema, judged.chosen)
     units, guards = list[PrimaryKeyCompactionUnit](), list[BucketGuard]()
-    for split in buckets.build_splits(select_candidates(buckets, request.strategy, now)):
-        unit = plan_bucket_unit(reader, split, request.strategy, now)
+    for split in scan.build_splits(judged.chosen):
+        unit = plan_bucket_unit(reader, split, request.strategy, scan.now)
         if unit is not None:
             units += _split_unit(reader, unit)
             guards.append(_build_guard(split))
     needs_guards = options.has_deletion_vectors or options.is_pk_clustering_override
     return CompactionPlan(
         request=request,
-        snapshot_id=buckets.snapshot.id,
+        snapshot_id=scan.snapshot.id,
         reader=reader,
         units=tuple(order_by_size(units)),
         guards=tuple(guards) if needs_guards else (),
-        skipped_buckets=len(buckets) - len(guards),
+        skipped_buckets=judged.sum("buckets") - len(guards),
     )
 
 
@@ -139,6 +164,15 @@ def select_candidates(buckets: LiveBuckets, strategy: CompactionStrategy, now: d
             counts = [item.cardinality for entry in entries for item in entry.ranges or ()]
             may_compact[number] = any(count is None or count > limit for count in counts)
     return np.flatnonzero(may_compact)
+
+
+def plan_units(
+    reader: FileReader, scan: BucketScan, chosen: LiveBuckets, strategy: CompactionStrategy
+) -> list[PrimaryKeyCompactionUnit]:
+    """Return the units of whole buckets; reads only metadata."""
+    splits = scan.build_splits(chosen)
+    units = (plan_bucket_unit(reader, split, strategy, scan.now) for split in splits)
+    return [unit for unit in units if unit is not None]
 
 
 def plan_bucket_unit(

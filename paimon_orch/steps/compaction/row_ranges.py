@@ -79,6 +79,18 @@ class RowRangeCompactionUnit(CompactionUnit):
             return CommitMessage(entries=entries).encode()
 
 
+def select_candidates(buckets: LiveBuckets, strategy: CompactionStrategy) -> LiveBuckets:
+    """Return the buckets that have files to compact, with all their files."""
+    files, groups = buckets.groups.files, buckets.groups
+    bins = RowRangeStrategy.of(buckets.schema.typed_options).select(
+        files, groups.rows, full=strategy == "full"
+    )
+    is_selected = np.zeros(len(files), np.int64)
+    for rows in bins:
+        is_selected[rows] = 1
+    return buckets.take(np.flatnonzero(groups.sum(is_selected)))
+
+
 def plan_units(buckets: LiveBuckets, strategy: CompactionStrategy) -> list[RowRangeCompactionUnit]:
     """Return the units of all partitions; reads only metadata."""
     select = RowRangeStrategy.of(buckets.schema.typed_options).select

@@ -101,11 +101,12 @@ def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationP
             "partition.timestamp-pattern": request.timestamp_pattern,
         },
     )
-    max_age = _resolve_expiration_time(table, options, request.expiration_time)
+    max_age = _resolve_expiration_time(table.identifier, schema, options, request.expiration_time)
     current_time = datetime.now() if request.now is None else request.now
     groups = _group_by_partition(table.files())
     expired = _find_expired_partitions(
-        table,
+        table.identifier,
+        schema,
         groups,
         current_time=current_time,
         max_age=max_age,
@@ -135,9 +136,12 @@ def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationP
 
 
 def exclude_expired_partitions(
-    table: Table, buckets: LiveBuckets, now: datetime | None = None
+    identifier: str, buckets: LiveBuckets, current_time: datetime
 ) -> LiveBuckets:
-    """Exclude expired partitions if ``compaction.skip-expired-partitions`` is true."""
+    """Exclude expired partitions if ``compaction.skip-expired-partitions`` is true.
+
+    ``current_time`` is the local wall clock time of the caller; a unit may run in another zone.
+    """
     # As in Java Paimon, the option requires an expiration time and the strategy values-time.
     schema = buckets.schema
     options = schema.typed_options
@@ -145,13 +149,13 @@ def exclude_expired_partitions(
     skips = options.get(COMPACTION_SKIP_EXPIRED_PARTITIONS) and by_values
     if not (skips and schema.partition_keys and options.get(PARTITION_EXPIRATION_TIME)):
         return buckets
-    current_time = datetime.now() if now is None else now.astimezone().replace(tzinfo=None)
-    max_age = _resolve_expiration_time(table, options, None)
+    max_age = _resolve_expiration_time(identifier, schema, options, None)
     expired = set(
         _find_expired_partitions(
-            table,
+            identifier,
+            schema,
             dict.fromkeys(buckets.partitions, ()),
-            current_time,
+            current_time=current_time,
             max_age=max_age,
             time_of=_build_time_reader(schema, options),
         )
@@ -168,21 +172,23 @@ def _group_by_partition(splits: Iterable[BucketSplit]) -> dict[bytes, list[Bucke
 
 
 def _find_expired_partitions(
-    table: Table,
+    identifier: str,
+    schema: TableSchema,
     groups: Mapping[bytes, Sequence[BucketSplit]],
+    *,
     current_time: datetime,
     max_age: timedelta,
     time_of: _PartitionTimeReader,
 ) -> list[bytes]:
     """Return the expired partitions, ordered by their values as strings."""
-    schema, expired = table.schema, []
+    expired = []
     for partition, splits in groups.items():
         time = time_of(partition, splits)
         if time is None:
             text = format_partition(partition, schema)
             logger.warning(
                 "%s: partition %s does not expire: its values have no valid time",
-                table.identifier,
+                identifier,
                 text,
             )
         elif current_time - time > max_age:
@@ -197,14 +203,14 @@ def _override_options(options: Options, arguments: Mapping[str, str | None]) -> 
 
 
 def _resolve_expiration_time(
-    table: Table, options: Options, requested: timedelta | None
+    identifier: str, schema: TableSchema, options: Options, requested: timedelta | None
 ) -> timedelta:
-    if not table.schema.partition_keys:
-        raise InputError(f"{table.identifier} has no partition columns, so no partition can expire")
+    if not schema.partition_keys:
+        raise InputError(f"{identifier} has no partition columns, so no partition can expire")
     expiration_time = options.get(PARTITION_EXPIRATION_TIME) if requested is None else requested
     if expiration_time is None:
         raise InputError(
-            f"{table.identifier}: no expiration time; "
+            f"{identifier}: no expiration time; "
             "set the option 'partition.expiration-time' or pass an expiration time"
         )
     return expiration_time

@@ -21,6 +21,7 @@ from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
 from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
 from paimon_orch.merge.tree.levels import build_bucket_runs
+from paimon_orch.steps.common.manifest_units import combine_codes, to_array
 from paimon_orch.steps.inspection.check_report import (
     CheckContext,
     CheckedVersion,
@@ -31,12 +32,7 @@ from paimon_orch.steps.inspection.check_report import (
     find_unreadable_manifest,
 )
 from paimon_orch.steps.inspection.check_units import PartContent, decode_pieces, hash_names
-from paimon_orch.steps.inspection.checked_entries import (
-    CheckedEntries,
-    combine_codes,
-    find_first_rows,
-    to_array,
-)
+from paimon_orch.steps.inspection.checked_entries import CheckedEntries, find_first_rows
 from paimon_orch.steps.inspection.key_overlaps import find_suspect_groups
 from paimon_orch.steps.inspection.stored_files import BucketDirectories, FileProblem, StoredFiles
 from paimon_orch.storage import FileIO

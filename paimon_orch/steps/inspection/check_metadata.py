@@ -27,6 +27,7 @@ from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.common.executor import Executor
+from paimon_orch.steps.common.manifest_units import EntryUnit, count_parts, split_manifests
 from paimon_orch.steps.inspection.check_buckets import find_repeated_names, judge_part
 from paimon_orch.steps.inspection.check_report import (
     CheckContext,
@@ -38,7 +39,6 @@ from paimon_orch.steps.inspection.check_report import (
 )
 from paimon_orch.steps.inspection.check_units import (
     DeletionVectorUnit,
-    EntryUnit,
     hash_names,
     read_units,
 )
@@ -54,9 +54,6 @@ from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.schema_store import SchemaStore
 
 _HASH_BYTES = 4
-_ENTRIES_PER_PART = 150_000
-_ENTRIES_PER_UNIT = 200_000
-_MANIFESTS_PER_UNIT = 64
 _INDEX_MANIFESTS_PER_UNIT = 8
 
 
@@ -199,9 +196,8 @@ class MetadataChecker:
         context = self._build_context()
         units = self._build_units()
         metas = [meta for _, meta in self._manifests.values()]
-        entries = sum(meta.num_added_files + meta.num_deleted_files for meta in metas)
         work_bytes = sum(meta.file_size for meta in metas)
-        parts = max(1, -(-entries // _ENTRIES_PER_PART))
+        parts = count_parts(metas)
         results = self.executor.shuffle(
             partial(read_units, self.reader.manifests, parts=parts),
             units,
@@ -279,17 +275,7 @@ class MetadataChecker:
         return self._layouts[self._schemas.index(schema)]
 
     def _build_units(self) -> list[EntryUnit | DeletionVectorUnit]:
-        units: list[EntryUnit | DeletionVectorUnit] = []
-        batch: list[tuple[int, ManifestFileMeta]] = []
-        entries = 0
-        for number, meta in self._manifests.values():
-            batch.append((number, meta))
-            entries += meta.num_added_files + meta.num_deleted_files
-            if entries >= _ENTRIES_PER_UNIT or len(batch) == _MANIFESTS_PER_UNIT:
-                units.append(EntryUnit(tuple(batch)))
-                batch, entries = [], 0
-        if batch:
-            units.append(EntryUnit(tuple(batch)))
+        units: list[EntryUnit | DeletionVectorUnit] = [*split_manifests(self._manifests.values())]
         indexes = [(number, name) for name, number in self._index_manifests.items()]
         for start in range(0, len(indexes), _INDEX_MANIFESTS_PER_UNIT):
             part = indexes[start : start + _INDEX_MANIFESTS_PER_UNIT]

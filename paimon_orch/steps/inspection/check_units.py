@@ -1,30 +1,34 @@
 """Reads the manifests of a check in work units, and sends their entries to parts by bucket.
 
-A part has all entries of its buckets, in all versions, so that it can be judged without the others.
-Entries are exchanged as Arrow tables, at about 150 bytes per entry before compression.
+A part has the entries of its buckets in all versions, at about 150 bytes per entry before
+compression.
 """
 
-import io
 import json
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import MissingFileError, PaimonError, wrap_decode_errors
-from paimon_orch.format.arrays import AnyArray, Indices, UInt64Array
-from paimon_orch.format.manifest.columnar_manifest import ColumnarManifest, Manifest
+from paimon_orch.format.arrays import AnyArray, UInt64Array
+from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS_INDEX
-from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.steps.common.manifest_units import (
+    IDENTITY_FIELDS,
+    EntryUnit,
+    build_field_getter,
+    compute_part,
+    compute_parts,
+    decode_table,
+    encode_table,
+    read_identity_columns,
+    split_by_part,
+)
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 
-_BUCKET_FACTOR = 40_503  # spreads the buckets of a partition over the parts
 _HASH_SEED, _HASH_FACTOR = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9
-_LIST_SEPARATOR = "\0"  # file names cannot contain it
 
 _ENTRY_SCHEMA = pa.schema(
     [
@@ -35,18 +39,15 @@ _ENTRY_SCHEMA = pa.schema(
         ("bucket", pa.int64()),
         ("total_buckets", pa.int64()),
         ("level", pa.int64()),
-        ("name", pa.string()),
+        *IDENTITY_FIELDS,
         ("file_size", pa.int64()),
         ("row_count", pa.int64()),
-        ("extra_files", pa.string()),
-        ("embedded_index", pa.binary()),
-        ("external_path", pa.string()),
         ("min_key", pa.binary()),
         ("max_key", pa.binary()),
     ]
 )
-"""``row`` is the index of the entry in its manifest, ``embedded_index`` a digest; the keys of files
-on level 0 are null, because nothing compares them."""
+"""``row`` is the index of the entry in its manifest; the keys of files on level 0 are null, because
+nothing compares them."""
 
 _RANGE_SCHEMA = pa.schema(
     [
@@ -61,13 +62,6 @@ _RANGE_SCHEMA = pa.schema(
     ]
 )
 """Deletion vectors: ``item`` is the index of the index file in its index manifest."""
-
-
-@dataclass(frozen=True, slots=True)
-class EntryUnit:
-    """Manifests to read; the numbers are their indices in the check."""
-
-    manifests: tuple[tuple[int, ManifestFileMeta], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +102,14 @@ def read_units(
         except PaimonError as error:
             failures[number] = (isinstance(error, MissingFileError), str(error))
             continue
-        codes = _compute_parts(manifest, parts)
+        codes = compute_parts(*manifest.encode_partitions(), manifest.buckets, parts)
         if name_hashes is not None:
             wanted = np.isin(hash_names(manifest.names), name_hashes)
             table, codes = table.filter(pa.array(wanted)), codes[wanted]
-        for part, rows in _split_by_part(table, codes):
+        for part, rows in split_by_part(table, codes):
             pieces[part].append(rows)
     results = [
-        (part, _encode_table(pa.concat_tables(tables)))
+        (part, encode_table(pa.concat_tables(tables)))
         for part, tables in enumerate(pieces)
         if tables
     ]
@@ -133,19 +127,13 @@ def decode_pieces(pieces: Iterable[bytes]) -> PartContent:
             for number, (is_missing, text) in json.loads(piece).items():
                 failures[int(number)] = (is_missing, text)
             continue
-        with pa.ipc.open_stream(piece) as stream:
-            table = stream.read_all()
+        table = decode_table(piece)
         tables[table.schema.names == _ENTRY_SCHEMA.names].append(table)
     return PartContent(
         entries=pa.concat_tables([_ENTRY_SCHEMA.empty_table(), *tables[True]]).combine_chunks(),
         vectors=pa.concat_tables([_RANGE_SCHEMA.empty_table(), *tables[False]]).combine_chunks(),
         failures=failures,
     )
-
-
-def split_file_names(text: str) -> list[str]:
-    """Return the extra files of an entry."""
-    return text.split(_LIST_SEPARATOR)
 
 
 def hash_names(names: Sequence[str]) -> UInt64Array:
@@ -163,8 +151,7 @@ def hash_names(names: Sequence[str]) -> UInt64Array:
 
 
 def _build_entry_table(manifest: Manifest, number: int) -> pa.Table:
-    manifest.extra_file_names()  # checks the names
-    get = _build_field_getter(manifest)
+    get = build_field_getter(manifest)
     has_keys = manifest.levels > 0
     distinct, codes = manifest.encode_partitions()
     columns = {
@@ -175,16 +162,9 @@ def _build_entry_table(manifest: Manifest, number: int) -> pa.Table:
         "bucket": manifest.buckets,
         "total_buckets": manifest.total_buckets,
         "level": manifest.levels,
-        "name": manifest.names,
+        **read_identity_columns(manifest),
         "file_size": manifest.read_file_numbers("_FILE_SIZE"),
         "row_count": manifest.read_file_numbers("_ROW_COUNT"),
-        "extra_files": [
-            _LIST_SEPARATOR.join(names) if names else None for names in get("_EXTRA_FILES")
-        ],
-        "embedded_index": [
-            None if data is None else sha256(data).digest() for data in get("_EMBEDDED_FILE_INDEX")
-        ],
-        "external_path": get("_EXTERNAL_PATH"),
         "min_key": _mask_values(get("_MIN_KEY"), has_keys),
         "max_key": _mask_values(get("_MAX_KEY"), has_keys),
     }
@@ -200,56 +180,10 @@ def _build_entry_table(manifest: Manifest, number: int) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=_ENTRY_SCHEMA)
 
 
-def _build_field_getter(manifest: Manifest) -> Callable[[str], Sequence[Any]]:
-    """Return a function that returns a field of all data files that is not a number."""
-    if not isinstance(manifest, ColumnarManifest):
-        files = [entry.file for entry in manifest.entries()]
-        attributes = {"_EMBEDDED_FILE_INDEX": "embedded_index"}
-        return lambda name: [
-            getattr(file, attributes.get(name, name[1:].lower())) for file in files
-        ]
-
-    def get(name: str) -> Sequence[Any]:
-        column = manifest.columns.get(f"_FILE.{name}")
-        if column is None:
-            return [None] * len(manifest)
-        with wrap_decode_errors(manifest.path):
-            if column.item_type is not None:
-                return column.arrays(manifest.data)
-            return column.slices(manifest.data)
-
-    return get
-
-
 def _mask_values(values: Sequence[bytes], valid: AnyArray) -> list[bytes | None]:
     return [
         value if is_valid else None for value, is_valid in zip(values, valid.tolist(), strict=True)
     ]
-
-
-def _compute_parts(manifest: Manifest, parts: int) -> Indices:
-    distinct, codes = manifest.encode_partitions()
-    hashes = np.fromiter(map(zlib.crc32, distinct), np.int64, len(distinct))
-    part_codes: Indices = (hashes[codes] + manifest.buckets * _BUCKET_FACTOR) % parts
-    return part_codes
-
-
-def _split_by_part(table: pa.Table, codes: Indices) -> Iterator[tuple[int, pa.Table]]:
-    if not len(codes):
-        return
-    order = np.argsort(codes, kind="stable")
-    bounds = np.flatnonzero(np.diff(codes[order], prepend=-1)).tolist()
-    ordered = table if len(bounds) == 1 else table.take(pa.array(order))
-    for start, end in zip(bounds, [*bounds[1:], len(order)], strict=True):
-        yield int(codes[order[start]]), ordered.slice(start, end - start)
-
-
-def _encode_table(table: pa.Table) -> bytes:
-    sink = io.BytesIO()
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
-        writer.write_table(table.combine_chunks())
-    return sink.getvalue()
 
 
 def _read_deletion_vectors(
@@ -260,7 +194,7 @@ def _read_deletion_vectors(
         for item_number, item in enumerate(reader.index_manifest(name)):
             if item.index_type != DELETION_VECTORS_INDEX:
                 continue
-            part = (zlib.crc32(item.partition) + item.bucket * _BUCKET_FACTOR) % parts
+            part = compute_part(item.partition, item.bucket, parts)
             rows[part] += [
                 (
                     number, item_number, position, item.file_name, item.partition, item.bucket,
@@ -271,7 +205,7 @@ def _read_deletion_vectors(
     return [
         (
             part,
-            _encode_table(
+            encode_table(
                 pa.Table.from_arrays(
                     [
                         pa.array(values, column.type)

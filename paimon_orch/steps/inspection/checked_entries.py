@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from paimon_orch.format.arrays import AnyArray, Indices, Mask
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
-from paimon_orch.steps.inspection.check_units import split_file_names
+from paimon_orch.steps.common.manifest_units import combine_codes, split_file_names, to_array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,28 +124,6 @@ class CheckedEntries:
                 if get(name, row) is not None
             },
         )
-
-
-def to_array(column: pa.ChunkedArray) -> pa.Array:
-    """Return the chunks of a column as one array."""
-    combined = column.combine_chunks()
-    if isinstance(combined, pa.ChunkedArray):
-        combined = (
-            pa.concat_arrays(combined.chunks) if combined.num_chunks else pa.array([], column.type)
-        )
-    return combined
-
-
-def combine_codes(codes: AnyArray, values: pa.ChunkedArray | pa.Array) -> Indices:
-    """Return numbers that are equal where the codes and the values are equal, without gaps."""
-    array = to_array(values) if isinstance(values, pa.ChunkedArray) else values
-    encoded = array.dictionary_encode("encode")
-    size = len(encoded.dictionary)
-    if size <= 1 and codes.dtype == np.int64:
-        return codes
-    combined = codes.astype(np.int64) * max(1, size) + encoded.indices.to_numpy()
-    indices: Indices = pa.array(combined).dictionary_encode().indices.to_numpy().astype(np.int64)
-    return indices
 
 
 def find_first_rows(codes: Indices) -> Indices:
