@@ -121,7 +121,7 @@ def check_partitions_exist(
 
     With ``with_directories``, a partition only needs a directory.
     """
-    from paimon_orch.table.cleanup.orphan_candidates import DataRoots, find_bucket_directories
+    from paimon_orch.table.cleanup.orphan_candidates import DataRoots, has_bucket_directories
 
     schema = table.schema
     present = [] if scan is None else scan.list_partitions()
@@ -130,7 +130,7 @@ def check_partitions_exist(
         spec = parse_partition_spec(spec_text, schema)
         has_files = any(map(build_partition_matcher(spec, schema), present))
         if not has_files and not any(
-            find_bucket_directories(table.io, root, schema, [spec]) for root in roots
+            has_bucket_directories(table.io, root, schema, spec) for root in roots
         ):
             name = f"{table.identifier}$partitions"
             raise NotFoundError(

@@ -25,6 +25,7 @@ from paimon_orch.steps.common.file_deletion import (
     run,
     split_paths,
 )
+from paimon_orch.steps.common.manifest_units import count_entries, split_manifests
 from paimon_orch.steps.common.partition_selection import PartitionSpecs
 from paimon_orch.steps.common.step import Step, WorkUnits, run_step
 from paimon_orch.table.cleanup.orphan_candidates import (
@@ -34,7 +35,8 @@ from paimon_orch.table.cleanup.orphan_candidates import (
     OrphanCandidate,
     OrphanListing,
     OrphanSearch,
-    find_bucket_directories,
+    SearchedDirectory,
+    find_partition_directories,
     find_unfinished_files,
     find_unreferenced_names,
     list_names_by_part,
@@ -54,6 +56,9 @@ logger = logging.getLogger(__name__)
 DEFAULT_MIN_AGE_SECONDS = 24 * 3600
 _MAX_PARTS = 200
 _NAMES_PER_PART = 100_000
+_MAX_LISTING_UNITS = 1_024
+_MIN_DIRECTORIES = 4_096
+"""Units list partitions and buckets themselves below this number of directories."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +70,9 @@ class RemoveOrphanFilesRequest:
     partitions: PartitionSpecs | None = None
     """The partitions in which to search data files; None searches all files of the table."""
     directories_per_unit: int = 64
-    """The number of directories that one work unit lists."""
+    """The number of directories that one work unit lists; more in very large tables."""
     manifests_per_unit: int = 16
-    """The number of manifests that one work unit reads."""
+    """The maximum number of manifests that one work unit reads."""
     quarantine: bool = False
     """Whether to move files to a dated folder of the table, from which they can be restored."""
 
@@ -139,10 +144,13 @@ def plan(
     branches, references = store.branches(), ReferencedFiles(store=store)
     for paths in branches:
         table.stores.get_branch_snapshots(paths.branch).require_latest_file()
-    buckets = [
-        b for root in data.roots for b in find_bucket_directories(table.io, root, schema, specs)
+    directories = [
+        directory
+        for root in data.roots
+        for directory in find_partition_directories(
+            table.io, root, schema, specs=specs, enough=_MIN_DIRECTORIES
+        )
     ]
-    directories = [info.path for info in buckets]
     if specs is None:
         directories += list_shared_directories(table.paths)
     listing = _find_unreferenced_files(
@@ -161,11 +169,10 @@ def plan(
         files += _find_iceberg_files(table, before)
     _check_has_references(table, references, files)
     iceberg = find_external_directory(schema, table.paths)
-    old_directories = {info.path for info in buckets if info.modified < before}
     return OrphanFilesPlan(
         request=request,
         files=tuple(files),
-        directories=tuple(path for path in listing.empty if path in old_directories),
+        directories=tuple(listing.empty),
         scanned=listing.scanned,
         skipped_external_paths=data.refused,
         roots=data.roots if iceberg is None else (*data.roots, iceberg),
@@ -195,20 +202,26 @@ def _find_unreferenced_files(
     executor: Executor,
     *,
     request: RemoveOrphanFilesRequest,
-    directories: Sequence[str],
+    directories: Sequence[SearchedDirectory],
     before: float,
     references: ReferencedFiles,
     progress: Progress | None,
 ) -> OrphanListing:
     """Return the old files that no manifest references; mark read manifests in ``references``."""
-    listings = [
-        ListingUnit(tuple(batch)) for batch in _split(directories, request.directories_per_unit)
-    ]
+    size = max(request.directories_per_unit, len(directories) // _MAX_LISTING_UNITS)
+    listings = [ListingUnit(tuple(batch)) for batch in _split(directories, size)]
     metas = references.list_unread_manifests()
-    manifests = [ManifestUnit(tuple(batch)) for batch in _split(metas, request.manifests_per_unit)]
-    names = sum(meta.num_added_files + meta.num_deleted_files for meta in metas)
-    search = OrphanSearch(io=table.io, reader=table.stores.manifests, before=before)
-    parts = max(1, min(max(len(manifests), names // _NAMES_PER_PART), _MAX_PARTS))
+    manifests = [
+        ManifestUnit(tuple(meta for _, meta in unit.manifests))
+        for unit in split_manifests(enumerate(metas), request.manifests_per_unit)
+    ]
+    search = OrphanSearch(
+        io=table.io,
+        reader=table.stores.manifests,
+        before=before,
+        partition_keys=tuple(table.schema.partition_keys),
+    )
+    parts = max(1, min(max(len(manifests), count_entries(metas) // _NAMES_PER_PART), _MAX_PARTS))
     listing = OrphanListing.of(
         executor.shuffle(
             partial(list_names_by_part, search, parts=parts),

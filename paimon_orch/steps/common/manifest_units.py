@@ -55,14 +55,16 @@ def count_parts(metas: Iterable[ManifestFileMeta]) -> int:
     return max(1, -(-count_entries(metas) // _ENTRIES_PER_PART))
 
 
-def split_manifests(manifests: Iterable[tuple[int, ManifestFileMeta]]) -> Iterator[EntryUnit]:
-    """Yield units with similar numbers of entries."""
+def split_manifests(
+    manifests: Iterable[tuple[int, ManifestFileMeta]], max_manifests: int = _MANIFESTS_PER_UNIT
+) -> Iterator[EntryUnit]:
+    """Yield units with similar numbers of entries and a limited number of manifests."""
     batch: list[tuple[int, ManifestFileMeta]] = []
     entries = 0
     for number, meta in manifests:
         batch.append((number, meta))
         entries += count_entries([meta])
-        if entries >= _ENTRIES_PER_UNIT or len(batch) == _MANIFESTS_PER_UNIT:
+        if entries >= _ENTRIES_PER_UNIT or len(batch) == max_manifests:
             yield EntryUnit(tuple(batch))
             batch, entries = [], 0
     if batch:

@@ -4,6 +4,7 @@ See docs/format/orphan-files.md#removing-orphan-files.
 """
 
 import json
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +26,7 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.partition_path import escape_path_name, unescape_path_name
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.storage import FileInfo, FileIO
+from paimon_orch.storage import FileIO
 from paimon_orch.table.cleanup.safe_delete import is_plain_path, list_data_roots
 from paimon_orch.table.filter.partition_spec import build_directory_names, build_partition_matcher
 from paimon_orch.table.metadata.changelog_store import CHANGELOG_PREFIX
@@ -53,13 +54,33 @@ class OrphanSearch:
     reader: ManifestReader
     before: float
     """Epoch seconds; only files whose last write was before this time are listed."""
+    partition_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedDirectory:
+    """A directory in which a unit lists the files: those of a bucket, or of all buckets below it."""
+
+    path: str
+
+    levels: int | None = None
+    """The number of levels of partition directories below it, or None if it has the files itself.
+
+    0 stands for the directory of a partition, which has bucket directories.
+    """
+
+    specs: tuple["_DirectoryNames", ...] | None = None
+    """The partitions to search below the directory; None means all."""
+
+    modified: float | None = None
+    """The modification time of a bucket directory, which is removed if it is old and empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListingUnit:
-    """Directories to list for old files."""
+    """Directories in which to list old files."""
 
-    directories: tuple[str, ...]
+    directories: tuple[SearchedDirectory, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +149,13 @@ def _list_directories(
     names: list[bytes] = []
     directories: list[int] = []
     sizes: list[int] = []
+    paths: list[bytes] = []
     empty = []
-    for number, directory in enumerate(unit.directories):
+    below = (found for each in unit.directories for found in _find_listed_directories(search, each))
+    for number, directory in enumerate(below):
         entries = 0
-        for info in search.io.list_dir(directory):
+        paths.append(_encode_name(directory.path))
+        for info in search.io.list_dir(directory.path):
             entries += 1
             if info.is_dir or info.is_link or info.modified >= before:
                 continue
@@ -140,12 +164,12 @@ def _list_directories(
                 names.append(_encode_name(name))
                 directories.append(number)
                 sizes.append(info.size)
-        if not entries:
-            empty.append(directory)
-    paths = pa.array([_encode_name(path) for path in unit.directories], pa.binary())
+        is_old = directory.modified is not None and directory.modified < search.before
+        if not entries and is_old:
+            empty.append(directory.path)
     columns = [
         pa.array(names, pa.binary()),
-        paths.take(pa.array(directories, pa.int64())),
+        pa.array(paths, pa.binary()).take(pa.array(directories, pa.int64())),
         pa.array(sizes, pa.int64()),
     ]
     return pa.Table.from_arrays(columns, names=_LISTING_COLUMNS), {"empty": empty}
@@ -164,6 +188,17 @@ def _read_manifests(
             arrays.append(pa.array(list(map(_encode_name, names)), pa.binary()))
             read[meta.file_name] = len(names)
     return pa.Table.from_arrays([pa.concat_arrays(arrays)], names=["name"]), {"read": read}
+
+
+def _find_listed_directories(
+    search: OrphanSearch, directory: SearchedDirectory
+) -> Iterator[SearchedDirectory]:
+    """Yield the directories with files: this one, or the bucket directories below it."""
+    if directory.levels is None:
+        yield directory
+        return
+    for below in _expand_directory(search.io, directory, search.partition_keys):
+        yield from _find_listed_directories(search, below)
 
 
 def _encode_name(name: str) -> bytes:
@@ -267,9 +302,9 @@ def _compute_safe_cutoff(io: FileIO, before: float) -> float:
     return before - io.time_precision_seconds
 
 
-def list_shared_directories(paths: TablePaths) -> list[str]:
+def list_shared_directories(paths: TablePaths) -> list[SearchedDirectory]:
     """Return the directories of metadata and index files."""
-    return [f"{paths.root}/{name}" for name in _SHARED_FOLDERS]
+    return [SearchedDirectory(f"{paths.root}/{name}") for name in _SHARED_FOLDERS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,41 +373,71 @@ def _parse_scheme(path: str) -> str:
     return path.partition("://")[0] if "://" in path else ""
 
 
-def find_bucket_directories(
+def find_partition_directories(
     io: FileIO,
     root: str,
     schema: TableSchema,
+    *,
     specs: Iterable[Mapping[str, object]] | None = None,
-) -> list[FileInfo]:
-    """Find the bucket directories below a data root, with ``specs`` only of matching partitions."""
+    enough: int,
+) -> list[SearchedDirectory]:
+    """Return directories with all buckets below a data root, with ``specs`` of some partitions.
+
+    Lists levels of partitions, and the buckets, only until there are ``enough`` directories.
+    """
+    level, keys = [_build_root(root, schema, specs)], tuple(schema.partition_keys)
+    while level and level[0].levels is not None and len(level) < enough:
+        level = [below for each in level for below in _expand_directory(io, each, keys)]
+    return level
+
+
+def has_bucket_directories(
+    io: FileIO, root: str, schema: TableSchema, spec: Mapping[str, object]
+) -> bool:
+    """Return whether a matching partition has a bucket directory below a data root."""
+    return bool(find_partition_directories(io, root, schema, specs=[spec], enough=sys.maxsize))
+
+
+def _build_root(
+    root: str, schema: TableSchema, specs: Iterable[Mapping[str, object]] | None
+) -> SearchedDirectory:
     parent = (schema.typed_options.get(DATA_FILE_PATH_DIRECTORY) or "").strip("/")
-    level = [f"{root}/{parent}" if parent else root]
-    names = None if specs is None else [_build_directory_names(spec, schema) for spec in specs]
-    accepted = {level[0]: names}
-    for key in schema.partition_keys:
-        below: dict[str, list[_DirectoryNames] | None] = {}
-        for directory, directory_specs in accepted.items():
-            for info in _list_unless_table(io, directory, level[0]):
-                name, separator, value = info.name.partition("=")
-                if not info.is_dir or not separator or name != escape_path_name(key):
-                    continue
-                matching = _filter_specs(directory_specs, key, unescape_path_name(value))
-                if matching is None or matching:
-                    below[info.path] = matching
-        accepted = below
-    return [
-        info
-        for directory in accepted
-        for info in _list_unless_table(io, directory, level[0])
-        if info.is_dir and info.name.startswith("bucket-")
-    ]
+    return SearchedDirectory(
+        path=f"{root}/{parent}" if parent else root,
+        levels=len(schema.partition_keys),
+        specs=None
+        if specs is None
+        else tuple(_build_directory_names(spec, schema) for spec in specs),
+    )
 
 
-def _list_unless_table(io: FileIO, directory: str, top: str) -> list[FileInfo]:
-    """Return the entries of a directory, or an empty list if it is another table below ``top``."""
-    entries = list(io.list_dir(directory))
-    nested = directory != top and any(info.name in ("schema", "snapshot") for info in entries)
-    return [] if nested else entries
+def _expand_directory(
+    io: FileIO, directory: SearchedDirectory, partition_keys: tuple[str, ...]
+) -> Iterator[SearchedDirectory]:
+    """Yield the directories of the next level: those of partitions, or those of buckets.
+
+    Yields nothing for another table below the table's root.
+    """
+    levels = directory.levels
+    assert levels is not None
+    entries = list(io.list_dir(directory.path))
+    is_top = levels == len(partition_keys)
+    if not is_top and any(info.name in ("schema", "snapshot") for info in entries):
+        return
+    for info in entries:
+        if not info.is_dir:
+            continue
+        if not levels:
+            if info.name.startswith("bucket-"):
+                yield SearchedDirectory(info.path, modified=info.modified)
+            continue
+        key = partition_keys[-levels]
+        name, separator, value = info.name.partition("=")
+        if not separator or name != escape_path_name(key):
+            continue
+        specs = _filter_specs(directory.specs, key, unescape_path_name(value))
+        if specs is None or specs:
+            yield SearchedDirectory(info.path, levels - 1, specs)
 
 
 def _build_directory_names(spec: Mapping[str, object], schema: TableSchema) -> _DirectoryNames:
@@ -388,12 +453,12 @@ def _build_directory_names(spec: Mapping[str, object], schema: TableSchema) -> _
 
 
 def _filter_specs(
-    specs: list[_DirectoryNames] | None, key: str, value: str
-) -> list[_DirectoryNames] | None:
+    specs: tuple[_DirectoryNames, ...] | None, key: str, value: str
+) -> tuple[_DirectoryNames, ...] | None:
     """Return the specs that match one value; as argument and result, None means all partitions."""
     if specs is None:
         return None
-    return [spec for spec in specs if key not in spec or value in spec[key]]
+    return tuple(spec for spec in specs if key not in spec or value in spec[key])
 
 
 def find_unfinished_files(

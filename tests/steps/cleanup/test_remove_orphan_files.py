@@ -35,6 +35,7 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.table.cleanup.orphan_candidates import ListingUnit
 from paimon_orch.table.table import Table
 
 
@@ -192,3 +193,31 @@ def test_a_partition_is_found_by_legacy_and_new_directory_names(
         assert len(step.plan(table, step.RemoveOrphanFilesRequest(partitions=[spec])).files) == 1
     with pytest.raises(NotFoundError, match="not a partition column"):
         step.plan(table, step.RemoveOrphanFilesRequest(partitions=[{"q": value}]))
+
+
+@pytest.mark.parametrize("partitions", [None, ["p=9", "p=7"]])
+def test_units_that_list_partitions_find_the_same_files(
+    table: Table, partitions: list[str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large tables are listed from their first levels on by the units."""
+    create_orphan_files(table)
+    Path(table.paths.root, "p=9", "bucket-77").mkdir()
+    os.utime(Path(table.paths.root, "p=9", "bucket-77"), (1, 1))
+    request = step.RemoveOrphanFilesRequest(partitions=partitions)
+    plans = []
+    searched: dict[int, set[int]] = {
+        step._MIN_DIRECTORIES: set(),
+        2: set() if partitions else {0},
+        0: {1},
+    }
+    for enough, expected in searched.items():
+        monkeypatch.setattr(step, "_MIN_DIRECTORIES", enough)
+        executor = RecordedUnits()
+        plans.append(step.plan(table, request, executor=executor))
+        levels = {
+            d.levels for u in executor.units if isinstance(u, ListingUnit) for d in u.directories
+        }
+        assert levels - {None} == expected
+    assert plans[0].files
+    assert plans[0].directories
+    assert plans[1:] == plans[:1] * 2

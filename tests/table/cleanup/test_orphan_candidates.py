@@ -21,6 +21,7 @@ from paimon_orch.table.cleanup.orphan_candidates import (
     ManifestUnit,
     OrphanListing,
     OrphanSearch,
+    SearchedDirectory,
     find_unreferenced_names,
     list_names_by_part,
 )
@@ -56,6 +57,13 @@ class Storage:
     time_precision_seconds: float = 0.0
 
     def list_dir(self, path: str) -> list[Any]:
+        if path == "/t":
+            numbers = range(2, len(self.directories))
+            buckets = [f"/t/bucket-{number}" for number in numbers]
+            return [
+                FileInfo(path=bucket, size=0, modified=0.0, is_dir=True)
+                for bucket in [*buckets, "/t/manifest"]
+            ]
         infos = self.directories[int(path.rpartition("-")[2])]
         return [
             FileInfo(
@@ -106,8 +114,8 @@ def test_unreferenced_files_are_those_of_a_comparison_of_sets(
     paths = [f"/t/bucket-{number}" for number in range(len(directories))]
     metas = [ManifestFileMeta.of(str(number), 1, [], [], 0) for number in range(len(manifests))]
     units = [
-        ListingUnit(tuple(paths[:2])),
-        ListingUnit(tuple(paths[2:])),
+        ListingUnit(tuple(SearchedDirectory(path, modified=0.0) for path in paths[:2])),
+        ListingUnit((SearchedDirectory("/t", levels=0),)),
         ManifestUnit(tuple(metas)),
     ]
 
