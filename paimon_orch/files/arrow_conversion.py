@@ -57,9 +57,10 @@ def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
             for i, f in enumerate(map_key_value_fields(target))
         ]
         return with_values(array, target, build_map_entries(target, parts))
-    if isinstance(target, pa.ListType) and isinstance(array.type, _LIST_TYPES):
-        # this cast converts 64-bit offsets to 32-bit offsets
-        lists = array.cast(pa.list_(array.type.value_field))
+    if isinstance(target, _LIST_TYPES) and isinstance(array.type, _LIST_TYPES):
+        # this cast converts 64-bit offsets to 32-bit offsets, and checks the lengths of vectors
+        size = target.list_size if isinstance(target, pa.FixedSizeListType) else -1
+        lists = array.cast(pa.list_(array.type.value_field, size))
         return with_values(lists, target, convert_to_arrow_type(lists.values, target.value_type))
     return array.cast(target)
 

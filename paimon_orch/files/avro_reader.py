@@ -29,6 +29,7 @@ from paimon_orch.format.types.data_types import (
     MultisetType,
     RowType,
     TypeRoot,
+    VectorType,
 )
 
 AvroRows = list[Mapping[str, Any]]
@@ -172,6 +173,10 @@ def build_array(values: Sequence[Any], data_type: DataType, schema: Any) -> pa.A
         case ArrayType(element=element):
             items = build_array(_flatten(values), element, schema["items"])
             return pa.ListArray.from_arrays(_build_offsets(values), items, type=target)
+        case VectorType(element=element, length=length):
+            items = build_array(_flatten(values), element, schema["items"])
+            lists = pa.ListArray.from_arrays(_build_offsets(values), items)
+            return lists.cast(pa.list_(lists.type.value_field, length)).cast(target)
         case MapType() | MultisetType():
             keys, items = _build_entries(values, data_type, schema)
             return pa.MapArray.from_arrays(_build_offsets(values), keys, items, type=target)

@@ -26,6 +26,7 @@ from paimon_orch.format.types.data_types import (
     MultisetType,
     RowType,
     TypeRoot,
+    VectorType,
     type_to_sql,
 )
 
@@ -154,7 +155,7 @@ def _build_type(data_type: DataType, name: str) -> Any:
             schema = _build_atom_type(data_type, name)
         case RowType(fields=fields):
             schema = _build_record_type(fields, name)
-        case ArrayType(element=element):
+        case ArrayType(element=element) | VectorType(element=element):
             schema = {"type": "array", "items": _build_type(element, name)}
         case MapType() | MultisetType():
             schema = _build_map_type(data_type, name)
@@ -216,7 +217,7 @@ def encode_values(array: pa.Array, data_type: DataType, *, raw: bool) -> list[An
                 dict(zip(names, row, strict=True)) for row in zip(*children, strict=True)
             ]
             return _with_nulls(rows, array)
-        case ArrayType(element=element):
+        case ArrayType(element=element) | VectorType(element=element):
             flat, starts = flatten_values(array)
             values = encode_values(flat, element, raw=raw)
             return _with_nulls([values[a:b] for a, b in pairwise(starts)], array)

@@ -13,6 +13,7 @@ from paimon_orch.format.types.data_types import (
     MultisetType,
     RowType,
     TypeRoot,
+    VectorType,
     type_to_sql,
 )
 
@@ -75,6 +76,14 @@ def map_atoms(
             return with_values(
                 array, target, map_atoms(array.values, element, target.value_type, convert)
             )
+        case VectorType(element=element, length=length):
+            _check_layout(array, data_type, *_LIST_ARRAYS)
+            vectors = array.cast(pa.list_(array.type.value_field, length))
+            if not isinstance(target, pa.FixedSizeListType):
+                vectors = vectors.cast(pa.list_(array.type.value_field))
+            return with_values(
+                vectors, target, map_atoms(vectors.values, element, target.value_type, convert)
+            )
         case MapType() | MultisetType():
             if isinstance(array.type, pa.StructType):
                 raise UnsupportedError(
@@ -108,6 +117,8 @@ def build_map_entries(target: pa.DataType, parts: Sequence[pa.Array]) -> pa.Arra
 
 def flatten_values(array: pa.Array) -> tuple[pa.Array, list[int]]:
     """Return the concatenated values of lists or maps, the start of each and the end."""
+    if isinstance(array, pa.FixedSizeListArray):
+        array = array.cast(pa.list_(array.type.value_field))
     offsets = array.offsets.to_pylist()
     return _slice_values(array, array.offsets), [offset - offsets[0] for offset in offsets]
 
@@ -127,6 +138,8 @@ def find_nested_null(array: pa.Array, data_type: DataType) -> str | None:
             parts = [(f.name, f.type, column) for f, column in zip(fields, columns, strict=True)]
         case ArrayType(element=element):
             parts = [("element", element, _slice_values(non_null, non_null.offsets))]
+        case VectorType(element=element):
+            parts = [("element", element.with_nullable(False), non_null.flatten())]
         case MapType(value=value):
             parts = [("value", value, _slice_values(non_null, non_null.offsets).field(1))]
     for name, kind, column in parts:

@@ -42,6 +42,7 @@ from paimon_orch.format.types.data_types import (
     MultisetType,
     RowType,
     TypeRoot,
+    VectorType,
     type_to_sql,
 )
 
@@ -196,6 +197,8 @@ def _has_atom(data_type: DataType, name: str) -> bool:
             return data_type.name == name
         case ArrayType(element=element) | MultisetType(element=element):
             return _has_atom(element, name)
+        case VectorType(element=element):
+            return _has_atom(element, name)
         case MapType(key=key, value=value):
             return _has_atom(key, name) or _has_atom(value, name)
         case RowType(fields=fields):
@@ -292,10 +295,11 @@ def _to_orc_type(field: Field) -> pa.DataType:
                 return pa.map_(convert(key), convert(value))
             case RowType(fields=fields):
                 return pa.struct([(child.name, convert(child.type)) for child in fields])
-            case MultisetType():
+            case MultisetType() | VectorType():
+                kind = "MULTISET" if isinstance(data_type, MultisetType) else "VECTOR"
                 raise UnsupportedError(
                     f"column {field.name!r} of type {type_to_sql(field.type)}: ORC does not "
-                    "support MULTISET; choose 'file.format' = 'parquet' or 'avro'"
+                    f"support {kind}; choose 'file.format' = 'parquet' or 'avro'"
                 )
         return to_arrow_type(data_type)
 

@@ -11,6 +11,7 @@ from paimon_orch.format.types.data_types import (
     MultisetType,
     RowType,
     TypeRoot,
+    VectorType,
     type_to_sql,
 )
 from paimon_orch.metastore.hive_client import HiveClient
@@ -42,7 +43,7 @@ def to_hive_type(data_type: DataType, local_timestamp: str) -> str:
     Raises :class:`UnsupportedError` for types that Hive does not have.
     """
     match data_type:
-        case ArrayType():
+        case ArrayType() | VectorType():
             return f"array<{to_hive_type(data_type.element, local_timestamp)}>"
         case MultisetType():
             return f"map<{to_hive_type(data_type.element, local_timestamp)},int>"

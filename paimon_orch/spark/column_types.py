@@ -112,7 +112,7 @@ def _to_visible_type(kind: pa.DataType, name: str, *, nested: bool = False) -> p
     def inner(field: pa.Field) -> pa.Field:
         return pa.field(field.name, _to_visible_type(field.type, name, nested=True))
 
-    if pa.types.is_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
         return pa.list_(inner(kind.value_field))
     if pa.types.is_map(kind):
         return pa.map_(inner(kind.key_field).type, inner(kind.item_field))

@@ -8,7 +8,7 @@ UNREADABLE_FILES = {
     "java-2.0/text_formats/db.t_csv": "csv",
     "java-2.0/text_formats/db.t_json": "json",
     "java-2.0/variant": "VARIANT",
-    "java-2.0/vector": "VECTOR",
+    "java-2.0/vector/db.t_store": "json",
 }
 """Tables or folders with an unsupported type or file format, and the name of it."""
 

@@ -61,6 +61,8 @@ def int96_storage_type(arrow_type: pa.DataType) -> pa.DataType:
         return pa.map_(children[0], children[1].with_nullable(True))
     if isinstance(arrow_type, pa.ListType):
         return pa.list_(children[0].with_nullable(True))
+    if isinstance(arrow_type, pa.FixedSizeListType):
+        return pa.list_(children[0].with_nullable(True), arrow_type.list_size)
     return pa.struct(children) if isinstance(arrow_type, pa.StructType) else arrow_type
 
 

@@ -50,6 +50,11 @@ _CODECS = {
     **{name: name for name in ("zstd", "snappy", "gzip", "lz4", "brotli", "none")},
     "uncompressed": "none",
 }
+_LIST_GROUPS = {
+    pa.MapType: ".key_value",
+    pa.ListType: ".list",
+    pa.FixedSizeListType: ".list",
+}
 _CODEC_NUMBERS = {"none": 0, "snappy": 1, "gzip": 2, "brotli": 4, "zstd": 6, "lz4": 7}
 
 
@@ -396,7 +401,7 @@ def _iterate_leaves(field: "pa.Field[pa.DataType]") -> Iterator[tuple[str, pa.Da
     if not pa.types.is_nested(field.type):
         yield field.name, field.type
         return
-    group = {pa.MapType: ".key_value", pa.ListType: ".list"}.get(type(field.type), "")
+    group = _LIST_GROUPS.get(type(field.type), "")
     for child in child_fields(field.type):
         for path, leaf in _iterate_leaves(child):
             yield f"{field.name}{group}.{path}", leaf

@@ -758,6 +758,12 @@ CHANGES_FORMAT: tuple[AnyOption, ...] = (
             "appended rows are added where Java Paimon replaces the rows with the same upsert key"
         ),
     ),
+    changes_format(
+        "vector.file.format",
+        TEXT,
+        steps=WRITE_ROWS | COMPACT,
+        consequence="VECTOR columns are written to separate files, which is not implemented",
+    ),
 )
 """Options that change the meaning of rows, keys, order or files."""
 
@@ -904,7 +910,6 @@ HARMLESS: tuple[AnyOption, ...] = (
     harmless("vector-index.search-mode", TEXT, "fast"),
     harmless("vector-search.distribute.enabled", BOOLEAN, "false"),
     harmless("vector-search.lateral-join.batch-size", INTEGER, "256"),
-    harmless("vector.file.format", TEXT),
     harmless("vector.target-file-size", MEMORY),
     harmless("visibility-callback.check-interval", DURATION, "10 s"),
     harmless("visibility-callback.timeout", DURATION, "30 min"),

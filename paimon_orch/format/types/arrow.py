@@ -1,7 +1,8 @@
 """Arrow forms of Paimon types, with the field ids that data files carry.
 
 ``TIME`` is ``time32[ms]``; ``TIMESTAMP(p)`` is ``timestamp[ms]``, ``[us]`` or ``[ns]`` for p up to
-3, 6 and 9; ``TIMESTAMP_LTZ`` is the same in UTC; ``MULTISET<T>`` is ``map<T, int32>``.
+3, 6 and 9; ``TIMESTAMP_LTZ`` is the same in UTC; ``MULTISET<T>`` is ``map<T, int32>``;
+``VECTOR<T, n>`` is a list of fixed size; ``VARIANT`` is a struct of two binaries.
 
 See docs/format/data-files.md#parquet.
 """
@@ -23,6 +24,7 @@ from paimon_orch.format.types.data_types import (
     MultisetType,
     RowType,
     TypeRoot,
+    VectorType,
 )
 
 NumberedBatch = tuple[Positions, pa.RecordBatch]
@@ -72,18 +74,11 @@ def to_arrow_type(data_type: DataType, field_id: int | None = None, depth: int =
     See docs/format/data-files.md#parquet.
     """
     match data_type:
-        case AtomicType(name=TypeRoot.DECIMAL, params=params):
-            return pa.decimal128(*params)
-        case AtomicType(name=TypeRoot.TIMESTAMP, params=params):
-            return pa.timestamp(timestamp_unit(params[0]))
-        case AtomicType(name=TypeRoot.TIMESTAMP_LTZ, params=params):
-            return pa.timestamp(timestamp_unit(params[0]), tz="UTC")
-        case AtomicType(name=name):
-            return _ARROW_TYPES_BY_NAME[name]
-        case ArrayType(element=element):
-            return pa.list_(
-                _to_arrow_child("element", element, field_id=field_id, depth=depth + 1, sign=1)
-            )
+        case AtomicType():
+            return _to_arrow_atom(data_type)
+        case ArrayType(element=element) | VectorType(element=element):
+            child = _to_arrow_child("element", element, field_id=field_id, depth=depth + 1, sign=1)
+            return pa.list_(child, data_type.length if isinstance(data_type, VectorType) else -1)
         case MultisetType(element=element):
             return _to_arrow_map(element, AtomicType(False, TypeRoot.INT), field_id, depth)
         case MapType(key=key, value=value):
@@ -93,6 +88,17 @@ def to_arrow_type(data_type: DataType, field_id: int | None = None, depth: int =
                 [to_arrow_field(field, with_ids=field_id is not None) for field in fields]
             )
     raise TypeError(data_type)
+
+
+def _to_arrow_atom(data_type: AtomicType) -> pa.DataType:
+    match data_type.name, data_type.params:
+        case TypeRoot.DECIMAL, (precision, scale):
+            return pa.decimal128(precision, scale)
+        case TypeRoot.TIMESTAMP, (precision,):
+            return pa.timestamp(timestamp_unit(precision))
+        case TypeRoot.TIMESTAMP_LTZ, (precision,):
+            return pa.timestamp(timestamp_unit(precision), tz="UTC")
+    return _ARROW_TYPES_BY_NAME[data_type.name]
 
 
 def _to_arrow_map(key: DataType, value: DataType, field_id: int | None, depth: int) -> pa.DataType:
@@ -138,20 +144,15 @@ def to_arrow_schema(fields: Iterable[Field], *, with_ids: bool = False) -> pa.Sc
 
 def to_paimon_type(arrow: pa.DataType, *, nullable: bool = True) -> DataType:
     """Return the Paimon type that holds an Arrow type, for tables created from Arrow schemas."""
-    if arrow in _ATOMIC_OF_ARROW:
-        return _ATOMIC_OF_ARROW[arrow].with_nullable(nullable)
-    if pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
-        return AtomicType(nullable, TypeRoot.VARCHAR, (MAX_LENGTH,))
-    if pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow):
-        return AtomicType(nullable, TypeRoot.VARBINARY, (MAX_LENGTH,))
-    if isinstance(arrow, pa.Decimal128Type):
-        return AtomicType(nullable, TypeRoot.DECIMAL, (arrow.precision, arrow.scale))
-    if isinstance(arrow, pa.TimestampType):
-        name = TypeRoot.TIMESTAMP if arrow.tz is None else TypeRoot.TIMESTAMP_LTZ
-        return AtomicType(nullable, name, (_PRECISION_OF_UNIT[arrow.unit],))
+    if (atom := _to_paimon_atom(arrow)) is not None:
+        return atom.with_nullable(nullable)
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
         element = arrow.value_field
         return ArrayType(nullable, to_paimon_type(element.type, nullable=element.nullable))
+    if isinstance(arrow, pa.FixedSizeListType):
+        element = arrow.value_field
+        kind = to_paimon_type(element.type, nullable=element.nullable)
+        return VectorType(nullable, kind, arrow.list_size)
     if isinstance(arrow, pa.MapType):
         item = arrow.item_field
         return MapType(
@@ -162,6 +163,20 @@ def to_paimon_type(arrow: pa.DataType, *, nullable: bool = True) -> DataType:
     if isinstance(arrow, pa.StructType):
         return RowType(nullable, tuple(to_paimon_fields(pa.schema(list(arrow)))))
     raise InputError(f"Arrow type {arrow} has no Paimon type; cast the column first")
+
+
+def _to_paimon_atom(arrow: pa.DataType) -> AtomicType | None:
+    """Return the Paimon type of an Arrow type that is not nested, or None."""
+    if pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
+        return AtomicType(name=TypeRoot.VARCHAR, params=(MAX_LENGTH,))
+    if pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow):
+        return AtomicType(name=TypeRoot.VARBINARY, params=(MAX_LENGTH,))
+    if isinstance(arrow, pa.Decimal128Type):
+        return AtomicType(name=TypeRoot.DECIMAL, params=(arrow.precision, arrow.scale))
+    if isinstance(arrow, pa.TimestampType):
+        name = TypeRoot.TIMESTAMP if arrow.tz is None else TypeRoot.TIMESTAMP_LTZ
+        return AtomicType(name=name, params=(_PRECISION_OF_UNIT[arrow.unit],))
+    return _ATOMIC_OF_ARROW.get(arrow)
 
 
 def to_paimon_fields(schema: pa.Schema) -> list[Field]:

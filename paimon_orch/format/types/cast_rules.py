@@ -3,7 +3,13 @@
 See docs/format/schema-evolution.md#casts.
 """
 
-from paimon_orch.format.types.data_types import MAX_LENGTH, AtomicType, DataType, TypeRoot
+from paimon_orch.format.types.data_types import (
+    MAX_LENGTH,
+    AtomicType,
+    DataType,
+    TypeRoot,
+    VectorType,
+)
 
 _INTEGERS = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
 _TEXTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
@@ -52,6 +58,8 @@ def can_cast(old: DataType, new: DataType, *, explicit: bool = True) -> bool:
     """
     if old.with_nullable(True) == new.with_nullable(True):
         return True
+    if isinstance(old, VectorType):
+        return False  # Java Paimon has no cast of vectors, not even to STRING
     if not isinstance(new, AtomicType):
         return False  # nested fields, elements and values are changed individually
     if explicit and new.name in _TEXTS:

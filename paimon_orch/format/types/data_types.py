@@ -1,8 +1,8 @@
 """Data types: the type grammar of schema files, and their Arrow forms.
 
 A type is a SQL-like string (``DECIMAL(10, 2) NOT NULL``) or, when nested, a JSON object. The parser
-also takes the usual SQL spelling of nested types, ``ARRAY<INT>``, ``MAP<K, V>``, ``MULTISET<T>``,
-``ROW<a INT, b STRING>``.
+also takes the usual SQL spelling of nested types, ``ARRAY<INT>``, ``VECTOR<FLOAT, 4>``,
+``MAP<K, V>``, ``MULTISET<T>``, ``ROW<a INT, b STRING>``.
 
 See docs/format/data-types.md and docs/format/data-files.md#parquet.
 """
@@ -87,6 +87,23 @@ class MapType(DataType):
     value: DataType = DataType()
 
 
+@dataclass(frozen=True, slots=True)
+class VectorType(DataType):
+    """``VECTOR<element, length>``: a list of fixed length, without null elements."""
+
+    element: DataType = DataType()
+    length: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.element, AtomicType) or self.element.name not in _VECTOR_ELEMENTS:
+            raise InputError(
+                f"VECTOR has elements of type {', '.join(_VECTOR_ELEMENTS)}, "
+                f"not {type_to_sql(self.element)}"
+            )
+        if not 1 <= self.length <= MAX_LENGTH:
+            raise InputError(f"VECTOR has a length between 1 and {MAX_LENGTH}, not {self.length}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
     """One column or one field of a ROW; ``id`` survives renames, names do not."""
@@ -126,10 +143,19 @@ _PARAMETERS: dict[TypeRoot, tuple[tuple[int, int, int], ...]] = {
     TypeRoot.TIMESTAMP: ((0, 9, 6),),
     TypeRoot.TIMESTAMP_LTZ: ((0, 9, 6),),
 }
+_VECTOR_ELEMENTS = (
+    TypeRoot.BOOLEAN,
+    TypeRoot.TINYINT,
+    TypeRoot.SMALLINT,
+    TypeRoot.INT,
+    TypeRoot.BIGINT,
+    TypeRoot.FLOAT,
+    TypeRoot.DOUBLE,
+)
 _SYNONYMS = {"INTEGER": "INT", "NUMERIC": "DECIMAL", "DEC": "DECIMAL"}
 _UNBOUNDED_TYPES = {"STRING": TypeRoot.VARCHAR, "BYTES": TypeRoot.VARBINARY}
-_UNSUPPORTED_TYPES = {"VARIANT", "BLOB", "GEOMETRY", "GEOGRAPHY", "VECTOR"}
-_TYPE_KEYS = frozenset(("type", "element", "key", "value", "fields"))
+_UNSUPPORTED_TYPES = {"VARIANT", "BLOB", "GEOMETRY", "GEOGRAPHY"}
+_TYPE_KEYS = frozenset(("type", "element", "key", "value", "fields", "length"))
 _FIELD_KEYS = frozenset(("id", "name", "type", "description", "defaultValue"))
 _TOKEN = re.compile(r"\s*(`[^`]*`|'(?:[^']|'')*'|[A-Za-z_]\w*|\d+|[<>(),:])")
 
@@ -192,6 +218,15 @@ class _TypeParser:
             value = self.type()
             self.expect(">")
             return MapType(key=key, value=value)
+        if name == "VECTOR":
+            self.expect("<")
+            element = self.type()
+            self.expect(",")
+            length = self.take()
+            if not length.isdigit():
+                raise self.error(f"the length {length!r} is not a number")
+            self.expect(">")
+            return VectorType(element=element, length=int(length))
         if name == "ROW":
             closing = {"<": ">", "(": ")"}.get(self.take())
             if closing is None:
@@ -302,6 +337,11 @@ def type_from_json(value: Any) -> DataType:
     additional = {key: item for key, item in value.items() if key not in _TYPE_KEYS}
     if text.startswith("ARRAY"):
         return ArrayType(nullable, type_from_json(value["element"]), additional=additional)
+    if text.startswith("VECTOR"):
+        element, length = type_from_json(value["element"]), value["length"]
+        if not isinstance(length, int) or isinstance(length, bool):
+            raise InputError(f"the length of type {value!r} is not a number")
+        return VectorType(nullable, element, length, additional=additional)
     if text.startswith("MULTISET"):
         return MultisetType(nullable, type_from_json(value["element"]), additional=additional)
     if text.startswith("MAP"):
@@ -328,6 +368,8 @@ def _nested_to_json(data_type: DataType, suffix: str) -> dict[str, Any]:
     match data_type:
         case ArrayType(element=element):
             return {"type": "ARRAY" + suffix, "element": type_to_json(element)}
+        case VectorType(element=element, length=length):
+            return {"type": "VECTOR" + suffix, "element": type_to_json(element), "length": length}
         case MultisetType(element=element):
             return {"type": "MULTISET" + suffix, "element": type_to_json(element)}
         case MapType(key=key, value=value):
@@ -388,6 +430,8 @@ def type_to_sql(data_type: DataType) -> str:
             return atomic_to_sql(data_type) + suffix
         case ArrayType(element=element):
             return f"ARRAY<{type_to_sql(element)}>{suffix}"
+        case VectorType(element=element, length=length):
+            return f"VECTOR<{type_to_sql(element)}, {length}>{suffix}"
         case MultisetType(element=element):
             return f"MULTISET<{type_to_sql(element)}>{suffix}"
         case MapType(key=key, value=value):

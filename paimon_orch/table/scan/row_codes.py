@@ -47,7 +47,7 @@ def build_value_codes(data_type: pa.DataType) -> ValueCodes:
     if pa.types.is_map(data_type):
         entry = [build_value_codes(data_type.key_type), build_value_codes(data_type.item_type)]
         return _ListCodes(_StructCodes(entry))
-    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+    if isinstance(data_type, pa.ListType | pa.LargeListType | pa.FixedSizeListType):
         return _ListCodes(build_value_codes(data_type.value_type))
     return _SimpleCodes()
 
@@ -84,6 +84,8 @@ class _ListCodes(ValueCodes):
         self._child = child
 
     def _build_keys(self, values: pa.Array, *, learn: bool) -> pa.Array:
+        if isinstance(values, pa.FixedSizeListArray):
+            values = values.cast(pa.list_(values.type.value_field))
         offsets = values.offsets.to_numpy().astype(np.int64)
         if isinstance(values, pa.MapArray):
             elements = pa.StructArray.from_arrays([values.keys, values.items], ["key", "value"])
