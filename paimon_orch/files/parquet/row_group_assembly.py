@@ -12,13 +12,15 @@ from paimon_orch.files.parquet.row_group_source import (
     CHUNKS,
     COLUMN_INDEX,
     COLUMN_INDEX_LENGTH,
+    FILE_ROWS,
     METADATA,
     OFFSET_INDEX,
     OFFSET_INDEX_LENGTH,
     ROW_GROUPS,
+    SCHEMA,
     ChunkFields,
+    FooterFields,
     RowGroupSource,
-    decode_footer,
     shift_offset_index,
 )
 from paimon_orch.files.parquet.thrift_compact import (
@@ -30,10 +32,7 @@ from paimon_orch.files.parquet.thrift_compact import (
     encode_fields,
     encode_integer,
     encode_list,
-    encode_struct,
 )
-
-_FILE_ROWS = 3
 
 
 @dataclass(slots=True)
@@ -106,7 +105,9 @@ class RowGroupAssembly:
             head=chunk.encode_head(shift, bloom_filter),
             column_index=None if column is None else source.indexes[column],
             offset_index=(
-                None if offset is None else shift_offset_index(source.indexes[offset], shift)
+                None
+                if offset is None
+                else shift_offset_index(source.indexes[offset], chunk.pages, shift)
             ),
         )
 
@@ -115,8 +116,8 @@ class RowGroupAssembly:
 
         ``footer`` is that of the writer, which knows only the row groups that it encoded.
         """
-        fields, encoded_groups = decode_footer(footer)
-        encoded = iter(encoded_groups)
+        own_footer = FooterFields.decode(footer)
+        encoded = iter(own_footer.groups)
         chunks = [
             chunk
             for group in self._groups
@@ -139,13 +140,11 @@ class RowGroupAssembly:
                 values = [chunk.encode_head(group) + STRUCT_END for chunk in own.chunks]
                 rest = own.encode_rest(group, ordinal)
             groups.append(encode_fields({CHUNKS: (LIST, encode_list(values))}) + rest)
-        return encode_struct(
-            {
-                **fields,
-                _FILE_ROWS: (I64, encode_integer(rows)),
-                ROW_GROUPS: (LIST, encode_list(groups)),
-            }
-        )
+        changed = {
+            FILE_ROWS: (I64, encode_integer(rows)),
+            ROW_GROUPS: (LIST, encode_list(groups)),
+        }
+        return own_footer.head + encode_fields(changed, SCHEMA) + own_footer.tail
 
     def _write_index(self, index: bytes | None) -> ByteRange | None:
         """Write a part of the page index, and return its position and its length."""

@@ -5,7 +5,7 @@ preserved. Damaged bytes raise ``IndexError`` or ``ValueError``; nothing outside
 read.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 I16, I32, I64, BINARY, LIST, STRUCT = 4, 5, 6, 8, 9, 12
@@ -13,13 +13,12 @@ _TRUE, _FALSE, _BYTE, _DOUBLE, _SET = 1, 2, 3, 7, 10
 STRUCT_END = b"\0"
 _MAX_VARINT_BYTES = 10  # maximum length of a 64-bit varint
 BytesLike = bytes | bytearray
+_SHORT_FORM = 0x10  # a header byte includes the difference from the previous field number
 _LONG_FORM = 15  # the count does not fit into four bits, so it follows as a varint
 
 
 ThriftFields = dict[int, tuple[int, bytes]]
 """The kinds and the bytes of the fields of a struct by number."""
-
-NOTHING_NESTED: Mapping[int, Callable[[int], int]] = {}
 
 
 class ValueSpan(NamedTuple):
@@ -50,13 +49,32 @@ def decode_integer(data: BytesLike, position: int) -> int:
     return value >> 1 ^ -(value & 1)
 
 
-def decode_struct(data: BytesLike, position: int = 0) -> tuple[dict[int, ValueSpan], int]:
-    """Return the fields of a struct by number, and the end of the struct."""
-    fields, number = {}, 0
+class IntegerSpan(NamedTuple):
+    """A signed number, and its range in the bytes."""
+
+    value: int
+    start: int
+    end: int
+
+
+def locate_integer(data: BytesLike, position: int) -> IntegerSpan:
+    """Return the signed number at ``position`` and its range."""
+    value, end = decode_varint(data, position)
+    return IntegerSpan(value >> 1 ^ -(value & 1), position, end)
+
+
+def decode_struct(
+    data: BytesLike, position: int = 0, *, after: int = 0
+) -> tuple[dict[int, ValueSpan], int]:
+    """Return the fields of a struct by number, and the end of the struct.
+
+    The first field at the position follows the field number ``after``.
+    """
+    fields, number = {}, after
     while head := data[position]:
         position += 1
         kind = head & 0x0F
-        if head >= 0x10:
+        if head >= _SHORT_FORM:
             number += head >> 4
         else:
             number, position = decode_integer(data, position), decode_varint(data, position)[1]
@@ -67,35 +85,45 @@ def decode_struct(data: BytesLike, position: int = 0) -> tuple[dict[int, ValueSp
     return fields, position + 1
 
 
-def split_struct(
-    data: bytes, position: int, nested: Mapping[int, Callable[[int], int]] = NOTHING_NESTED
-) -> tuple[ThriftFields, int]:
-    """Return the kinds and bytes of the fields of a struct by number, and the end of the struct.
+def split_struct(data: bytes, position: int = 0, *, after: int = 0) -> ThriftFields:
+    """Return the kinds and bytes of the fields of a struct by number; see :func:`decode_struct`."""
+    fields, _ = decode_struct(data, position, after=after)
+    return {number: (span.kind, data[span.start : span.end]) for number, span in fields.items()}
 
-    ``nested`` has functions that decode lists or structs: from the start of a value to its end.
-    Other values are only skipped, so decoding them later reads their bytes a second time.
+
+def locate_fields(
+    data: BytesLike,
+    position: int,
+    kinds: Mapping[int, int],
+    *,
+    after: int = 0,
+    until: int | None = None,
+) -> tuple[dict[int, int], int]:
+    """Return the start of the value of each field by number, and the end of the struct.
+
+    ``kinds`` are the kinds of the fields that the struct can have. The first field at the position
+    follows the field number ``after``. With ``until``, the end is the start of the value of this
+    field. Raises ValueError or KeyError for other fields, and if they are not in ascending order.
     """
-    fields: ThriftFields = {}
-    number = 0
+    starts, number = dict[int, int](), after
     while head := data[position]:
-        position += 1
+        if head < _SHORT_FORM:
+            raise ValueError("a field does not follow the previous one")
+        number += head >> 4
         kind = head & 0x0F
-        if head >= 0x10:
-            number += head >> 4
-        else:
-            number, position = decode_integer(data, position), decode_varint(data, position)[1]
-        start = position
+        if kind != kinds[number]:
+            raise ValueError(f"field {number} has the Thrift type {kind}")
+        position += 1
+        starts[number] = position
+        if number == until:
+            return starts, position
         if kind in (I64, I32):  # inlined, because most fields are numbers
             while data[position] >= 0x80:
                 position += 1
             position += 1
-        elif number in nested:
-            position = nested[number](position)
-            continue
-        elif kind not in (_TRUE, _FALSE):
+        else:
             position = _skip_value(data, position, kind)
-        fields[number] = (kind, data[start:position])
-    return fields, position + 1
+    return starts, position + 1
 
 
 def decode_list(data: BytesLike, position: int) -> Iterator[ValueSpan]:
@@ -150,7 +178,7 @@ def _skip_value(data: BytesLike, position: int, kind: int) -> int:
 def _skip_struct(data: BytesLike, position: int) -> int:
     while head := data[position]:
         position += 1
-        if head < 0x10:
+        if head < _SHORT_FORM:
             position = decode_varint(data, position)[1]
         kind = head & 0x0F
         if kind == BINARY and data[position] < 0x80:
@@ -167,6 +195,20 @@ def _skip_struct(data: BytesLike, position: int) -> int:
 def encode_integer(value: int) -> bytes:
     """Encode a signed number; Avro has the same encoding."""
     return _encode_varint(value << 1 ^ value >> 63)
+
+
+def replace_integers(
+    data: bytes, part: tuple[int, int], numbers: Iterable[tuple[IntegerSpan, int]]
+) -> bytes:
+    """Return a part of some bytes in which numbers, in ascending order, have other values."""
+    start, end = part
+    pieces = []
+    for old, value in numbers:
+        pieces.append(data[start : old.start])
+        pieces.append(encode_integer(value))
+        start = old.end
+    pieces.append(data[start:end])
+    return b"".join(pieces)
 
 
 def encode_list(values: Sequence[bytes], kind: int = STRUCT) -> bytes:

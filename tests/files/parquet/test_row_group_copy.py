@@ -26,7 +26,7 @@ from paimon_orch.files.batch_sizes import BatchSizes
 from paimon_orch.files.parquet.footer import Footer
 from paimon_orch.files.parquet.page_reader import ReadCosts
 from paimon_orch.files.parquet.parquet import PageLimits, ParquetFileReader, ParquetFileWriter
-from paimon_orch.files.parquet.row_group_source import RowGroupSource, decode_fields
+from paimon_orch.files.parquet.row_group_source import RowGroupSource
 from paimon_orch.files.parquet.thrift_compact import (
     BINARY,
     I64,
@@ -37,6 +37,7 @@ from paimon_orch.files.parquet.thrift_compact import (
     encode_integer,
     encode_list,
     encode_struct,
+    split_struct,
 )
 from paimon_orch.format.types.data_types import Field, parse_columns
 
@@ -273,7 +274,7 @@ def test_row_groups_of_other_writers_are_copied() -> None:
 def edit_footer(data: bytes, edit: Callable[[ThriftFields], None]) -> bytes:
     """Return a file whose footer is changed."""
     footer = Footer(io.BytesIO(data))
-    fields = decode_fields(footer.data)
+    fields = split_struct(footer.data)
     edit(fields)
     encoded = encode_struct(fields)
     return data[: footer.start] + encoded + len(encoded).to_bytes(4, "little") + b"PAR1"
@@ -283,13 +284,13 @@ def edit_chunks(data: bytes, edit: Callable[[ThriftFields, ThriftFields], None])
     """Return a file whose column chunks are changed: their fields, and those of their metadata."""
 
     def edit_chunk(chunk: bytes) -> bytes:
-        fields = decode_fields(chunk)
-        metadata = decode_fields(fields[3][1])
+        fields = split_struct(chunk)
+        metadata = split_struct(fields[3][1])
         edit(fields, metadata)
         return encode_struct({**fields, 3: (STRUCT, encode_struct(metadata))})
 
     def edit_group(group: bytes) -> bytes:
-        fields = decode_fields(group)
+        fields = split_struct(group)
         chunks = [edit_chunk(value) for value in decode_values(fields[1][1])]
         return encode_struct({**fields, 1: (LIST, encode_list(chunks))})
 
