@@ -17,6 +17,7 @@ from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
     FileKind,
     FileSource,
+    ManifestEntry,
 )
 from paimon_orch.format.options.core_options import CLUSTERING_INCREMENTAL
 from paimon_orch.format.options.table_option import StepKind
@@ -78,7 +79,10 @@ class AppendCompactionUnit(CompactionUnit):
         return 0
 
     def run(self, reader: FileReader) -> bytes:
-        """Rewrite the groups and return an encoded :class:`CommitMessage`; may run repeatedly."""
+        """Rewrite the groups and return an encoded :class:`CommitMessage`; may run repeatedly.
+
+        The message has only the new files, because the committer has the plan with the others.
+        """
         index = DeletionVectorRewrite(
             reader=reader,
             partition=self.partition,
@@ -89,9 +93,8 @@ class AppendCompactionUnit(CompactionUnit):
         with index, ExitStack() as written:
             added = self._copy_groups(reader, written)
             index_entries = index.run(drop={file.file_name for file in self.inputs})
-        deletes = self.build_entries(FileKind.DELETE, self.inputs)
-        adds = self.build_entries(FileKind.ADD, added)
-        return CommitMessage(entries=deletes + adds, index=tuple(index_entries)).encode()
+        entries = self.build_entries(FileKind.ADD, added)
+        return CommitMessage(entries=entries, index=tuple(index_entries)).encode()
 
     def _copy_groups(self, reader: FileReader, written: ExitStack) -> list[DataFileMeta]:
         vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, self.vectors)
@@ -284,6 +287,12 @@ def select_append_units(plan: CompactionPlan) -> tuple[AppendCompactionUnit, ...
     return tuple(unit for unit in plan.units if isinstance(unit, AppendCompactionUnit))
 
 
+def build_deletes(plan: CompactionPlan) -> list[ManifestEntry]:
+    """Return the manifest entries that delete the files of all :class:`AppendCompactionUnit`."""
+    units = select_append_units(plan)
+    return [entry for unit in units for entry in unit.build_entries(FileKind.DELETE, unit.inputs)]
+
+
 def commit(
     table: Table, plan: CompactionPlan, messages: Sequence[CommitMessage]
 ) -> CompactionResult:
@@ -296,10 +305,11 @@ def commit(
         return CompactionResult(plan=plan)
     if plan.vectors:
         messages = [*messages, *_move_deletion_vectors(table, plan, messages)]
-    entries = tuple(entry for message in messages for entry in message.entries)
-    index = tuple(entry for message in messages for entry in message.index)
     changes = CommitChanges(
-        kind=CommitKind.COMPACT, entries=entries, index=index, guards=plan.guards
+        kind=CommitKind.COMPACT,
+        entries=(*build_deletes(plan), *(entry for each in messages for entry in each.entries)),
+        index=tuple(entry for message in messages for entry in message.index),
+        guards=plan.guards,
     )
     with discard_files_on_conflict(table, messages):
         snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)

@@ -12,7 +12,6 @@ from typing import Literal
 import pyarrow as pa
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.format.manifest.manifest_entry import FileKind
 from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
@@ -29,6 +28,7 @@ from paimon_orch.steps.common.partition_selection import PartitionRequest, open_
 from paimon_orch.steps.compaction.append import (
     AppendCompactionUnit,
     build_append_result,
+    build_deletes,
     check_compactable,
     select_append_units,
 )
@@ -162,13 +162,13 @@ def commit(
     """
     if not plan:
         return CompactionResult(plan=plan)
-    units = select_append_units(plan)
-    removed = [
-        entry for unit in units for entry in unit.build_entries(FileKind.DELETE, unit.inputs)
-    ]
     added = [entry for message in messages for entry in message.added]
-    index = tuple(entry.deleted() for unit in units for entry in unit.vectors)
-    changes = CommitChanges(kind=CommitKind.OVERWRITE, entries=(*removed, *added), index=index)
+    vectors = [entry for unit in select_append_units(plan) for entry in unit.vectors]
+    changes = CommitChanges(
+        kind=CommitKind.OVERWRITE,
+        entries=(*build_deletes(plan), *added),
+        index=tuple(entry.deleted() for entry in vectors),
+    )
     with discard_files_on_conflict(table, messages):
         snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
     return build_append_result(plan, messages, snapshot)
