@@ -9,7 +9,7 @@ See docs/format/append-table-compaction.md#row-groups-that-are-copied.
 import io
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import IO, NamedTuple
@@ -26,13 +26,16 @@ from paimon_orch.files.parquet.thrift_compact import (
     STRUCT,
     STRUCT_END,
     IntegerSpan,
+    StructPattern,
     ThriftFields,
+    ValueSpan,
     decode_integer,
     decode_list,
     decode_list_header,
     encode_fields,
     encode_integer,
     encode_list,
+    find_values,
     locate_fields,
     locate_integer,
     replace_integers,
@@ -46,8 +49,13 @@ _FIELD_ID = 9
 CHUNKS, _GROUP_ROWS, _GROUP_OFFSET, _ORDINAL = 1, 3, 5, 7
 _CHUNK_OFFSET, METADATA = 2, 3
 OFFSET_INDEX, OFFSET_INDEX_LENGTH, COLUMN_INDEX, COLUMN_INDEX_LENGTH = 4, 5, 6, 7
-_CHUNK_TYPE, _ENCODINGS, _PATH, _CODEC, _VALUES, _COMPRESSED = 1, 2, 3, 4, 5, 7
-_DATA_PAGES, _DICTIONARY, _BLOOM_FILTER, _BLOOM_FILTER_LENGTH = 9, 11, 14, 15
+_CHUNK_TYPE, _ENCODINGS, _PATH, _CODEC = 1, 2, 3, 4
+# The fields of a column chunk and of its metadata are in one dictionary, so the numbers of the
+# latter begin after this one.
+_METADATA_START = 100
+_VALUES, _COMPRESSED, _DATA_PAGES, _DICTIONARY, _BLOOM_FILTER, _BLOOM_FILTER_LENGTH = (
+    _METADATA_START + number for number in (5, 7, 9, 11, 14, 15)
+)
 
 # The kinds of the fields that are understood; files with other fields are not copied.
 _FILE_KINDS = {  # without encryption
@@ -77,24 +85,28 @@ _CHUNK_KINDS = {  # without another file and without encryption
     COLUMN_INDEX_LENGTH: I32,
 }
 _METADATA_KINDS = {  # without index pages
-    _CHUNK_TYPE: I32,
-    _ENCODINGS: LIST,
-    _PATH: LIST,
-    _CODEC: I32,
-    _VALUES: I64,
-    6: I64,
-    _COMPRESSED: I64,
-    8: LIST,
-    _DATA_PAGES: I64,
-    _DICTIONARY: I64,
-    12: STRUCT,
-    13: LIST,
-    _BLOOM_FILTER: I64,
-    _BLOOM_FILTER_LENGTH: I32,
-    16: STRUCT,
+    _METADATA_START + number: kind
+    for number, kind in {
+        _CHUNK_TYPE: I32,
+        _ENCODINGS: LIST,
+        _PATH: LIST,
+        _CODEC: I32,
+        5: I64,
+        6: I64,
+        7: I64,
+        8: LIST,
+        9: I64,
+        11: I64,
+        12: STRUCT,
+        13: LIST,
+        14: I64,
+        15: I32,
+        16: STRUCT,
+    }.items()
 }
 _OFFSET_INDEX_KINDS = {1: LIST, 2: LIST}
 _PAGE_KINDS = {1: I64, 2: I32, 3: I64}
+_PAGE_INDEX_FIELDS = (OFFSET_INDEX, OFFSET_INDEX_LENGTH, COLUMN_INDEX, COLUMN_INDEX_LENGTH)
 _ELEMENT_FIELDS = frozenset(range(1, 11))
 
 _INT96, _FIXED_LEN_BYTE_ARRAY = encode_integer(3), encode_integer(7)
@@ -103,6 +115,7 @@ _COPIED_ENCODINGS = {0, 2, 3, 4, 8}  # plain, dictionary and levels
 # the key of Arrow's schema, after its length; the Parquet schema has the same information
 _ARROW_SCHEMA = b"\x0cARROW:schema"
 _MAX_ORDINAL = 2**15 - 1
+_MAX_PATTERNS = 8  # of the column chunks of one column
 _INDEX_GAP = 64 << 10  # parts of the page index that are closer are read together
 _MAX_SMALL_FILE_BYTES = 8 << 20  # a small file is read at once instead of part by part
 _MAX_INDEX_BYTES = 64 << 20  # they are in memory until the new file is complete
@@ -134,14 +147,52 @@ class SchemaLayout(NamedTuple):
     leaf_paths: tuple[bytes, ...]
 
 
+@dataclass(slots=True, kw_only=True)
+class ColumnLayout:
+    """What the column chunks of one column have in common."""
+
+    path: bytes
+    type: bytes
+    codec: bytes
+    """The encoded number of the codec in the Parquet format."""
+    patterns: list[tuple[StructPattern, list[int]]] = field(default_factory=list)
+    """Patterns of column chunks, and the numbers of the fields of their values; 0 if nested."""
+
+    def add_pattern(self, data: bytes, start: int, end: int, fields: Mapping[int, int]) -> None:
+        """Add the pattern of a column chunk; only the fields that were checked are constant."""
+        checked = range(fields[METADATA], fields[_VALUES])
+        values = [
+            value
+            for value in find_values(data, ValueSpan(STRUCT, start, end))
+            if value.start not in checked
+        ]
+        number_by_start = {position: number for number, position in fields.items()}
+        numbers = [number_by_start.get(value.start, 0) for value in values]
+        self.patterns.append((StructPattern(data, start, end, values), numbers))
+
+    def check_decoder(self, metadata: bytes) -> None:
+        """Raise ValueError unless the decoder of this column can decode a column chunk."""
+        fields = split_struct(metadata)
+        encodings = fields[_ENCODINGS][1]
+        is_decodable = (
+            (fields[_PATH][1], fields[_CHUNK_TYPE][1], fields[_CODEC][1])
+            == (self.path, self.type, self.codec)
+            and {decode_integer(encodings, span.start) for span in decode_list(encodings, 0)}
+            <= _COPIED_ENCODINGS
+            # Java Paimon 0.9 cannot read dictionaries of long decimals
+            and not (self.type == _FIXED_LEN_BYTE_ARRAY and _DICTIONARY - _METADATA_START in fields)
+        )
+        if not is_decodable:
+            raise ValueError("a column chunk needs another decoder")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLayout:
     """What the row groups of one file have in common."""
 
     schema: SchemaLayout
+    columns: list[ColumnLayout]
     column_orders: bytes
-    codec: bytes
-    """The encoded number of the codec in the Parquet format."""
     head: bytes
     """The fields before the number of rows in a footer of our writer."""
     tail: bytes
@@ -153,10 +204,14 @@ class FileLayout:
         parts = FooterFields.decode(footer)
         column_orders = _decode_tail(parts.tail)
         assert column_orders is not None, "this version of pyarrow is not a trusted writer"
+        schema, encoded_codec = _decode_head(parts.head), encode_integer(codec)
         return cls(
-            schema=_decode_head(parts.head),
+            schema=schema,
+            columns=[
+                ColumnLayout(path=path, type=kind, codec=encoded_codec)
+                for path, kind in zip(schema.leaf_paths, schema.leaf_types, strict=True)
+            ],
             column_orders=column_orders,
-            codec=encode_integer(codec),
             head=parts.head,
             tail=parts.tail,
         )
@@ -167,12 +222,10 @@ class ChunkFields:
     """A column chunk in a footer; only the positions in its bytes are decoded and replaced."""
 
     footer: bytes = field(repr=False)
+    fields: Mapping[int, int]
+    """The start of each field of the column chunk and of its metadata in the footer."""
     head: ByteRange
     """The range of the fields before the page index."""
-    decoder_fields: bytes
-    """The fields that decide how values are decoded: type, encodings, path and codec."""
-    metadata: Mapping[int, int]
-    """The start of each field of the metadata in the footer."""
     pages: ByteRange
     positions: list[IntegerSpan]
     """The numbers of the head that are positions of pages."""
@@ -181,51 +234,72 @@ class ChunkFields:
     offset_index: ByteRange | None
 
     @classmethod
-    def decode(cls, data: bytes, position: int) -> tuple["ChunkFields", int]:
+    def decode(
+        cls, data: bytes, position: int, column: ColumnLayout | None = None
+    ) -> tuple["ChunkFields", int]:
         """Return the column chunk at a position, and its end.
 
-        Raises ValueError if it has fields that are not understood.
+        Raises ValueError if it has fields that are not understood, or not the layout of a column.
         """
-        fields, start = locate_fields(data, position, _CHUNK_KINDS, until=METADATA)
-        metadata, head_end = locate_fields(data, start, _METADATA_KINDS)
-        indexes, end = locate_fields(data, head_end, _CHUNK_KINDS, after=METADATA)
-        positions = [locate_integer(data, metadata[_DATA_PAGES])]
-        positions += _locate_positions(data, metadata, _DICTIONARY)
-        starts = [number.value for number in positions]
-        pages = min(starts), min(starts) + decode_integer(data, metadata[_COMPRESSED])
+        fields, end = _locate_chunk(data, position, column)
+        positions = [locate_integer(data, fields[_DATA_PAGES])]
+        if _DICTIONARY in fields:
+            positions += _locate_position(data, fields[_DICTIONARY])
+        starts = [start for start, _, _ in positions]
+        pages = min(starts), min(starts) + decode_integer(data, fields[_COMPRESSED])
         if max(starts) >= pages[1]:
             raise ValueError(f"no page can be at {max(starts)}, after the column chunk")
+        if _CHUNK_OFFSET in fields:
+            positions = _locate_position(data, fields[_CHUNK_OFFSET]) + positions
+        indexes = [fields[number] for number in _PAGE_INDEX_FIELDS if number in fields]
         chunk = cls(
             footer=data,
-            head=(position, head_end),
-            decoder_fields=data[start : metadata[_VALUES] - 1],
-            metadata=metadata,
+            fields=fields,
+            head=(position, min(indexes, default=end) - 1),
             pages=pages,
-            positions=_locate_positions(data, fields, _CHUNK_OFFSET) + positions,
+            positions=positions,
             # without a length, the end is known only after decoding the header
-            bloom_filter=_get_range(data, metadata, _BLOOM_FILTER, _BLOOM_FILTER_LENGTH),
-            column_index=_get_range(data, indexes, COLUMN_INDEX, COLUMN_INDEX_LENGTH),
-            offset_index=_get_range(data, indexes, OFFSET_INDEX, OFFSET_INDEX_LENGTH),
+            bloom_filter=_get_range(data, fields, _BLOOM_FILTER, _BLOOM_FILTER_LENGTH),
+            column_index=_get_range(data, fields, COLUMN_INDEX, COLUMN_INDEX_LENGTH),
+            offset_index=_get_range(data, fields, OFFSET_INDEX, OFFSET_INDEX_LENGTH),
         )
         return chunk, end
 
     @property
     def values(self) -> int:
         """Return the number of values, including nulls."""
-        return decode_integer(self.footer, self.metadata[_VALUES])
-
-    @property
-    def has_dictionary(self) -> bool:
-        """Return whether a field has the position of a dictionary page, or 0."""
-        return _DICTIONARY in self.metadata
+        return decode_integer(self.footer, self.fields[_VALUES])
 
     def encode_head(self, shift: int, bloom_filter_start: int | None = None) -> bytes:
         """Encode the fields before the page index, with the pages moved by ``shift`` bytes."""
-        moved = [(number, number.value + shift) for number in self.positions]
+        moved = [(number, number[0] + shift) for number in self.positions]
         if bloom_filter_start is not None:
-            old = locate_integer(self.footer, self.metadata[_BLOOM_FILTER])
+            old = locate_integer(self.footer, self.fields[_BLOOM_FILTER])
             moved.append((old, bloom_filter_start))
         return replace_integers(self.footer, self.head, moved)
+
+
+def _locate_chunk(
+    data: bytes, position: int, column: ColumnLayout | None
+) -> tuple[dict[int, int], int]:
+    """Return the start of each field of a column chunk and of its metadata, and the end.
+
+    Most chunks have the pattern of another chunk of the column, which was checked.
+    """
+    if column is not None:
+        for pattern, numbers in column.patterns:
+            if (starts := pattern.locate(data, position)) is not None:
+                end = starts.pop()
+                return dict(zip(numbers, starts, strict=True)), end
+    fields, start = locate_fields(data, position, _CHUNK_KINDS, until=METADATA)
+    metadata, metadata_end = locate_fields(data, start, _METADATA_KINDS, after=_METADATA_START)
+    indexes, end = locate_fields(data, metadata_end, _CHUNK_KINDS, after=METADATA)
+    fields |= metadata | indexes
+    if column is not None:
+        column.check_decoder(data[start:metadata_end])
+        if len(column.patterns) < _MAX_PATTERNS:
+            column.add_pattern(data, position, end, fields)
+    return fields, end
 
 
 @dataclass(slots=True, kw_only=True)
@@ -239,16 +313,22 @@ class GroupFields:
     end: int
 
     @classmethod
-    def decode(cls, data: bytes, position: int) -> tuple["GroupFields", int]:
+    def decode(
+        cls, data: bytes, position: int, columns: Sequence[ColumnLayout] | None
+    ) -> tuple["GroupFields", int]:
         """Return the row group at a position, and its end.
 
-        Raises ValueError if it has fields that are not understood.
+        Raises ValueError if it has fields that are not understood, or not the layout of the
+        columns.
         """
         _, position = locate_fields(data, position, _GROUP_KINDS, until=CHUNKS)
         count, position = _decode_count(data, position)
+        if columns is not None and count != len(columns):
+            raise ValueError(f"a row group has {count} column chunks")
         chunks = []
-        for _ in range(count):
-            chunk, position = ChunkFields.decode(data, position)
+        for index in range(count):
+            column = None if columns is None else columns[index]
+            chunk, position = ChunkFields.decode(data, position, column)
             chunks.append(chunk)
         fields, end = locate_fields(data, position, _GROUP_KINDS, after=CHUNKS)
         return cls(footer=data, chunks=chunks, fields=fields, end=end), end
@@ -261,13 +341,15 @@ class GroupFields:
     @property
     def positions(self) -> list[IntegerSpan]:
         """Return the numbers after the column chunks that are positions of pages."""
-        return _locate_positions(self.footer, self.fields, _GROUP_OFFSET)
+        if _GROUP_OFFSET not in self.fields:
+            return []
+        return _locate_position(self.footer, self.fields[_GROUP_OFFSET])
 
     def encode_rest(self, shift: int, ordinal: int) -> bytes:
         """Encode the fields after the column chunks, and the end of the struct."""
         numbers = sorted(self.fields.keys() - {_ORDINAL})  # the ordinal is the last field
         end = self.fields.get(_ORDINAL, self.end) - 1
-        moved = [(number, number.value + shift) for number in self.positions]
+        moved = [(number, number[0] + shift) for number in self.positions]
         rest = replace_integers(self.footer, (self.fields[numbers[0]] - 1, end), moved)
         if ordinal <= _MAX_ORDINAL:
             rest += encode_fields({_ORDINAL: (I16, encode_integer(ordinal))}, numbers[-1])
@@ -286,21 +368,24 @@ class FooterFields:
     """The fields after the row groups, and the end of the struct."""
 
     @classmethod
-    def decode(cls, data: bytes, known_head: bytes = b"") -> "FooterFields":
-        """Decode a footer, which may begin with a known head.
+    def decode(cls, data: bytes, layout: FileLayout | None = None) -> "FooterFields":
+        """Decode a footer.
 
-        Raises ValueError if it has fields that are not understood.
+        Raises ValueError if it has fields that are not understood, or not the columns of a layout.
         """
-        is_known = bool(known_head) and data.startswith(known_head)
-        start, last = (len(known_head), SCHEMA) if is_known else (0, 0)
-        fields, position = locate_fields(data, start, _FILE_KINDS, after=last, until=ROW_GROUPS)
+        columns, head, last = None, b"", 0
+        if layout is not None:
+            columns = layout.columns
+            if data.startswith(layout.head):
+                head, last = layout.head, SCHEMA
+        fields, position = locate_fields(data, len(head), _FILE_KINDS, after=last, until=ROW_GROUPS)
         count, position = _decode_count(data, position)
         groups = []
         for _ in range(count):
-            group, position = GroupFields.decode(data, position)
+            group, position = GroupFields.decode(data, position, columns)
             groups.append(group)
         return cls(
-            head=known_head if is_known else data[: fields[FILE_ROWS] - 1],
+            head=head or data[: fields[FILE_ROWS] - 1],
             rows=decode_integer(data, fields[FILE_ROWS]),
             groups=groups,
             tail=data[position:],
@@ -315,14 +400,6 @@ def _decode_count(data: bytes, position: int) -> tuple[int, int]:
     return count, position
 
 
-def _locate_positions(data: bytes, fields: Mapping[int, int], number: int) -> list[IntegerSpan]:
-    """Return a field if it is a position; writers store 0 for pages that do not exist."""
-    if number not in fields:
-        return []
-    position = locate_integer(data, fields[number])
-    return [position] if position.value else []
-
-
 def _get_range(
     data: bytes, fields: Mapping[int, int], offset: int, length: int
 ) -> ByteRange | None:
@@ -330,6 +407,12 @@ def _get_range(
         return None
     start = decode_integer(data, fields[offset])
     return start, start + decode_integer(data, fields[length])
+
+
+def _locate_position(data: bytes, start: int) -> list[IntegerSpan]:
+    """Return a number if it is a position; writers store 0 for pages that do not exist."""
+    position = locate_integer(data, start)
+    return [position] if position[0] else []
 
 
 @dataclass(slots=True, kw_only=True)
@@ -369,14 +452,14 @@ class RowGroupSource:
     ) -> "RowGroupSource | None":
         if not footer.has_magic:
             return None
-        fields = FooterFields.decode(footer.data, layout.head)
+        fields = FooterFields.decode(footer.data, layout)
         if not _is_understood(fields, layout):
             return None
         groups, rows = fields.groups, fields.rows
-        pages_size = _check_chunks(groups, layout, footer.start)
+        pages_size = _check_chunks(groups, footer.start)
         min_group_size = max(
             sizes.min_copied_group_bytes,
-            sizes.min_copied_chunk_bytes * len(layout.schema.leaf_types),
+            sizes.min_copied_chunk_bytes * len(layout.columns),
         )
         is_large = bool(groups) and pages_size >= min_group_size * len(groups)
         if not is_large or rows != sum(group.rows for group in groups):
@@ -475,55 +558,32 @@ def _decode_tail(tail: bytes) -> bytes | None:
     return fields[_COLUMN_ORDERS][1]
 
 
-def _check_chunks(groups: list[GroupFields], layout: FileLayout, end: int) -> int:
+def _check_chunks(groups: list[GroupFields], end: int) -> int:
     """Return the total size of the column chunks.
 
-    Raises ValueError if a chunk is not where a chunk can be, or if it needs another decoder.
+    Raises ValueError if a chunk is not where a chunk can be, or if it has too few values.
     """
-    schema = layout.schema
     last, size = len(PARQUET_MAGIC), 0
     for group in groups:
         rows = group.rows
-        if rows < 1 or len(group.chunks) != len(schema.leaf_paths):
-            raise ValueError(f"a row group has {rows} rows and {len(group.chunks)} column chunks")
+        if rows < 1:
+            raise ValueError(f"a row group has {rows} rows")
         _check_positions(group.positions, end)
-        leaves = zip(schema.leaf_paths, schema.leaf_types, group.chunks, strict=True)
-        for path, kind, chunk in leaves:
+        for chunk in group.chunks:
             start, stop = chunk.pages
             if not last <= start < stop <= end:
                 raise ValueError(f"no column chunk can be at {start} to {stop}")
             last, size = stop, size + stop - start
             _check_positions(chunk.positions, end)
-            is_decodable = (
-                _is_decodable(chunk.decoder_fields, path, kind, layout.codec)
-                # Java Paimon 0.9 cannot read dictionaries of long decimals
-                and not (kind == _FIXED_LEN_BYTE_ARRAY and chunk.has_dictionary)
-            )
-            if not is_decodable or chunk.values < rows:
-                raise ValueError("a column chunk needs to be decoded")
+            if chunk.values < rows:
+                raise ValueError(f"a column chunk has {chunk.values} values in {rows} rows")
     return size
 
 
 def _check_positions(positions: Iterable[IntegerSpan], end: int) -> None:
-    for position in positions:
-        if not 0 < position.value < end:
-            raise ValueError(f"no page can be at {position.value}")
-
-
-@lru_cache(maxsize=1_024)
-def _is_decodable(decoder_fields: bytes, path: bytes, kind: bytes, codec: bytes) -> bool:
-    """Return whether a column chunk has the path, type and codec, and no other encodings."""
-    fields = split_struct(decoder_fields + STRUCT_END)
-    return (
-        fields[_PATH][1] == path
-        and fields[_CHUNK_TYPE][1] == kind
-        and fields[_CODEC][1] == codec
-        and _has_copied_encodings(fields[_ENCODINGS][1])
-    )
-
-
-def _has_copied_encodings(data: bytes) -> bool:
-    return {decode_integer(data, span.start) for span in decode_list(data, 0)} <= _COPIED_ENCODINGS
+    for position, _, _ in positions:
+        if not 0 < position < end:
+            raise ValueError(f"no page can be at {position}")
 
 
 def _locate_pages(index: bytes, pages: ByteRange) -> list[IntegerSpan]:
@@ -536,14 +596,15 @@ def _locate_pages(index: bytes, pages: ByteRange) -> list[IntegerSpan]:
     positions = []
     for _ in range(count):
         location, start = locate_fields(index, start, _PAGE_KINDS)
-        position, size = locate_integer(index, location[1]), decode_integer(index, location[2])
-        if not pages[0] <= position.value <= position.value + size <= pages[1]:
-            raise ValueError(f"no page can be at {position.value}")
+        position = locate_integer(index, location[1])
+        first, size = position[0], decode_integer(index, location[2])
+        if not pages[0] <= first <= first + size <= pages[1]:
+            raise ValueError(f"no page can be at {first}")
         positions.append(position)
     return positions
 
 
 def shift_offset_index(index: bytes, pages: ByteRange, shift: int) -> bytes:
     """Return the offset index of a column chunk whose pages are moved by ``shift`` bytes."""
-    moved = [(position, position.value + shift) for position in _locate_pages(index, pages)]
+    moved = [(position, position[0] + shift) for position in _locate_pages(index, pages)]
     return replace_integers(index, (0, len(index)), moved)

@@ -49,18 +49,14 @@ def decode_integer(data: BytesLike, position: int) -> int:
     return value >> 1 ^ -(value & 1)
 
 
-class IntegerSpan(NamedTuple):
-    """A signed number, and its range in the bytes."""
-
-    value: int
-    start: int
-    end: int
+IntegerSpan = tuple[int, int, int]
+"""A signed number, and its range in the bytes."""
 
 
 def locate_integer(data: BytesLike, position: int) -> IntegerSpan:
     """Return the signed number at ``position`` and its range."""
     value, end = decode_varint(data, position)
-    return IntegerSpan(value >> 1 ^ -(value & 1), position, end)
+    return value >> 1 ^ -(value & 1), position, end
 
 
 def decode_struct(
@@ -124,6 +120,57 @@ def locate_fields(
         else:
             position = _skip_value(data, position, kind)
     return starts, position + 1
+
+
+class StructPattern:
+    """The bytes of a struct without its numbers and texts.
+
+    Structs of one writer often differ only in these. Comparing the other bytes then takes a third
+    of the time of :func:`locate_fields`.
+    """
+
+    def __init__(self, data: bytes, start: int, end: int, values: Iterable[ValueSpan]) -> None:
+        """Build the pattern of a struct; other structs may have other ``values``."""
+        self._parts: list[tuple[bytes, int, bool]] = []
+        for value in values:
+            constant = data[start : value.start]
+            self._parts.append((constant, len(constant), value.kind == BINARY))
+            start = value.end
+        self._rest = data[start:end]
+
+    def locate(self, data: bytes, position: int) -> list[int] | None:
+        """Return the starts of the values of a struct, and its end; None if it is different."""
+        starts = []
+        for constant, length, is_text in self._parts:
+            if not data.startswith(constant, position):
+                return None
+            position += length
+            starts.append(position)
+            if is_text and data[position] < 0x80:
+                position += 1 + data[position]
+            elif is_text:
+                position = _skip_value(data, position, BINARY)
+            else:
+                while data[position] >= 0x80:
+                    position += 1
+                position += 1
+        if not data.startswith(self._rest, position):
+            return None
+        starts.append(position + len(self._rest))
+        return starts
+
+
+def find_values(data: bytes, value: ValueSpan) -> Iterator[ValueSpan]:
+    """Yield the numbers and texts in a value, also in nested structs, in the order of the bytes."""
+    if value.kind == STRUCT:
+        fields, _ = decode_struct(data, value.start)
+        for field in fields.values():
+            yield from find_values(data, field)
+    elif value.kind == LIST:
+        for element in decode_list(data, value.start):
+            yield from find_values(data, element)
+    elif value.kind in (I64, I32, I16, BINARY):
+        yield value
 
 
 def decode_list(data: BytesLike, position: int) -> Iterator[ValueSpan]:
@@ -203,10 +250,10 @@ def replace_integers(
     """Return a part of some bytes in which numbers, in ascending order, have other values."""
     start, end = part
     pieces = []
-    for old, value in numbers:
-        pieces.append(data[start : old.start])
+    for (_, first, last), value in numbers:
+        pieces.append(data[start:first])
         pieces.append(encode_integer(value))
-        start = old.end
+        start = last
     pieces.append(data[start:end])
     return b"".join(pieces)
 

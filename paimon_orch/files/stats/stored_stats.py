@@ -24,12 +24,20 @@ class _NeededStats:
     field: Field
     counts: bool
     bounds: bool
+    is_float: bool
+    is_text: bool
 
     @classmethod
     def of(cls, field: Field, mode: StatsMode) -> "_NeededStats":
-        stores_any = isinstance(field.type, AtomicType) and (mode.bounds or mode.counts)
-        bounds = stores_any and mode.bounds and has_bounds(field.type)
-        return cls(field=field, counts=stores_any, bounds=bounds)
+        root = field.type.name if isinstance(field.type, AtomicType) else None
+        stores_any = root is not None and (mode.bounds or mode.counts)
+        return cls(
+            field=field,
+            counts=stores_any,
+            bounds=stores_any and mode.bounds and has_bounds(field.type),
+            is_float=root in (TypeRoot.FLOAT, TypeRoot.DOUBLE),
+            is_text=root in (TypeRoot.CHAR, TypeRoot.VARCHAR),
+        )
 
     def convert(self, low: object, high: object, count: object, rows: int) -> ColumnStats | None:
         """Return the statistics, or None if less is known than the mode stores."""
@@ -37,19 +45,14 @@ class _NeededStats:
             return UNKNOWN_STATS
         if not isinstance(count, int) or not 0 <= count <= rows:
             return None
-        stats = ColumnStats(None, None, count)
         if not self.bounds or count == rows:
-            return stats
-        kind = self.field.type
-        stored = ColumnStats(low, high, count)
-        stats = drop_untrusted_bounds(stored, is_orc=False, data_type=kind)
+            return ColumnStats(None, None, count)
+        stats = ColumnStats(low, high, count)
+        if self.is_float or self.is_text:
+            stats = drop_untrusted_bounds(stats, is_orc=False, data_type=self.field.type)
         if stats.min is None and stats.max is None:
             # columns with NaN have no bounds; other columns should have some
-            is_float = isinstance(kind, AtomicType) and kind.name in (
-                TypeRoot.FLOAT,
-                TypeRoot.DOUBLE,
-            )
-            return stats if is_float else None
+            return stats if self.is_float else None
         if stats.min is None or stats.max is None:
             return None
         return None if isinstance(low, RawText) or isinstance(high, RawText) else stats

@@ -26,9 +26,10 @@ from paimon_orch.files.batch_sizes import BatchSizes
 from paimon_orch.files.parquet.footer import Footer
 from paimon_orch.files.parquet.page_reader import ReadCosts
 from paimon_orch.files.parquet.parquet import PageLimits, ParquetFileReader, ParquetFileWriter
-from paimon_orch.files.parquet.row_group_source import RowGroupSource
+from paimon_orch.files.parquet.row_group_source import FileLayout, RowGroupSource
 from paimon_orch.files.parquet.thrift_compact import (
     BINARY,
+    I32,
     I64,
     LIST,
     STRUCT,
@@ -75,21 +76,31 @@ def write_file(
     return sink.getvalue()
 
 
-def open_source(
-    data: bytes, fields: list[Field] = FIELDS, sizes: BatchSizes = ANY_SIZE
-) -> RowGroupSource | None:
+def layout_of(fields: list[Field]) -> FileLayout:
     layout = ParquetFileWriter(io.BytesIO(), fields, "zstd", 1).copied_layout
     assert layout is not None
-    return RowGroupSource.open(io.BytesIO(data), layout, sizes, remote=False)
+    return layout
 
 
-def assemble(fields: list[Field], parts: list[bytes | pa.Table]) -> bytes:
+def open_source(
+    data: bytes,
+    fields: list[Field] = FIELDS,
+    sizes: BatchSizes = ANY_SIZE,
+    layout: FileLayout | None = None,
+) -> RowGroupSource | None:
+    return RowGroupSource.open(io.BytesIO(data), layout or layout_of(fields), sizes, remote=False)
+
+
+def assemble(
+    fields: list[Field], parts: list[bytes | pa.Table], layout: FileLayout | None = None
+) -> bytes:
     """Return a file of the row groups of files and of tables; the files must be copied."""
     sink = io.BytesIO()
     writer = ParquetFileWriter(sink, fields, "zstd", 1)
+    layout = layout or layout_of(fields)
     for part in parts:
         if isinstance(part, bytes):
-            source = open_source(part, fields)
+            source = open_source(part, layout=layout)
             assert source is not None
             writer.copy(source)
         else:
@@ -227,6 +238,15 @@ def test_duckdb_filters_copied_row_groups(where: str, tmp_path: Path) -> None:
     assert file_rows == expected_rows
 
 
+def test_similar_column_chunks_share_a_pattern() -> None:
+    layout = layout_of(FIELDS)
+    for start, rows in ((0, 200), (10_000, 300), (2_000_000, 7_000)):
+        assert open_source(write_file(table_of(rows, start)), layout=layout) is not None
+    counts = [len(column.patterns) for column in layout.columns]
+    assert counts[1:] == [1] * 4
+    assert counts[0] < 6, "a pattern of each row group"
+
+
 # --- files of other writers
 
 
@@ -316,9 +336,9 @@ def with_chunk_field(number: int, value: int) -> bytes:
     return edit_chunks(data, lambda fields, _: fields.update(field))
 
 
-def with_metadata_field(number: int, value: int) -> bytes:
+def with_metadata_field(number: int, value: int, kind: int = I64) -> bytes:
     data = write_file(table_of(20))
-    field = {number: (I64, encode_integer(value))}
+    field = {number: (kind, encode_integer(value))}
     return edit_chunks(data, lambda _, metadata: metadata.update(field))
 
 
@@ -380,6 +400,7 @@ def test_the_files_of_the_next_tests_are_copied_without_the_change() -> None:
         pytest.param(with_metadata_field(7, -5), id="negative size"),
         pytest.param(with_metadata_field(7, 2**62), id="huge size"),
         pytest.param(with_metadata_field(5, 1), id="fewer values than rows"),
+        pytest.param(with_metadata_field(9, 300, I32), id="offset of another Thrift type"),
         pytest.param(with_chunk_field(4, FILE_SIZE), id="offset index without length"),
         pytest.param(with_metadata_field(14, 4), id="bloom filter without length"),
         pytest.param(write_file(table_of(20))[4:], id="no magic, and everything is moved"),
@@ -448,7 +469,10 @@ def test_files_with_small_pages_and_for_iceberg_are_encoded() -> None:
 
 @pytest.mark.slow
 def test_a_damaged_footer_never_changes_rows() -> None:
-    """Copying refuses a damaged file, or both files have the same rows or cannot be read."""
+    """Copying refuses a damaged file, or both files have the same rows or cannot be read.
+
+    This does not depend on whether the layout knows the patterns of an undamaged file.
+    """
     pages = PageLimits(bytes=1 << 20, rows=16, values_per_check=8)
     data = write_file(table_of(60), pages=pages)
     metadata = pq.read_metadata(io.BytesIO(data))
@@ -465,12 +489,16 @@ def test_a_damaged_footer_never_changes_rows() -> None:
     def check(position: int, change: int) -> None:
         damaged = bytearray(data)
         damaged[position] ^= change
+        layout = layout_of(FIELDS)
+        assert open_source(data, layout=layout) is not None
         source = open_source(bytes(damaged))
         if source is None:
+            assert open_source(bytes(damaged), layout=layout) is None
             outcomes["refused"] += 1
             return
         outcomes["copied"] += 1
         copy = assemble(FIELDS, [bytes(damaged)])
+        assert assemble(FIELDS, [bytes(damaged)], layout) == copy
         if (rows := read_or_none(bytes(damaged))) is not None:
             assert read_or_none(copy) == rows
 

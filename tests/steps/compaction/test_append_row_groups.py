@@ -31,6 +31,7 @@ from support.tables import (
 from paimon_orch import Catalog
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.files.batch_sizes import BatchSizes
+from paimon_orch.files.parquet import row_group_source
 from paimon_orch.files.parquet.row_group_source import RowGroupSource
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.types.data_types import type_to_sql
@@ -300,6 +301,7 @@ def test_a_file_that_becomes_shorter_is_reported_and_leaves_no_file(
             os.truncate(path, 100)
         return groups
 
+    monkeypatch.setattr(row_group_source, "_MAX_SMALL_FILE_BYTES", 0)
     monkeypatch.setattr(RowGroupSource, "open", truncate_later)
     with pytest.raises(CorruptFileError, match=f"{path.name}: cannot be copied: the file ends"):
         compact(table, EXECUTOR, strategy="full")
