@@ -17,7 +17,7 @@ RETRY_TRANSIENT = dg.RetryPolicy(
 )
 """Policy for :func:`raise_dagster_errors`; the library itself retries commit conflicts."""
 
-ExecutionContext = dg.OpExecutionContext | dg.AssetExecutionContext
+ExecutionContext = dg.OpExecutionContext | dg.AssetExecutionContext | dg.AssetCheckExecutionContext
 
 
 @contextmanager
@@ -65,7 +65,5 @@ def _build_failure(table: str, error: Exception) -> dg.Failure:
 
 
 def get_op_context(context: ExecutionContext) -> dg.OpExecutionContext:
-    """Return the op context of an op or asset."""
-    return (
-        context.op_execution_context if isinstance(context, dg.AssetExecutionContext) else context
-    )
+    """Return the op context of an op, an asset or an asset check."""
+    return context if isinstance(context, dg.OpExecutionContext) else context.op_execution_context

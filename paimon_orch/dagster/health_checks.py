@@ -15,9 +15,11 @@ from paimon_orch.dagster.components.attribute_rules import Attributes
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.external_reports import build_iceberg_metadata
 from paimon_orch.dagster.names import check_table_name, definition_name, table_asset_key
-from paimon_orch.dagster.resources import PaimonCatalogResource
+from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.dagster.run_metadata import Metadata
+from paimon_orch.dagster.spark_links import build_maintenance_executor
 from paimon_orch.errors import InputError
+from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.inspection.health import TableHealth, compute_health
 from paimon_orch.table.iceberg.status import read_iceberg_status
@@ -144,9 +146,14 @@ def build_paimon_table_checks(
 
     The check names are the keys of :data:`HEALTH_METRICS`, ``iceberg_metadata`` and
     ``file_references``. The check ``iceberg_metadata`` passes if Iceberg readers see LATEST, or if
-    the table is not published as Iceberg metadata. The check ``file_references`` runs only if ``limits`` contains it: it verifies all snapshots, tags and
-    changelogs of the table, and its limit is the number of findings, usually 0. Runs require the
-    resource ``paimon``, read only metadata and never start Spark.
+    the table is not published as Iceberg metadata.
+
+    The check ``file_references`` runs only if ``limits`` contains it: it verifies all snapshots,
+    tags and changelogs of the table, and its limit is the number of findings, usually 0. The
+    executor of the resource ``spark`` does its work, or this process if the manifests are small.
+
+    Runs require the resource ``paimon`` and, for ``file_references``, also ``spark``. They read
+    only metadata.
 
     >>> build_paimon_table_checks(
     ...     "lake.orders",
@@ -168,13 +175,12 @@ def build_paimon_table_checks(
         description=f"Health of `{table}`, computed from its metadata.",
         specs=[_build_check_spec(key, name, limit) for name, limit in check_limits.items()],
         can_subset=True,
+        required_resource_keys={"paimon", *(["spark"] if FILE_REFERENCES in check_limits else [])},
     )
-    def checks(
-        context: dg.AssetCheckExecutionContext, paimon: PaimonCatalogResource
-    ) -> Iterator[dg.AssetCheckResult]:
+    def checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         selected = {check_key.name for check_key in context.selected_asset_check_keys}
         with raise_dagster_errors(table):
-            loaded = paimon.load_table(table)
+            loaded = context.resources.paimon.load_table(table)
             metrics = sorted(selected & HEALTH_METRICS.keys())
             health = compute_health(loaded) if metrics else TableHealth()
             for name in metrics:
@@ -182,7 +188,11 @@ def build_paimon_table_checks(
             if ICEBERG_METADATA in selected:
                 yield _check_iceberg_metadata(key, loaded, check_limits[ICEBERG_METADATA])
             if FILE_REFERENCES in selected:
-                yield _check_file_references(key, loaded, check_limits[FILE_REFERENCES])
+                executor = build_maintenance_executor(
+                    context, context.resources.spark, ExecutorChoice.auto
+                )
+                limit = check_limits[FILE_REFERENCES]
+                yield _check_file_references(key, loaded, limit, executor)
 
     return checks
 
@@ -233,8 +243,10 @@ def _check_iceberg_metadata(key: dg.AssetKey, table: Table, limit: Limit) -> dg.
     return _build_check_result(key, ICEBERG_METADATA, limit, outcome)
 
 
-def _check_file_references(key: dg.AssetKey, table: Table, limit: Limit) -> dg.AssetCheckResult:
-    report = check(table)
+def _check_file_references(
+    key: dg.AssetKey, table: Table, limit: Limit, executor: Executor
+) -> dg.AssetCheckResult:
+    report = check(table, executor=executor)
     findings = "\n".join(f"* {finding}" for finding in report.findings[:_MAX_SHOWN_FINDINGS])
     outcome = _Outcome(
         passed=len(report.findings) <= limit.limit,

@@ -21,6 +21,7 @@ from paimon_orch.dagster.maintenance_ops import (
     SYNC_ICEBERG,
     SYNC_PARTITIONS,
     C,
+    DeletionConfig,
     MaintenanceOp,
     P,
     RemoveOrphanFilesConfig,
@@ -34,8 +35,7 @@ from paimon_orch.dagster.resources import (
 )
 from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.dagster.run_metadata import Metadata
-from paimon_orch.dagster.spark_links import build_executor, build_spark_link_metadata
-from paimon_orch.steps.common.executor import Executor, InProcessExecutor
+from paimon_orch.dagster.spark_links import build_maintenance_executor, build_spark_link_metadata
 from paimon_orch.table.table import Table
 
 ACTION_TAG, TABLE_TAG = "paimon/action", "paimon/table"
@@ -52,7 +52,8 @@ def build_expire_snapshots_job(
     The job deletes expired snapshots and the files that only they reference. Runs from the
     launchpad are dry runs by default. ``config`` sets ``retain_min``, ``retain_max``,
     ``retain_for`` and ``max_deletes``; the defaults are the table's options. All jobs of this
-    module require the resources ``paimon`` and ``spark``; Spark is only started with ``use_spark``.
+    module require the resources ``paimon`` and ``spark``; Spark only starts for large work, or if
+    ``executor`` is ``spark``.
     """
     return _build_maintenance_job(EXPIRE_SNAPSHOTS, table, config or {}, key_prefix)
 
@@ -194,9 +195,8 @@ def _perform(
     Returns the metadata of the observation.
     """
     action = maintenance_op.action
-    executor: Executor = InProcessExecutor()
-    if config.use_spark:
-        executor = build_executor(context, spark, ExecutorChoice.spark)
+    choice = config.executor if isinstance(config, DeletionConfig) else ExecutorChoice.auto
+    executor = build_maintenance_executor(context, spark, choice)
     progress = build_progress_logger(context, f"{action} of {table.identifier}")
     plan = maintenance_op.plan(table, config, executor, progress)
     result, stale = maintenance_op.describe(table, plan), Metadata()

@@ -22,7 +22,7 @@ from paimon_orch.dagster.names import (
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.progress import build_progress_logger
 from paimon_orch.dagster.resources import (
-    EXECUTOR_HELP,
+    RUN_EXECUTOR_HELP,
     ExecutorChoice,
     PaimonCatalogResource,
     SparkSessionResource,
@@ -78,7 +78,7 @@ class AssetRunConfig(AllowanceConfig):
 
     executor: ExecutorChoice = Field(
         default=ExecutorChoice.auto,
-        description=f"{EXECUTOR_HELP} The attribute of the resource applies unless this is set.",
+        description=RUN_EXECUTOR_HELP,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import dagster as dg
 from pydantic import Field, ValidationError
 
+from paimon_orch.dagster.resources import MAINTENANCE_EXECUTOR_HELP, ExecutorChoice
 from paimon_orch.dagster.run_config import AllowanceConfig, build_config_class
 from paimon_orch.dagster.run_metadata import Metadata, build_metadata_table
 from paimon_orch.errors import InputError
@@ -37,7 +38,6 @@ from paimon_orch.table.partition_marks import format_names
 from paimon_orch.table.table import Table
 
 DRY_RUN_HELP = "Report what the run would do, without changing the table."
-USE_SPARK_HELP = "List and delete files on Spark; useful for tables with very many files."
 _MAX_SHOWN_FINDINGS = 10
 
 
@@ -45,10 +45,17 @@ class MaintenanceConfig(AllowanceConfig):
     """Run config of all maintenance ops."""
 
     dry_run: bool = Field(default=True, description=DRY_RUN_HELP)
-    use_spark: bool = Field(default=False, description=USE_SPARK_HELP)
 
 
-class ExpireSnapshotsConfig(MaintenanceConfig):
+class DeletionConfig(MaintenanceConfig):
+    """Run config of maintenance ops that delete files in work units."""
+
+    executor: ExecutorChoice = Field(
+        default=ExecutorChoice.auto, description=MAINTENANCE_EXECUTOR_HELP
+    )
+
+
+class ExpireSnapshotsConfig(DeletionConfig):
     """Run config of expire_snapshots; the defaults are the table's options."""
 
     retain_min: int | None = Field(
@@ -65,7 +72,7 @@ class ExpireSnapshotsConfig(MaintenanceConfig):
     )
 
 
-class RemoveOrphanFilesConfig(MaintenanceConfig):
+class RemoveOrphanFilesConfig(DeletionConfig):
     """Run config of remove_orphan_files.
 
     Orphan files are files that no snapshot, tag, changelog or branch references.
@@ -204,11 +211,15 @@ class MaintenanceOp(Generic[C, P]):
 
         Raises :class:`InputError` for an unknown config field and for an invalid value.
         """
-        self.check_config(policy)
-        return replace(self, config=build_config_class(self.config, policy))
+        config = self.check_config(policy)
+        defaults = {name: getattr(config, name) for name in policy}
+        return replace(self, config=build_config_class(self.config, defaults))
 
-    def check_config(self, config: Mapping[str, Any]) -> None:
-        """Raise :class:`InputError` for an unknown config field and for an invalid value."""
+    def check_config(self, config: Mapping[str, Any]) -> C:
+        """Return the config, with defaults for the other fields.
+
+        Raises :class:`InputError` for an unknown config field and for an invalid value.
+        """
         fields = self.config.model_fields
         unknown = sorted(config.keys() - fields.keys())
         if unknown:
@@ -217,7 +228,7 @@ class MaintenanceOp(Generic[C, P]):
                 f"its fields are {', '.join(fields)}"
             )
         try:
-            self.config(**config)
+            checked = self.config(**config)
         except ValidationError as error:
             details = "; ".join(
                 f"{'.'.join(map(str, e['loc']))} = {e['input']!r}: {e['msg']}"
@@ -228,6 +239,7 @@ class MaintenanceOp(Generic[C, P]):
             if config.get(name) is not None:
                 # An invalid value raises an error when definitions load, not in a scheduled run.
                 parse(name, config[name])
+        return checked
 
 
 def _plan_snapshot_expiration(
@@ -273,16 +285,16 @@ def _plan_orphan_removal(
 ) -> OrphanFilesPlan:
     older_than = parse_cutoff("older_than", config.older_than)
     if not config.dry_run:
-        _check_not_damaged(table)
+        _check_not_damaged(table, executor)
     request = orphan_step.RemoveOrphanFilesRequest(
         older_than=older_than, quarantine=config.quarantine
     )
     return orphan_step.plan(table, request, executor=executor, progress=progress)
 
 
-def _check_not_damaged(table: Table) -> None:
+def _check_not_damaged(table: Table, executor: Executor) -> None:
     """Raise :class:`dagster.Failure` if files are missing or the metadata is inconsistent."""
-    report = check(table)
+    report = check(table, executor=executor)
     if not report:
         findings = "\n".join(map(str, report.findings[:_MAX_SHOWN_FINDINGS]))
         raise dg.Failure(

@@ -23,6 +23,10 @@ EXECUTOR_HELP = (
     "Where work runs: local is processes of this machine, which need no Java; auto is Spark for "
     "more than 256 MB, or with a cluster, and otherwise local."
 )
+RUN_EXECUTOR_HELP = f"{EXECUTOR_HELP} The attribute of the resource applies unless this is set."
+MAINTENANCE_EXECUTOR_HELP = (
+    f"{RUN_EXECUTOR_HELP} Small work runs in the process of the run unless this is spark."
+)
 
 
 class ExecutorChoice(Enum):

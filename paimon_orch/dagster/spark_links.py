@@ -5,7 +5,7 @@ import dagster as dg
 from paimon_orch.dagster.error_conversion import ExecutionContext, get_op_context
 from paimon_orch.dagster.resources import ExecutorChoice, SparkSessionResource
 from paimon_orch.dagster.run_metadata import Metadata
-from paimon_orch.steps.common.executor import Executor, ForwardingExecutor
+from paimon_orch.steps.common.executor import Executor, ForwardingExecutor, ThresholdExecutor
 
 
 class RunLabelExecutor(ForwardingExecutor):
@@ -31,6 +31,18 @@ def build_executor(
     return RunLabelExecutor(
         spark.build_executor(choice), f"Dagster run {op.run_id} step {op.op_handle}"
     )
+
+
+def build_maintenance_executor(
+    context: ExecutionContext, spark: SparkSessionResource, choice: ExecutorChoice
+) -> Executor:
+    """Return an executor for work that is small in most tables, such as deleting files.
+
+    Unless ``choice`` is ``spark``, small work runs in this process, even if the attribute
+    ``executor`` of the resource is ``spark`` or its master is a cluster.
+    """
+    executor = build_executor(context, spark, choice)
+    return executor if choice is ExecutorChoice.spark else ThresholdExecutor(lambda: executor)
 
 
 def build_spark_link_metadata(spark: SparkSessionResource) -> Metadata:

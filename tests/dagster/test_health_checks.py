@@ -3,9 +3,11 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from support.dagster.spark_resources import UnavailableSparkResource, build_recorded_resource
 
 from paimon_orch.dagster import Limit, PaimonCatalogResource, build_paimon_table_checks
 from paimon_orch.dagster.health_checks import DEFAULT_LIMITS, HEALTH_METRICS
+from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.errors import InputError
 from paimon_orch.steps.inspection.health import TableHealth
 from paimon_orch.table.table import Table
@@ -29,10 +31,13 @@ def run(
     paimon: PaimonCatalogResource,
     limits: Mapping[str, Limit] | None = None,
     raise_on_error: bool = True,
+    **resources: object,
 ) -> dg.ExecuteInProcessResult:
     checks = build_paimon_table_checks("lake.orders", limits=limits)
     return dg.materialize(
-        [orders_asset, report, checks], resources={"paimon": paimon}, raise_on_error=raise_on_error
+        [orders_asset, report, checks],
+        resources={"paimon": paimon} | resources,
+        raise_on_error=raise_on_error,
     )
 
 
@@ -93,16 +98,36 @@ def test_file_references_are_checked_if_limits_contain_the_check(
 ) -> None:
     upsert(orders, DAY)
     limits = {"file_references": Limit(limit=0, severity="error")}
+    spark = UnavailableSparkResource(executor=ExecutorChoice.spark)
 
-    intact = evaluations(run(paimon, limits))["file_references"]
+    intact = evaluations(run(paimon, limits, spark=spark))["file_references"]
     [data] = Path(str(paimon.warehouse), "lake.db/orders", f"dt={DAY}").rglob("data-*")
     data.unlink()
-    damaged = evaluations(run(paimon, limits))["file_references"]
+    damaged = evaluations(run(paimon, limits, spark=spark))["file_references"]
 
     assert intact.passed
     assert intact.metadata["paimon/versions"].value == 1
     assert not damaged.passed
     assert data.name in (damaged.description or "")
+
+
+def test_the_executor_of_the_resource_checks_large_manifests(
+    orders: Table,
+    upsert: Upsert,
+    paimon: PaimonCatalogResource,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    upsert(orders, DAY)
+    monkeypatch.setattr("paimon_orch.steps.common.executor.SMALL_WORK_BYTES", 0)
+    limits = {"file_references": Limit(limit=0)}
+    labels = list[str]()
+    spark = build_recorded_resource(labels, executor=ExecutorChoice.spark)
+
+    result = run(paimon, limits, spark=spark)
+
+    assert evaluations(result)["file_references"].passed
+    [label] = labels
+    assert label.startswith(f"check the files of lake.orders (Dagster run {result.run_id} step ")
 
 
 def test_a_subset_of_the_checks_can_be_run(

@@ -1,4 +1,5 @@
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -6,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from support.dagster.spark_resources import UnavailableSparkResource
+from support.dagster.spark_resources import UnavailableSparkResource, build_recorded_resource
 
 from paimon_orch.dagster import (
     PaimonCatalogResource,
@@ -19,8 +20,9 @@ from paimon_orch.dagster import (
     build_sync_iceberg_job,
     build_sync_partitions_job,
 )
+from paimon_orch.dagster.resources import ExecutorChoice
+from paimon_orch.errors import InputError
 from paimon_orch.steps.cleanup.quarantine import Quarantine
-from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 from paimon_orch.steps.expiration import expire_snapshots
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
@@ -230,33 +232,71 @@ def test_manifests_are_merged(snapshots: Table, resources: Mapping[str, object])
     assert snapshots.scan().to_arrow().equals(before)
 
 
-def test_the_option_use_spark_runs_the_work_on_spark(
-    orphan: Path, paimon: PaimonCatalogResource
+@pytest.mark.parametrize("place", ["run config", "policy"])
+def test_the_executor_spark_runs_all_work_on_spark(
+    place: str, orphan: Path, paimon: PaimonCatalogResource
 ) -> None:
     labels = list[str]()
+    spark = build_recorded_resource(labels, executor=ExecutorChoice.local)
+    config: dict[str, Any] = {"executor": "spark"}
+    job = build_remove_orphan_files_job("lake.orders", config=config if place == "policy" else {})
 
-    class RecordedExecutor(InProcessExecutor):
-        def map(self, run: Any, units: Any, *, label: str, **options: Any) -> list[bytes]:
-            labels.append(label)
-            return super().map(run, units, label=label, **options)
+    resources = {"paimon": paimon, "spark": spark}
+    result = run(job, resources, dry_run=False, **config if place == "run config" else {})
 
-        def shuffle(self, split: Any, units: Any, join: Any, **options: Any) -> list[bytes]:
-            labels.append(options["label"])
-            return super().shuffle(split, units, join, **options)
-
-    class RecordedSparkResource(SparkSessionResource):
-        def build_executor(self, choice: object = None) -> Executor:  # noqa: ARG002
-            return RecordedExecutor()
-
-    job = build_remove_orphan_files_job("lake.orders")
-    resources = {"paimon": paimon, "spark": RecordedSparkResource()}
-    result = run(job, resources, dry_run=False, use_spark=True)
-
-    assert labels[0].startswith("list the files of lake.orders and read its manifests ")
-    assert labels[-1].startswith("remove orphan files of lake.orders ")
+    assert [re.sub(r" \(.*", "", label) for label in labels] == [
+        "check the files of lake.orders",
+        "list the files of lake.orders and read its manifests",
+        "remove orphan files of lake.orders",
+    ]
     step = f" (Dagster run {result.run_id} step remove_orphan_files)"
     assert all(label.endswith(step) for label in labels)
     assert not orphan.exists()
+
+
+@pytest.mark.parametrize("choice", [None, "auto", "local"])
+@pytest.mark.parametrize(
+    "attributes",
+    [{"executor": ExecutorChoice.spark}, {"master": "spark://host:7077"}],
+    ids=["attribute", "cluster"],
+)
+def test_small_work_runs_in_the_process_of_the_run(
+    attributes: Mapping[str, Any], choice: str | None, orphan: Path, paimon: PaimonCatalogResource
+) -> None:
+    labels = list[str]()
+    spark = build_recorded_resource(labels, **attributes)
+    job = build_remove_orphan_files_job("lake.orders")
+
+    config: dict[str, Any] = {} if choice is None else {"executor": choice}
+    run(job, {"paimon": paimon, "spark": spark}, dry_run=False, **config)
+
+    assert labels == []
+    assert not orphan.exists()
+
+
+def test_large_work_runs_where_the_attribute_of_the_resource_says(
+    orphan: Path, paimon: PaimonCatalogResource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paimon_orch.steps.common.executor.SMALL_WORK_BYTES", 0)
+    labels = list[str]()
+    spark = build_recorded_resource(labels, executor=ExecutorChoice.spark)
+
+    run(
+        build_remove_orphan_files_job("lake.orders"),
+        {"paimon": paimon, "spark": spark},
+        dry_run=False,
+    )
+
+    # Only this job reads a known number of bytes.
+    assert [label.partition(" (")[0] for label in labels] == ["check the files of lake.orders"]
+    assert not orphan.exists()
+
+
+def test_an_unknown_executor_is_refused(resources: Mapping[str, object]) -> None:
+    with pytest.raises(InputError, match="invalid config of expire_snapshots: executor = 'yarn'"):
+        build_expire_snapshots_job("lake.orders", config={"executor": "yarn"})
+    with pytest.raises(dg.DagsterInvalidConfigError, match="yarn"):
+        run(build_expire_snapshots_job("lake.orders"), resources, executor="yarn")
 
 
 def test_an_invalid_duration_fails_without_a_retry(

@@ -10,7 +10,7 @@ from paimon_orch.dagster.components.attribute_rules import (
     DURATION_RULE,
     Attributes,
 )
-from paimon_orch.dagster.maintenance_ops import USE_SPARK_HELP
+from paimon_orch.dagster.resources import MAINTENANCE_EXECUTOR_HELP
 from paimon_orch.errors import InputError
 
 _DRY_RUN_HELP = (
@@ -36,18 +36,20 @@ class ScheduleAttributes(Attributes):
         return self.model_dump(exclude={"cron", "dry_run"}, exclude_none=True)
 
 
-class MaintenanceAttributes(ScheduleAttributes):
-    """The policy of a maintenance job that deletes files."""
+class DeletionAttributes(ScheduleAttributes):
+    """The policy of a maintenance job that deletes files in work units."""
 
-    use_spark: bool = Field(default=False, description=USE_SPARK_HELP)
+    executor: Literal["auto", "local", "spark"] = Field(
+        default="auto", description=MAINTENANCE_EXECUTOR_HELP
+    )
 
     def job_config(self) -> dict[str, Any]:
         """Return the defaults of the job's config, without the fields that are not set."""
         config = super().job_config()
-        return {k: v for k, v in config.items() if k != "use_spark" or v}
+        return {k: v for k, v in config.items() if (k, v) != ("executor", "auto")}
 
 
-class SnapshotExpirationAttributes(MaintenanceAttributes):
+class SnapshotExpirationAttributes(DeletionAttributes):
     """Retention of snapshots; the defaults are the table's options."""
 
     cron: Annotated[str | None, CRON_RULE] = Field(
@@ -79,7 +81,7 @@ class SnapshotExpirationAttributes(MaintenanceAttributes):
             )
 
 
-class OrphanFilesAttributes(MaintenanceAttributes):
+class OrphanFilesAttributes(DeletionAttributes):
     """Deletion of unreferenced files, or their move to quarantine."""
 
     cron: Annotated[str | None, CRON_RULE] = Field(
@@ -98,7 +100,7 @@ class OrphanFilesAttributes(MaintenanceAttributes):
     )
 
 
-class PartitionExpirationAttributes(MaintenanceAttributes):
+class PartitionExpirationAttributes(ScheduleAttributes):
     """The age after which partitions are dropped."""
 
     cron: Annotated[str | None, CRON_RULE] = Field(

@@ -169,22 +169,25 @@ class ForwardingExecutor(ABC):
         )
 
 
+SMALL_WORK_BYTES = 8 << 20
+"""Work up to this size is done in the calling thread: processes take as long to start."""
 _DEFAULT_MIN_UNITS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class ThresholdExecutor(ForwardingExecutor):
-    """Runs few units in the calling thread, and many units on another executor.
+    """Runs small work in the calling thread, and other work on another executor.
 
-    This suits work that is small in most tables: starting Spark takes longer than listing a small
-    table.
+    Work is small if it reads few bytes or, if their number is unknown, if it has few units. This
+    suits work that is small in most tables: starting Spark takes longer than listing a small table.
     """
 
     make: Callable[[], Executor]
     """Creates the other executor; called only if it is needed."""
     many: int = _DEFAULT_MIN_UNITS
-    """The minimum number of units for which the other executor is used."""
+    """The minimum number of units of unknown size for which the other executor is used."""
 
-    def choose_executor(self, unit_count: int, work_bytes: int | None) -> Executor:  # noqa: ARG002
-        """Return the other executor for many units."""
-        return self.make() if unit_count >= self.many else InProcessExecutor()
+    def choose_executor(self, unit_count: int, work_bytes: int | None) -> Executor:
+        """Return the other executor for work that is not small."""
+        is_small = unit_count < self.many if work_bytes is None else work_bytes <= SMALL_WORK_BYTES
+        return InProcessExecutor() if is_small else self.make()

@@ -13,7 +13,7 @@ from typing import TypeVar
 import cloudpickle
 
 from paimon_orch.retry_policy import LOCAL_UNIT
-from paimon_orch.steps.common.executor import Join, Progress, Undo
+from paimon_orch.steps.common.executor import SMALL_WORK_BYTES, Join, Progress, Undo
 from paimon_orch.steps.common.machine import count_cores, read_available_memory
 from paimon_orch.steps.common.unit_outcome import (
     UnitOutcome,
@@ -35,8 +35,6 @@ U = TypeVar("U")
 _Piece = tuple[int, int, int]
 """A piece of a shuffle: the number of its file, its offset and its length."""
 
-SMALL_WORK_BYTES = 8 << 20
-"""Work up to this size is done in the calling thread: processes take as long to start."""
 _WORKER_MEMORY = 512 << 20  # more than a task of any size needs; see benchmarks/README.md
 _POLL_SECONDS = 0.1
 

@@ -20,7 +20,7 @@ from paimon_orch.dagster import (
     build_expire_snapshots_job,
     build_remove_orphan_files_job,
 )
-from paimon_orch.dagster.components.maintenance_attributes import MaintenanceAttributes
+from paimon_orch.dagster.components.maintenance_attributes import ScheduleAttributes
 from paimon_orch.dagster.maintenance_ops import MAINTENANCE_OPS
 from paimon_orch.errors import InputError
 from paimon_orch.table.table import Table
@@ -240,7 +240,7 @@ def test_the_component_has_all_config_fields_of_a_job(action: str) -> None:
     [policy] = [
         kind
         for kind in getattr(attribute.annotation, "__args__", ())
-        if isinstance(kind, type) and issubclass(kind, MaintenanceAttributes)
+        if isinstance(kind, type) and issubclass(kind, ScheduleAttributes)
     ]
 
     allowances = {"allow_stale_external", "allow_unknown_options"} & set(

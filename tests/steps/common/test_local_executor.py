@@ -18,7 +18,8 @@ import pytest
 
 from paimon_orch import errors
 from paimon_orch.steps.common import local_executor
-from paimon_orch.steps.common.local_executor import SMALL_WORK_BYTES, LocalExecutor
+from paimon_orch.steps.common.executor import SMALL_WORK_BYTES
+from paimon_orch.steps.common.local_executor import LocalExecutor
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
