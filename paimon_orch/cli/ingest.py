@@ -46,9 +46,9 @@ from paimon_orch.steps.ingest import (
     build_preview,
     count_rows,
 )
+from paimon_orch.steps.ingest_columns import find_columns
 from paimon_orch.steps.ingest_files import (
     SparkRequiredError,
-    decode_upper_bytes,
     detect_common_format,
     measure_files,
     read_input_files,
@@ -176,10 +176,11 @@ class _Load:
     commit_id: CommitId | None
     dry_run: bool
 
-    def plan(self, columns: Sequence[str]) -> WritePlan:
+    def plan(self, columns: Sequence[str], *, are_complete: bool = True) -> WritePlan:
         """Check the columns of the rows, and plan the write."""
         request = IngestRequest(
             columns=columns,
+            are_columns_complete=are_complete,
             mode=self.mode,
             row_kind=self.row_kind,
             partitions=self.partitions,
@@ -229,17 +230,10 @@ def _run_on_spark(
 
 
 def _check_known_columns(load: _Load) -> None:
-    """Plan the write before Spark starts, unless only Spark knows the columns."""
-    form = detect_common_format(load.paths)
-    if load.encoding is not None:
-        decode_upper_bytes(load.encoding, form)
-    if form == "json":  # all records would have to be read
-        return
-    try:
-        rows = read_input_files(load.paths, load.table.schema, encoding=load.encoding)
-    except SparkRequiredError:
-        return
-    load.plan(rows.columns)
+    """Plan the write before Spark starts, unless only Spark can find the columns."""
+    columns = find_columns(load.paths, load.table.io, encoding=load.encoding)
+    if columns is not None:
+        load.plan(columns.names, are_complete=columns.is_complete)
 
 
 def _to_values(result: IngestResult) -> dict[str, object]:

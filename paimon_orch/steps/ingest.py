@@ -35,6 +35,8 @@ class IngestRequest:
 
     columns: Sequence[str]
     """The columns of the rows to load."""
+    are_columns_complete: bool = True
+    """Whether the rows have no other columns; if they may, missing columns are not reported."""
     mode: WriteMode = "append"
     row_kind: str | None = None
     """A text column of ``+I``, ``-U``, ``+U``, ``-D`` among the columns."""
@@ -73,7 +75,11 @@ def plan(table: Table, request: IngestRequest) -> WritePlan:
         commit_id=request.commit_id,
     )
     planned = builder.plan(request.row_kind or table.options.get(ROWKIND_FIELD))
-    check_columns(request.columns, planned.schema, row_kind=planned.row_kind)
+    columns = list(request.columns)
+    if not request.are_columns_complete:
+        expected = [*planned.schema.names, *([planned.row_kind] if planned.row_kind else [])]
+        columns += [name for name in expected if name not in columns]
+    check_columns(columns, planned.schema, row_kind=planned.row_kind)
     return planned
 
 

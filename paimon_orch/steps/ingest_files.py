@@ -9,7 +9,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -96,13 +96,17 @@ def detect_common_format(paths: Sequence[str]) -> str:
     return formats.pop()
 
 
+def detect_file_format(name: str) -> str | None:
+    """Return the format that the name of a file ends with, or None."""
+    return _FORMAT_BY_SUFFIX.get(Path(name.removesuffix(".gz")).suffix.lower())
+
+
 def _detect_format(path: str) -> str:
     location = Path(path)
     names = [path]
     if "://" not in path and location.is_dir():
         names = [file.name for file in location.rglob("*") if file.is_file()] or [path]
-    suffixes = {Path(name.removesuffix(".gz")).suffix.lower() for name in names}
-    formats = {_FORMAT_BY_SUFFIX[suffix] for suffix in suffixes if suffix in _FORMAT_BY_SUFFIX}
+    formats = {form for form in map(detect_file_format, names) if form is not None}
     if len(formats) != 1:
         raise InputError(
             f"{path}: the file name must end with its format: {', '.join(_FORMAT_BY_SUFFIX)}"
@@ -162,12 +166,18 @@ def _open_parquet(paths: Sequence[str], table_schema: TableSchema) -> InputRows:
     return InputRows(schemas[0].names, lambda: chain.from_iterable(map(_read_parquet, paths)))
 
 
-def _read_parquet_schema(path: str) -> pa.Schema:
+def read_parquet_footer(file: IO[bytes], path: str) -> tuple[pq.FileMetaData, pa.Schema]:
+    """Return the metadata and the schema of a Parquet file; ``path`` is for messages."""
     try:
-        with pq.ParquetFile(path) as file:
-            metadata, schema = file.metadata, file.schema_arrow
+        with pq.ParquetFile(file) as reader:
+            return reader.metadata, reader.schema_arrow
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} cannot be read as parquet: {error}") from error
+
+
+def _read_parquet_schema(path: str) -> pa.Schema:
+    with Path(path).open("rb") as file:
+        metadata, schema = read_parquet_footer(file, path)
     columns = metadata.schema
     if any(columns.column(number).physical_type == "INT96" for number in range(len(columns))):
         raise SparkRequiredError(path, "it has timestamps of type INT96")
@@ -207,28 +217,37 @@ _PLAIN_KINDS = (
 
 
 def _open_csv(paths: Sequence[str], encoding: str | None) -> InputRows:
-    headers = [_read_csv_header(path, encoding) for path in paths]
-    for path, header in zip(paths, headers, strict=True):
-        if header != headers[0]:
+    headers = dict[str, list[str]]()
+    for path in paths:
+        with _open(path) as file:
+            headers[path] = read_csv_header(file, path, encoding)
+    check_equal_headers(headers)
+    read = partial(_read_csv, columns=headers[paths[0]], encoding=encoding)
+    return InputRows(headers[paths[0]], lambda: chain.from_iterable(map(read, paths)))
+
+
+def check_equal_headers(headers: Mapping[str, Sequence[str]]) -> None:
+    """Raise :class:`InputError` if the headers of files differ."""
+    [(first, expected), *others] = headers.items()
+    for path, header in others:
+        if header != expected:
             raise InputError(
                 "the CSV files have different headers; load them one at a time "
-                f"({paths[0]}: {', '.join(headers[0])}; {path}: {', '.join(header)}). "
+                f"({first}: {', '.join(expected)}; {path}: {', '.join(header)}). "
                 "Nothing was committed"
             )
-    read = partial(_read_csv, columns=headers[0], encoding=encoding)
-    return InputRows(headers[0], lambda: chain.from_iterable(map(read, paths)))
 
 
-def _read_csv_header(path: str, encoding: str | None) -> list[str]:
-    with _open(path) as file:
-        for line in file:
-            _check_csv(path, line)
-            if line.strip():
-                return [
-                    _decode_name(name.as_py() or b"", encoding)
-                    for name in _parse_csv(path, line, None).to_batches()[0].columns
-                    for name in name
-                ]
+def read_csv_header(file: IO[bytes], path: str, encoding: str | None) -> list[str]:
+    """Return the columns of a CSV file, or no columns if it is empty; ``path`` is for messages."""
+    for line in file:
+        _check_csv(path, line)
+        if line.strip():
+            return [
+                _decode_name(name.as_py() or b"", encoding)
+                for name in _parse_csv(path, line, None).to_batches()[0].columns
+                for name in name
+            ]
     return []
 
 
@@ -374,13 +393,19 @@ def _refuse_constant(path: str, name: str) -> None:
 
 @contextmanager
 def _open(path: str) -> Iterator[IO[bytes]]:
-    """Open a file after its byte order mark, if it has one; decompress it."""
-    opened = gzip.open(path) if path.endswith(".gz") else Path(path).open("rb")  # noqa: SIM115
+    with Path(path).open("rb") as file, open_decompressed(file, path) as opened:
+        yield opened
+
+
+@contextmanager
+def open_decompressed(file: IO[bytes], path: str) -> Iterator[IO[bytes]]:
+    """Decompress a file if its name says so; start after its byte order mark, if it has one."""
+    opened = gzip.open(file) if path.endswith(".gz") else file  # noqa: SIM115 - closed below
     try:
-        with cast("IO[bytes]", opened) as file:
-            if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
-                file.seek(0)
-            yield file
+        with cast("IO[bytes]", opened) as content:
+            if content.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+                content.seek(0)
+            yield content
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise InputError(
             f"{path} cannot be decompressed as gzip: {error}. Nothing was committed"

@@ -175,6 +175,8 @@ def test_the_error_of_a_source_file_with_wrong_content_contains_its_name(
     [
         ("rows.csv", [], "missing v, price; unknown w"),
         ("rows.parquet", [], "missing v, price; unknown w"),
+        ("rows.json", [], "missing v, price; unknown w"),
+        ("rows", [], "missing v, price; unknown w"),
         ("rows.csv", ["--encoding", "klingon"], "unknown encoding 'klingon'"),
         ("rows.json", ["--encoding", "latin-1"], "--encoding is for CSV only"),
         ("rows.json", ["--partition", "dt=1"], "dt"),
@@ -198,8 +200,12 @@ def test_arguments_and_columns_are_checked_before_spark_starts(
     source = tmp_path / name
     if name == "rows.parquet":
         pq.write_table(pa.table({"id": [1], "w": ["a"]}), source)
+    elif name == "rows.json":
+        source.write_text('{"id": 1, "w": "a"}\n')
     else:
-        source.write_text("id,w\n1,a\n")
+        file = source if name == "rows.csv" else source / "part-0.csv"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("id,w\n1,a\n")
 
     answer = ingest(run, warehouse, "--executor", "spark", "--from", source, *options)
 
