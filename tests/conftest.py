@@ -21,8 +21,13 @@ if not settings.get_current_profile_name().startswith("ci"):
     settings.load_profile("local")
 
 # The JVMs of sessions and Connect servers run for one or two minutes. In this time, the second
-# compiler and a parallel garbage collector cost more time than they save.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# compiler and a parallel garbage collector cost more time than they save. The verification of
+# Spark's classes takes a fifth of the start of a session.
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 WORKER_SITE = REPOSITORY / "tests" / "support" / "spark" / "worker_site"
