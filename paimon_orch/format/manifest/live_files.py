@@ -19,6 +19,7 @@ from paimon_orch.format.arrays import (
     Mask,
     UInt64Array,
 )
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.row.key_prefix import encode_key_prefixes
@@ -200,6 +201,19 @@ class BucketGroups:
             return np.zeros(0, np.int64)
         sums: Int64Array = np.add.reduceat(values[self.rows], self.starts, dtype=np.int64)
         return sums
+
+    def max(self, values: Int64Array) -> Int64Array:
+        """Return the maxima, by bucket, of values that have one item per file."""
+        if not len(self):
+            return np.zeros(0, np.int64)
+        maxima: Int64Array = np.maximum.reduceat(values[self.rows], self.starts)
+        return maxima
+
+    def list_buckets(self) -> list[PartitionBucket]:
+        """Return the partition and number of each bucket."""
+        partitions = self.files.partitions
+        pairs = zip(self.partition_codes.tolist(), self.buckets.tolist(), strict=True)
+        return [PartitionBucket(partitions[code], bucket) for code, bucket in pairs]
 
     def take(self, groups: Indices) -> "BucketGroups":
         """Return some of the buckets; ``files`` remain the same."""

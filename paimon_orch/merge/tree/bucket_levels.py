@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from paimon_orch.format.arrays import AnyArray, Indices, Int64Array, Mask
+from paimon_orch.format.arrays import Indices, Int64Array, Mask
 from paimon_orch.format.manifest.live_files import NO_TIME, BucketGroups
 from paimon_orch.format.options.core_options import (
     COMPACTION_FORCE_REWRITE_ALL_FILES,
@@ -49,7 +49,7 @@ class BucketLevels:
     @cached_property
     def max_levels(self) -> Int64Array:
         """The highest level that has files."""
-        return _reduce_by_bucket(np.maximum, self.groups, self.groups.files.levels)
+        return self.groups.max(self.groups.files.levels)
 
     def find_possible_overlaps(self) -> Indices:
         """Return the buckets for which the key prefixes do not show that no level has overlaps."""
@@ -99,7 +99,7 @@ class BucketLevels:
         on_top[groups.rows] = files.levels[groups.rows] == np.repeat(top, groups.lengths)
         if universal.full_compaction_before is not None:
             times = np.where(on_top, files.creation_times, NO_TIME)
-            newest = _reduce_by_bucket(np.maximum, groups, times)
+            newest = groups.max(times)
             is_due |= (newest == NO_TIME) | (newest < universal.full_compaction_before)
         if universal.total_size_threshold is not None:
             is_due |= groups.sum(files.file_sizes) < universal.total_size_threshold
@@ -123,10 +123,3 @@ class BucketLevels:
         levels = self.groups.files.levels[rows]
         order = np.lexsort((levels, groups))
         return groups[order], levels[order]
-
-
-def _reduce_by_bucket(function: np.ufunc, groups: BucketGroups, values: AnyArray) -> Int64Array:
-    if not len(groups):
-        return np.zeros(0, np.int64)
-    reduced: Int64Array = function.reduceat(values[groups.rows], groups.starts)
-    return reduced

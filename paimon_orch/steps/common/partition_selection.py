@@ -39,10 +39,16 @@ class PartitionRequest:
 
 
 def plan_live_buckets(
-    table: Table, schema: TableSchema, snapshot: Snapshot, request: PartitionRequest
+    table: Table,
+    schema: TableSchema,
+    snapshot: Snapshot,
+    request: PartitionRequest,
+    *,
+    with_indexed: bool = False,
 ) -> LiveBuckets:
     """Return the buckets of the selected partitions; opens only manifests with their files.
 
+    With ``with_indexed``, includes which files have a file index.
     Raises :class:`InputError` if the filter tests columns that are not partition columns.
     """
     selection = PartitionSelection(schema, request)
@@ -52,6 +58,7 @@ def plan_live_buckets(
         snapshot,
         manifests=selection.build_manifest_selector(table),
         partitions=selection.partition_selector,
+        with_indexed=with_indexed,
         **list_requested_columns(schema, snapshot),
     )
     return LiveBuckets(snapshot, manifests, schema, files.group_by_bucket(), vectors)

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.manifest.live_files import NO_TIME, LiveFiles, collect_live_files
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
     COMPACTION_SKIP_EXPIRED_PARTITIONS,
@@ -30,12 +31,11 @@ from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_
 from paimon_orch.table.commit.partition_statistics import format_partition_row
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
-from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
 
 logger = logging.getLogger(__name__)
 
-_PartitionTimeReader = Callable[[bytes, Sequence[BucketSplit]], datetime | None]
+_PartitionTimeReader = Callable[[bytes], datetime | None]
 
 _DEFAULT_TIMESTAMP = re.compile(
     r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9}))?)?"
@@ -103,14 +103,18 @@ def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationP
     )
     max_age = _resolve_expiration_time(table.identifier, schema, options, request.expiration_time)
     current_time = datetime.now() if request.now is None else request.now
-    groups = _group_by_partition(table.files())
+    snapshot = table.stores.snapshots.latest()
+    if snapshot is None:
+        files = collect_live_files((), ())
+    else:
+        files = table.stores.manifests.read_live_files(snapshot)
     expired = _find_expired_partitions(
         table.identifier,
         schema,
-        groups,
+        files.partitions,
         current_time=current_time,
         max_age=max_age,
-        time_of=_build_time_reader(schema, options),
+        time_of=_build_time_reader(schema, options, files),
     )
     max_expires = options.get(PARTITION_EXPIRATION_MAX_NUM)
     max_expires = max_expires if request.max_expires is None else request.max_expires
@@ -122,7 +126,9 @@ def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationP
             "the number of partitions must not be negative, "
             "and 'partition.expiration-batch-size' must be 1 or more"
         )
-    files = [file for partition in selected for split in groups[partition] for file in split.files]
+    chosen = frozenset(selected)
+    is_selected = np.array([partition in chosen for partition in files.partitions], bool)
+    rows = is_selected[files.partition_codes]
     return PartitionExpirationPlan(
         request=request,
         batches=tuple(
@@ -130,8 +136,8 @@ def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationP
             for start in range(0, len(selected), batch_size)
         ),
         names=tuple(format_partition(partition, schema) for partition in selected),
-        rows=sum(file.row_count for file in files),
-        bytes=sum(file.file_size for file in files),
+        rows=int(files.row_counts[rows].sum()),
+        bytes=int(files.file_sizes[rows].sum()),
     )
 
 
@@ -154,27 +160,20 @@ def exclude_expired_partitions(
         _find_expired_partitions(
             identifier,
             schema,
-            dict.fromkeys(buckets.partitions, ()),
+            buckets.partitions,
             current_time=current_time,
             max_age=max_age,
-            time_of=_build_time_reader(schema, options),
+            time_of=_build_time_reader(schema, options, buckets.groups.files),
         )
     )
     is_current = np.array([each not in expired for each in buckets.groups.files.partitions], bool)
     return buckets.take(np.flatnonzero(is_current[buckets.groups.partition_codes]))
 
 
-def _group_by_partition(splits: Iterable[BucketSplit]) -> dict[bytes, list[BucketSplit]]:
-    groups: dict[bytes, list[BucketSplit]] = {}
-    for split in splits:
-        groups.setdefault(split.partition, []).append(split)
-    return groups
-
-
 def _find_expired_partitions(
     identifier: str,
     schema: TableSchema,
-    groups: Mapping[bytes, Sequence[BucketSplit]],
+    partitions: Iterable[bytes],
     *,
     current_time: datetime,
     max_age: timedelta,
@@ -182,8 +181,8 @@ def _find_expired_partitions(
 ) -> list[bytes]:
     """Return the expired partitions, ordered by their values as strings."""
     expired = []
-    for partition, splits in groups.items():
-        time = time_of(partition, splits)
+    for partition in partitions:
+        time = time_of(partition)
         if time is None:
             text = format_partition(partition, schema)
             logger.warning(
@@ -216,10 +215,12 @@ def _resolve_expiration_time(
     return expiration_time
 
 
-def _build_time_reader(schema: TableSchema, options: Options) -> _PartitionTimeReader:
+def _build_time_reader(
+    schema: TableSchema, options: Options, files: LiveFiles
+) -> _PartitionTimeReader:
     strategy = options.get(PARTITION_EXPIRATION_STRATEGY)
     if strategy == "update-time":
-        return lambda _, splits: _find_update_time(splits)
+        return _find_update_times(files).get
     if strategy != "values-time":
         raise InputError(
             f"'partition.expiration-strategy' = {strategy!r} is unknown; use values-time or "
@@ -230,7 +231,7 @@ def _build_time_reader(schema: TableSchema, options: Options) -> _PartitionTimeR
     java = options.get(PARTITION_TIMESTAMP_FORMATTER) or ""
     formatter, shape = _to_strptime_format(java), _compile_java_format(java)
 
-    def of_values(partition: bytes, _: Sequence[BucketSplit]) -> datetime | None:
+    def of_values(partition: bytes) -> datetime | None:
         values = deserialize_row(partition, [field.type for field in fields])
         value_by_column = {
             field.name: None
@@ -250,13 +251,22 @@ def _build_time_reader(schema: TableSchema, options: Options) -> _PartitionTimeR
     return of_values
 
 
-def _find_update_time(splits: Sequence[BucketSplit]) -> datetime | None:
-    """Return the creation time of the newest file, in the local wall clock time of its writer."""
-    times = [file.creation_time for split in splits for file in split.files]
-    known_times = [time for time in times if time is not None]
-    if len(known_times) < len(times):
-        return None
-    return datetime(1970, 1, 1) + timedelta(milliseconds=max(known_times))
+def _find_update_times(files: LiveFiles) -> dict[bytes, datetime]:
+    """Return the creation time of the newest file of each partition.
+
+    It is the local wall clock time of the writer. Leaves out partitions with an unknown time.
+    """
+    newest, oldest = (np.full(len(files.partitions), NO_TIME) for _ in range(2))
+    np.maximum.at(newest, files.partition_codes, files.creation_times)
+    oldest[files.partition_codes] = files.creation_times
+    np.minimum.at(oldest, files.partition_codes, files.creation_times)
+    return {
+        partition: datetime(1970, 1, 1) + timedelta(milliseconds=last)
+        for partition, first, last in zip(
+            files.partitions, oldest.tolist(), newest.tolist(), strict=True
+        )
+        if first != NO_TIME
+    }
 
 
 def _parse_partition_time(text: str, formatter: str) -> datetime | None:

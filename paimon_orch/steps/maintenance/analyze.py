@@ -133,7 +133,7 @@ def plan(table: Table, request: AnalyzeRequest) -> AnalyzePlan:
         counted_rows += rows or 0
         if rows is None:
             units.append(AnalyzeUnit(split, format_partition(split.partition, schema)))
-    files = [file for split in table.files(snapshot) for file in split.files]
+    files = table.stores.manifests.read_live_files(snapshot)
     return AnalyzePlan(
         request=request,
         snapshot=snapshot,
@@ -142,8 +142,8 @@ def plan(table: Table, request: AnalyzeRequest) -> AnalyzePlan:
         columns=columns,
         units=tuple(units),
         counted_rows=counted_rows,
-        physical_rows=sum(file.row_count for file in files),
-        bytes=sum(file.file_size for file in files),
+        physical_rows=int(files.row_counts.sum()),
+        bytes=int(files.file_sizes.sum()),
     )
 
 

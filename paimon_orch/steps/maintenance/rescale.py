@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from math import gcd
 
+import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
@@ -21,17 +22,15 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
+from paimon_orch.steps.common.bucket_scan import Judgment, scan_latest_buckets
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.partition_selection import PartitionSpecs
+from paimon_orch.steps.common.partition_selection import PartitionRequest, PartitionSpecs
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
-from paimon_orch.table.filter.partition_spec import (
-    build_any_partition_matcher,
-    format_partition,
-    parse_partition_specs,
-)
+from paimon_orch.table.filter.partition_spec import format_partition
+from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_reader import BucketReader
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
@@ -129,18 +128,12 @@ def plan(table: Table, request: RescaleRequest) -> RescalePlan:
     schema = table.schema
     bucket_num = schema.typed_options.bucket if request.bucket_num is None else request.bucket_num
     _check_rescalable(table, schema, bucket_num)
-    snapshot = table.stores.snapshots.latest()
-    if snapshot is None:
+    scan = scan_latest_buckets(table, PartitionRequest(partitions=request.partitions))
+    if scan is None:
         return RescalePlan(request=request)
-    partitions = request.partitions
-    is_selected = build_any_partition_matcher(
-        [{}] if partitions is None else parse_partition_specs(partitions, schema), schema
-    )
     by_partition: dict[bytes, list[BucketSplit]] = {}
-    for split in table.files(snapshot):
-        is_real = split.bucket >= 0 and split.total_buckets != bucket_num
-        if is_real and is_selected(split.partition):
-            by_partition.setdefault(split.partition, []).append(split)
+    for split in scan.judge(_RescaleJudge(bucket_num)).chosen.build_splits():
+        by_partition.setdefault(split.partition, []).append(split)
     splits = tuple(split for group in by_partition.values() for split in group)
     _check_no_unread_level0(table, schema, splits)
     rescaled = replace(schema, options=dict(schema.options) | {"bucket": str(bucket_num)})
@@ -149,12 +142,25 @@ def plan(table: Table, request: RescaleRequest) -> RescalePlan:
     return RescalePlan(
         request=request,
         io=io,
-        snapshot_id=snapshot.id,
+        snapshot_id=scan.snapshot.id,
         buckets=bucket_num,
         partitions=tuple(format_partition(partition, schema) for partition in by_partition),
         splits=splits,
         units=tuple(unit for group in by_partition.values() for unit in _plan_units(io, group)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _RescaleJudge:
+    """Chooses the buckets of partitions with another number of buckets."""
+
+    bucket_num: int
+
+    def __call__(self, buckets: LiveBuckets) -> Judgment:
+        groups = buckets.groups
+        totals = groups.files.total_buckets[groups.first_rows]
+        is_chosen = (groups.buckets >= 0) & (totals != self.bucket_num)
+        return Judgment(chosen=buckets.take(np.flatnonzero(is_chosen)))
 
 
 def _check_rescalable(table: Table, schema: TableSchema, bucket_num: int) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
@@ -39,12 +40,13 @@ from paimon_orch.steps.common.partition_selection import (
     PartitionRequest,
     PartitionSpecs,
     open_reader,
-    plan_splits,
+    plan_live_buckets,
 )
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.bitmap_index_version import choose_bitmap_version
+from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
@@ -202,9 +204,10 @@ def plan(table: Table, request: RewriteFileIndexRequest) -> FileIndexRewritePlan
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         return FileIndexRewritePlan(request=request)
-    splits = plan_splits(table, schema, snapshot, request)
-    splits = [split for split in splits if split.bucket >= 0]
-    reader = open_reader(table, schema, splits)
+    buckets = plan_live_buckets(table, schema, snapshot, request, with_indexed=True)
+    buckets = buckets.take(np.flatnonzero(buckets.groups.buckets >= 0))
+    reader = open_reader(table, schema, buckets)
+    splits = _select_candidates(buckets, reader, specs).build_splits()
     files = [
         BucketFile(split.partition, split.bucket, file) for split in splits for file in split.files
     ]
@@ -225,8 +228,18 @@ def plan(table: Table, request: RewriteFileIndexRequest) -> FileIndexRewritePlan
         snapshot_id=snapshot.id,
         reader=reader,
         units=units,
-        skipped_files=len(files) - len(selected),
+        skipped_files=int(buckets.groups.lengths.sum()) - len(selected),
     )
+
+
+def _select_candidates(
+    buckets: LiveBuckets, reader: FileReader, specs: Sequence[IndexSpec]
+) -> LiveBuckets:
+    """Return only the files that have an index or should have one, without objects for files."""
+    files = buckets.groups.files
+    assert files.indexed is not None
+    with_specs = [each for each in buckets.schema_ids if select_schema_specs(reader, each, specs)]
+    return buckets.with_files(files.indexed | np.isin(files.schema_ids, with_specs))
 
 
 def _read_retired_identities(
@@ -292,7 +305,8 @@ def _should_rewrite(
 ) -> bool:
     """Return whether the indexes of a file are missing, damaged or built with other options."""
     expected = {
-        (spec.name, spec.index): spec for spec in select_file_specs(reader, bucket_file.file, specs)
+        (spec.name, spec.index): spec
+        for spec in select_schema_specs(reader, bucket_file.file.schema_id, specs)
     }
     fields = reader.schemas[bucket_file.file.schema_id].fields
     try:
@@ -318,16 +332,16 @@ def _should_rewrite(
         return True
 
 
-def select_file_specs(
-    reader: FileReader, file: DataFileMeta, specs: Sequence[IndexSpec]
+def select_schema_specs(
+    reader: FileReader, schema_id: int, specs: Sequence[IndexSpec]
 ) -> list[IndexSpec]:
-    """Return the indexes that a file should have, with the column names of its schema.
+    """Return the indexes that files of a schema should have, with the column names of the schema.
 
-    Matches columns by id. Skips columns that the file lacks, or whose type in the file cannot be
+    Matches columns by id. Skips columns that the files lack, or whose type in the files cannot be
     indexed.
     """
     ids = {field.name: field.id for field in reader.schema.fields}
-    file_fields = reader.schemas[file.schema_id].fields
+    file_fields = reader.schemas[schema_id].fields
     names = {field.id: field.name for field in file_fields}
     file_specs = (
         replace(spec, column=names[ids[spec.column]]) for spec in specs if ids[spec.column] in names
@@ -373,7 +387,7 @@ def _build_container(
     reader: FileReader, unit: FileIndexRewriteUnit, file: DataFileMeta, specs: Sequence[IndexSpec]
 ) -> bytes | None:
     """Build the indexes of a file; return None if it has no columns to index."""
-    file_specs = select_file_specs(reader, file, specs)
+    file_specs = select_schema_specs(reader, file.schema_id, specs)
     if not file_specs:
         return None
     bucket_file = BucketFile(unit.partition, unit.bucket, file)

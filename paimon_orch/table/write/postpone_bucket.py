@@ -11,6 +11,7 @@ from uuid import uuid4
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.avro_writer import build_avro_schema
 from paimon_orch.files.data_file_writer import FileWriterFactory, data_file_fields
+from paimon_orch.format.manifest.live_files import BucketGroups
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options.core_options import (
     BUCKET_FUNCTION_TYPE,
@@ -21,7 +22,6 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.options.engine_options import POSTPONE_DEFAULT_BUCKET_NUM
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.table.scan.bucket_split import BucketSplit
 
 _DROPPED_OPTIONS = re.compile(
     r"file\.format\.per\.level|metadata\.stats-mode\.per\.level|fields\..*\.stats-mode|file-index\..*"
@@ -45,18 +45,19 @@ class PostponeBuckets:
     """The bucket count of all other partitions."""
 
     @classmethod
-    def of(cls, schema: TableSchema, splits: Iterable[BucketSplit]) -> "PostponeBuckets":
+    def of(cls, schema: TableSchema, groups: BucketGroups) -> "PostponeBuckets":
         """Return the bucket counts of partitions; -2 for partitions with postponed files."""
         check_postpone_options(schema)
         options = schema.typed_options
         if not options.get(POSTPONE_BATCH_WRITE_FIXED_BUCKET):
             return cls({}, POSTPONE_BUCKET)
         counts: dict[bytes, int] = {}
-        for split in splits:
-            if split.bucket == POSTPONE_BUCKET:
-                counts[split.partition] = POSTPONE_BUCKET
+        totals = groups.files.total_buckets[groups.first_rows].tolist()
+        for (partition, bucket), total in zip(groups.list_buckets(), totals, strict=True):
+            if bucket == POSTPONE_BUCKET:
+                counts[partition] = POSTPONE_BUCKET
             else:
-                counts.setdefault(split.partition, split.total_buckets)
+                counts.setdefault(partition, total)
         return cls(counts, default_bucket_count(schema))
 
     def count(self, partition: bytes) -> int:

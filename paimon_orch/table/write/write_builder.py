@@ -4,12 +4,15 @@ See docs/format/commit.md.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+
+import numpy as np
 
 from paimon_orch.errors import REFUSED_COMMIT_ERRORS, InputError
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import HASH_INDEX
+from paimon_orch.format.manifest.live_files import BucketGroups, collect_live_files
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.options.core_options import COMMIT_FORCE_CREATE_SNAPSHOT, ROWKIND_FIELD
 from paimon_orch.format.options.table_option import StepKind
@@ -19,7 +22,6 @@ from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.commit.commit_changes import CommitChanges, PartitionFilter
 from paimon_orch.table.filter.partition_spec import PartitionSpec
-from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.unseen_rows import Visibility, describe_unseen_rows_after_write
 from paimon_orch.table.table_stores import TableStores
 from paimon_orch.table.write.arrow_input import ArrowStreamExportable, to_arrow_table
@@ -55,7 +57,9 @@ class WriteBuilder:
 
         See docs/format/data-files.md#order-and-sequence-numbers.
         """
-        return {} if self.is_overwrite else _compute_next_sequences(self.stores.files())
+        if self.is_overwrite:
+            return {}
+        return _compute_next_sequences(self._read_buckets(self.stores.snapshots.latest()))
 
     def find_committed(self) -> Snapshot | None:
         """Return the snapshot with this commit id, or None if it is not committed."""
@@ -80,21 +84,28 @@ class WriteBuilder:
         check_writable(factory.schema)
         # an overwrite ignores the sequence numbers and buckets of existing rows
         replaces_all = self.is_overwrite or snapshot is None
-        splits = [] if replaces_all else self.stores.files(snapshot, factory.schema)
+        groups = self._read_buckets(None if replaces_all else snapshot)
         has_postponed = has_postpone_buckets(factory.schema)
         return WritePlan(
             factory=factory,
-            first_sequence=_compute_next_sequences(splits),
+            first_sequence=_compute_next_sequences(groups),
             row_kind=row_kind,
             is_overwrite=self.is_overwrite,
             partitions=self.partitions,
             commit_id=self.commit_id,
-            hashes=self._load_hash_index(factory.schema, snapshot, splits),
-            postponed=PostponeBuckets.of(factory.schema, splits) if has_postponed else None,
+            hashes=self._load_hash_index(factory.schema, snapshot, groups),
+            postponed=PostponeBuckets.of(factory.schema, groups) if has_postponed else None,
         )
 
+    def _read_buckets(self, snapshot: Snapshot | None) -> BucketGroups:
+        """Return the live files of a snapshot by bucket, without objects for files."""
+        manifests = self.stores.manifests
+        if snapshot is None:
+            return collect_live_files((), ()).group_by_bucket()
+        return manifests.read_live_files(snapshot).group_by_bucket()
+
     def _load_hash_index(
-        self, schema: TableSchema, snapshot: Snapshot | None, splits: Sequence[BucketSplit]
+        self, schema: TableSchema, snapshot: Snapshot | None, groups: BucketGroups
     ) -> HashIndex | None:
         """Return the hash indexes of a table with dynamic buckets, else None."""
         if not has_dynamic_buckets(schema):
@@ -106,10 +117,14 @@ class WriteBuilder:
             for entry in self.stores.manifests.read_index_entries(snapshot)
             if entry.index_type == HASH_INDEX
         }
+        buckets = groups.list_buckets()
+        numbers = [n for n, bucket in enumerate(buckets) if bucket not in index_files]
+        without_index = groups.take(np.array(numbers, np.int64))
+        files = without_index.files.take(without_index.rows)
+        entries = iter(self.stores.manifests.build_entries(files))
         unindexed = {
-            split.partition_bucket: split.files
-            for split in splits
-            if split.partition_bucket not in index_files
+            buckets[number]: tuple(next(entries).file for _ in range(length))
+            for number, length in zip(numbers, without_index.lengths.tolist(), strict=True)
         }
         return HashIndex(self.stores.reader(), index_files, unindexed)
 
@@ -234,9 +249,9 @@ class WriteBuilder:
             )
 
 
-def _compute_next_sequences(splits: Iterable[BucketSplit]) -> dict[PartitionBucket, int]:
+def _compute_next_sequences(groups: BucketGroups) -> dict[PartitionBucket, int]:
     """Return the next sequence number of each bucket with files."""
+    numbers = groups.max(groups.files.max_sequence_numbers).tolist()
     return {
-        split.partition_bucket: 1 + max(file.max_sequence_number for file in split.files)
-        for split in splits
+        bucket: 1 + number for bucket, number in zip(groups.list_buckets(), numbers, strict=True)
     }

@@ -522,3 +522,26 @@ def test_file_names_contain_the_codec_if_the_option_is_set(
     table.upsert(table_of("k v", [(1, "a")]))
     [name] = [file.file_name for split in table.files() for file in split.files]
     assert name.partition(".")[2] == suffix[1:]
+
+
+def test_the_next_sequence_number_follows_those_of_all_files_of_a_bucket(tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path, "p STRING, k INT, v STRING", key=("p", "k"), partition_by=["p"], bucket="3"
+    )
+    for round_number in range(3):
+        for partition in ("b", "a")[: 1 + round_number % 2]:
+            rows = [(partition, k, "x") for k in range(5 * round_number, 20)]
+            table.upsert(table_of("p k v", rows))
+    compact(table, InProcessExecutor(), partitions=["p=a"], strategy="full")
+
+    builder = WriteBuilder(table.stores)
+
+    expected = {
+        split.partition_bucket: 1 + max(file.max_sequence_number for file in split.files)
+        for split in table.files()
+    }
+    assert len(expected) == 6
+    assert builder.read_next_sequences() == expected
+    assert builder.plan().first_sequence == expected
+    overwrite = WriteBuilder(table.stores, is_overwrite=True)
+    assert overwrite.read_next_sequences() == overwrite.plan().first_sequence == {}
