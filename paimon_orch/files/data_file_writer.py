@@ -110,16 +110,21 @@ class FileWriterFactory:
         first_sequence: int = 0,
         changelog: bool = False,
         rolls: bool = True,
+        columns: Sequence[str] | None = None,
     ) -> "RollingFileWriter":
         """Return a writer of new data files in one bucket.
 
         ``first_sequence`` is the sequence number of the first row of tables without primary key,
         whose rows have no column of sequence numbers. Changelog files have separate options and a
-        separate name prefix. ``rolls=False`` writes all rows to one file. Raises
-        :class:`UnsupportedError` for tables that do not accept commits.
+        separate name prefix. ``rolls=False`` writes all rows to one file. With
+        ``columns``, writes only these columns and no file index. Raises :class:`UnsupportedError`
+        for tables that do not accept commits.
         """
         check_manifest_format(self.schema.typed_options)
         schema = _with_changelog_options(self.schema, level) if changelog else self.schema
+        schema = (
+            schema if columns is None else replace(schema, fields=tuple(schema.select(columns)))
+        )
         options = schema.typed_options
         is_limited = source is FileSource.APPEND and not changelog and rolls
         return RollingFileWriter(
@@ -132,7 +137,7 @@ class FileWriterFactory:
             next_sequence=first_sequence,
             max_rows=options.target_file_rows if is_limited else sys.maxsize,
             rolls=rolls,
-            bitmap_version=None if changelog else self.bitmap_version,
+            bitmap_version=None if changelog or columns is not None else self.bitmap_version,
             batch_sizes=self.batch_sizes,
         )
 

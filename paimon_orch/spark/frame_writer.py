@@ -32,6 +32,7 @@ from paimon_orch.steps import ingest
 from paimon_orch.steps.common.conflict_retry import discard_results
 from paimon_orch.steps.common.executor import Progress
 from paimon_orch.steps.ingest import IngestPreview, IngestRequest, IngestResult, WriteMode
+from paimon_orch.steps.row_level.column_update import ColumnUpdate, number_row_ranges
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import PartitionSpec
 from paimon_orch.table.table import Table
@@ -110,6 +111,9 @@ def preview(
     return ingest.build_preview(table, plan, results)
 
 
+_MAX_UPDATE_TASKS = 1000  # a task holds the changed rows of its ranges in memory
+
+
 @dataclass(frozen=True, slots=True)
 class ClusteredFrame:
     """A frame in which each row is in the task that writes it."""
@@ -169,6 +173,19 @@ def cluster_by_bucket(
         frame,
         prepare,
         partial(_compute_task_numbers, schema=schema),
+        tasks=tasks,
+        attempts=read_task_attempts(frame.sparkSession),
+    )
+    return ClusteredFrame(rows, tasks, prepare=None)
+
+
+def cluster_by_row_range(frame: DataFrame, update: ColumnUpdate) -> ClusteredFrame:
+    """Move all changed rows of a range of row ids to one task."""
+    tasks = min(len(update.ranges), _MAX_UPDATE_TASKS)
+    rows = shuffle_rows(
+        cast_timestamps(frame, update.writing.schema.fields),
+        update.prepare,
+        number_row_ranges,
         tasks=tasks,
         attempts=read_task_attempts(frame.sparkSession),
     )

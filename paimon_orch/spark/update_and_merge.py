@@ -1,7 +1,7 @@
 """UPDATE and MERGE INTO: Spark computes the new values, and our tasks read and write rows."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypedDict, Unpack
@@ -21,7 +21,7 @@ from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.spark.execution.job_failures import translate_failure
 from paimon_orch.spark.execution.spark_executor import SparkExecutor
 from paimon_orch.spark.execution.tasks import map_units_in_spark
-from paimon_orch.spark.frame_writer import cluster_by_bucket
+from paimon_orch.spark.frame_writer import cluster_by_bucket, cluster_by_row_range
 from paimon_orch.spark.row_conversion import (
     build_carrier_schema,
     quote_column,
@@ -107,6 +107,7 @@ def update(
         label=f"update rows of {table.identifier}",
         where=where,
         assigned=assignments,
+        updated=assignments,
     ).run(progress, plan)
 
 
@@ -212,6 +213,7 @@ def _build_merge(
         operation=_name_operation(updates=updates, delete=delete),
         is_guarded=inserts is not None and not schema.primary_keys,
         assigned={**(inserts or {}), **(updates or {})},
+        updated=updates or (),
     )
 
 
@@ -281,6 +283,8 @@ class _RowLevelWrite:
     """Whether any concurrent change of the table is a conflict."""
     assigned: Assignments = field(default_factory=dict)
     """The new values, for error messages."""
+    updated: Collection[str] = ()
+    """The columns that get new values in existing rows."""
 
     def run(self, progress: Progress | None, plan: RowLevelPlan | None = None) -> RowLevelResult:
         plan = plan or self._plan()
@@ -296,11 +300,18 @@ class _RowLevelWrite:
         request = ingest.IngestRequest(columns=columns, row_kind=row_kind)
         writing = ingest.plan(self.table, request)
         prepare = partial(row_level.prepare_changes, writing)
-        clustered = cluster_by_bucket(self._build_frame(planned), planned.schema, prepare)
+        write: Callable[[Iterator[pa.Table]], bytes] = partial(row_level.write_changes, writing)
+        frame = self._build_frame(planned)
+        if planned.row_ranges:
+            update = row_level.plan_column_update(self.table, planned, writing, self.updated)
+            clustered = cluster_by_row_range(frame, update)
+            write = update.run
+        else:
+            clustered = cluster_by_bucket(frame, planned.schema, prepare)
         executor = SparkExecutor(self.session)
         try:
             results = clustered.collect(
-                partial(row_level.write_changes, writing),
+                write,
                 executor,
                 label=self.label,
                 progress=progress,

@@ -21,9 +21,11 @@ from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
 
 VECTORS = {"deletion_vectors__enabled": "true"}
+EVOLUTION = {"row_tracking__enabled": "true", "data_evolution__enabled": "true"}
 KINDS: dict[str, dict[str, Any]] = {
     "unaware": {"key": (), "bucket": "-1"},
     "unaware, vectors": {"key": (), "bucket": "-1", **VECTORS},
+    "data evolution": {"key": (), "bucket": "-1", **VECTORS, **EVOLUTION},
     "bucketed": {"key": (), "bucket": "2", "bucket_key": "k"},
     "bucketed, vectors": {"key": (), "bucket": "2", "bucket_key": "k", **VECTORS},
     "key": {"bucket": "2"},

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +16,20 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, M
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.steps import ingest
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.row_level import row_level_write as row_level
+from paimon_orch.steps.row_level.row_level_write import (
+    RowLevelPlan,
+    RowLevelRequest,
+    RowLevelResult,
+)
+from paimon_orch.steps.row_level.task_result import (
+    ADDRESS_COLUMN,
+    KIND_COLUMN,
+    RowLevelTaskResult,
+    first_row_address,
+)
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
 
@@ -40,15 +54,12 @@ def add_columns(
     sizes: BatchSizes = DEFAULT_BATCH_SIZES,
 ) -> DataFileMeta:
     """Commit a file with some columns; with a row id it belongs to existing rows."""
-    schema = table.schema
-    fields = tuple(field for field in schema.fields if field.name in rows.column_names)
-    schema_of_file = replace(schema, fields=fields)
-    factory = FileWriterFactory(table.io, table.paths, schema_of_file, batch_sizes=sizes)
-    writer = factory.writer(PartitionBucket(EMPTY_ROW, 0))
+    names = tuple(name for name in table.schema.names if name in rows.column_names)
+    factory = FileWriterFactory(table.io, table.paths, table.schema, batch_sizes=sizes)
+    writer = factory.writer(PartitionBucket(EMPTY_ROW, 0), columns=names)
     writer.write(rows)
     [file] = writer.close()
     if first_row_id is not None:
-        names = tuple(field.name for field in fields)
         file = replace(file, first_row_id=first_row_id, write_cols=names, max_sequence_number=0)
     entry = ManifestEntry(
         kind=FileKind.ADD, partition=EMPTY_ROW, bucket=0, total_buckets=-1, file=file
@@ -65,7 +76,55 @@ def files_of(table: Table) -> list[DataFileMeta]:
     return sorted(files, key=lambda file: (file.first_row_id or 0, file.max_sequence_number))
 
 
-def rows_by_id(table: Table) -> Mapping[int, tuple[object, ...]]:
+def rows_by_id(table: Table) -> dict[int, tuple[object, ...]]:
     """Return the rows by row id."""
     rows = table.scan(["_ROW_ID", *table.schema.names]).to_arrow()
     return {row[0]: row[1:] for row in zip(*(c.to_pylist() for c in rows.columns), strict=True)}
+
+
+@dataclass
+class RowChanges:
+    """Changes of rows of one commit: an update of some columns, deletes and new rows."""
+
+    updated: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
+    """New values by row id and column; all rows have the same columns."""
+    deleted: Collection[int] = ()
+    inserted: Sequence[Sequence[object]] = ()
+
+    def write(self, table: Table) -> tuple[RowLevelPlan, list[RowLevelTaskResult]]:
+        """Write the files, as a task of Spark does."""
+        names = list(dict.fromkeys(name for row in self.updated.values() for name in row))
+        operation = "merge" if self.deleted else "update"
+        planned = row_level.plan(table, RowLevelRequest(operation=operation))
+        writing = ingest.plan(table, ingest.IngestRequest(columns=table.schema.names))
+        update = row_level.plan_column_update(table, planned, writing, names)
+        rows = [
+            *((self._find_address(planned, n), "+U", n, row) for n, row in self.updated.items()),
+            *((self._find_address(planned, n), "-D", n, {}) for n in self.deleted),
+            *(
+                (None, "+I", None, dict(zip(table.schema.names, row, strict=True)))
+                for row in self.inserted
+            ),
+        ]
+        address, kind, row_id, values = zip(*rows, strict=True)
+        columns = {name: pa.array([row.get(name) for row in values]) for name in table.schema.names}
+        columns |= {
+            ADDRESS_COLUMN: pa.array(address, pa.int64()),
+            KIND_COLUMN: pa.array(kind),
+            "_ROW_ID": pa.array(row_id, pa.int64()),
+        }
+        result = update.run(update.prepare(pa.table(columns).to_batches()))
+        return planned, [RowLevelTaskResult.decode(result)]
+
+    def commit(self, table: Table) -> RowLevelResult:
+        """Write and commit the changes."""
+        planned, results = self.write(table)
+        return row_level.commit(table, planned, results, executor=InProcessExecutor())
+
+    @staticmethod
+    def _find_address(planned: RowLevelPlan, row_id: int) -> int:
+        for number, each in enumerate(planned.row_ranges):
+            position = row_id - each.first_row_id
+            if 0 <= position < each.files[0].row_count:
+                return first_row_address(number) + position
+        raise AssertionError(f"no row has the id {row_id}")

@@ -273,6 +273,9 @@ FILE_SUFFIX_INCLUDE_COMPRESSION = honoured("file.suffix.include.compression", BO
 FORCE_LOOKUP = honoured("force-lookup", BOOLEAN, "false")
 FULL_COMPACTION_DELTA_COMMITS = honoured("full-compaction.delta-commits", INTEGER)
 GLOBAL_INDEX_EXTERNAL_PATH = honoured("global-index.external-path", TEXT)
+GLOBAL_INDEX_COLUMN_UPDATE_ACTION = honoured(
+    "global-index.column-update-action", TEXT, "THROW_ERROR"
+)
 ICEBERG_COMPACTION_MAX_FILE_NUM = honoured(
     "metadata.iceberg.compaction.max.file-num", INTEGER, "50"
 )
@@ -821,7 +824,6 @@ HARMLESS: tuple[AnyOption, ...] = (
     harmless("full-text-index.search-mode", TEXT, "fast"),
     harmless("global-index.build.max-parallelism", INTEGER, "4096"),
     harmless("global-index.build.max-shard", INTEGER, "32"),
-    harmless("global-index.column-update-action", TEXT, "THROW_ERROR"),
     harmless("global-index.enabled", BOOLEAN, "true"),
     harmless("global-index.row-count-per-shard", INTEGER, "100000"),
     harmless("global-index.search-mode", TEXT),

@@ -33,11 +33,16 @@ def check_row_level_supported(schema: TableSchema, operation: str) -> None:
     """
     check_writable(schema)
     options = schema.typed_options
-    for option in (DATA_EVOLUTION_ENABLED, CLUSTERING_INCREMENTAL):
-        if options.get(option):
-            raise UnsupportedError(
-                f"{operation} of rows with {option.key!r} = true is not supported"
-            )
+    if options.get(CLUSTERING_INCREMENTAL):
+        raise UnsupportedError(
+            f"{operation} of rows with {CLUSTERING_INCREMENTAL.key!r} = true is not supported"
+        )
+    deletes = operation not in ("update", "insert")
+    if options.get(DATA_EVOLUTION_ENABLED) and deletes and not options.has_deletion_vectors:
+        raise UnsupportedError(
+            f"{operation} of rows with {DATA_EVOLUTION_ENABLED.key!r} = true needs "
+            "'deletion-vectors.enabled' = true: the ids of the other rows must not change"
+        )
     if options.bucket == -2:
         raise UnsupportedError(
             f"{operation} of rows in postpone buckets ('bucket' = -2) is not supported: these rows "

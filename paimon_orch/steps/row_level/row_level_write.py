@@ -5,7 +5,7 @@ docs/format/append-table-compaction.md#row-level-operations-without-deletion-vec
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.data_file_reader import ROW_POSITION, BucketFile, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory
-from paimon_orch.files.row_tracking import row_tracking_fields
+from paimon_orch.files.row_tracking import ROW_ID, row_tracking_fields
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.options.table_option import StepKind
@@ -23,13 +24,25 @@ from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.format.types.predicate import Predicate, collect_columns, to_arrow_expression
+from paimon_orch.format.types.predicate import (
+    Predicate,
+    collect_columns,
+    restrict_to_columns,
+    to_arrow_expression,
+)
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.steps.common.partition_selection import open_reader
 from paimon_orch.steps.common.row_tracking_writer import write_tracked_rows
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.row_level.column_update import (
+    ColumnUpdate,
+    RowRange,
+    find_column_changes,
+    find_stale_indexes,
+    guard_changed_columns,
+)
 from paimon_orch.steps.row_level.delete_rows import plan_delete_units, run_delete_unit
 from paimon_orch.steps.row_level.engine_rules import (
     build_delete_rows,
@@ -48,9 +61,16 @@ from paimon_orch.steps.row_level.task_result import (
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
+from paimon_orch.table.commit.row_range_conflicts import ColumnGuard
 from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.scan.bucket_reader import BucketReader
 from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.scan.data_evolution import (
+    DataEvolutionReader,
+    find_anchor_file,
+    group_files_by_rows,
+    has_data_evolution,
+)
 from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.scan_planner import ScanPlanner
 from paimon_orch.table.scan.split_generator import split_bucket_by_size
@@ -106,6 +126,7 @@ class TargetUnit:
         all_fields = (*schema.fields, *row_tracking_fields(schema))
         needed = [column for column in all_fields if column.name in names]
         read = self._read_merged if schema.primary_keys else self._read_files
+        read = self._read_row_ranges if has_data_evolution(schema) else read
         for addresses, batch in read(source, needed):
             rows = pa.Table.from_batches([batch]).append_column(ADDRESS_COLUMN, pa.array(addresses))
             if source.predicate is not None:
@@ -120,6 +141,23 @@ class TargetUnit:
         for batch in BucketReader(source.reader, self.split, fields, source.predicate).batches():
             yield np.arange(start, start + batch.num_rows), batch
             start += batch.num_rows
+
+    def _read_row_ranges(
+        self, source: RowSource, fields: Sequence[Field]
+    ) -> Iterator[tuple[RowAddresses, pa.RecordBatch]]:
+        reader, split = source.reader, self.split
+        vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, split.vectors)
+        fields = [*(field for field in fields if field != ROW_ID), ROW_ID]
+        for number, group in enumerate(group_files_by_rows(split.files), self.number):
+            first = group[0].first_row_id
+            if first is None:
+                raise UnsupportedError(
+                    f"{group[0].file_name}: the rows of files without row ids cannot be changed"
+                )
+            rows = DataEvolutionReader(reader, split.partition, split.bucket, group)
+            for batch in rows.batches(fields, vectors):
+                positions = batch.column(ROW_ID.name).to_numpy() - first
+                yield positions + first_row_address(number), batch
 
     def _read_files(
         self, source: RowSource, fields: Sequence[Field]
@@ -153,11 +191,32 @@ class RowLevelPlan:
 
     @property
     def files(self) -> list[BucketFile]:
-        """Return the files of all units in the order of their numbers."""
+        """Return the files of all units."""
         return [
             BucketFile(unit.split.partition, unit.split.bucket, file)
             for unit in self.units
             for file in unit.split.files
+        ]
+
+    @property
+    def addressed_files(self) -> list[BucketFile]:
+        """Return the files that addresses name, in the order of their numbers.
+
+        With data evolution, an address names the oldest file of a range of row ids.
+        """
+        if not has_data_evolution(self.schema):
+            return self.files
+        return [BucketFile(*each.bucket, find_anchor_file(each.files)) for each in self.row_ranges]
+
+    @property
+    def row_ranges(self) -> list[RowRange]:
+        """Return the ranges of row ids of a data-evolution table, in the order of their numbers."""
+        if not has_data_evolution(self.schema):
+            return []
+        return [
+            RowRange(unit.split.partition_bucket, group)
+            for unit in self.units
+            for group in group_files_by_rows(unit.split.files)
         ]
 
     @property
@@ -213,10 +272,14 @@ def plan(table: Table, request: RowLevelRequest) -> RowLevelPlan:
     schema = table.schema
     check_row_level_supported(schema, request.operation)
     predicate = bind_filter(request.where, schema)
+    pruned_by = predicate
+    if predicate is not None and has_data_evolution(schema):
+        # statistics of a file can be those of old values, which another file replaces
+        pruned_by = restrict_to_columns(predicate, set(schema.partition_keys))
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         return RowLevelPlan(request=request, schema=schema)
-    pruner = None if predicate is None else FilePruner(schema, predicate, table.stores.schemas.get)
+    pruner = None if pruned_by is None else FilePruner(schema, pruned_by, table.stores.schemas.get)
     splits = ScanPlanner(table.stores.manifests, schema).splits(snapshot, pruner)
     reader = open_reader(table, schema, splits)
     return RowLevelPlan(
@@ -233,7 +296,10 @@ def _build_units(splits: Iterable[BucketSplit], schema: TableSchema) -> Iterator
     for split in splits:
         for part in [split] if schema.primary_keys else split_bucket_by_size(split, schema):
             yield TargetUnit(part, number)
-            number += 1 if schema.primary_keys else len(part.files)
+            if has_data_evolution(schema):
+                number += len(group_files_by_rows(part.files))
+            else:
+                number += 1 if schema.primary_keys else len(part.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,6 +434,24 @@ def _count_deleted(addresses: Sequence[RowAddresses]) -> dict[str, int]:
     return {"deleted": sum(map(len, addresses))}
 
 
+def plan_column_update(
+    table: Table, planned: RowLevelPlan, writing: WritePlan, names: Collection[str]
+) -> ColumnUpdate:
+    """Return the plan of an update of some columns of a data-evolution table.
+
+    Raises :class:`UnsupportedError` if a global index of the columns forbids the update.
+    """
+    assert planned.source is not None
+    index = table.stores.manifests.read_index_entries(table.stores.snapshots.latest())
+    find_stale_indexes(planned.schema, index, names)
+    return ColumnUpdate(
+        writing=writing,
+        reader=planned.source.reader,
+        ranges=[each.without_stats() for each in planned.row_ranges],
+        names=tuple(name for name in planned.schema.names if name in names),
+    )
+
+
 def discard_changes(table: Table, results: Sequence[RowLevelTaskResult]) -> None:
     """Delete the files that tasks wrote for changes that are not committed."""
     discard_written_files(table.stores.reader(), [result.message for result in results])
@@ -397,7 +481,7 @@ def commit(
     """
     messages = [result.message for result in results]
     try:
-        deleted_rows = collect_changed_rows(planned.files, results)
+        deleted_rows = collect_changed_rows(planned.addressed_files, results)
         deleted_rows = {} if planned.schema.primary_keys else deleted_rows
         if deleted_rows:
             messages += _delete_rows_of_files(table, executor, planned, deleted_rows)
@@ -408,6 +492,8 @@ def commit(
         changes = _build_changes(
             planned, messages, rewritten=set(deleted_rows), guard=guard, hashes=hashes
         )
+        if changes is not None and planned.row_ranges:
+            changes = _guard_changed_columns(table, planned, results, changes)
         snapshot = (
             None
             if changes is None
@@ -481,6 +567,21 @@ def _build_changes(
         hash_index_guards=() if hashes is None else hashes.guards(entries, index),
         read_guard=guard,
     )
+
+
+def _guard_changed_columns(
+    table: Table,
+    planned: RowLevelPlan,
+    results: Sequence[RowLevelTaskResult],
+    changes: CommitChanges,
+) -> CommitChanges:
+    guard = ColumnGuard(
+        snapshot_id=planned.snapshot_id,
+        schema_id=planned.schema.id,
+        changes=find_column_changes(planned.row_ranges, results),
+    )
+    index = table.stores.manifests.read_index_entries(table.stores.snapshots.latest())
+    return guard_changed_columns(changes, guard, planned.schema, index)
 
 
 def _commit_without_executor(

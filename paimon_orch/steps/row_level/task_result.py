@@ -31,6 +31,11 @@ def first_row_address(number: int) -> int:
     return number << _POSITION_BITS
 
 
+def split_addresses(addresses: RowAddresses) -> tuple[Int64Array, Int64Array]:
+    """Return the file numbers and the positions of rows."""
+    return addresses >> _POSITION_BITS, addresses & ((1 << _POSITION_BITS) - 1)
+
+
 @dataclass(frozen=True, slots=True)
 class RowLevelTaskResult:
     """The result of a task."""
@@ -65,11 +70,9 @@ class RowLevelTaskResult:
 def group_rows_by_file(addresses: Iterable[RowAddresses]) -> dict[int, DeletionVector]:
     """Group rows by file number; raises :class:`InputError` for a duplicate address."""
     all_addresses = np.concatenate([np.empty(0, np.int64), *addresses])
-    numbers = all_addresses >> _POSITION_BITS
+    numbers, positions = split_addresses(all_addresses)
     rows = {
-        int(number): DeletionVector.of(
-            all_addresses[numbers == number] & ((1 << _POSITION_BITS) - 1)
-        )
+        int(number): DeletionVector.of(positions[numbers == number])
         for number in np.unique(numbers)
     }
     if sum(vector.cardinality for vector in rows.values()) < len(all_addresses):

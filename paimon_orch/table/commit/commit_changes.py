@@ -11,6 +11,7 @@ from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 from paimon_orch.table.commit.conflict_detection import BucketGuard, HashIndexGuard
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
+from paimon_orch.table.commit.row_range_conflicts import ColumnGuard
 
 PartitionFilter = Callable[[bytes], bool]
 
@@ -32,6 +33,9 @@ class CommitChanges:
 
     read_guard: ReadGuard | None = None
     """The state of the rows that the changes were computed from."""
+
+    column_guard: ColumnGuard | None = None
+    """The columns of existing rows that the changes write."""
 
     overwrite: PartitionFilter | None = None
     """Selects partitions to delete all live files of; each attempt evaluates it again."""

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paimon_orch.errors import CommitConflictError
+from paimon_orch.errors import CommitConflictError, NotFoundError
 from paimon_orch.format.arrays import Indices, Int64Array
-from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
-from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
 _PLAN_AGAIN = "Nothing was changed; plan and run the step again."
 
@@ -115,3 +117,60 @@ def _build_missing_rows_error(entry: ManifestEntry) -> CommitConflictError:
         f"file {file.file_name} has columns of the rows {first} to {first + file.row_count - 1}, "
         f"but another commit replaced the files of these rows. {_PLAN_AGAIN}"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChange:
+    """Columns of a range of rows that a commit writes; ``end`` is exclusive."""
+
+    start: int
+    end: int
+    names: frozenset[str] | None
+    """The columns; None means all columns, because rows are deleted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnGuard:
+    """Requires that no commit after a given snapshot wrote the same columns of the same rows.
+
+    Compactions are allowed, because they do not change rows.
+    """
+
+    snapshot_id: int
+    """The id of the snapshot that the new values were computed from."""
+    schema_id: int
+    """The schema of the names; files of other schemas may use a name for another column."""
+    changes: tuple[ColumnChange, ...]
+    """Disjoint ranges, ordered by row id."""
+
+    def check(
+        self, latest: Snapshot | None, snapshots: SnapshotStore, manifests: ManifestReader
+    ) -> None:
+        """Raise :class:`CommitConflictError` if a commit since then wrote the same columns."""
+        starts = np.array([change.start for change in self.changes], np.int64)
+        ends = np.array([change.end for change in self.changes], np.int64)
+        for number in range(self.snapshot_id + 1, 1 + (0 if latest is None else latest.id)):
+            try:
+                snapshot = snapshots.get(number)
+            except NotFoundError:  # the snapshot has expired, so its changes are unknown
+                raise self._build_error() from None
+            if snapshot.commit_kind is CommitKind.COMPACT:
+                continue
+            for file in (entry.file for entry in manifests.read_delta_entries(snapshot)):
+                if file.first_row_id is None:
+                    continue
+                first = int(np.searchsorted(ends, file.first_row_id, "right"))
+                last = int(np.searchsorted(starts, file.first_row_id + file.row_count, "left"))
+                if any(self._is_same_column(c, file) for c in self.changes[first:last]):
+                    raise self._build_error()
+
+    def _is_same_column(self, change: ColumnChange, file: DataFileMeta) -> bool:
+        if change.names is None or file.write_cols is None or file.schema_id != self.schema_id:
+            return True
+        return not change.names.isdisjoint(file.write_cols)
+
+    def _build_error(self) -> CommitConflictError:
+        return CommitConflictError(
+            "another commit wrote the same columns of the same rows, or deleted them, since "
+            f"snapshot {self.snapshot_id}. Nothing was changed; run the step again."
+        )

@@ -149,6 +149,8 @@ class SnapshotBuilder:
         check_hash_index_guards(changes.hash_index_guards, previous_index)
         if changes.read_guard is not None:
             changes.read_guard.check(self.latest, self.snapshots, self.manifests)
+        if changes.column_guard is not None:
+            changes.column_guard.check(self.latest, self.snapshots, self.manifests)
         if changes.can_conflict:
             base = self._read_live_entries(self._find_touched_buckets(entries, index))
             live = check_conflicts(schema, changes.kind, base, entries)

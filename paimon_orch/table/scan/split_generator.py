@@ -84,10 +84,15 @@ def pack_splits(splits: Sequence[BucketSplit], schema: TableSchema) -> Iterator[
 def split_bucket_by_size(split: BucketSplit, schema: TableSchema) -> Iterator[BucketSplit]:
     """Split a bucket into parts that are large enough for a task, in row order."""
     cost = schema.typed_options.get(SOURCE_SPLIT_OPEN_FILE_COST)
-    part, weight = [], 0
-    for file in sorted(split.files, key=lambda file: file.min_sequence_number):
-        part.append(file)
-        weight += max(file.file_size, cost)
+    groups: Iterable[Sequence[DataFileMeta]]
+    if has_data_evolution(schema):
+        groups = group_files_by_rows(split.files)
+    else:
+        groups = [(file,) for file in sorted(split.files, key=lambda f: f.min_sequence_number)]
+    part, weight = list[DataFileMeta](), 0
+    for group in groups:
+        part.extend(group)
+        weight += sum(max(file.file_size, cost) for file in group)
         if weight >= _TARGET_UNIT_BYTES:
             yield replace(split, files=tuple(part))
             part, weight = [], 0
