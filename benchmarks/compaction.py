@@ -97,9 +97,17 @@ def make_rows(key_type: str, numbers: np.ndarray, seed: int, deletes: int = 0) -
 
 
 def create_table(
-    warehouse: Path, key_type: str, rows: int, options: dict[str, str], batches: int = BATCHES
+    warehouse: Path,
+    key_type: str,
+    rows: int,
+    options: dict[str, str],
+    batches: int = BATCHES,
+    updated_share: float = 1,
 ) -> Table:
-    """Create the table of the workload; its batches are not compacted."""
+    """Create the table of the workload; its batches are not compacted.
+
+    The batches have the last ``updated_share`` of the keys.
+    """
     columns, keys = KEYS[key_type]
     table = Catalog(str(warehouse)).create_table(
         "db.t",
@@ -117,7 +125,8 @@ def create_table(
     random = np.random.default_rng(1)
     for batch in range(batches):
         count = int(rows * (UPDATES + DELETES))
-        numbers = np.unique(random.integers(0, int(rows * 1.02), count))  # 2 % are new keys
+        first = int(rows * (1 - updated_share))
+        numbers = np.unique(random.integers(first, int(rows * 1.02), count))  # 2 % are new keys
         table.upsert(make_rows(key_type, numbers, batch, int(rows * DELETES)), row_kind="kind")
     return table
 

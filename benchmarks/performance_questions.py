@@ -32,6 +32,7 @@ from paimon_orch.table.table import Table
 
 OURS, JAVA, BASELINE = "paimon_orch", "Java Paimon 2.0", "reading and writing with pyarrow"
 ROWS_PER_CORE, BYTES_PER_CORE = "million rows per CPU second", "MB of input files per CPU second"
+HALF_COPIED = "deduplicate, half of the row groups copied"
 _METADATA_COMMANDS = {
     "plan of one partition": (
         "compact",
@@ -46,14 +47,17 @@ CPU_SECONDS, PEAK_MB = "CPU seconds", "peak MB of the largest process"
 
 
 def full_compaction(rows: int = 4_000_000, repeat: int = 3) -> Answer:
-    """Measure full compactions of updates that spread over all rows."""
+    """Measure full compactions of updates of all rows, and of the second half of the keys."""
     java = start_java()
     bars: list[Bar] = []
-    for engine, engine_options in ENGINES.items():
-        options = {"merge-engine": engine, **engine_options}
+    groups = [
+        (engine, {"merge-engine": engine, **options}, 1.0) for engine, options in ENGINES.items()
+    ]
+    groups.append((HALF_COPIED, {"bucket": "1"}, 0.5))
+    for group, options, updated_share in groups:
         with tempfile.TemporaryDirectory() as folder:
             warehouse = Path(folder) / "warehouse"
-            table = create_table(warehouse, "bigint", rows, options)
+            table = create_table(warehouse, "bigint", rows, options, updated_share=updated_share)
             compaction, size = Compaction(table, "full"), _count_bytes(table)
             runs = {BASELINE: compaction.baseline(Path(folder)), OURS: compaction.run_and_discard}
             seconds = medians(runs, repeat)
@@ -61,7 +65,7 @@ def full_compaction(rows: int = 4_000_000, repeat: int = 3) -> Answer:
                 seconds[JAVA] = java.compact(warehouse, table.identifier, repeat, full=True)
             for series in (OURS, JAVA, BASELINE):
                 if series in seconds:
-                    speed = _build_speed(engine, series, compaction.rows, size, seconds[series])
+                    speed = _build_speed(group, series, compaction.rows, size, seconds[series])
                     bars.extend(speed)
     if java is not None:
         java.close()

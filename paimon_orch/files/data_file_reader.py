@@ -128,6 +128,9 @@ class FileReader:
         )
         if selected is not None and not len(selected):
             return
+        find_groups = None
+        if predicate is not None:
+            find_groups = partial(self._find_matching_row_groups, bucket_file, predicate)
         has_row_tracking = not self.schema.primary_keys and any(
             field in ROW_TRACKING_FIELDS for field in fields
         )
@@ -136,7 +139,7 @@ class FileReader:
             path,
             fields=fields,
             batch_rows=batch_rows or self.batch_sizes.batch_rows,
-            predicate=predicate,
+            find_groups=find_groups,
             selected=selected,
         ):
             rows = (
@@ -148,6 +151,25 @@ class FileReader:
                 rows = _drop_deleted_rows(rows, deleted, numbers)
             if rows.num_rows:
                 yield rows
+
+    def read_row_groups(
+        self,
+        bucket_file: BucketFile,
+        fields: Sequence[Field],
+        numbers: Sequence[int],
+        *,
+        batch_rows: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of some row groups of a Parquet file; see :meth:`read`."""
+        for _, batch in self._read_physical_rows(
+            bucket_file,
+            self.path(bucket_file),
+            fields=fields,
+            batch_rows=batch_rows or self.batch_sizes.batch_rows,
+            find_groups=lambda _: numbers,
+            selected=None,
+        ):
+            yield batch
 
     def find_dictionary_columns(self, bucket_file: BucketFile) -> list[str]:
         """Return the columns that a file stores as indices of small dictionaries.
@@ -254,10 +276,10 @@ class FileReader:
         path: str,
         fields: Sequence[Field],
         batch_rows: int,
-        predicate: Predicate | None,
+        find_groups: Callable[[ParquetFileReader], Sequence[int]] | None,
         selected: Positions | None,
     ) -> Iterator[NumberedBatch]:
-        """Yield all rows, or the selected rows of the row groups that may match."""
+        """Yield all rows, or the selected rows of the row groups that are found."""
         with wrap_decode_errors(path), self.io.open_input(path) as source:
             reader = self._open(bucket_file, path, source)
             columns = self._columns(bucket_file, fields, reader.names)
@@ -275,12 +297,11 @@ class FileReader:
                         and column.has_unchanged_type
                     ]
                 )
-            if isinstance(reader, ParquetFileReader) and not (
-                predicate is None and selected is None
-            ):
+            reads_all = find_groups is None and selected is None
+            if isinstance(reader, ParquetFileReader) and not reads_all:
                 groups: Sequence[int] = range(reader.num_row_groups)
-                if predicate is not None:
-                    groups = self._find_matching_row_groups(bucket_file, reader, predicate)
+                if find_groups is not None:
+                    groups = find_groups(reader)
                 rows = read_parquet_rows(
                     reader,
                     path,
@@ -307,11 +328,11 @@ class FileReader:
                 count += batch.num_rows
                 if selected is not None and numbers[-1] >= selected[-1]:
                     return
-            if predicate is None and selected is None:
+            if reads_all:
                 _check_row_count(path, count, bucket_file.file)
 
     def _find_matching_row_groups(
-        self, bucket_file: BucketFile, reader: ParquetFileReader, predicate: Predicate
+        self, bucket_file: BucketFile, predicate: Predicate, reader: ParquetFileReader
     ) -> list[int]:
         """Return the numbers of the row groups that may match, by their statistics."""
         names = collect_columns(predicate)

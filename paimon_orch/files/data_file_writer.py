@@ -5,10 +5,11 @@ See docs/format/data-files.md.
 
 import io
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
+from math import ceil
 from typing import IO
 
 import pyarrow as pa
@@ -66,6 +67,7 @@ from paimon_orch.format.types.data_types import Field
 from paimon_orch.storage import FileIO
 
 _ROW_GROUP_BYTES = 128 << 20  # uncompressed Arrow data buffered for one row group
+_BALANCED_GROUPS = 1.5
 # Changelog files have these options instead of those of their level. ``file.compression`` is not
 # replaced, because the names of Java Paimon's changelog files contain its codec.
 _CHANGELOG_OPTIONS = {
@@ -73,6 +75,17 @@ _CHANGELOG_OPTIONS = {
     "changelog-file.compression": "file.compression.per.level",
     "changelog-file.stats-mode": "metadata.stats-mode.per.level",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortedRows:
+    """What the metadata of a new file needs of copied rows of a primary-key table."""
+
+    sequence_numbers: tuple[int, int]
+    """The lowest and the highest sequence number."""
+
+    read_first_key: Callable[[], bytes]
+    read_last_key: Callable[[], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +189,10 @@ class RollingFileWriter(UncommittedFiles):
     bitmap_version: int | None
     """The version of bitmap indexes, or None for files without indexes."""
     batch_sizes: BatchSizes
+    balances_groups: bool = False
+    """Whether rows between copied row groups become row groups of about the same size.
+
+    At most one and a half row groups are then pending."""
     _names: FileNameGenerator = field(default_factory=FileNameGenerator)
     _pending: list[pa.Table] = field(default_factory=list)
     _pending_rows: int = 0
@@ -202,8 +219,12 @@ class RollingFileWriter(UncommittedFiles):
         self._pending.append(table)
         self._pending_rows += table.num_rows
         self._pending_bytes += table.nbytes
-        if self._pending_rows >= self._rows_per_group():
+        if self._pending_rows >= self._rows_per_group() * self._max_pending_groups:
             self._write_groups(keep_rest=True)
+
+    @property
+    def _max_pending_groups(self) -> float:
+        return _BALANCED_GROUPS if self.balances_groups else 1
 
     def _rows_per_group(self) -> int:
         width = max(1, self._pending_bytes // max(1, self._pending_rows))
@@ -215,7 +236,9 @@ class RollingFileWriter(UncommittedFiles):
         """Write the pending rows in row groups; ``keep_rest`` leaves the last, incomplete group."""
         rows, group_rows = pa.concat_tables(self._pending), self._rows_per_group()
         start = 0
-        while rows.num_rows - start >= (group_rows if keep_rest else 1):
+        if self.balances_groups and not keep_rest:  # no small row group before a copied one
+            group_rows = ceil(rows.num_rows / ceil(rows.num_rows / group_rows))
+        while rows.num_rows - start >= (group_rows * self._max_pending_groups if keep_rest else 1):
             end = min(start + group_rows, rows.num_rows)
             while start < end:
                 file = self._open_file or self._start_file()
@@ -232,7 +255,7 @@ class RollingFileWriter(UncommittedFiles):
         """Return the layout of row groups that :meth:`copy` accepts, or None if it accepts none."""
         options = self.schema.typed_options
         has_limit = self.max_rows != sys.maxsize
-        has_other_columns = self._layout != list(self.schema.fields)
+        has_other_columns = self._layout != data_file_fields(self.schema)
         needs_index = self.bitmap_version is not None and bool(
             parse_index_specs(self.schema.options)
         )
@@ -248,19 +271,24 @@ class RollingFileWriter(UncommittedFiles):
         return self._pending_rows
 
     def copy(
-        self, groups: RowGroupSource, file: DataFileMeta, stats: Sequence[ColumnStats]
+        self,
+        groups: RowGroupSource,
+        size: int,
+        stats: Sequence[ColumnStats],
+        sorted_rows: SortedRows | None = None,
     ) -> None:
-        """Append the row groups of a file without decoding them, after the pending rows.
+        """Append row groups without decoding them, after the pending rows.
 
-        ``stats`` are the statistics of all columns. The file must have the layout of
+        ``size`` is their size in bytes, and ``stats`` are the statistics of all columns. Tables
+        with a primary key need ``sorted_rows``. The file must have the layout of
         :meth:`find_copied_layout`.
         """
         if self._pending:
             self._write_groups(keep_rest=False)
-        if self._open_file is not None and self._should_finish_before(file.file_size):
+        if self._open_file is not None and self._should_finish_before(size):
             self._finish_file()
         open_file = self._open_file or self._start_file()
-        open_file.copy(groups, stats)
+        open_file.copy(groups, stats, sorted_rows)
         if self._is_full(open_file):
             self._finish_file()
 
@@ -401,6 +429,7 @@ class _OpenFile:
         self._sequence: tuple[int, int] | None = None
         self._sequence_range = SequenceNumberRange() if ROW_SEQUENCE_NUMBER in layout else None
         self._min_key = self._max_key = EMPTY_ROW
+        self._read_max_key: Callable[[], bytes] | None = None
 
     @property
     def size(self) -> int:
@@ -422,9 +451,9 @@ class _OpenFile:
             if not self._rows:
                 self._min_key = _serialize_key(rows, 0, self._order)
             self._max_key = _serialize_key(rows, rows.num_rows - 1, self._order)
+            self._read_max_key = None
             low, high = pc.min_max(rows.column(SEQUENCE_NUMBER.name)).as_py().values()
-            lowest, highest = self._sequence or (low, high)
-            self._sequence = min(low, lowest), max(high, highest)
+            self._add_sequence_numbers(low, high)
             self._delete_row_count += int(is_retract(rows.column(VALUE_KIND.name)).sum())
         if self._sequence_range is not None:
             self._sequence_range.add(rows.column(ROW_SEQUENCE_NUMBER.name))
@@ -434,14 +463,27 @@ class _OpenFile:
         columns = [rows.column(name.removeprefix(KEY_PREFIX)) for name in self._names]
         self._writer.write(pa.table(columns, names=self._names))
 
-    def copy(self, groups: RowGroupSource, stats: Sequence[ColumnStats]) -> None:
+    def _add_sequence_numbers(self, low: int, high: int) -> None:
+        lowest, highest = self._sequence or (low, high)
+        self._sequence = min(low, lowest), max(high, highest)
+
+    def copy(
+        self, groups: RowGroupSource, stats: Sequence[ColumnStats], sorted_rows: SortedRows | None
+    ) -> None:
         assert isinstance(self._writer, ParquetFileWriter)
+        if sorted_rows is not None:
+            if not self._rows:
+                self._min_key = sorted_rows.read_first_key()
+            self._read_max_key = sorted_rows.read_last_key
+            self._add_sequence_numbers(*sorted_rows.sequence_numbers)
         self._writer.copy(groups)
         self._stats.merge(stats, groups.rows)
         self._rows += groups.rows
 
     def close(self, level: int, source: FileSource, first_sequence: int) -> DataFileMeta:
         self._writer.close()
+        if self._read_max_key is not None:  # only the last key of a file is read
+            self._max_key = self._read_max_key()
         if isinstance(self._writer, ParquetFileWriter):
             for bounds in self._writer.footer_bounds():
                 self._stats.add_bounds(*bounds)

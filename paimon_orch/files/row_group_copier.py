@@ -1,14 +1,16 @@
-"""Copies files to a writer by their row groups, without decoding them.
+"""Copies files or row groups to a writer without decoding them.
 
 See docs/format/append-table-compaction.md#row-groups-that-are-copied.
 """
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from paimon_orch.errors import CorruptFileError, wrap_decode_errors
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
-from paimon_orch.files.data_file_writer import RollingFileWriter
+from paimon_orch.files.data_file_writer import RollingFileWriter, SortedRows
 from paimon_orch.files.parquet.row_group_source import (
     FileLayout,
     RowGroupSource,
@@ -19,20 +21,115 @@ from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.paths import parse_file_format
+from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.row.stats_mode import StatsMode
 from paimon_orch.format.schema import TableSchema
 
 
 @dataclass
+class CopyableFiles:
+    """Opens files whose row groups a writer can copy."""
+
+    reader: FileReader
+    writer: RollingFileWriter
+    _has_same_columns: dict[int, bool] = field(default_factory=dict)
+    _directories: dict[PartitionBucket, str] = field(default_factory=dict)
+
+    def may_copy(self, file: DataFileMeta) -> bool:
+        """Return False if the metadata shows that a file must be decoded."""
+        if file.schema_id not in self._has_same_columns:
+            schema = self.reader.schemas.get(file.schema_id)
+            self._has_same_columns[file.schema_id] = (
+                schema is not None and self._writes_same_columns(schema)
+            )
+        return (
+            file.file_size >= self.min_bytes
+            and file.write_cols is None
+            and self._has_same_columns[file.schema_id]
+            and parse_file_format(file.file_name) == "parquet"
+            and self._layout is not None
+        )
+
+    def _writes_same_columns(self, schema: TableSchema) -> bool:
+        """Return whether a schema has the columns and the compression of the newest schema."""
+        newest = self.reader.schema
+        if schema is newest:
+            return True
+        columns, newest_columns = (
+            [(field.id, field.name, field.type) for field in version.fields]
+            for version in (schema, newest)
+        )
+        levels = schema.typed_options.zstd_level, newest.typed_options.zstd_level
+        return columns == newest_columns and levels[0] == levels[1]
+
+    @contextmanager
+    def open(self, bucket_file: BucketFile) -> Iterator[RowGroupSource | None]:
+        """Open a file of :meth:`may_copy`; yield None if it must be decoded."""
+        file, path = bucket_file.file, self._find_path(bucket_file)
+        assert self._layout is not None
+        with wrap_decode_errors(path):
+            source = self.reader.io.open_input(path)
+        with source:
+            with wrap_decode_errors(path):
+                groups = RowGroupSource.open(
+                    source,
+                    self._layout,
+                    self.reader.batch_sizes,
+                    remote=self.reader.io.remote,
+                )
+            is_complete = groups is not None and (groups.rows, groups.size) == (
+                file.row_count,
+                file.file_size,
+            )
+            yield groups if is_complete else None
+
+    def copy(
+        self,
+        bucket_file: BucketFile,
+        groups: RowGroupSource,
+        size: int,
+        stats: Sequence[ColumnStats],
+        sorted_rows: SortedRows | None = None,
+    ) -> None:
+        """Copy row groups of an open file of ``size`` bytes.
+
+        Raises :class:`CorruptFileError` if the file becomes shorter while it is copied.
+        """
+        try:
+            self.writer.copy(groups, size, stats, sorted_rows)
+        except EOFError as error:
+            raise CorruptFileError(
+                self._find_path(bucket_file), f"cannot be copied: {error}"
+            ) from error
+
+    def _find_path(self, bucket_file: BucketFile) -> str:
+        """Return the path of a file; the directory of a bucket is computed once."""
+        if bucket_file.file.external_path is not None:
+            return self.reader.path(bucket_file)
+        bucket = bucket_file.partition_bucket
+        if bucket not in self._directories:
+            self._directories[bucket] = self.reader.paths.bucket_dir(self.reader.schema, *bucket)
+        return f"{self._directories[bucket]}/{bucket_file.file.file_name}"
+
+    @property
+    def min_bytes(self) -> int:
+        """Return the minimum size of a row group."""
+        return self.reader.batch_sizes.min_copied_group_bytes
+
+    @cached_property
+    def _layout(self) -> FileLayout | None:
+        return self.writer.find_copied_layout()
+
+
+@dataclass
 class RowGroupCopier:
-    """Copies files to one writer; callers decode the files that it refuses."""
+    """Copies whole files to one writer; callers decode the files that it refuses."""
 
     reader: FileReader
     writer: RollingFileWriter
     _decoded_bytes: int = 0
     """The size of the files that were decoded since the last copy."""
-    _is_same_schema: dict[int, bool] = field(default_factory=dict)
-    _directories: dict[PartitionBucket, str] = field(default_factory=dict)
+    _has_same_modes: dict[int, bool] = field(default_factory=dict)
 
     def copy(self, bucket_file: BucketFile, deletions: DeletionVector | None = None) -> bool:
         """Copy a file without deleted rows; return False if it must be decoded.
@@ -46,87 +143,39 @@ class RowGroupCopier:
 
     def _can_start(self) -> bool:
         """Return whether the pending rows are none or enough for a row group."""
-        return not self.writer.pending_rows or self._decoded_bytes >= self._min_bytes
+        return not self.writer.pending_rows or self._decoded_bytes >= self._files.min_bytes
 
     def _copy(self, bucket_file: BucketFile) -> bool:
         file = bucket_file.file
-        if not self._may_have_layout(file) or self._layout is None:
+        if not self._files.may_copy(file) or not self._stores_same_stats(file.schema_id):
             return False
         stats = self._stats_decoder.decode(file)
         if stats is None:
             return False
-        path = self._find_path(bucket_file)
-        with wrap_decode_errors(path):
-            source = self.reader.io.open_input(path)
-        with source:
-            with wrap_decode_errors(path):
-                groups = RowGroupSource.open(
-                    source,
-                    self._layout,
-                    self.reader.batch_sizes,
-                    remote=self.reader.io.remote,
-                )
-            if groups is None or (groups.rows, groups.size) != (file.row_count, file.file_size):
+        with self._files.open(bucket_file) as groups:
+            if groups is None:
                 return False
-            try:
-                self.writer.copy(groups, file, stats)
-            except EOFError as error:
-                raise CorruptFileError(path, f"cannot be copied: {error}") from error
+            self._files.copy(bucket_file, groups, file.file_size, stats)
         return True
 
-    def _may_have_layout(self, file: DataFileMeta) -> bool:
-        if file.schema_id not in self._is_same_schema:
-            schema = self.reader.schemas.get(file.schema_id)
-            self._is_same_schema[file.schema_id] = schema is not None and self._writes_same_files(
-                schema
-            )
-        return (
-            file.file_size >= self._min_bytes
-            and file.write_cols is None
-            and self._is_same_schema[file.schema_id]
-            and parse_file_format(file.file_name) == "parquet"
-        )
-
-    def _writes_same_files(self, schema: TableSchema) -> bool:
-        """Return whether writers of a schema write files like those of the newest schema."""
-        newest = self.reader.schema
-        if schema is newest:
-            return True
-        columns, newest_columns = (
-            [(field.id, field.name, field.type) for field in version.fields]
-            for version in (schema, newest)
-        )
-        return (
-            columns == newest_columns
-            and self._resolve_modes(schema) == self._modes
-            and schema.typed_options.zstd_level == newest.typed_options.zstd_level
-        )
+    def _stores_same_stats(self, schema_id: int) -> bool:
+        if schema_id not in self._has_same_modes:
+            modes = self._resolve_modes(self.reader.schemas[schema_id])
+            self._has_same_modes[schema_id] = modes == self._modes
+        return self._has_same_modes[schema_id]
 
     def _resolve_modes(self, schema: TableSchema) -> list[StatsMode]:
         modes = resolve_stats_modes(schema, self.writer.level)
         return [modes[field.name] for field in schema.fields]
 
-    def _find_path(self, bucket_file: BucketFile) -> str:
-        """Return the path of a file; the directory of a bucket is computed once."""
-        if bucket_file.file.external_path is not None:
-            return self.reader.path(bucket_file)
-        bucket = bucket_file.partition_bucket
-        if bucket not in self._directories:
-            self._directories[bucket] = self.reader.paths.bucket_dir(self.reader.schema, *bucket)
-        return f"{self._directories[bucket]}/{bucket_file.file.file_name}"
+    @cached_property
+    def _files(self) -> CopyableFiles:
+        return CopyableFiles(self.reader, self.writer)
 
     @cached_property
     def _stats_decoder(self) -> StoredStatsDecoder:
         return StoredStatsDecoder(self.reader.schema.fields, self._modes)
 
-    @property
-    def _min_bytes(self) -> int:
-        return self.reader.batch_sizes.min_copied_group_bytes
-
     @cached_property
     def _modes(self) -> list[StatsMode]:
         return self._resolve_modes(self.reader.schema)
-
-    @cached_property
-    def _layout(self) -> FileLayout | None:
-        return self.writer.find_copied_layout()

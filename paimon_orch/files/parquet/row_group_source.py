@@ -10,7 +10,7 @@ import io
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import IO, NamedTuple
 
@@ -19,6 +19,7 @@ from paimon_orch.files.parquet.byte_ranges import ByteRange, read_ranges
 from paimon_orch.files.parquet.footer import PARQUET_MAGIC, Footer
 from paimon_orch.files.parquet.thrift_compact import (
     BINARY,
+    FALSE,
     I16,
     I32,
     I64,
@@ -32,6 +33,7 @@ from paimon_orch.files.parquet.thrift_compact import (
     decode_integer,
     decode_list,
     decode_list_header,
+    decode_varint,
     encode_fields,
     encode_integer,
     encode_list,
@@ -56,6 +58,8 @@ _METADATA_START = 100
 _VALUES, _COMPRESSED, _DATA_PAGES, _DICTIONARY, _BLOOM_FILTER, _BLOOM_FILTER_LENGTH = (
     _METADATA_START + number for number in (5, 7, 9, 11, 14, 15)
 )
+_STATISTICS = _METADATA_START + 12
+_EXACT_MAX, _EXACT_MIN = 7, 8
 
 # The kinds of the fields that are understood; files with other fields are not copied.
 _FILE_KINDS = {  # without encryption
@@ -266,6 +270,15 @@ class ChunkFields:
         return chunk, end
 
     @property
+    def has_exact_bounds(self) -> bool:
+        """Return False if the writer states that the bounds are truncated."""
+        if _STATISTICS not in self.fields:
+            return True
+        statistics = split_struct(self.footer, self.fields[_STATISTICS])
+        flags = [statistics.get(number) for number in (_EXACT_MAX, _EXACT_MIN)]
+        return not any(flag is not None and flag[0] == FALSE for flag in flags)
+
+    @property
     def values(self) -> int:
         """Return the number of values, including nulls."""
         return decode_integer(self.footer, self.fields[_VALUES])
@@ -345,6 +358,11 @@ class GroupFields:
             return []
         return _locate_position(self.footer, self.fields[_GROUP_OFFSET])
 
+    @property
+    def size(self) -> int:
+        """Return the size of the column chunks in bytes."""
+        return sum(end - start for start, end in (chunk.pages for chunk in self.chunks))
+
     def encode_rest(self, shift: int, ordinal: int) -> bytes:
         """Encode the fields after the column chunks, and the end of the struct."""
         numbers = sorted(self.fields.keys() - {_ORDINAL})  # the ordinal is the last field
@@ -420,6 +438,8 @@ class RowGroupSource:
     """An open file, all row groups of which can be copied."""
 
     source: IO[bytes]
+    footer: Footer = field(repr=False)
+    schema: SchemaLayout
     groups: list[GroupFields]
     rows: int
     size: int
@@ -481,7 +501,24 @@ class RowGroupSource:
         for chunk in chunks:
             if chunk.offset_index is not None:
                 _locate_pages(indexes[chunk.offset_index], chunk.pages)
-        return cls(source=source, groups=groups, rows=rows, size=footer.file_size, indexes=indexes)
+        return cls(
+            source=source,
+            footer=footer,
+            schema=layout.schema,
+            groups=groups,
+            rows=rows,
+            size=footer.file_size,
+            indexes=indexes,
+        )
+
+    def find_leaf(self, name: str) -> int:
+        """Return the number of the column chunk of a column that is not nested."""
+        return _number_leaves(self.schema.leaf_paths)[name]
+
+    def select(self, number: int) -> "RowGroupSource":
+        """Return one row group of the file."""
+        group = self.groups[number]
+        return replace(self, groups=[group], rows=group.rows)
 
 
 def _is_understood(footer: FooterFields, layout: FileLayout) -> bool:
@@ -506,6 +543,18 @@ def _decode_head(head: bytes) -> SchemaLayout:
         tuple(kind for kind, _ in leaves),
         tuple(encode_list(path, BINARY) for _, path in leaves),
     )
+
+
+@lru_cache(maxsize=32)
+def _number_leaves(paths: tuple[bytes, ...]) -> dict[str, int]:
+    """Return the numbers of the leaves that are not in another column, by name."""
+    numbers = {}
+    for number, path in enumerate(paths):
+        first, *others = decode_list(path, 0)
+        if not others:
+            _, start = decode_varint(path, first.start)
+            numbers[path[start : first.end].decode()] = number
+    return numbers
 
 
 def _find_leaves(

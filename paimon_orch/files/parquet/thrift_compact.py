@@ -8,8 +8,8 @@ read.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-I16, I32, I64, BINARY, LIST, STRUCT = 4, 5, 6, 8, 9, 12
-_TRUE, _FALSE, _BYTE, _DOUBLE, _SET = 1, 2, 3, 7, 10
+FALSE, I16, I32, I64, BINARY, LIST, STRUCT = 2, 4, 5, 6, 8, 9, 12
+_TRUE, _BYTE, _DOUBLE, _SET = 1, 3, 7, 10
 STRUCT_END = b"\0"
 _MAX_VARINT_BYTES = 10  # maximum length of a 64-bit varint
 BytesLike = bytes | bytearray
@@ -75,7 +75,7 @@ def decode_struct(
         else:
             number, position = decode_integer(data, position), decode_varint(data, position)[1]
         # the kind of a boolean is its value, so no bytes follow
-        end = position if kind in (_TRUE, _FALSE) else _skip_value(data, position, kind)
+        end = position if kind in (_TRUE, FALSE) else _skip_value(data, position, kind)
         fields[number] = ValueSpan(kind, position, end)
         position = end
     return fields, position + 1
@@ -215,7 +215,7 @@ def _skip_value(data: BytesLike, position: int, kind: int) -> int:
         for _ in range(count):
             position = _skip_value(data, position, item)
         return position
-    if kind in (_TRUE, _FALSE, _BYTE):
+    if kind in (_TRUE, FALSE, _BYTE):
         return position + 1
     if kind == _DOUBLE:
         return position + 8
@@ -234,7 +234,7 @@ def _skip_struct(data: BytesLike, position: int) -> int:
             while data[position] >= 0x80:
                 position += 1
             position += 1
-        elif kind > _FALSE:
+        elif kind > FALSE:
             position = _skip_value(data, position, kind)
     return position + 1
 

@@ -44,6 +44,9 @@ class StatsMode:
         return ColumnStats(low, high, stats.null_count if self.counts else None)
 
 
+FULL_STATS = StatsMode(bounds=True, counts=True)
+
+
 def _truncate_bounds(low: object, high: object, length: int) -> tuple[object, object]:
     """Truncate text and binary bounds; if there is no upper bound, drop both."""
     if isinstance(low, str) and isinstance(high, str):

@@ -29,15 +29,19 @@ from paimon_orch.merge.compact.bucket_deletion_vectors import (
 )
 from paimon_orch.merge.compact.changelog_producer import ChangelogProducer
 from paimon_orch.merge.compact.position_lookup import PositionLookup
+from paimon_orch.merge.compact.sorted_row_groups import SortedRowGroup, SortedRowGroupCopier
 from paimon_orch.merge.engine.merge_engine import create_merge_engine
 from paimon_orch.merge.engine.record_level_expire import RecordLevelExpire
 from paimon_orch.merge.engine.retracts import drop_retracts
 from paimon_orch.merge.sort.key_order import KeyOrderChecker
 from paimon_orch.merge.sort.sort_merge_reader import (
+    LevelRows,
     MergeBatch,
     MergeRun,
+    RowBlock,
     filter_batch,
     insert_rows,
+    merge_blocks,
     merge_runs,
 )
 from paimon_orch.merge.tree.key_range import KeyRange, build_first_key_predicate
@@ -108,7 +112,7 @@ class BucketCompaction:
         self._expiry = RecordLevelExpire.of(reader.schema, task.now)
         self._open_writers = ExitStack()
         self._writer_factory: FileWriterFactory | None = None
-        self._is_lookup_merge = False
+        self._is_lookup_merge = self._has_changelog = False
 
     def run(self) -> BucketCompactionResult:
         """Compact the bucket; on failure the written files are deleted."""
@@ -209,39 +213,64 @@ class BucketCompaction:
     def _bucket_file(self, file: DataFileMeta) -> BucketFile:
         return BucketFile(*self._task.partition_bucket, file)
 
-    def _build_runs(self, section: Sequence[Sequence[DataFileMeta]]) -> list[MergeRun]:
+    def _build_runs(
+        self, section: Sequence[Sequence[DataFileMeta]], copier: SortedRowGroupCopier | None
+    ) -> list[MergeRun]:
         """Return the runs of a section without deleted rows, oldest first."""
         runs = sort_oldest_first(section)
         run_rows = [sum(file.row_count for file in files) for files in runs]
         loads = self._reader.batch_sizes.plan_merge(run_rows)
         return [
-            MergeRun(self._read_run(files, load)) for files, load in zip(runs, loads, strict=True)
+            MergeRun(self._read_run(files, load, copier))
+            for files, load in zip(runs, loads, strict=True)
         ]
 
     def _read_run(
-        self, files: Sequence[DataFileMeta], batch_rows: int
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        self, files: Sequence[DataFileMeta], batch_rows: int, copier: SortedRowGroupCopier | None
+    ) -> Iterator[LevelRows | RowBlock]:
         order = KeyOrderChecker(self._key_names)
         for file in files:
-            for batch in self._read_file(file, batch_rows):
-                order.check(file.file_name, batch)
-                rows = batch if self._expiry is None else self._expiry.drop_expired(batch)
-                if rows.num_rows:
-                    yield file.level, rows
 
-    def _read_file(self, file: DataFileMeta, batch_rows: int) -> Iterator[pa.RecordBatch]:
+            def read(
+                row_groups: Sequence[int] | None, file: DataFileMeta = file
+            ) -> Iterator[LevelRows]:
+                for batch in self._read_file(file, batch_rows, row_groups):
+                    order.check(file.file_name, batch)
+                    rows = batch if self._expiry is None else self._expiry.drop_expired(batch)
+                    if rows.num_rows:
+                        yield file.level, rows
+
+            if copier is None or not self._may_copy(file):
+                yield from read(None)
+            else:
+                yield from copier.read(self._bucket_file(file), read, self._task.keys)
+
+    def _may_copy(self, file: DataFileMeta) -> bool:
+        """Return whether the merge of keys that only this file has returns their rows unchanged."""
+        is_top = file.level == self._task.max_level
+        return file.file_name not in self._vectors.vectors and (is_top or not self._has_changelog)
+
+    def _read_file(
+        self, file: DataFileMeta, batch_rows: int, row_groups: Sequence[int] | None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file that are not deleted and are in the key range of the task."""
-        vector, keys = self._vectors.vectors.get(file.file_name), self._task.keys
-        key_filter = None
-        if keys is not None:
-            key_filter = build_first_key_predicate(keys.low, keys.high, self._key_fields[0])
-        for batch in self._reader.read(
-            self._bucket_file(file),
-            self._fields,
-            vector,
-            predicate=key_filter,
-            batch_rows=batch_rows,
-        ):
+        bucket_file, keys = self._bucket_file(file), self._task.keys
+        if row_groups is not None:
+            batches = self._reader.read_row_groups(
+                bucket_file, self._fields, row_groups, batch_rows=batch_rows
+            )
+        else:
+            key_filter = None
+            if keys is not None:
+                key_filter = build_first_key_predicate(keys.low, keys.high, self._key_fields[0])
+            batches = self._reader.read(
+                bucket_file,
+                self._fields,
+                self._vectors.vectors.get(file.file_name),
+                predicate=key_filter,
+                batch_rows=batch_rows,
+            )
+        for batch in batches:
             rows = batch if keys is None else keys.slice_rows(batch, self._key_fields)
             if rows.num_rows:
                 yield rows
@@ -268,10 +297,12 @@ class BucketCompaction:
         if output is not None and lookup is None and changelog is None:
             dictionaries = self._find_dictionary_columns(files, output.level)
         self._reader = replace(self._reader, dictionaries=dictionaries)
+        self._has_changelog = changelog is not None
+        copier = None
+        if output is not None and lookup is None and self._keeps_single_rows:
+            copier = SortedRowGroupCopier(self._reader, output)
         for section in pending:
-            for step in merge_runs(
-                self._build_runs(section), self._key_names, self._engine.sequence
-            ):
+            for step in self._merge_runs(self._build_runs(section, copier), copier):
                 self._merge_batch(step, lookup, output, changelog)
         if output is not None:
             self._outcome.after.extend(output.close())
@@ -282,6 +313,28 @@ class BucketCompaction:
             self._outcome.changelog.extend(changelog.close())
         if lookup is not None and self._options.has_deletion_vectors:
             self._vectors.add(lookup.vectors())
+
+    @property
+    def _keeps_single_rows(self) -> bool:
+        """Return whether the only row of a key remains unchanged if it is not a retract."""
+        return (
+            self._expiry is None
+            and not self._options.has_snapshot_ordering
+            and not (self._is_lookup_merge and self._engine.can_change_single_rows)
+        )
+
+    def _merge_runs(
+        self, runs: Sequence[MergeRun], copier: SortedRowGroupCopier | None
+    ) -> Iterator[MergeBatch]:
+        """Copy row groups in whose range no other run has a key; yield the other rows."""
+        for step in merge_blocks(runs, self._key_names, self._engine.sequence):
+            if isinstance(step, MergeBatch):
+                yield step
+                continue
+            assert copier is not None
+            assert isinstance(step, SortedRowGroup)
+            if not copier.copy(step):
+                yield from merge_runs([MergeRun(step.read())], self._key_names)
 
     def _find_dictionary_columns(self, files: Sequence[DataFileMeta], level: int) -> frozenset[str]:
         """Return the columns that the largest file stores with small dictionaries.

@@ -99,7 +99,7 @@ class MergeEngine:
         return (prepare_aggregation if is_aggregation else prepare_partial_update)(self.schema)
 
     @cached_property
-    def _can_change_single_rows(self) -> bool:
+    def can_change_single_rows(self) -> bool:
         """Return whether merging a single added row can change it."""
         if self._name == "partial-update":
             return bool(parse_sequence_groups(self.schema))
@@ -135,7 +135,7 @@ class MergeEngine:
         is_merged = step.sizes > 1
         counts = np.ones(len(is_merged), bool) if merges_single_rows else step.reduced_groups
         if counts is not None:
-            changes = self._can_change_single_rows
+            changes = self.can_change_single_rows
             is_merged |= counts if changes else counts & find_retracts(step)[step.starts]
         if step.is_single_run and not is_merged.any():
             return step.rows if deletes else drop_retracts(step.rows)

@@ -5,8 +5,9 @@ all runs are complete: they are sorted and yielded as one :class:`MergeBatch`, a
 buffered. Keys within one run are unique.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +18,28 @@ from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_orch.merge.sort.key_order import Key, KeyColumns
 from paimon_orch.merge.sort.sequence_order import NO_SEQUENCE_FIELD, SequenceOrder
 
+LevelRows = tuple[int, pa.RecordBatch]
+"""A batch of rows in key order, and its level."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowBlock:
+    """Consecutive rows of a run, which are not read if no other run has a key in their range."""
+
+    low: Key
+    """A lower bound of the keys."""
+
+    high: Key
+    """An upper bound of the keys, or of their first columns."""
+
+    read: Callable[[], Iterable[LevelRows]]
+
 
 @dataclass(frozen=True, slots=True)
 class MergeRun:
-    """One sorted run to merge: batches in key order, each with its level."""
+    """One sorted run to merge, in key order."""
 
-    batches: Iterable[tuple[int, pa.RecordBatch]]
+    batches: Iterable[LevelRows | RowBlock]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,19 +96,45 @@ class _RunBuffer:
         self._names = key_names
         self.level = 0
         self.rows: pa.RecordBatch | None = None
+        self.block: RowBlock | None = None
         self.last: Key = ()
         self.load()
 
     def load(self) -> None:
-        self.level, self.rows = next(self._batches, (0, None))
+        item = next(self._batches, (0, None))
+        if isinstance(item, RowBlock):
+            self.block, self.rows = item, None
+            return
+        self.block = None
+        self.level, self.rows = item
         if self.rows is not None:
             self.keys = KeyColumns.of(self.rows, self._names)
             self.last = self.keys.at(len(self.keys) - 1)
 
-    def take(self, bound: Key) -> tuple[pa.RecordBatch, KeyColumns] | None:
+    def read_block(self) -> None:
+        """Load the first rows of the block."""
+        assert self.block is not None
+        self._batches = chain(self.block.read(), self._batches)
+        self.load()
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self.rows is None and self.block is None
+
+    @property
+    def first(self) -> Key:
+        """Return the first key, or a lower bound of the keys of the block."""
+        return self.keys.at(0) if self.block is None else self.block.low
+
+    def take(
+        self, bound: Key, *, inclusive: bool = True
+    ) -> tuple[pa.RecordBatch, KeyColumns] | None:
         """Remove and return the rows up to the bound; load the next batch if none remain."""
         assert self.rows is not None
-        count = len(self.keys) if self.last <= bound else self.keys.count_up_to(bound)
+        if self.last < bound or (inclusive and self.last == bound):
+            count = len(self.keys)
+        else:
+            count = self.keys.count_up_to(bound) if inclusive else self.keys.count_below(bound)
         if count == 0:
             return None
         complete_rows = self.rows.slice(0, count), self.keys.slice(0, count)
@@ -115,12 +158,56 @@ def merge_runs(
     ``runs`` are oldest first; this order decides between rows with equal or no sequence numbers.
     ``newest`` yields only the newest row of each key, for rows without ``_SEQUENCE_NUMBER``.
     """
+    for step in merge_blocks(runs, key_names, sequence, newest=newest):
+        assert isinstance(step, MergeBatch)
+        yield step
+
+
+def merge_blocks(
+    runs: Sequence[MergeRun],
+    key_names: Sequence[str],
+    sequence: SequenceOrder = NO_SEQUENCE_FIELD,
+    *,
+    newest: bool = False,
+) -> Iterator[MergeBatch | RowBlock]:
+    """Yield like :func:`merge_runs`, and the blocks in whose range no other run has a key.
+
+    The next step is computed after a block was used.
+    """
     buffers = [_RunBuffer(run, key_names) for run in runs]
-    while buffers := [buffer for buffer in buffers if buffer.rows is not None]:
-        bound = min(buffer.last for buffer in buffers)
-        complete_rows = [(buffer.level, buffer.take(bound)) for buffer in buffers]
+    while buffers := [buffer for buffer in buffers if not buffer.is_exhausted]:
+        limit: Key | None = None
+        if any(buffer.block is not None for buffer in buffers):
+            buffer, next_key = _find_first_block(buffers)
+            block = buffer.block
+            assert block is not None
+            if next_key is None or next_key[: len(block.high)] > block.high:
+                yield block
+                buffer.load()
+                continue
+            if next_key >= block.low:
+                buffer.read_block()
+                continue
+            limit = block.low
+        loaded = [buffer for buffer in buffers if buffer.block is None]
+        bound = min(buffer.last for buffer in loaded)
+        inclusive = limit is None or bound < limit
+        bound = bound if inclusive or limit is None else limit
+        complete_rows = [
+            (buffer.level, buffer.take(bound, inclusive=inclusive)) for buffer in loaded
+        ]
         parts = [(level, *rows) for level, rows in complete_rows if rows is not None]
         yield _build_batch(parts, sequence, newest=newest)
+
+
+def _find_first_block(buffers: Sequence[_RunBuffer]) -> tuple[_RunBuffer, Key | None]:
+    """Return the buffer with the lowest block, and the lowest key of the other buffers."""
+    first, low = None, None
+    for buffer in buffers:
+        if buffer.block is not None and (low is None or buffer.block.low < low):
+            first, low = buffer, buffer.block.low
+    assert first is not None
+    return first, min((buffer.first for buffer in buffers if buffer is not first), default=None)
 
 
 def _build_batch(

@@ -10,7 +10,7 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import read_field
 from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
 from paimon_orch.format.types.predicate import And, Leaf, Operator, Predicate
-from paimon_orch.merge.sort.key_order import KeyColumns, decode_key, decode_key_bounds
+from paimon_orch.merge.sort.key_order import Key, KeyColumns, decode_key, decode_key_bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,14 @@ class KeyRange:
 
     low: bytes | None
     high: bytes | None
+
+    def decode(self, key_fields: Sequence[Field]) -> tuple[Key | None, Key | None]:
+        """Return ``low`` and ``high`` as comparable tuples."""
+        low, high = (
+            None if bound is None else decode_key(bound, key_fields)
+            for bound in (self.low, self.high)
+        )
+        return low, high
 
     def touches(self, file: DataFileMeta, key_fields: Sequence[Field]) -> bool:
         """Return whether a file can contain keys of the range."""

@@ -38,13 +38,17 @@ def batch_of(rows: list[tuple[Record, int]], names: list[str]) -> pa.RecordBatch
     )
 
 
+def batches_of(
+    rows: list[tuple[Record, int]], names: list[str], batch_rows: int, level: int = 0
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    for position in range(0, len(rows), batch_rows):
+        yield level, batch_of(rows[position : position + batch_rows], names)
+
+
 def run_of(
     rows: list[tuple[Record, int]], names: list[str], batch_rows: int, level: int = 0
 ) -> MergeRun:
-    return MergeRun(
-        (level, batch_of(rows[position : position + batch_rows], names))
-        for position in range(0, len(rows), batch_rows)
-    )
+    return MergeRun(batches_of(rows, names, batch_rows, level))
 
 
 def newest(steps: Iterator[MergeBatch], names: list[str]) -> list[tuple[Record, int]]:
@@ -153,8 +157,7 @@ def test_the_reader_can_return_only_the_newest_row_per_key(
     expected = {key: number for run in runs for key, number in run}
     merging = [
         MergeRun(
-            (0, batch.drop_columns("_SEQUENCE_NUMBER"))
-            for _, batch in run_of(run, INTEGER, 7).batches
+            (0, batch.drop_columns("_SEQUENCE_NUMBER")) for _, batch in batches_of(run, INTEGER, 7)
         )
         for run in runs
     ]
