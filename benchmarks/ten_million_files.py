@@ -13,7 +13,8 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,12 +30,12 @@ def measure(step: str, executor: str, files: int) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        usage = measure_process(
+        measure_process(
             [sys.executable, __file__, "run", step, executor, str(files), str(report)],
             {"PYTHONPATH": os.pathsep.join(sys.path)},
         )
         values: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
-    return values | {"cpu_seconds": usage.cpu_seconds}
+    return values
 
 
 def run(step: str, executor: str, files: int, report: Path) -> None:
@@ -45,7 +46,12 @@ def run(step: str, executor: str, files: int, report: Path) -> None:
     table = open_many_files(files=files)
     table = replace(table, io=ListedFileIO(table.paths.root, files))
     result = _STEPS[step](table, _open_executor(executor))
-    values = {"driver_mb": _read_peak_mb(os.getpid()), "jvm_mb": _read_jvm_peak_mb()}
+    processes = _read_processes()
+    values = {
+        "cpu_seconds": sum(process.cpu_seconds for process in processes.values()),
+        "driver_mb": processes[os.getpid()].peak_mb,
+        "jvm_mb": max((p.peak_mb for p in processes.values() if p.name == "java"), default=0.0),
+    }
     report.write_text(json.dumps(values | {"result": result}), encoding="utf-8")
 
 
@@ -85,31 +91,46 @@ _STEPS: Mapping[str, Callable[[Any, Any], str]] = {
 }
 
 
-def _read_peak_mb(pid: int) -> float:
-    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Process:
+    parent: int
+    name: str
+    cpu_seconds: float
+    """Of the process and of its children that have ended."""
+    peak_mb: float
+
+
+def _read_processes() -> dict[int, _Process]:
+    """Return this process and all processes below it.
+
+    The workers of PySpark are children of its daemon, which does not wait for them, so the CPU time
+    of ended processes lacks theirs.
+    """
+    found: dict[int, _Process] = {}
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                found[int(path.name)] = _read_process(path)
+    below = {os.getpid()}
+    while True:
+        children = {pid for pid, process in found.items() if process.parent in below}
+        if children <= below:
+            return {pid: found[pid] for pid in below}
+        below |= children
+
+
+def _read_process(path: Path) -> _Process:
+    before, _, after = (path / "stat").read_text(encoding="utf-8").rpartition(")")
+    fields = after.split()
+    peak = 0
+    for line in (path / "status").read_text(encoding="utf-8").splitlines():
         if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
-
-
-def _read_jvm_peak_mb() -> float:
-    """Return the peak memory of the JVM of this process, or 0 without one."""
-    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-    parents = {}
-    for pid in pids:
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")
-        except FileNotFoundError:
-            continue
-        parents[pid] = (int(fields[2].split()[1]), fields[0].partition("(")[2])
-    own = os.getpid()
-    return max(
-        (
-            _read_peak_mb(p)
-            for p, (parent, name) in parents.items()
-            if parent == own and name == "java"
-        ),
-        default=0.0,
+            peak = int(line.split()[1])
+    return _Process(
+        parent=int(fields[1]),
+        name=before.partition("(")[2],
+        cpu_seconds=sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK"),
+        peak_mb=peak / 1024,
     )
 
 

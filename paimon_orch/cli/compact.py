@@ -39,6 +39,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.steps.common import executor as executors
 from paimon_orch.steps.common.bucket_scan import PARTITION_JUDGE, scan_latest_buckets
 from paimon_orch.steps.common.executor_choice import ExecutorKind
+from paimon_orch.steps.common.partition_selection import PartitionRequest
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.compaction import compact as compact_step
 from paimon_orch.steps.compaction import sort_compact
@@ -172,13 +173,17 @@ def _plan_compaction(
     scan = scan_latest_buckets(table, request, executor)
     if scan is not None:
         judges = [compact_step.build_judge(scan, request.strategy)]
-        if request.partitions is not None:
+        if request.partitions is not None and request.where is None:
             judges.append(PARTITION_JUDGE)
         if with_decisions:
             judges.append(PolicyJudge(now=scan.now))
         scan.judge_together(judges)
     if request.partitions is not None:
-        check_partitions_exist(table, [*map(str, request.partitions)], scan)
+        all_buckets = scan  # but a filter excludes partitions that exist
+        if request.where is not None:
+            selection = PartitionRequest(partitions=request.partitions)
+            all_buckets = scan_latest_buckets(table, selection, executor)
+        check_partitions_exist(table, [*map(str, request.partitions)], all_buckets)
     planned = compact_step.plan(table, request, scan)
     decisions = [] if scan is None or not with_decisions else decide(table, scan=scan)
     return planned, decisions

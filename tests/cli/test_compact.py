@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.commands import Run, assert_fails, invoke
-from support.tables import levels_of, rows_of, stored_files, table_of
+from support.tables import levels_of, new_table, rows_of, stored_files, table_of
 
+from paimon_orch.format.manifest.columnar_manifest import Manifest
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
@@ -136,3 +139,38 @@ def test_buckets_are_rescaled(tmp_path: Path, old_table: Table) -> None:
     assert json.loads(invoke(*command, "--json").stdout)["committed"] == 5
     assert rows_of(old_table) == [(1, "d")]
     assert "0 partitions" in invoke(*command).stdout
+
+
+def test_a_dry_run_of_partitions_reads_each_manifest_once(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partitioned = new_table(
+        tmp_path, "p STRING, k INT, v STRING", key=("p", "k"), partition_by=["p"]
+    )
+    for partition in ("a", "b"):
+        partitioned.upsert(table_of("p k v", [(partition, 1, "x")]))
+    opened = []
+    open_manifest = ManifestReader.open
+
+    def record(reader: ManifestReader, meta: ManifestFileMeta, *arguments: Any) -> Manifest:
+        opened.append(meta.file_name)
+        return open_manifest(reader, meta, *arguments)
+
+    monkeypatch.setattr(ManifestReader, "open", record)
+
+    answer = run("compact", tmp_path, "db.t", "--dry-run", "--json", "--partitions", "p=a")
+
+    assert [decision["partition"] for decision in answer.json["decisions"]] == ["p=a"]
+    assert len(opened) == len(set(opened)) == 1
+    assert_fails(run("compact", tmp_path, "db.t", "--partitions", "p=c"), "has no partition p=c")
+
+
+def test_a_partition_that_a_filter_excludes_exists(run: Run, tmp_path: Path) -> None:
+    partitioned = new_table(
+        tmp_path, "p STRING, k INT, v STRING", key=("p", "k"), partition_by=["p"]
+    )
+    partitioned.upsert(table_of("p k v", [("a", 1, "x")]))
+
+    answer = run("compact", tmp_path, "db.t", "--partitions", "p=a", "--where", "p = 'b'")
+
+    assert (answer.status, answer.out) == (0, "nothing to compact\n")
