@@ -1,8 +1,8 @@
 """Packing small files of an append table, compared with copying their bytes.
 
-    python benchmarks/row_group_copy.py [--files 2000] [--repeat 3]
+    python benchmarks/row_group_copy.py [--files 2000] [--rows 35500] [--repeat 3]
 
-Workload: files of 1 MB with 8 columns and one row group each, packed into files of 128 MB by a full
+Workload: files of 1 MB (35,500 rows) with 8 columns and one row group each, packed into files of 128 MB by a full
 compaction without its commit. "bytes" reads each file and writes its bytes to files of the same
 total size; "row groups" is the compaction; "values" is the compaction that decodes all rows. All
 run in one process, and CPU seconds include those of the operating system.
@@ -10,6 +10,7 @@ run in one process, and CPU seconds include those of the operating system.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from paimon_orch.table.schema_change.schema_changes import ResetOption
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
 
-ROWS_PER_FILE, FILES_PER_COMMIT = 35_500, 50
+ROWS_PER_FILE, ROWS_PER_COMMIT = 35_500, 1_775_000
 COLUMNS = (
     "id BIGINT, amount BIGINT, price DOUBLE, status STRING, note STRING, day INT, "
     "time TIMESTAMP(3), flag BOOLEAN"
@@ -53,18 +54,16 @@ def make_rows(count: int, seed: int) -> pa.Table:
     )
 
 
-def create_table(warehouse: Path, files: int) -> Table:
+def create_table(warehouse: Path, files: int, rows: int = ROWS_PER_FILE) -> Table:
     """Create a table of small files with one row group each."""
     catalog = Catalog(str(warehouse))
-    options = {"write-only": "true", "target-file-size": "256 kb"}
+    options = {"write-only": "true", "target-file-size": "1 kb"}
     table = catalog.create_table("db.t", COLUMNS, options=options)
-    one_group = replace(
-        DEFAULT_BATCH_SIZES, row_group_rows=ROWS_PER_FILE, min_row_group_rows=ROWS_PER_FILE
-    )
+    one_group = replace(DEFAULT_BATCH_SIZES, row_group_rows=rows, min_row_group_rows=rows)
     writer = replace(table, batch_sizes=one_group)
-    for commit in range(-(-files // FILES_PER_COMMIT)):
-        count = min(FILES_PER_COMMIT, files - commit * FILES_PER_COMMIT)
-        writer.append(make_rows(count * ROWS_PER_FILE, commit))
+    step = max(1, ROWS_PER_COMMIT // rows)
+    for commit, first in enumerate(range(0, files, step)):
+        writer.append(make_rows(min(step, files - first) * rows, commit))
     catalog.alter_table("db.t", [ResetOption("target-file-size")])
     return catalog.table("db.t")
 
@@ -86,26 +85,31 @@ class Packing:
         messages = [CommitMessage.decode(compact.run(reader, unit)) for unit in self._plan.units]
         discard_written_files(self._reader, messages)
 
-    def copy_bytes(self, target: Path) -> None:
-        """Copy the bytes of the files of each unit to one file."""
-        for unit in self._plan.units:
-            with target.open("wb") as sink:
+    def copy_bytes(self, folder: Path) -> None:
+        """Copy the bytes of the files of each unit to one file, and delete these at the end.
+
+        Like the files of :meth:`run`, they exist together, so that the same pages become dirty.
+        """
+        folder.mkdir()
+        for number, unit in enumerate(self._plan.units):
+            with (folder / str(number)).open("wb") as sink:
                 for file in unit.inputs:
                     path = self._reader.paths.data_file(
                         self._reader.schema, unit.partition, unit.bucket, file
                     )
                     sink.write(Path(path).read_bytes())
-            target.unlink()
+        shutil.rmtree(folder)
 
 
 def main(
     files: Annotated[int, typer.Option(help="Number of files.")] = 2_000,
+    rows: Annotated[int, typer.Option(help="Number of rows of a file.")] = ROWS_PER_FILE,
     repeat: Annotated[int, typer.Option(help="Number of runs; the median is printed.")] = 3,
 ) -> None:
     """Measure and print."""
     pa.set_cpu_count(1)
     with tempfile.TemporaryDirectory() as folder:
-        table = create_table(Path(folder) / "warehouse", files)
+        table = create_table(Path(folder) / "warehouse", files, rows)
         packing = Packing(table)
         sizes = [file.file_size for split in table.files() for file in split.files]
         console.print(f"{len(sizes)} files of {sum(sizes) / len(sizes) / 1e6:.2f} MB")
@@ -117,7 +121,7 @@ def main(
             },
             repeat,
         )
-    rows = [
+    table_rows = [
         (
             name,
             f"{value:.2f}",
@@ -128,7 +132,7 @@ def main(
         for name, value in seconds.items()
     ]
     columns = ("", "CPU seconds", "GB/s", "speed of bytes", "speed of values")
-    show(f"Packing {len(sizes)} files of an append table", columns, rows)
+    show(f"Packing {len(sizes)} files of an append table", columns, table_rows)
 
 
 if __name__ == "__main__":
