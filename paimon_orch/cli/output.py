@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from paimon_orch.errors import InputError
+from paimon_orch.files.variant_text import format_variants, has_variants, to_readable_type
 from paimon_orch.format.text import decode_readable_text
 
 _MAX_TABLE_ROWS = 100
@@ -62,7 +63,10 @@ def write_rows(reader: pa.RecordBatchReader, form: str, sink: IO[bytes]) -> None
     """Write rows as ``jsonl``, ``csv``, ``parquet`` or ``table``.
 
     ``table`` prints the first 100 rows and the number of rows. All formats use bounded memory.
+    VARIANT is JSON text, except in Parquet.
     """
+    if form != "parquet":
+        reader = _format_variants(reader)
     if form == "jsonl":
         for line in encode_json_lines(reader):
             sink.write(line.encode() + b"\n")
@@ -73,6 +77,24 @@ def write_rows(reader: pa.RecordBatchReader, form: str, sink: IO[bytes]) -> None
     else:
         _print_table(reader)
     sink.flush()
+
+
+def _format_variants(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Return the rows with JSON text in place of VARIANT."""
+    kinds = reader.schema.types
+    if not any(map(has_variants, kinds)):
+        return reader
+    schema = pa.schema([field.with_type(to_readable_type(field.type)) for field in reader.schema])
+
+    def convert() -> Iterator[pa.RecordBatch]:
+        for batch in reader:
+            try:
+                columns = list(map(format_variants, batch.columns, kinds))
+            except ValueError as error:
+                raise InputError(f"a VARIANT value cannot be shown: {error}") from error
+            yield pa.record_batch(columns, schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, convert())
 
 
 def _write_csv(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:

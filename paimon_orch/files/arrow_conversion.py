@@ -10,9 +10,11 @@ from paimon_orch.files.nested_arrays import (
     with_values,
 )
 from paimon_orch.files.schema_evolution.cast import truncate_timestamps
+from paimon_orch.files.variant_text import has_variants, parse_variants
 from paimon_orch.format.text import RawText, encode_text
-from paimon_orch.format.types.arrow import to_arrow_type
+from paimon_orch.format.types.arrow import VARIANT_TYPE, is_variant, to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
+from paimon_orch.format.variant.shredding import assemble_variants, check_variants
 
 _LIST_TYPES = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 _ZONE_PATTERN = r"(Z|[+-]\d{2}:?\d{2})$"
@@ -37,6 +39,8 @@ def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
 
     Raises ``pyarrow.ArrowInvalid`` or ``ArrowNotImplementedError`` for any other loss.
     """
+    if is_variant(target):
+        return _convert_to_variants(array)
     if array.type == target:
         return array
     if isinstance(array.type, pa.TimestampType) and isinstance(target, pa.TimestampType):
@@ -48,6 +52,12 @@ def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
         # fail only if one of the values does not fit.
         wide = pa.decimal256(20 + target.scale, target.scale)
         return array.cast(wide).cast(target)
+    if pa.types.is_nested(target):
+        return _convert_nested(array, target)
+    return array.cast(target)
+
+
+def _convert_nested(array: pa.Array, target: pa.DataType) -> pa.Array:
     if isinstance(array.type, pa.StructType) and isinstance(target, pa.StructType):
         return with_fields(array, target, _convert_fields(array, target))
     if isinstance(array.type, pa.MapType) and isinstance(target, pa.MapType):
@@ -65,6 +75,24 @@ def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
     return array.cast(target)
 
 
+def _convert_to_variants(array: pa.Array) -> pa.Array:
+    """Convert JSON text, or a struct of ``value`` and ``metadata``, to VARIANT."""
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    try:
+        if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+            return parse_variants(array)
+        if isinstance(array.type, pa.StructType):
+            variants = assemble_variants(array)
+            check_variants(variants)
+            return variants
+    except ValueError as error:
+        raise pa.ArrowInvalid(str(error)) from error
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), VARIANT_TYPE)
+    raise pa.ArrowInvalid("VARIANT needs JSON text, or a struct of value and metadata")
+
+
 def _convert_fields(array: pa.Array, target: pa.StructType) -> list[pa.Array]:
     """Convert the fields of a row.
 
@@ -73,8 +101,12 @@ def _convert_fields(array: pa.Array, target: pa.StructType) -> list[pa.Array]:
     names = {field.name for field in array.type}
     if unknown := sorted(names - {field.name for field in target}):
         raise pa.ArrowInvalid(f"the type of the row has no field {', '.join(unknown)}: {target}")
+    # flatten makes the text of variants null in null rows, in which it may be no JSON
+    visible = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
     return [
-        convert_to_arrow_type(array.field(field.name), field.type)
+        convert_to_arrow_type(
+            visible[field.name] if has_variants(field.type) else array.field(field.name), field.type
+        )
         if field.name in names
         else pa.nulls(len(array), field.type)
         for field in target

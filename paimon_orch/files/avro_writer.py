@@ -26,6 +26,7 @@ from paimon_orch.format.types.data_types import (
     MultisetType,
     RowType,
     TypeRoot,
+    VariantType,
     VectorType,
     type_to_sql,
 )
@@ -153,6 +154,12 @@ def _build_type(data_type: DataType, name: str) -> Any:
     match data_type:
         case AtomicType():
             schema = _build_atom_type(data_type, name)
+        case VariantType():
+            column = name.removeprefix(_ROOT + "_")
+            raise UnsupportedError(
+                f"column {column!r} of type {type_to_sql(data_type)}: Avro does not support "
+                "VARIANT; choose 'file.format' = 'parquet'"
+            )
         case RowType(fields=fields):
             schema = _build_record_type(fields, name)
         case ArrayType(element=element) | VectorType(element=element):

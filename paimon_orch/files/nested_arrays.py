@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.types.data_types import (
+    MAX_LENGTH,
     ArrayType,
     AtomicType,
     DataType,
@@ -13,12 +14,15 @@ from paimon_orch.format.types.data_types import (
     MultisetType,
     RowType,
     TypeRoot,
+    VariantType,
     VectorType,
     type_to_sql,
 )
+from paimon_orch.format.variant.shredding import assemble_variants
 
 _LIST_ARRAYS = (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)  # MapArray is a ListArray
 MULTISET_COUNT_TYPE = AtomicType(False, TypeRoot.INT)
+_BYTES = AtomicType(False, TypeRoot.VARBINARY, (MAX_LENGTH,))
 AtomConverter = Callable[[pa.Array, AtomicType, pa.DataType], pa.Array]
 
 
@@ -61,6 +65,9 @@ def map_atoms(
     match data_type:
         case AtomicType():
             return convert(array, data_type, target)
+        case VariantType():
+            _check_layout(array, data_type, pa.StructArray)
+            return assemble_variants(array)
         case RowType(fields=fields):
             _check_layout(array, data_type, pa.StructArray)
             names = {field.name for field in array.type}
@@ -138,6 +145,8 @@ def find_nested_null(array: pa.Array, data_type: DataType) -> str | None:
             parts = [(f.name, f.type, column) for f, column in zip(fields, columns, strict=True)]
         case ArrayType(element=element):
             parts = [("element", element, _slice_values(non_null, non_null.offsets))]
+        case VariantType():
+            parts = [("value", _BYTES, non_null.field(0)), ("metadata", _BYTES, non_null.field(1))]
         case VectorType(element=element):
             parts = [("element", element.with_nullable(False), non_null.flatten())]
         case MapType(value=value):

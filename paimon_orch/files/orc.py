@@ -42,6 +42,7 @@ from paimon_orch.format.types.data_types import (
     MultisetType,
     RowType,
     TypeRoot,
+    VariantType,
     VectorType,
     type_to_sql,
 )
@@ -197,6 +198,8 @@ def _has_atom(data_type: DataType, name: str) -> bool:
             return data_type.name == name
         case ArrayType(element=element) | MultisetType(element=element):
             return _has_atom(element, name)
+        case VariantType():
+            return False
         case VectorType(element=element):
             return _has_atom(element, name)
         case MapType(key=key, value=value):
@@ -295,8 +298,8 @@ def _to_orc_type(field: Field) -> pa.DataType:
                 return pa.map_(convert(key), convert(value))
             case RowType(fields=fields):
                 return pa.struct([(child.name, convert(child.type)) for child in fields])
-            case MultisetType() | VectorType():
-                kind = "MULTISET" if isinstance(data_type, MultisetType) else "VECTOR"
+            case MultisetType() | VectorType() | VariantType():
+                kind = type_to_sql(data_type).partition("<")[0].partition(" ")[0]
                 raise UnsupportedError(
                     f"column {field.name!r} of type {type_to_sql(field.type)}: ORC does not "
                     f"support {kind}; choose 'file.format' = 'parquet' or 'avro'"

@@ -11,6 +11,7 @@ from paimon_orch.format.types.data_types import (
     MultisetType,
     RowType,
     TypeRoot,
+    VariantType,
     VectorType,
     type_to_sql,
 )
@@ -45,6 +46,8 @@ def to_hive_type(data_type: DataType, local_timestamp: str) -> str:
     match data_type:
         case ArrayType() | VectorType():
             return f"array<{to_hive_type(data_type.element, local_timestamp)}>"
+        case VariantType():
+            return "struct<value:binary,metadata:binary>"
         case MultisetType():
             return f"map<{to_hive_type(data_type.element, local_timestamp)},int>"
         case MapType():

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.format.types.arrow import to_arrow_type
+from paimon_orch.format.types.arrow import is_variant, to_arrow_type
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.spark.row_conversion import to_spark_schema
 
@@ -108,6 +108,9 @@ def _to_visible_type(kind: pa.DataType, name: str, *, nested: bool = False) -> p
                 "select the other columns"
             )
         return pa.timestamp("us", None if kind.tz is None else "UTC")
+
+    if is_variant(kind):
+        return kind
 
     def inner(field: pa.Field) -> pa.Field:
         return pa.field(field.name, _to_visible_type(field.type, name, nested=True))

@@ -140,13 +140,15 @@ def canonical_rows(table: pa.Table, with_kind: str | None = None) -> list[Row]:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def json_value(value: Any) -> Any:
+def json_value(value: Any) -> Any:  # noqa: PLR0911 - one for each kind
     """Return an Arrow scalar as a JSON value."""
     kind = value.type
     if not value.is_valid:
         return None
     if pa.types.is_map(kind):
         return _map_pairs(value)
+    if pa.types.is_struct(kind) and _is_variant(kind):
+        return _variant_text(value)
     if pa.types.is_struct(kind):
         return {name: json_value(item) for name, item in value.items()}
     if isinstance(value, pa.StringScalar):
@@ -159,6 +161,17 @@ def json_value(value: Any) -> Any:
     if pa.types.is_time(kind):
         return _time_text(value.value * _NANOS[kind.unit] // 10**6)
     return _atom(value)
+
+
+def _is_variant(kind: pa.DataType) -> bool:
+    index = kind.get_field_index("metadata")
+    return index >= 0 and (kind.field(index).metadata or {}).get(b"variant") == b"true"
+
+
+def _variant_text(value: Any) -> str:
+    from paimon_orch.format.variant.value import to_json_text  # absent in peers' environments
+
+    return to_json_text(value["value"].as_py(), value["metadata"].as_py())
 
 
 def _map_pairs(value: Any) -> list[list[Any]]:

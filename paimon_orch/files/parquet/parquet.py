@@ -37,6 +37,7 @@ from paimon_orch.files.parquet.page_reader import (
 )
 from paimon_orch.files.parquet.row_group_assembly import RowGroupAssembly
 from paimon_orch.files.parquet.row_group_source import FileLayout, RowGroupSource
+from paimon_orch.files.variant_text import has_variants
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER
 from paimon_orch.format.text import decode_text
@@ -240,7 +241,8 @@ class ParquetFileWriter:
         """Write the rows of a table as one row group."""
         columns = [
             column
-            if column.type == target or pa.types.is_dictionary(column.type)
+            if (column.type == target and not has_variants(target))
+            or pa.types.is_dictionary(column.type)
             else pa.chunked_array(
                 [map_atoms(chunk, kind, target, _convert_atom) for chunk in column.chunks], target
             )

@@ -17,6 +17,7 @@ from paimon_orch.files.nested_arrays import (
     with_values,
 )
 from paimon_orch.files.schema_evolution.cast import cast
+from paimon_orch.files.variant_text import has_variants
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import (
     ArrayType,
@@ -37,7 +38,7 @@ def find_source_field(field: Field, file_fields: Sequence[Field]) -> Field | Non
 def conform(array: pa.Array, data_type: DataType) -> pa.Array:
     """Return stored values as the Arrow type of their Paimon type."""
     target = to_arrow_type(data_type)
-    if array.type == target:
+    if array.type == target and not has_variants(target):
         return array
     return map_atoms(array, data_type, target, _conform_atom)
 

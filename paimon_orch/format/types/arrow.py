@@ -24,6 +24,7 @@ from paimon_orch.format.types.data_types import (
     MultisetType,
     RowType,
     TypeRoot,
+    VariantType,
     VectorType,
 )
 
@@ -34,6 +35,14 @@ FIELD_ID = b"PARQUET:field_id"
 _NESTED_ID_BASE = 536870911
 _NESTED_ID_STEP = 1024
 
+VARIANT_TYPE = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        # Spark identifies VARIANT columns in Arrow data by this metadata
+        pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}),
+    ]
+)
+"""The Arrow type of VARIANT; in Parquet files the ids of the fields are 0 and 1."""
 _ARROW_TYPES_BY_NAME: dict[str, pa.DataType] = {
     TypeRoot.BOOLEAN: pa.bool_(),
     TypeRoot.TINYINT: pa.int8(),
@@ -49,6 +58,12 @@ _ARROW_TYPES_BY_NAME: dict[str, pa.DataType] = {
     TypeRoot.VARBINARY: pa.binary(),
     TypeRoot.TIME: pa.time32("ms"),
 }
+_VARIANT_TYPE_WITH_IDS = pa.struct(
+    [
+        field.with_metadata({**(field.metadata or {}), FIELD_ID: str(index).encode()})
+        for index, field in enumerate(VARIANT_TYPE)
+    ]
+)
 _ATOMIC_OF_ARROW: dict[pa.DataType, AtomicType] = {
     pa.bool_(): AtomicType(name=TypeRoot.BOOLEAN),
     pa.int8(): AtomicType(name=TypeRoot.TINYINT),
@@ -61,6 +76,13 @@ _ATOMIC_OF_ARROW: dict[pa.DataType, AtomicType] = {
     pa.time32("ms"): AtomicType(name=TypeRoot.TIME, params=(3,)),
 }
 _PRECISION_OF_UNIT = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+
+
+def is_variant(arrow: pa.DataType) -> bool:
+    """Return whether an Arrow type is that of VARIANT, not of a ROW with the same fields."""
+    if not isinstance(arrow, pa.StructType) or arrow.get_field_index("metadata") < 0:
+        return False
+    return (arrow.field("metadata").metadata or {}).get(b"variant") == b"true"
 
 
 def timestamp_unit(precision: int) -> str:
@@ -76,6 +98,8 @@ def to_arrow_type(data_type: DataType, field_id: int | None = None, depth: int =
     match data_type:
         case AtomicType():
             return _to_arrow_atom(data_type)
+        case VariantType():
+            return VARIANT_TYPE if field_id is None else _VARIANT_TYPE_WITH_IDS
         case ArrayType(element=element) | VectorType(element=element):
             child = _to_arrow_child("element", element, field_id=field_id, depth=depth + 1, sign=1)
             return pa.list_(child, data_type.length if isinstance(data_type, VectorType) else -1)
@@ -160,6 +184,8 @@ def to_paimon_type(arrow: pa.DataType, *, nullable: bool = True) -> DataType:
             to_paimon_type(arrow.key_type, nullable=False),
             to_paimon_type(arrow.item_type, nullable=item.nullable),
         )
+    if is_variant(arrow):
+        return VariantType(nullable)
     if isinstance(arrow, pa.StructType):
         return RowType(nullable, tuple(to_paimon_fields(pa.schema(list(arrow)))))
     raise InputError(f"Arrow type {arrow} has no Paimon type; cast the column first")

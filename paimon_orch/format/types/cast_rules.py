@@ -8,6 +8,7 @@ from paimon_orch.format.types.data_types import (
     AtomicType,
     DataType,
     TypeRoot,
+    VariantType,
     VectorType,
 )
 
@@ -58,8 +59,8 @@ def can_cast(old: DataType, new: DataType, *, explicit: bool = True) -> bool:
     """
     if old.with_nullable(True) == new.with_nullable(True):
         return True
-    if isinstance(old, VectorType):
-        return False  # Java Paimon has no cast of vectors, not even to STRING
+    if isinstance(old, VectorType | VariantType):
+        return False  # Java Paimon has no casts of these, not even to STRING
     if not isinstance(new, AtomicType):
         return False  # nested fields, elements and values are changed individually
     if explicit and new.name in _TEXTS:

@@ -104,6 +104,11 @@ class VectorType(DataType):
             raise InputError(f"VECTOR has a length between 1 and {MAX_LENGTH}, not {self.length}")
 
 
+@dataclass(frozen=True, slots=True)
+class VariantType(DataType):
+    """``VARIANT``: a value of any type; see docs/format/variant.md."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
     """One column or one field of a ROW; ``id`` survives renames, names do not."""
@@ -154,7 +159,7 @@ _VECTOR_ELEMENTS = (
 )
 _SYNONYMS = {"INTEGER": "INT", "NUMERIC": "DECIMAL", "DEC": "DECIMAL"}
 _UNBOUNDED_TYPES = {"STRING": TypeRoot.VARCHAR, "BYTES": TypeRoot.VARBINARY}
-_UNSUPPORTED_TYPES = {"VARIANT", "BLOB", "GEOMETRY", "GEOGRAPHY"}
+_UNSUPPORTED_TYPES = {"BLOB", "GEOMETRY", "GEOGRAPHY"}
 _TYPE_KEYS = frozenset(("type", "element", "key", "value", "fields", "length"))
 _FIELD_KEYS = frozenset(("id", "name", "type", "description", "defaultValue"))
 _TOKEN = re.compile(r"\s*(`[^`]*`|'(?:[^']|'')*'|[A-Za-z_]\w*|\d+|[<>(),:])")
@@ -218,6 +223,8 @@ class _TypeParser:
             value = self.type()
             self.expect(">")
             return MapType(key=key, value=value)
+        if name == "VARIANT":
+            return VariantType()
         if name == "VECTOR":
             self.expect("<")
             element = self.type()
@@ -359,8 +366,8 @@ def type_from_json(value: Any) -> DataType:
 def type_to_json(data_type: DataType) -> Any:
     """Encode a type for a schema file."""
     suffix = "" if data_type.nullable else " NOT NULL"
-    if isinstance(data_type, AtomicType):
-        return atomic_to_sql(data_type) + suffix
+    if isinstance(data_type, AtomicType | VariantType):
+        return type_to_sql(data_type)
     return {**_nested_to_json(data_type, suffix), **data_type.additional}
 
 
@@ -428,6 +435,8 @@ def type_to_sql(data_type: DataType) -> str:
     match data_type:
         case AtomicType():
             return atomic_to_sql(data_type) + suffix
+        case VariantType():
+            return f"VARIANT{suffix}"
         case ArrayType(element=element):
             return f"ARRAY<{type_to_sql(element)}>{suffix}"
         case VectorType(element=element, length=length):

@@ -1,0 +1,1 @@
+"""Values of VARIANT columns: their bytes, their JSON text, and shredded columns."""

@@ -1,0 +1,240 @@
+"""Shredded VARIANT columns are assembled to the values that were shredded."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paimon_orch.errors import UnsupportedError
+from paimon_orch.format.variant.shredding import assemble_variants
+from paimon_orch.format.variant.value import (
+    _Writer,
+    decode_value,
+    encode_names,
+    encode_value,
+    to_json_text,
+)
+
+MISSING = object()
+SCALAR_TYPES = {
+    int: pa.int64(),
+    str: pa.string(),
+    bool: pa.bool_(),
+    float: pa.float64(),
+    bytes: pa.binary(),
+    Decimal: pa.decimal128(20, 3),
+    date: pa.date32(),
+}
+LEAVES = st.sampled_from(list(SCALAR_TYPES)) | st.none()
+SHAPES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.dictionaries(st.sampled_from("abcdé"), inner, min_size=1, max_size=3)
+        | st.lists(inner, min_size=1, max_size=1)
+    ),
+    max_leaves=6,
+)
+"""A shape of shredded columns: a type, None for no typed column, fields, or an element."""
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 63), (1 << 63) - 1)
+    | st.integers(-200, 200)
+    | st.text(max_size=70)
+    | st.floats(allow_nan=False)
+    | st.binary(max_size=5)
+    | st.dates()
+    | st.decimals(-(10**16), 10**16, places=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abcdéz"), inner, max_size=5)
+    ),
+    max_leaves=12,
+)
+
+
+class Shredder:
+    """Shreds Python values by the rules of the specification, one value at a time."""
+
+    def __init__(self) -> None:
+        self.writer = _Writer()
+
+    def shred(self, value: Any, shape: Any) -> dict[str, Any]:
+        if value is MISSING:
+            return {"value": None} if shape is None else {"value": None, "typed_value": None}
+        if shape is None:
+            return {"value": self.writer.encode(value, 0)}
+        if isinstance(shape, dict) and isinstance(value, dict):
+            for name in value:
+                self.writer.ids.setdefault(name, len(self.writer.ids))
+            rest = {name: item for name, item in value.items() if name not in shape}
+            typed = {name: self.shred(value.get(name, MISSING), shape[name]) for name in shape}
+            return {"value": self.writer.encode(rest, 0) if rest else None, "typed_value": typed}
+        if isinstance(shape, list) and isinstance(value, list):
+            return {"value": None, "typed_value": [self.shred(item, shape[0]) for item in value]}
+        if type(value) is shape:
+            return {"value": None, "typed_value": value}
+        return {"value": self.writer.encode(value, 0), "typed_value": None}
+
+
+def arrow_type(shape: Any) -> pa.DataType:
+    value = pa.field("value", pa.binary())
+    if shape is None:
+        return pa.struct([value])
+    if isinstance(shape, dict):
+        typed = pa.struct([(name, arrow_type(child)) for name, child in shape.items()])
+    elif isinstance(shape, list):
+        typed = pa.list_(pa.field("element", arrow_type(shape[0])))
+    else:
+        typed = SCALAR_TYPES[shape]
+    return pa.struct([value, pa.field("typed_value", typed)])
+
+
+def shred(values: list[Any], shape: Any, *, names: list[str] | None = None) -> pa.StructArray:
+    """Return a column; null values are null rows."""
+    rows: list[dict[str, Any] | None] = []
+    for value in values:
+        if value is MISSING:
+            rows.append(None)
+            continue
+        shredder = Shredder()
+        shredder.writer.ids.update({name: number for number, name in enumerate(names or ())})
+        node = shredder.shred(value, shape)
+        stored = list(shredder.writer.ids) if names is None else names
+        rows.append({"metadata": encode_names(stored), **node})
+    fields = [pa.field("metadata", pa.binary()), *arrow_type(shape)]
+    return pa.array(rows, pa.struct(fields))
+
+
+def decoded(column: pa.StructArray) -> list[Any]:
+    return [
+        MISSING if item is None else decode_value(item["value"], item["metadata"])
+        for item in column.to_pylist()
+    ]
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(st.lists(VALUES | st.just(MISSING), max_size=6), SHAPES, st.integers(0, 2))
+def test_the_shredded_values_are_assembled(values: list[Any], shape: Any, start: int) -> None:
+    column = shred(values, shape).slice(start)
+
+    assert repr(decoded(assemble_variants(column))) == repr(in_order(values[start:]))
+
+
+def in_order(value: Any) -> Any:
+    """Return a value whose objects are sorted by name."""
+    if isinstance(value, dict):
+        return {name: in_order(value[name]) for name in sorted(value)}
+    return [in_order(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": 1, "b": "x"},
+        {"a": -129, "z": {"y": [1, 2]}, "b": None},
+        {"a": "x" * 64, "b": "y" * 63},
+        {"b": {f"n{n}": n for n in range(300)}},
+        {"a": [1] * 300},
+    ],
+)
+def test_the_bytes_are_those_of_the_value_that_was_shredded(value: dict[str, Any]) -> None:
+    shape = {"a": int, "b": str}
+    encoded = encode_value(value)
+    column = shred([value], shape, names=list(_names(value)))
+    [item] = assemble_variants(column).to_pylist()
+
+    # the values of an object follow each other in another order
+    assert to_json_text(item["value"], item["metadata"]) == to_json_text(*encoded)
+    assert len(item["value"]) == len(encoded[0])
+
+
+def _names(value: Any) -> dict[str, None]:
+    shredder = Shredder()
+    shredder.writer.encode(value, 0)
+    return dict.fromkeys(shredder.writer.ids)
+
+
+def test_names_that_the_metadata_lacks_are_added() -> None:
+    values = [{"a": 1, "b": "x"}, {"b": "y"}, {"a": 300}]
+    column = shred(values, {"a": int, "b": str}, names=["other"])
+
+    assembled = assemble_variants(column)
+
+    assert decoded(assembled) == values
+    assert [item["metadata"] for item in assembled.to_pylist()] == [
+        encode_names(["other", "a", "b"])
+    ] * 3
+
+
+@pytest.mark.parametrize(
+    ("row", "shape", "reason"),
+    [
+        ({"metadata": None, "value": b"\0", "typed_value": None}, int, "no metadata"),
+        ({"metadata": b"\x01\0\0", "value": None, "typed_value": None}, int, "missing"),
+        ({"metadata": b"\x02\0\0", "value": b"\0", "typed_value": None}, int, "version"),
+        (
+            {"metadata": b"\x01\0\0", "value": b"\0\0", "typed_value": {"a": {"typed_value": 1}}},
+            {"a": int},
+            "no object",
+        ),
+        (
+            {
+                "metadata": encode_names(["a"]),
+                "value": encode_value({"a": 2})[0],
+                "typed_value": {"a": {"typed_value": 1}},
+            },
+            {"a": int},
+            "twice",
+        ),
+        (
+            {
+                "metadata": encode_names([]),
+                "value": encode_value({"a": 2})[0],
+                "typed_value": {"b": {"typed_value": None}},
+            },
+            {"b": int},
+            "name that its metadata",
+        ),
+        ({"metadata": b"\x01\0\0", "value": None, "typed_value": [{}]}, [int], "element"),
+    ],
+)
+def test_columns_that_are_no_variants_are_refused(
+    row: dict[str, Any], shape: Any, reason: str
+) -> None:
+    fields = [pa.field("metadata", pa.binary()), *arrow_type(shape)]
+
+    with pytest.raises(ValueError, match=reason):
+        assemble_variants(pa.array([row], pa.struct(fields)))
+
+
+def test_other_types_are_refused_by_name() -> None:
+    kind = pa.struct([("metadata", pa.binary()), ("typed_value", pa.duration("s"))])
+
+    with pytest.raises(UnsupportedError, match="duration"):
+        assemble_variants(pa.array([{"metadata": b"\x01\0\0", "typed_value": 1}], kind))
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.data())
+def test_damaged_bytes_raise_value_errors_only(data: st.DataObject) -> None:
+    values = [{"a": 5, "z": {"y": 1}, "é": [1]}, {"a": "no integer", "b": "x", "z": 1.5}]
+    rows = shred(values, {"a": int, "b": str}).to_pylist()
+    row = data.draw(st.sampled_from(rows))
+    name = data.draw(st.sampled_from(["metadata", "value"]))
+    part = bytearray(row[name] or b"")
+    position, cut = data.draw(st.integers(0, len(part))), data.draw(st.integers(0, 4))
+    part[position : position + cut] = data.draw(st.binary(max_size=4))
+    row[name] = bytes(part)
+    column = pa.array(rows, shred(values, {"a": int, "b": str}).type)
+    try:
+        assembled = assemble_variants(column)
+        for item in assembled.to_pylist():
+            to_json_text(item["value"], item["metadata"])
+    except ValueError:
+        return
