@@ -29,6 +29,7 @@ from paimon_orch.files.parquet.parquet import PageLimits, ParquetFileReader, Par
 from paimon_orch.files.parquet.row_group_source import FileLayout, RowGroupSource
 from paimon_orch.files.parquet.thrift_compact import (
     BINARY,
+    FALSE,
     I32,
     I64,
     LIST,
@@ -442,6 +443,27 @@ def test_other_encodings_are_not_copied(options: dict[str, Any]) -> None:
 def test_files_with_other_columns_are_not_copied(columns: str) -> None:
     data = write_file(table_of(20))
     assert open_source(data, parse_columns(columns)) is None
+
+
+def test_truncated_bounds_are_recognized() -> None:
+    def truncate(number: int) -> Callable[[ThriftFields, ThriftFields], None]:
+        def edit(_: ThriftFields, metadata: ThriftFields) -> None:
+            statistics = {**split_struct(metadata[12][1]), number: (FALSE, b"")}
+            metadata[12] = (STRUCT, encode_struct(statistics))
+
+        return edit
+
+    columns = parse_columns("k BIGINT, s STRING")
+    file = write_file(table_of(20).select(["k", "s"]), columns)
+    files = [file, edit_chunks(file, truncate(7)), edit_chunks(file, truncate(8))]
+    sources = [open_source(data, columns) for data in files]
+    exact = [
+        chunk.has_exact_bounds
+        for source in sources
+        if source is not None
+        for chunk in source.groups[0].chunks
+    ]
+    assert exact == [True, True, False, False, False, False]
 
 
 @pytest.mark.parametrize("name", ["min_copied_group_bytes", "min_copied_chunk_bytes"])

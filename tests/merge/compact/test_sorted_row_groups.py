@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.damage import data_files
+from support.golden import GOLDEN, copy_warehouse
 from support.tables import assert_healthy, new_table, rows_of, small_batches
 
 from paimon_orch import Catalog
@@ -311,3 +312,24 @@ def test_row_groups_are_decoded_if_a_new_file_would_have_others(
     assert counts == {True: 0, False: 0}
     if table.schema.typed_options.file_format(5) == "parquet":
         assert_healthy(table)
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "row_groups"),
+    [
+        ("java-0.9/overwrite", "db.tpk", 2),
+        ("java-0.9/pk_dv_part_b4", "db.t", 2),
+        ("java-2.0/changelog_options", "db.t_full", 2),
+        ("java-2.0/dv_bitmap64", "db.t_part", 3),
+        ("java-2.0/thin_mode", "db.t_dv", 4),
+        ("pypaimon-2.1/pk_part_b2", "db.t", 1),
+    ],
+)
+def test_row_groups_of_other_writers_are_copied(
+    folder: str, name: str, row_groups: int, tmp_path: Path
+) -> None:
+    catalog = Catalog(str(copy_warehouse(GOLDEN / folder, tmp_path / "w")))
+    catalog.alter_table(name, [SetOption("compaction.force-rewrite-all-files", "true")])
+    table = small_batches(catalog.table(name), 1_000)
+
+    assert run_both(table, table.batch_sizes) == {True: row_groups, False: 0}
