@@ -62,6 +62,9 @@ INDEX: Mapping[str, IndexEntry] = MappingProxyType(
         ),
         "compact": IndexEntry("compact", Panel.COMPACT, "Merge sorted runs, or merge small files."),
         "rescale": IndexEntry("compact", Panel.COMPACT, "Change the number of buckets."),
+        "materialize-deletion-vectors": IndexEntry(
+            "compact", Panel.COMPACT, "Remove the deleted rows of a table with data evolution."
+        ),
         "compact-manifests": IndexEntry(
             "compact", Panel.COMPACT, "Merge small manifests of the newest snapshot."
         ),

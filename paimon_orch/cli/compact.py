@@ -1,4 +1,4 @@
-"""Commands that rewrite data files or manifests: compact, rescale, compact-manifests."""
+"""Commands that rewrite data files or manifests: compact, rescale and others."""
 
 import json
 from collections.abc import Sequence
@@ -42,6 +42,7 @@ from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.partition_selection import PartitionRequest
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.compaction import compact as compact_step
+from paimon_orch.steps.compaction import materialize as materialize_step
 from paimon_orch.steps.compaction import sort_compact
 from paimon_orch.steps.compaction.plan import CompactRequest
 from paimon_orch.steps.compaction.policy import CompactionDecision, PolicyJudge, decide
@@ -110,6 +111,7 @@ def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
     register_command(app, compact, Panel.COMPACT, examples=_EXAMPLES)
     register_command(app, rescale, Panel.COMPACT)
+    register_command(app, materialize_deletion_vectors, Panel.COMPACT)
     register_command(app, compact_manifests, Panel.COMPACT)
 
 
@@ -290,6 +292,36 @@ def rescale(
     outcome = "nothing was changed" if snapshot is None else f"snapshot {snapshot.id}"
     text = f"{len(planned.partitions)} partitions to {planned.buckets} buckets; {outcome}"
     print_values(planned.to_dict() | {"committed": committed}, as_json, text)
+
+
+def materialize_deletion_vectors(
+    ctx: typer.Context,
+    location: CatalogLocation,
+    table: Identifier,
+    partitions: Partitions = None,
+    where: PartitionFilter = None,
+    dry_run: DryRun = False,
+    executor: ExecutorOption = ExecutorKind.AUTO,
+    master: Master = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove the deleted rows of a table with data evolution.
+
+    Compactions of these tables keep deleted rows, because row ids must not change. The other rows
+    of the rewritten files get new row ids, and global indexes of their partitions are dropped.
+    """
+    runner = build_executor(executor, master)
+    target = open_table(ctx, location, table)
+    specs = parse_partitions(target, partitions)
+    planned = materialize_step.plan(target, PartitionRequest(partitions=specs, where=where))
+    if dry_run:
+        _print_plan(planned, [], as_json)
+        return
+    with Progress(console=error_console, transient=True) as bars:
+        progress = add_progress_bar(bars, f"materialize deletion vectors of {table}")
+        step = materialize_step.MATERIALIZE_DELETION_VECTORS
+        result = run_step(step, target, planned, runner, progress=progress)
+    print_result(result.to_dict(), as_json, "no rows are deleted: nothing to do")
 
 
 def compact_manifests(

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
         compact,
         run_compaction,
     )
+    from paimon_orch.steps.compaction.materialize import (
+        MATERIALIZE_DELETION_VECTORS,
+        materialize_deletion_vectors,
+    )
     from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy, decide
     from paimon_orch.steps.compaction.postpone import (
         MOVE_POSTPONED,
@@ -126,6 +130,7 @@ _MODULES = {
         "compact",
         "run_compaction",
     ),
+    "compaction.materialize": ("MATERIALIZE_DELETION_VECTORS", "materialize_deletion_vectors"),
     "compaction.policy": ("CompactionDecision", "CompactionPolicy", "decide"),
     "compaction.postpone": ("MOVE_POSTPONED", "MovePostponedRequest", "move_postponed"),
     "compaction.sort_compact": ("SortOrder", "SortRequest"),
@@ -216,6 +221,7 @@ __all__ = [
     "EXPIRE_SNAPSHOTS",
     "EXPIRE_TAGS",
     "MARK_DONE",
+    "MATERIALIZE_DELETION_VECTORS",
     "MOVE_POSTPONED",
     "REMOVE_ORPHAN_FILES",
     "REMOVE_UNEXISTING_FILES",
@@ -279,6 +285,7 @@ __all__ = [
     "expire_tags",
     "inspect",
     "mark_done",
+    "materialize_deletion_vectors",
     "move_postponed",
     "remove_orphan_files",
     "remove_unexisting_files",

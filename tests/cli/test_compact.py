@@ -1,4 +1,4 @@
-"""The commands compact, rescale and compact-manifests."""
+"""The commands compact, rescale, materialize-deletion-vectors and compact-manifests."""
 
 from __future__ import annotations
 
@@ -174,3 +174,20 @@ def test_a_partition_that_a_filter_excludes_exists(run: Run, tmp_path: Path) -> 
     answer = run("compact", tmp_path, "db.t", "--partitions", "p=a", "--where", "p = 'b'")
 
     assert (answer.status, answer.out) == (0, "nothing to compact\n")
+
+
+def test_deleted_rows_are_removed_from_tables_with_data_evolution(run: Run, tmp_path: Path) -> None:
+    options = {"row_tracking__enabled": "true", "data_evolution__enabled": "true"}
+    table = new_table(tmp_path, key=(), bucket="-1", deletion_vectors__enabled="true", **options)
+    table.append(table_of("k v", [(1, "a"), (2, "b")]))
+    run("delete", tmp_path, "db.t", "--where", "k = 1", "--executor", "local")
+    command = ("materialize-deletion-vectors", tmp_path, "db.t", "--executor", "local")
+
+    shown = run(*command, "--dry-run").out
+    answer = run(*command, "--json").json
+    again = run(*command)
+
+    assert "1 buckets, 1 files; nothing was changed" in shown
+    assert (answer["files_before"], answer["rows_written"], answer["deleted_rows"]) == (1, 1, 0)
+    assert rows_of(table, columns=["k", "_ROW_ID"]) == [(2, 2)]
+    assert (again.status, again.out) == (0, "no rows are deleted: nothing to do\n")

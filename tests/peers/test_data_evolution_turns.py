@@ -11,10 +11,11 @@ from support.data_evolution import RowChanges, evolving_table, rows_by_id
 from support.golden import assert_rows_equal, canonical_rows, records_to_rows
 from support.peers.kinds import write
 from support.peers.peers import Peer
-from support.tables import table_of
+from support.tables import deletion_vectors_of, table_of
 
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.compaction.materialize import materialize_deletion_vectors
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.table.table import Table
@@ -48,6 +49,7 @@ def test_java_and_we_change_one_table_alternately(
     for turn in range(TURNS):
         rows = [(chance.randrange(2), turn, n) for n in range(chance.randint(3, 12))]
         step = chance.choice(["write", "java write", "change", "change", "compact", "java compact"])
+        step = "materialize" if options and turn in (5, TURNS - 1) else step
         before = rows_by_id(table) if "compact" in step else {}
         match step if turn else "java write":
             case "write":
@@ -59,6 +61,11 @@ def test_java_and_we_change_one_table_alternately(
                 change_rows(table, chance, turn, deletes=bool(options))
             case "compact":
                 compact(table, InProcessExecutor(), strategy=chance.choice(["minor", "full"]))
+            case "materialize":
+                values = sorted(map(str, rows_by_id(table).values()))
+                materialize_deletion_vectors(table, InProcessExecutor())
+                assert sorted(map(str, rows_by_id(table).values())) == values
+                assert deletion_vectors_of(table) == {}
             case "java compact":
                 java20._oracle("compact", tmp_path, "db.t")
         if before:

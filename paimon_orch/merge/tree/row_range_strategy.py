@@ -41,7 +41,10 @@ class RowRangeStrategy:
         ``full`` selects all bins with at least two files. Files without row ids are never selected.
         Raises :class:`UnsupportedError` if files have only a part of their rows in common.
         """
-        min_files = 2 if full else self.min_files
+        return self.pack(files, rows, min_files=2 if full else self.min_files)
+
+    def pack(self, files: LiveFiles, rows: Indices, *, min_files: int = 1) -> list[Indices]:
+        """Return the files of each bin with enough files, ordered by row id."""
         assert files.first_row_ids is not None
         rows = rows[files.first_row_ids[rows] != UNKNOWN]
         if len(rows) < min_files:

@@ -4,7 +4,7 @@ See docs/format/row-tracking.md#compaction.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory
+from paimon_orch.format.arrays import Indices
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import EMPTY_DELETION_VECTOR, DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
-from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.merge.compact.append_deletion_vectors import DeletionVectorRewrite
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.merge.tree.compact_reason import CompactReason
@@ -96,12 +97,9 @@ def plan_units(buckets: LiveBuckets, strategy: CompactionStrategy) -> list[RowRa
     select = RowRangeStrategy.of(buckets.schema.typed_options).select
     files = buckets.groups.files
     bins = select(files, buckets.groups.rows, full=strategy == "full")
-    rows = np.concatenate([np.zeros(0, np.int64), *bins])
-    entries = iter(buckets.manifests.build_entries(files.take(rows)))
     reason = CompactReason.FULL if strategy == "full" else CompactReason.SMALL_FILES
     units, counted = list[RowRangeCompactionUnit](), set[PartitionBucket]()
-    for files_of_bin in bins:
-        of_bin = [next(entries) for _ in range(len(files_of_bin))]
+    for of_bin in build_entries_of_bins(buckets, bins):
         bucket = of_bin[0].partition_bucket
         vectors = () if bucket in counted else buckets.vectors.get(bucket, ())
         counted.add(bucket)
@@ -117,6 +115,16 @@ def plan_units(buckets: LiveBuckets, strategy: CompactionStrategy) -> list[RowRa
             )
         )
     return units
+
+
+def build_entries_of_bins(
+    buckets: LiveBuckets, bins: Sequence[Indices]
+) -> Iterator[list[ManifestEntry]]:
+    """Yield the entries of the files of each bin; reads the manifests of the files once."""
+    rows = np.concatenate([np.zeros(0, np.int64), *bins])
+    entries = iter(buckets.manifests.build_entries(buckets.groups.files.take(rows)))
+    for files_of_bin in bins:
+        yield [next(entries) for _ in range(len(files_of_bin))]
 
 
 def _count_deleted_rows(vectors: Iterable[IndexManifestEntry]) -> int:
@@ -157,6 +165,17 @@ def move_deletion_vectors(
         if vector.bitmaps:
             [added] = message.added
             new_files[unit.partition_bucket][added.file.file_name] = vector
+    return rewrite_index_files(reader, plan, drop=old_files, add=new_files)
+
+
+def rewrite_index_files(
+    reader: FileReader,
+    plan: CompactionPlan,
+    *,
+    drop: Collection[str],
+    add: Mapping[PartitionBucket, Mapping[str, DeletionVector]],
+) -> list[CommitMessage]:
+    """Drop deletion vectors of some data files and add others, in all index files of a plan."""
     written = list[CommitMessage]()
     for bucket in dict.fromkeys(entry.partition_bucket for entry in plan.vectors):
         rewrite = DeletionVectorRewrite(
@@ -167,7 +186,7 @@ def move_deletion_vectors(
             live=plan.live_names,
         )
         with rewrite:
-            index = rewrite.run(drop=old_files, add=new_files[bucket])
+            index = rewrite.run(drop=drop, add=add.get(bucket, {}))
         written.append(CommitMessage(index=tuple(index)))
     return written
 

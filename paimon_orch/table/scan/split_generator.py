@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options.core_options import (
     SOURCE_SPLIT_OPEN_FILE_COST,
@@ -49,13 +50,20 @@ def _divide_split(split: BucketSplit, scan: Scan) -> Iterator[BucketSplit]:
 
 def _restrict_to_files(split: BucketSplit, files: Sequence[DataFileMeta]) -> BucketSplit:
     """Return a split with only some files of a bucket, and their deletion vectors."""
+    vectors = restrict_vectors_to_files(split.vectors, files)
+    return replace(split, files=tuple(files), vectors=vectors)
+
+
+def restrict_vectors_to_files(
+    entries: Iterable[IndexManifestEntry], files: Iterable[DataFileMeta]
+) -> tuple[IndexManifestEntry, ...]:
+    """Return index files with only the deletion vectors of some data files."""
     names = {file.file_name for file in files}
-    vectors = (
+    restricted = (
         replace(entry, ranges=tuple(r for r in entry.ranges or () if r.data_file in names))
-        for entry in split.vectors
+        for entry in entries
     )
-    own_vectors = tuple(entry for entry in vectors if entry.ranges)
-    return replace(split, files=tuple(files), vectors=own_vectors)
+    return tuple(entry for entry in restricted if entry.ranges)
 
 
 def pack_splits(splits: Sequence[BucketSplit], schema: TableSchema) -> Iterator[list[BucketSplit]]:

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.data_evolution import RowChanges, evolving_table, rows_by_id
-from support.tables import table_of
+from support.tables import deletion_vectors_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.compaction.materialize import materialize_deletion_vectors
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.row_level.row_level_write import delete
@@ -95,6 +96,19 @@ class Model:
         compact(self.table, EXECUTOR, strategy="full")
         assert compact(self.table, EXECUTOR, strategy="full").snapshot_id is None
 
+    def materialize(self, _draw: st.DataObject) -> None:
+        """Remove deleted rows: some rows get new ids, all values stay the same."""
+        before = self.rows
+        result = materialize_deletion_vectors(self.table, EXECUTOR)
+        assert deletion_vectors_of(self.table) == {}
+        after = rows_by_id(self.table)
+        moved = sorted(set(before) - set(after))
+        assert bool(result.snapshot_id) or not moved
+        assert all(n >= self.next_id for n in set(after) - set(before))
+        self.rows = {n: dict(zip(self.names, row, strict=True)) for n, row in after.items()}
+        assert sorted(map(str, self.rows.values())) == sorted(map(str, before.values()))
+        self.next_id += len(moved)
+
     def add_column(self, _draw: st.DataObject) -> None:
         name = f"c{len(self.names)}"
         location = str(Path(self.table.paths.root).parents[1])
@@ -134,7 +148,7 @@ class Model:
 
 OPERATIONS = (
     *("append", "update", "merge", "delete") * 2,
-    *("compact_minor", "compact_full", "add_column", "expire"),
+    *("compact_minor", "compact_full", "materialize", "add_column", "expire"),
 )
 
 
