@@ -145,7 +145,9 @@ class BucketScan:
 
     @cached_property
     def _live(self) -> LiveBuckets:
-        return plan_live_buckets(self.table, self.schema, self.snapshot, self.request)
+        return plan_live_buckets(
+            self.table, self.schema, self.snapshot, self.request, metas=self._metas
+        )
 
     def _judge_in_units(self, judges: Sequence[Judge]) -> list[JudgedBuckets]:
         manifests = self.table.stores.manifests

@@ -44,11 +44,13 @@ def plan_live_buckets(
     snapshot: Snapshot,
     request: PartitionRequest,
     *,
+    metas: Sequence[ManifestFileMeta] | None = None,
     with_indexed: bool = False,
 ) -> LiveBuckets:
     """Return the buckets of the selected partitions; opens only manifests with their files.
 
-    With ``with_indexed``, includes which files have a file index.
+    ``metas`` are these manifests, if the caller has selected them. With ``with_indexed``, includes
+    which files have a file index.
     Raises :class:`InputError` if the filter tests columns that are not partition columns.
     """
     selection = PartitionSelection(schema, request)
@@ -56,7 +58,7 @@ def plan_live_buckets(
     vectors = group_vectors(manifests.read_index_entries(snapshot))
     files = manifests.read_live_files(
         snapshot,
-        manifests=selection.build_manifest_selector(table),
+        manifests=selection.build_manifest_selector(table) if metas is None else metas,
         partitions=selection.partition_selector,
         with_indexed=with_indexed,
         **list_requested_columns(schema, snapshot),

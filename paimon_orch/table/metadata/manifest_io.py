@@ -136,7 +136,7 @@ class ManifestReader:
         self,
         snapshot: Snapshot,
         *,
-        manifests: ManifestSelector | None = None,
+        manifests: ManifestSelector | Sequence[ManifestFileMeta] | None = None,
         partitions: PartitionSelector | None = None,
         levels: range | None = None,
         with_names: bool = False,
@@ -148,7 +148,8 @@ class ManifestReader:
 
         Holds one decoded manifest at a time, and keeps the content of some for
         :meth:`build_entries`. The first three parameters are those of :meth:`read_live_entries`,
-        the others those of :func:`collect_live_files`.
+        the others those of :func:`collect_live_files`. ``manifests`` may also be the selected
+        manifests, if the caller has read the lists.
         """
         metas = self._select_manifests(snapshot, manifests)
         contents = ManifestContents()
@@ -180,8 +181,10 @@ class ManifestReader:
         return cast("list[ManifestEntry]", entries)
 
     def _select_manifests(
-        self, snapshot: Snapshot, select: ManifestSelector | None
+        self, snapshot: Snapshot, select: ManifestSelector | Sequence[ManifestFileMeta] | None
     ) -> Sequence[ManifestFileMeta]:
+        if isinstance(select, Sequence):
+            return select
         metas = self.manifests(snapshot)
         return metas if select is None else select(metas)
 
