@@ -1,20 +1,26 @@
 """Reports what external systems know of a table: Iceberg readers and a catalog's partitions."""
 
+from typing import TYPE_CHECKING
+
 import dagster as dg
 
 from paimon_orch.dagster.run_metadata import Metadata, PaimonMetadata
 from paimon_orch.errors import PaimonError
-from paimon_orch.table.iceberg.status import IcebergStatus, read_iceberg_status
-from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:  # runs import the library
+    from paimon_orch.table.iceberg.status import IcebergStatus
+    from paimon_orch.table.table import Table
 
 
 def report_iceberg_snapshot(
-    context: dg.OpExecutionContext | dg.AssetExecutionContext | dg.OutputContext, table: Table
+    context: dg.OpExecutionContext | dg.AssetExecutionContext | dg.OutputContext, table: "Table"
 ) -> Metadata:
     """Return the snapshot that Iceberg readers see; log a warning if it is not the newest one.
 
     Returns no metadata for tables that are not published as Iceberg metadata.
     """
+    from paimon_orch.table.iceberg.status import read_iceberg_status
+
     status = read_iceberg_status(table.stores.iceberg)
     if status is None:
         return {}
@@ -27,7 +33,7 @@ def report_iceberg_snapshot(
     return PaimonMetadata(iceberg_snapshot_id=status.published_id).to_dagster()
 
 
-def build_iceberg_metadata(status: IcebergStatus) -> Metadata:
+def build_iceberg_metadata(status: "IcebergStatus") -> Metadata:
     """Return the published snapshot, the newest snapshot and the place of the Iceberg metadata."""
     metadata = PaimonMetadata(
         snapshot_id=status.latest_id, iceberg_snapshot_id=status.published_id
@@ -38,7 +44,7 @@ def build_iceberg_metadata(status: IcebergStatus) -> Metadata:
 
 
 def report_missing_partitions(
-    context: dg.OpExecutionContext | dg.AssetExecutionContext | dg.OutputContext, table: Table
+    context: dg.OpExecutionContext | dg.AssetExecutionContext | dg.OutputContext, table: "Table"
 ) -> Metadata:
     """Return the number of partitions or tags that the catalog lacks; log a warning if there are any.
 

@@ -6,7 +6,7 @@ The age of the newest data is not a check but a freshness policy
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import dagster as dg
 from pydantic import Field
@@ -19,11 +19,11 @@ from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.dagster.spark_links import build_maintenance_executor
 from paimon_orch.errors import InputError
-from paimon_orch.steps.common.executor import Executor
-from paimon_orch.steps.inspection.check_table import check
-from paimon_orch.steps.inspection.health import TableHealth, compute_health
-from paimon_orch.table.iceberg.status import read_iceberg_status
-from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:  # runs import the library
+    from paimon_orch.steps.common.executor import Executor
+    from paimon_orch.steps.inspection.health import TableHealth
+    from paimon_orch.table.table import Table
 
 FILE_REFERENCES = "file_references"
 ICEBERG_METADATA = "iceberg_metadata"
@@ -50,7 +50,7 @@ class _HealthMetric:
     """A metric of table health, its default limit, and how to improve it."""
 
     description: str
-    read: Callable[[TableHealth], float | None]
+    read: "Callable[[TableHealth], float | None]"
     """Returns None if the metric does not apply to the table."""
     default_limit: float | None
     remedy: str
@@ -178,6 +178,8 @@ def build_paimon_table_checks(
         required_resource_keys={"paimon", *(["spark"] if FILE_REFERENCES in check_limits else [])},
     )
     def checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        from paimon_orch.steps.inspection.health import TableHealth, compute_health
+
         selected = {check_key.name for check_key in context.selected_asset_check_keys}
         with raise_dagster_errors(table):
             loaded = context.resources.paimon.load_table(table)
@@ -210,7 +212,7 @@ def _build_check_spec(key: dg.AssetKey, name: str, limit: Limit) -> dg.AssetChec
 
 
 def _check_metric(
-    key: dg.AssetKey, name: str, health: TableHealth, limit: Limit
+    key: dg.AssetKey, name: str, health: "TableHealth", limit: Limit
 ) -> dg.AssetCheckResult:
     metric = HEALTH_METRICS[name]
     value = metric.read(health)
@@ -223,7 +225,9 @@ def _check_metric(
     return _build_check_result(key, name, limit, outcome)
 
 
-def _check_iceberg_metadata(key: dg.AssetKey, table: Table, limit: Limit) -> dg.AssetCheckResult:
+def _check_iceberg_metadata(key: dg.AssetKey, table: "Table", limit: Limit) -> dg.AssetCheckResult:
+    from paimon_orch.table.iceberg.status import read_iceberg_status
+
     status = read_iceberg_status(table.stores.iceberg)
     if status is None:
         text = "Does not apply: this library publishes no Iceberg metadata of the table."
@@ -244,8 +248,10 @@ def _check_iceberg_metadata(key: dg.AssetKey, table: Table, limit: Limit) -> dg.
 
 
 def _check_file_references(
-    key: dg.AssetKey, table: Table, limit: Limit, executor: Executor
+    key: dg.AssetKey, table: "Table", limit: Limit, executor: "Executor"
 ) -> dg.AssetCheckResult:
+    from paimon_orch.steps.inspection.check_table import check
+
     report = check(table, executor=executor)
     findings = "\n".join(f"* {finding}" for finding in report.findings[:_MAX_SHOWN_FINDINGS])
     outcome = _Outcome(

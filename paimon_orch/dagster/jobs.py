@@ -23,7 +23,6 @@ from paimon_orch.dagster.maintenance_ops import (
     C,
     DeletionConfig,
     MaintenanceOp,
-    P,
     RemoveOrphanFilesConfig,
 )
 from paimon_orch.dagster.names import definition_name, pool_name, table_asset_key
@@ -145,7 +144,7 @@ def get_op_config(job: dg.JobDefinition) -> dict[str, Any]:
 
 
 def _build_maintenance_job(
-    base_op: MaintenanceOp[C, P], table: str, policy: Mapping[str, Any], key_prefix: Sequence[str]
+    base_op: MaintenanceOp[C], table: str, policy: Mapping[str, Any], key_prefix: Sequence[str]
 ) -> dg.JobDefinition:
     maintenance_op = base_op.with_policy(policy)
     action = maintenance_op.action
@@ -185,7 +184,7 @@ def _build_maintenance_job(
 
 def _perform(
     context: dg.OpExecutionContext,
-    maintenance_op: MaintenanceOp[C, P],
+    maintenance_op: MaintenanceOp[C],
     config: C,
     table: Table,
     spark: SparkSessionResource,
@@ -194,16 +193,16 @@ def _perform(
 
     Returns the metadata of the observation.
     """
-    action = maintenance_op.action
+    action, step = maintenance_op.action, maintenance_op.load_step()
     choice = config.executor if isinstance(config, DeletionConfig) else ExecutorChoice.auto
     executor = build_maintenance_executor(context, spark, choice)
     progress = build_progress_logger(context, f"{action} of {table.identifier}")
-    plan = maintenance_op.plan(table, config, executor, progress)
-    result, stale = maintenance_op.describe(table, plan), Metadata()
+    plan = step.plan(table, config, executor, progress)
+    result, stale = step.describe(table, plan), Metadata()
     mode = "dry run" if config.dry_run else "plan"
     context.log.info("%s of %s (%s): %s", action, table.identifier, mode, result.numeric_metrics)
     if not config.dry_run:
-        result = maintenance_op.run(table, plan, executor, progress)
+        result = step.run(table, plan, executor, progress)
         stale = report_stale_options(context, table)
         context.log.info("%s of %s: %s", action, table.identifier, result.numeric_metrics)
     metadata = result.to_metadata(action, dry_run=config.dry_run)
