@@ -195,6 +195,9 @@ def java_command(
         "-Xmx1g",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
+        # the verification of classes takes a fifth of the start
+        "-XX:+UnlockDiagnosticVMOptions",
+        "-XX:-BytecodeVerificationRemote",
         "-Dfile.encoding=UTF-8",
         "-Duser.timezone=UTC",
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in opened),
