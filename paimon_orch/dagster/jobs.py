@@ -26,7 +26,6 @@ from paimon_orch.dagster.maintenance_ops import (
     RemoveOrphanFilesConfig,
 )
 from paimon_orch.dagster.names import definition_name, pool_name, table_asset_key
-from paimon_orch.dagster.progress import build_progress_logger
 from paimon_orch.dagster.resources import (
     ExecutorChoice,
     PaimonCatalogResource,
@@ -34,7 +33,11 @@ from paimon_orch.dagster.resources import (
 )
 from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.dagster.run_metadata import Metadata
-from paimon_orch.dagster.spark_links import build_maintenance_executor, build_spark_link_metadata
+from paimon_orch.dagster.spark_links import (
+    build_maintenance_executor,
+    build_progress_logger,
+    build_spark_link_metadata,
+)
 from paimon_orch.table.table import Table
 
 ACTION_TAG, TABLE_TAG = "paimon/action", "paimon/table"

@@ -20,7 +20,6 @@ from paimon_orch.dagster.names import (
     table_asset_key,
 )
 from paimon_orch.dagster.partitions import PartitionKeys
-from paimon_orch.dagster.progress import build_progress_logger
 from paimon_orch.dagster.resources import (
     RUN_EXECUTOR_HELP,
     ExecutorChoice,
@@ -40,7 +39,11 @@ from paimon_orch.dagster.run_metadata import (
     build_index_metadata,
     filter_result,
 )
-from paimon_orch.dagster.spark_links import build_executor, build_spark_link_metadata
+from paimon_orch.dagster.spark_links import (
+    build_executor,
+    build_progress_logger,
+    build_spark_link_metadata,
+)
 from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.steps.common.executor import Executor

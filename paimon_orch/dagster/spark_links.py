@@ -1,11 +1,20 @@
-"""Links a Dagster run with its Spark jobs: labels of jobs, and URLs of the Spark UI."""
+"""Links a Dagster run with its work: executors, labels of Spark jobs, UI links, logged progress."""
+
+import time
 
 import dagster as dg
 
 from paimon_orch.dagster.error_conversion import ExecutionContext, get_op_context
 from paimon_orch.dagster.resources import ExecutorChoice, SparkSessionResource
 from paimon_orch.dagster.run_metadata import Metadata
-from paimon_orch.steps.common.executor import Executor, ForwardingExecutor, ThresholdExecutor
+from paimon_orch.steps.common.executor import (
+    Executor,
+    ForwardingExecutor,
+    Progress,
+    ThresholdExecutor,
+)
+
+LOG_INTERVAL_SECONDS = 10.0
 
 
 class RunLabelExecutor(ForwardingExecutor):
@@ -52,3 +61,21 @@ def build_spark_link_metadata(spark: SparkSessionResource) -> Metadata:
     if "ui" in links:
         metadata["paimon/spark_ui"] = dg.MetadataValue.url(links["ui"])
     return metadata
+
+
+def build_progress_logger(
+    context: dg.OpExecutionContext | dg.AssetExecutionContext,
+    name: str,
+    *,
+    interval_seconds: float = LOG_INTERVAL_SECONDS,
+) -> Progress:
+    """Return a callback that logs the progress of work, at most once per interval."""
+    last = time.monotonic()
+
+    def progress(completed: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= interval_seconds:
+            last = time.monotonic()
+            context.log.info("%s: %d of %d work units done", name, completed, total)
+
+    return progress

@@ -1,7 +1,7 @@
 import dagster as dg
 import pytest
 
-from paimon_orch.dagster.progress import build_progress_logger
+from paimon_orch.dagster.spark_links import build_progress_logger
 
 
 def test_progress_is_logged_at_most_once_per_interval(
