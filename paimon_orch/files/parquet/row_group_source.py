@@ -151,6 +151,28 @@ class SchemaLayout(NamedTuple):
     leaf_paths: tuple[bytes, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkPattern:
+    """The pattern of a column chunk in a footer."""
+
+    struct: StructPattern
+    numbers: list[int]
+    """The number of the field of each value; 0 for values in nested structs."""
+    next_value: tuple[int, int] | None
+    """The first value after the start of the statistics, and its constant distance from there."""
+
+    def locate(self, data: bytes, position: int) -> tuple[dict[int, int], int] | None:
+        """Return the start of the fields that are needed, and the end; None without a match."""
+        starts = self.struct.locate(data, position)
+        if starts is None:
+            return None
+        fields = dict(zip(self.numbers, starts, strict=False))
+        if self.next_value is not None:
+            index, distance = self.next_value
+            fields[_STATISTICS] = starts[index] - distance
+        return fields, starts[-1]
+
+
 @dataclass(slots=True, kw_only=True)
 class ColumnLayout:
     """What the column chunks of one column have in common."""
@@ -159,8 +181,7 @@ class ColumnLayout:
     type: bytes
     codec: bytes
     """The encoded number of the codec in the Parquet format."""
-    patterns: list[tuple[StructPattern, list[int]]] = field(default_factory=list)
-    """Patterns of column chunks, and the numbers of the fields of their values; 0 if nested."""
+    patterns: list["ChunkPattern"] = field(default_factory=list)
 
     def add_pattern(self, data: bytes, start: int, end: int, fields: Mapping[int, int]) -> None:
         """Add the pattern of a column chunk; only the fields that were checked are constant."""
@@ -171,8 +192,18 @@ class ColumnLayout:
             if value.start not in checked
         ]
         number_by_start = {position: number for number, position in fields.items()}
-        numbers = [number_by_start.get(value.start, 0) for value in values]
-        self.patterns.append((StructPattern(data, start, end, values), numbers))
+        next_value = None
+        if (statistics := fields.get(_STATISTICS)) is not None:
+            index = sum(value.start <= statistics for value in values)
+            next_start = values[index].start if index < len(values) else end
+            next_value = index, next_start - statistics
+        self.patterns.append(
+            ChunkPattern(
+                struct=StructPattern(data, start, end, values),
+                numbers=[number_by_start.get(value.start, 0) for value in values],
+                next_value=next_value,
+            )
+        )
 
     def check_decoder(self, metadata: bytes) -> None:
         """Raise ValueError unless the decoder of this column can decode a column chunk."""
@@ -300,10 +331,9 @@ def _locate_chunk(
     Most chunks have the pattern of another chunk of the column, which was checked.
     """
     if column is not None:
-        for pattern, numbers in column.patterns:
-            if (starts := pattern.locate(data, position)) is not None:
-                end = starts.pop()
-                return dict(zip(numbers, starts, strict=True)), end
+        for pattern in column.patterns:
+            if (located := pattern.locate(data, position)) is not None:
+                return located
     fields, start = locate_fields(data, position, _CHUNK_KINDS, until=METADATA)
     metadata, metadata_end = locate_fields(data, start, _METADATA_KINDS, after=_METADATA_START)
     indexes, end = locate_fields(data, metadata_end, _CHUNK_KINDS, after=METADATA)

@@ -248,6 +248,20 @@ def test_similar_column_chunks_share_a_pattern() -> None:
     assert counts[0] < 6, "a pattern of each row group"
 
 
+def test_truncated_bounds_are_found_in_chunks_with_a_known_pattern() -> None:
+    def edit(_: ThriftFields, metadata: ThriftFields) -> None:
+        statistics = split_struct(metadata[12][1])
+        metadata[12] = (STRUCT, encode_struct({**statistics, 7: (FALSE, b""), 8: (FALSE, b"")}))
+
+    layout = layout_of(KEY_AND_TEXT)
+    data = write_file(table_of(20).select(["k", "s"]), KEY_AND_TEXT, groups=1)
+    for file, is_exact in ((data, True), (edit_chunks(data, edit), False)) * 2:
+        source = open_source(file, layout=layout)
+        assert source is not None
+        assert [chunk.has_exact_bounds for chunk in source.groups[0].chunks] == [is_exact] * 2
+    assert [len(column.patterns) for column in layout.columns] == [2, 2]
+
+
 # --- files of other writers
 
 
