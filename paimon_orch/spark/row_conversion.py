@@ -71,6 +71,8 @@ def _to_carrier_type(field: Field) -> pa.DataType:
             f"column {field.name!r} has {', '.join(sorted(unfit))} inside a nested type, which "
             "Spark cannot represent without loss"
         )
+    if isinstance(target, pa.FixedSizeListType):
+        return pa.list_(target.value_field)
     return target
 
 
