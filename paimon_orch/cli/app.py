@@ -65,6 +65,11 @@ INDEX: Mapping[str, IndexEntry] = MappingProxyType(
         "materialize-deletion-vectors": IndexEntry(
             "compact", Panel.COMPACT, "Remove the deleted rows of a table with data evolution."
         ),
+        "reassign-row-ids": IndexEntry(
+            "compact",
+            Panel.COMPACT,
+            "Give the rows of each partition consecutive row ids, in a table with data evolution.",
+        ),
         "compact-manifests": IndexEntry(
             "compact", Panel.COMPACT, "Merge small manifests of the newest snapshot."
         ),

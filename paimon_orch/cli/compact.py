@@ -48,6 +48,7 @@ from paimon_orch.steps.compaction.plan import CompactRequest
 from paimon_orch.steps.compaction.policy import CompactionDecision, PolicyJudge, decide
 from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest
 from paimon_orch.steps.maintenance import compact_manifests as manifest_step
+from paimon_orch.steps.maintenance import reassign_row_ids as reassign_step
 from paimon_orch.steps.maintenance import rescale as rescale_step
 from paimon_orch.table.table import Table
 
@@ -112,6 +113,7 @@ def add_commands(app: typer.Typer) -> None:
     register_command(app, compact, Panel.COMPACT, examples=_EXAMPLES)
     register_command(app, rescale, Panel.COMPACT)
     register_command(app, materialize_deletion_vectors, Panel.COMPACT)
+    register_command(app, reassign_row_ids, Panel.COMPACT)
     register_command(app, compact_manifests, Panel.COMPACT)
 
 
@@ -322,6 +324,32 @@ def materialize_deletion_vectors(
         step = materialize_step.MATERIALIZE_DELETION_VECTORS
         result = run_step(step, target, planned, runner, progress=progress)
     print_result(result.to_dict(), as_json, "no rows are deleted: nothing to do")
+
+
+def reassign_row_ids(
+    ctx: typer.Context,
+    location: CatalogLocation,
+    table: Identifier,
+    partitions: Partitions = None,
+    where: PartitionFilter = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Give the rows of each partition consecutive row ids, in a table with data evolution.
+
+    Compactions join only files of consecutive ids, and writers of several partitions leave gaps.
+    Rewrites only metadata.
+    """
+    target = open_table(ctx, location, table)
+    specs = parse_partitions(target, partitions)
+    planned = reassign_step.plan(target, PartitionRequest(partitions=specs, where=where))
+    snapshot_id = None
+    if not dry_run:
+        snapshot_id = run_step(reassign_step.REASSIGN_ROW_IDS, target, planned).snapshot_id
+    values = planned.to_dict()
+    outcome = "nothing was changed" if snapshot_id is None else f"snapshot {snapshot_id}"
+    text = f"{values['rows']:,} rows of {values['partitions']} partitions; {outcome}"
+    print_values(values | {"snapshot_id": snapshot_id}, as_json, text)
 
 
 def compact_manifests(

@@ -93,6 +93,10 @@ if TYPE_CHECKING:
         create_tags,
     )
     from paimon_orch.steps.maintenance.mark_done import MARK_DONE, MarkDoneRequest, mark_done
+    from paimon_orch.steps.maintenance.reassign_row_ids import (
+        REASSIGN_ROW_IDS,
+        reassign_row_ids,
+    )
     from paimon_orch.steps.maintenance.rescale import RESCALE, RescaleRequest, rescale
     from paimon_orch.steps.maintenance.rewrite_file_index import (
         REWRITE_FILE_INDEX,
@@ -187,6 +191,7 @@ _MODULES = {
         "create_tags",
     ),
     "maintenance.mark_done": ("MARK_DONE", "MarkDoneRequest", "mark_done"),
+    "maintenance.reassign_row_ids": ("REASSIGN_ROW_IDS", "reassign_row_ids"),
     "maintenance.rescale": ("RESCALE", "RescaleRequest", "rescale"),
     "maintenance.rewrite_file_index": (
         "REWRITE_FILE_INDEX",
@@ -223,6 +228,7 @@ __all__ = [
     "MARK_DONE",
     "MATERIALIZE_DELETION_VECTORS",
     "MOVE_POSTPONED",
+    "REASSIGN_ROW_IDS",
     "REMOVE_ORPHAN_FILES",
     "REMOVE_UNEXISTING_FILES",
     "RESCALE",
@@ -287,6 +293,7 @@ __all__ = [
     "mark_done",
     "materialize_deletion_vectors",
     "move_postponed",
+    "reassign_row_ids",
     "remove_orphan_files",
     "remove_unexisting_files",
     "rescale",

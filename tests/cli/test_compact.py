@@ -191,3 +191,19 @@ def test_deleted_rows_are_removed_from_tables_with_data_evolution(run: Run, tmp_
     assert (answer["files_before"], answer["rows_written"], answer["deleted_rows"]) == (1, 1, 0)
     assert rows_of(table, columns=["k", "_ROW_ID"]) == [(2, 2)]
     assert (again.status, again.out) == (0, "no rows are deleted: nothing to do\n")
+
+
+def test_rows_of_partitions_get_consecutive_ids(run: Run, tmp_path: Path) -> None:
+    options = {"row_tracking__enabled": "true", "data_evolution__enabled": "true"}
+    table = new_table(tmp_path, "p INT, k INT", key=(), partition_by=["p"], bucket="-1", **options)
+    for _ in range(2):
+        table.append(table_of("p k", [(0, 1), (1, 2)]))
+
+    shown = run("reassign-row-ids", tmp_path, "db.t", "--dry-run").out
+    answer = run("reassign-row-ids", tmp_path, "db.t", "--json").json
+    again = run("reassign-row-ids", tmp_path, "db.t")
+
+    assert shown == "4 rows of 2 partitions; nothing was changed\n"
+    assert (answer["snapshot_id"], answer["first_row_id"], answer["next_row_id"]) == (3, 4, 8)
+    assert rows_of(table, columns=["p", "_ROW_ID"]) == [(0, 4), (0, 5), (1, 6), (1, 7)]
+    assert (again.status, again.out) == (0, "0 rows of 0 partitions; nothing was changed\n")

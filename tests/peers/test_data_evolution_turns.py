@@ -18,6 +18,7 @@ from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.compaction.materialize import materialize_deletion_vectors
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.steps.maintenance.reassign_row_ids import reassign_row_ids
 from paimon_orch.table.table import Table
 
 TURNS = 12
@@ -37,6 +38,11 @@ def change_rows(table: Table, chance: random.Random, turn: int, *, deletes: bool
     ).commit(table)
 
 
+def by_partition(item: tuple[int, tuple[object, ...]]) -> tuple[str, int]:
+    """Return the sort key of a row by partition, then by row id."""
+    return str(item[1][0]), item[0]
+
+
 @pytest.mark.parametrize("options", [{}, VECTORS, VECTORS | {"deletion_vectors__bitmap64": "true"}])
 def test_java_and_we_change_one_table_alternately(
     java20: Peer, tmp_path: Path, options: Mapping[str, str]
@@ -50,6 +56,7 @@ def test_java_and_we_change_one_table_alternately(
         rows = [(chance.randrange(2), turn, n) for n in range(chance.randint(3, 12))]
         step = chance.choice(["write", "java write", "change", "change", "compact", "java compact"])
         step = "materialize" if options and turn in (5, TURNS - 1) else step
+        step = "reassign" if turn == 7 else step
         before = rows_by_id(table) if "compact" in step else {}
         match step if turn else "java write":
             case "write":
@@ -61,6 +68,10 @@ def test_java_and_we_change_one_table_alternately(
                 change_rows(table, chance, turn, deletes=bool(options))
             case "compact":
                 compact(table, InProcessExecutor(), strategy=chance.choice(["minor", "full"]))
+            case "reassign":
+                ordered = [row for _, row in sorted(rows_by_id(table).items(), key=by_partition)]
+                assert reassign_row_ids(table).snapshot_id
+                assert [row for _, row in sorted(rows_by_id(table).items())] == ordered
             case "materialize":
                 values = sorted(map(str, rows_by_id(table).values()))
                 materialize_deletion_vectors(table, InProcessExecutor())

@@ -226,6 +226,9 @@ COMPACTION_TOTAL_SIZE_THRESHOLD = honoured("compaction.total-size-threshold", ME
 CONSUMER_CHANGELOG_ONLY = honoured("consumer.changelog-only", BOOLEAN, "false")
 CONSUMER_EXPIRATION_TIME = honoured("consumer.expiration-time", DURATION)
 DATA_EVOLUTION_ENABLED = honoured("data-evolution.enabled", BOOLEAN, "false")
+DATA_EVOLUTION_REASSIGN_SKIP_ROW_COUNT = honoured(
+    "data-evolution.reassign.skip-contiguous-row-count", INTEGER, "1000000000"
+)
 DATA_FILE_EXTERNAL_PATHS = honoured("data-file.external-paths", NAMES)
 DATA_FILE_EXTERNAL_PATHS_SPECIFIC_FS = honoured("data-file.external-paths.specific-fs", KEYWORD)
 DATA_FILE_EXTERNAL_PATHS_STRATEGY = honoured("data-file.external-paths.strategy", KEYWORD, "none")
@@ -806,7 +809,6 @@ HARMLESS: tuple[AnyOption, ...] = (
     harmless("cross-partition-upsert.index-ttl", DURATION),
     harmless("data-evolution.merge-into.file-pruning", BOOLEAN, "true"),
     harmless("data-evolution.merge-into.source-persist", BOOLEAN, "false"),
-    harmless("data-evolution.reassign.skip-contiguous-row-count", INTEGER, "1000000000"),
     harmless("data-evolution.row-id-conflict-rewrite.max-size", MEMORY, "256 mb"),
     harmless("data-evolution.row-sidecar.max-selected-rows", INTEGER, "4096"),
     harmless("data-evolution.row-sidecar.max-selection-ratio", NUMBER, "0.05"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format.arrays import Indices, Int64Array, Mask
+from paimon_orch.format.arrays import Indices, Int32Array, Int64Array, Mask
 from paimon_orch.format.manifest.live_files import UNKNOWN, LiveFiles
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
@@ -49,11 +49,9 @@ class RowRangeStrategy:
         rows = rows[files.first_row_ids[rows] != UNKNOWN]
         if len(rows) < min_files:
             return []
-        order = np.lexsort((files.first_row_ids[rows], files.partition_codes[rows]))
-        rows = rows[order]
-        ranges = _RowRanges.of(files, rows, self.open_file_cost)
+        ranges = RowRanges.of(files, rows, self.open_file_cost)
         bins = (
-            rows[start:end]
+            ranges.rows[start:end]
             for first, last in ranges.find_segments(self.target_size, min_files)
             for start, end in ranges.pack(first, last, self.target_size)
         )
@@ -61,18 +59,27 @@ class RowRangeStrategy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _RowRanges:
+class RowRanges:
     """The ranges of row ids of sorted files; a range has one or more files."""
 
+    rows: Indices
+    """The files, ordered by partition and row id."""
     starts: Indices
     """The index of the first file of each range, and the number of files."""
+    partition_codes: Int32Array
+    first_row_ids: Int64Array
+    end_row_ids: Int64Array
+    """The ids after the last rows."""
     weights: Int64Array
     follows: Mask
     """Whether the first row of the range follows the last row of the previous range."""
 
     @classmethod
-    def of(cls, files: LiveFiles, rows: Indices, open_file_cost: int) -> "_RowRanges":
+    def of(cls, files: LiveFiles, rows: Indices, open_file_cost: int = 0) -> "RowRanges":
+        """Return the ranges of some files with row ids; raises :class:`UnsupportedError`."""
         assert files.first_row_ids is not None
+        order = np.lexsort((files.first_row_ids[rows], files.partition_codes[rows]))
+        rows = rows[order]
         codes, first_ids = files.partition_codes[rows], files.first_row_ids[rows]
         counts = files.row_counts[rows]
         is_first = np.ones(len(rows), bool)
@@ -88,7 +95,11 @@ class _RowRanges:
             raise _build_overlap_error(first_ids[overlaps[0] + 1])
         costs = np.maximum(files.file_sizes[rows], open_file_cost)
         return cls(
+            rows=rows,
             starts=np.append(starts, len(rows)),
+            partition_codes=codes,
+            first_row_ids=first_ids,
+            end_row_ids=ends,
             weights=np.add.reduceat(costs, starts),
             follows=np.concatenate([[False], same_partition & (first_ids[1:] == ends[:-1])]),
         )

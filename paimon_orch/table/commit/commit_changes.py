@@ -10,6 +10,7 @@ from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 from paimon_orch.table.commit.conflict_detection import BucketGuard, HashIndexGuard
+from paimon_orch.table.commit.row_id_reassignment import RowIdReassignment
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.commit.row_range_conflicts import ColumnGuard
 
@@ -36,6 +37,9 @@ class CommitChanges:
 
     column_guard: ColumnGuard | None = None
     """The columns of existing rows that the changes write."""
+
+    reassignment: RowIdReassignment | None = None
+    """New row ids of existing files; there are no other changes."""
 
     overwrite: PartitionFilter | None = None
     """Selects partitions to delete all live files of; each attempt evaluates it again."""

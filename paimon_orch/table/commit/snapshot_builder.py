@@ -75,8 +75,11 @@ class SnapshotBuilder:
         next_row_id = 0 if latest is None else latest.next_row_id or 0
         entries, next_row_id = assign_row_ids(schema, entries, snapshot_id, next_row_id)
         entries = assign_snapshot_sequence(schema, entries, snapshot_id)
+        if changes.reassignment is not None:
+            changes.reassignment.check(latest)
+            next_row_id = changes.reassignment.next_row_id
         self._check(entries, index, previous_index, next_row_id)
-        base_list, base_size = writer.manifest_list(self._merge_manifests(writer))
+        base_list, base_size = writer.manifest_list(self._write_base_manifests(writer))
         delta_list, delta_size = writer.manifest_list(writer.manifests(entries))
         changelog_list, changelog_size = self._write_changelog(writer)
         delta_rows = sum(_count_signed_rows(entry) for entry in entries)
@@ -209,6 +212,15 @@ class SnapshotBuilder:
             choose=touched.select_rows,
         )
 
+    def _write_base_manifests(self, writer: ManifestWriter) -> list[ManifestFileMeta]:
+        """Return the manifests before the changes: merged, or with new row ids."""
+        reassignment = self.changes.reassignment
+        if reassignment is None:
+            return self._merge_manifests(writer)
+        assert self.latest is not None
+        manifests = self.manifests.manifests(self.latest)
+        return reassignment.rewrite_manifests(self.manifests, writer, manifests)
+
     def _merge_manifests(self, writer: ManifestWriter) -> list[ManifestFileMeta]:
         """Merge small manifests of the latest snapshot; return its manifests."""
         before = [] if self.latest is None else self.manifests.manifests(self.latest)
@@ -221,6 +233,9 @@ class SnapshotBuilder:
         before: Sequence[IndexManifestEntry],
         index: Sequence[IndexManifestEntry],
     ) -> str | None:
+        if self.changes.reassignment is not None:
+            reassigned = self.changes.reassignment.rewrite_index(before)
+            return writer.index_manifest(reassigned) if before else None
         if not index:
             return None if self.latest is None else self.latest.index_manifest
         bucketed = not self.schema.is_bucket_unaware

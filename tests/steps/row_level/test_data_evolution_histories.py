@@ -21,6 +21,7 @@ from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.compaction.materialize import materialize_deletion_vectors
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.steps.maintenance.reassign_row_ids import reassign_row_ids
 from paimon_orch.steps.row_level.row_level_write import delete
 from paimon_orch.table.schema_change.schema_changes import AddColumn
 from paimon_orch.table.table import Table
@@ -107,7 +108,25 @@ class Model:
         assert all(n >= self.next_id for n in set(after) - set(before))
         self.rows = {n: dict(zip(self.names, row, strict=True)) for n, row in after.items()}
         assert sorted(map(str, self.rows.values())) == sorted(map(str, before.values()))
-        self.next_id += len(moved)
+        snapshot = self.table.snapshot()
+        assert snapshot is not None
+        self.next_id = snapshot.next_row_id or 0
+
+    def reassign(self, _draw: st.DataObject) -> None:
+        """Give rows new ids, in the order of the old ones within a partition."""
+        result = reassign_row_ids(self.table)
+        if result.snapshot_id is None:
+            return
+        before, after = self.rows, rows_by_id(self.table)
+        self.rows = {n: dict(zip(self.names, row, strict=True)) for n, row in after.items()}
+        for partition in (0, 1):
+            old, new = (
+                [row for _, row in sorted(rows.items()) if row["p"] == partition]
+                for rows in (before, self.rows)
+            )
+            assert old == new
+        assert result.plan.reassignment is not None
+        self.next_id = result.plan.reassignment.next_row_id
 
     def add_column(self, _draw: st.DataObject) -> None:
         name = f"c{len(self.names)}"
@@ -148,7 +167,8 @@ class Model:
 
 OPERATIONS = (
     *("append", "update", "merge", "delete") * 2,
-    *("compact_minor", "compact_full", "materialize", "add_column", "expire"),
+    *("compact_minor", "compact_full", "materialize", "reassign"),
+    *("add_column", "expire"),
 )
 
 
