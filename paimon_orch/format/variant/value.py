@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation, localcontext
+from decimal import Context, Decimal, InvalidOperation
 from enum import IntEnum
 from functools import lru_cache
 from itertools import pairwise
@@ -25,6 +25,7 @@ MAX_SHORT_TEXT = 63
 MAX_DEPTH = 200
 MAX_PRECISION = 38
 _MAX_BYTES = 128 << 20
+_EXACT = Context(prec=2 * MAX_PRECISION)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _U32 = struct.Struct("<I")
 
@@ -287,7 +288,7 @@ def _format_scalar(value: Any) -> str:
             text = format_java_double(value, single=isinstance(value, Single))
             return text if text[-1].isdigit() else f'"{text}"'
         case Decimal():
-            return format(value, "f")
+            return format(_EXACT.normalize(value), "f")
         case bytes():
             return f'"{base64.b64encode(value).decode()}"'
         case Timestamp():
@@ -339,8 +340,7 @@ def _parse_fraction(text: str) -> Decimal | float:
     if "e" in text or "E" in text:
         return float(text)
     try:
-        with localcontext(prec=2 * MAX_PRECISION):
-            number = Decimal(text)
+        number = Decimal(text)
     except InvalidOperation:
         return float(text)
     _, digits, exponent = number.as_tuple()

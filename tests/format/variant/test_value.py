@@ -56,10 +56,11 @@ def test_long_arrays_and_objects_are_encoded_as_pyspark_encodes_them(count: int)
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ('{"b":1,"a":[1.50,null,true]}', '{"a":[1.50,null,true],"b":1}'),
+        ('{"b":1,"a":[1.50,null,true]}', '{"a":[1.5,null,true],"b":1}'),
         ("1e300", "1.0E300"),
         ("12.5", "12.5"),
-        ("-0.0", "0.0"),
+        ("-0.0", "0"),
+        ("100.00", "100"),
         ("99999999999999999999", "99999999999999999999"),
         ("1" + "0" * 38, "1.0E38"),
         ('"日本 \\"q\\""', '"日本 \\"q\\""'),
