@@ -121,16 +121,18 @@ def compute(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def time_java(command: str, warehouse: Path, rows: Path, repeat: int) -> Times | None:
-    """Measure Paimon's connector; if it is not available, print the reason and return None."""
+def time_java(
+    command: str, warehouse: Path, rows: Path, repeat: int, *tables: str
+) -> dict[str, Times]:
+    """Measure Paimon's connector; if it is not available, print the reason and return nothing."""
     try:
         start = peer_start(SPARK)
     except PeerUnavailableError as error:
         console.print(f"Skipped Paimon's connector: {error}")
-        return None
-    arguments = (start.command[-1], command, str(warehouse), str(rows), str(repeat))
-    cpu, wall_clock = run_json(start.command[0], HERE / "spark_java_worker.py", *arguments)
-    return cpu, wall_clock
+        return {}
+    arguments = (start.command[-1], command, str(warehouse), str(rows), str(repeat), *tables)
+    times = run_json(start.command[0], HERE / "spark_java_worker.py", *arguments)
+    return {name: (cpu, wall_clock) for name, (cpu, wall_clock) in times.items()}
 
 
 def make_line(title: str, ours: Times, theirs: Times | None) -> Line:
@@ -163,7 +165,7 @@ def measure_read(folder: Path, rows: int, repeat: int, *, peers: bool) -> Iterat
             "native": lambda: compute(spark.read.parquet(*files).select(*names)),
         }
         times = compare(runs, repeat)
-    java_times = time_java("read", folder, folder, repeat) if peers else None
+    java_times = time_java("read", folder, folder, repeat).get("read") if peers else None
     for name in ("read()", "source", "one batch"):
         title = f"{rows:,} rows, {name} vs. Spark's Parquet reader"
         yield make_line(title, times[name], times["native"])
@@ -183,7 +185,7 @@ def measure_merge(folder: Path, rows: int, repeat: int, *, peers: bool) -> Itera
             "source": lambda: compute(frame.load(table.paths.root)),
         }
         times = compare(runs, repeat)
-    java_times = time_java("read", folder, folder, repeat) if peers else None
+    java_times = time_java("read", folder, folder, repeat).get("read") if peers else None
     for name in runs:
         title = f"merge {RUNS} runs, {rows:,} rows, {name} vs. Java"
         yield make_line(title, times[name], java_times)

@@ -218,15 +218,23 @@ def _run_here(load: _Load) -> IngestResult | IngestPreview:
 def _run_on_spark(
     load: _Load, master: str | None, progress: executors.Progress
 ) -> IngestResult | IngestPreview:
-    from paimon_orch.spark.frame_writer import preview, run_ingest
+    from paimon_orch.spark.frame_writer import RowSource, preview, run_ingest
     from paimon_orch.spark.input_files import read_files
+    from paimon_orch.spark.parquet_source import can_read_local_files, open_parquet_files
 
     _check_known_columns(load)
-    rows = read_files(start_spark(master), load.paths, encoding=load.encoding)
-    plan = load.plan(rows.columns)
+    session = start_spark(master)
+    columns = _find_parquet_columns(load) if can_read_local_files(session) else None
+    if columns is not None:
+        plan = load.plan(columns)
+        source = open_parquet_files(session, load.paths, plan)
+    else:
+        rows = read_files(session, load.paths, encoding=load.encoding)
+        plan = load.plan(rows.columns)
+        source = RowSource(rows, plan.prepare)
     if load.dry_run:
-        return preview(rows, load.table, plan, progress=progress)
-    return run_ingest(rows, load.table, plan, progress=progress)
+        return preview(source, load.table, plan, progress=progress)
+    return run_ingest(source, load.table, plan, progress=progress)
 
 
 def _check_known_columns(load: _Load) -> None:
@@ -234,6 +242,16 @@ def _check_known_columns(load: _Load) -> None:
     columns = find_columns(load.paths, load.table.io, encoding=load.encoding)
     if columns is not None:
         load.plan(columns.names, are_complete=columns.is_complete)
+
+
+def _find_parquet_columns(load: _Load) -> Sequence[str] | None:
+    """Return the columns of local Parquet files that Arrow reads as Spark does, or None."""
+    if detect_common_format(load.paths) != "parquet":
+        return None
+    try:
+        return read_input_files(load.paths, load.table.schema).columns
+    except SparkRequiredError:
+        return None
 
 
 def _to_values(result: IngestResult) -> dict[str, object]:

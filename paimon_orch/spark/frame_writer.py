@@ -72,23 +72,36 @@ def write(
         partitions=partitions,
         commit_id=commit_id,
     )
-    return run_ingest(frame, table, ingest.plan(table, request), progress=progress)
+    planned = ingest.plan(table, request)
+    return run_ingest(RowSource(frame, planned.prepare), table, planned, progress=progress)
+
+
+@dataclass(frozen=True, slots=True)
+class RowSource:
+    """The rows of an ingest."""
+
+    frame: DataFrame
+    """The rows, or one row for each task that reads rows in ``prepare``."""
+    prepare: PrepareRows
+    """Returns the rows in the types of the table."""
+    task_count: int | None = None
+    """The number of tasks that read rows, if it is known."""
 
 
 def run_ingest(
-    frame: DataFrame, table: Table, plan: WritePlan, *, progress: Progress | None = None
+    source: RowSource, table: Table, plan: WritePlan, *, progress: Progress | None = None
 ) -> IngestResult:
     """Execute the plan of an ingest; see :func:`write`."""
-    return ingest.run_ingest(table, plan, lambda: _write_rows(frame, table, plan, progress))
+    return ingest.run_ingest(table, plan, lambda: _write_rows(source, table, plan, progress))
 
 
 def _write_rows(
-    frame: DataFrame, table: Table, plan: WritePlan, progress: Progress | None
+    source: RowSource, table: Table, plan: WritePlan, progress: Progress | None
 ) -> list[CommitMessage]:
-    clustered = cluster_by_bucket(frame, plan.schema, plan.prepare)
+    clustered = cluster_by_bucket(source, plan.schema)
     results = clustered.collect(
         lambda rows: write_rows(plan, rows).encode(),
-        SparkExecutor(frame.sparkSession),
+        SparkExecutor(source.frame.sparkSession),
         label=f"ingest into {table.identifier}",
         progress=progress,
         undo=partial(discard_results, table),
@@ -97,14 +110,12 @@ def _write_rows(
 
 
 def preview(
-    frame: DataFrame, table: Table, plan: WritePlan, *, progress: Progress | None = None
+    source: RowSource, table: Table, plan: WritePlan, *, progress: Progress | None = None
 ) -> IngestPreview:
     """Return what :func:`run_ingest` would do, without writing; raises the same errors."""
-    frame = cast_timestamps(frame, plan.schema.fields)
-    unclustered = ClusteredFrame(frame, _measure_parallelism(frame.sparkSession), plan.prepare)
-    results = unclustered.collect(
+    results = _keep_unclustered(source, plan.schema).collect(
         partial(ingest.count_rows, plan),
-        SparkExecutor(frame.sparkSession),
+        SparkExecutor(source.frame.sparkSession),
         label=f"ingest into {table.identifier}",
         progress=progress,
     )
@@ -152,9 +163,13 @@ class ClusteredFrame:
         return map_in_arrow(self.frame, task, RESULT_COLUMNS)
 
 
-def cluster_by_bucket(
-    frame: DataFrame, schema: TableSchema, prepare: PrepareRows
-) -> ClusteredFrame:
+def _keep_unclustered(source: RowSource, schema: TableSchema) -> ClusteredFrame:
+    frame = cast_timestamps(source.frame, schema.fields)
+    tasks = source.task_count or measure_parallelism(frame.sparkSession)
+    return ClusteredFrame(frame, tasks, source.prepare)
+
+
+def cluster_by_bucket(source: RowSource, schema: TableSchema) -> ClusteredFrame:
     """Move all rows of a bucket to one task; does not move rows of a table without buckets.
 
     With dynamic or postpone buckets, one task receives all rows of a partition and assigns them to
@@ -163,18 +178,18 @@ def cluster_by_bucket(
     """
     bucket_count = schema.typed_options.bucket
     is_assigned_by_task = has_dynamic_buckets(schema) or has_postpone_buckets(schema)
-    tasks = _measure_parallelism(frame.sparkSession)
-    frame = cast_timestamps(frame, schema.fields)
     if not schema.primary_keys and bucket_count < 1:
-        return ClusteredFrame(frame, tasks, prepare)
+        return _keep_unclustered(source, schema)
+    session = source.frame.sparkSession
+    tasks = measure_parallelism(session)
     if not schema.partition_keys:
         tasks = 1 if is_assigned_by_task else min(tasks, bucket_count)
     rows = shuffle_rows(
-        frame,
-        prepare,
+        cast_timestamps(source.frame, schema.fields),
+        source.prepare,
         partial(_compute_task_numbers, schema=schema),
         tasks=tasks,
-        attempts=read_task_attempts(frame.sparkSession),
+        attempts=read_task_attempts(session),
     )
     return ClusteredFrame(rows, tasks, prepare=None)
 
@@ -211,7 +226,7 @@ def _compute_task_numbers(rows: pa.Table, schema: TableSchema) -> Int64Array:
 
 
 @cache
-def _measure_parallelism(session: SparkSession) -> int:
+def measure_parallelism(session: SparkSession) -> int:
     """Return the number of tasks that run in parallel: the default partitions of a range."""
     numbers = session.range(0, 1 << 20).select(fn.spark_partition_id().alias("task"))
     return numbers.distinct().count()

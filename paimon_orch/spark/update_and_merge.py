@@ -21,7 +21,7 @@ from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.spark.execution.job_failures import translate_failure
 from paimon_orch.spark.execution.spark_executor import SparkExecutor
 from paimon_orch.spark.execution.tasks import map_units_in_spark
-from paimon_orch.spark.frame_writer import cluster_by_bucket, cluster_by_row_range
+from paimon_orch.spark.frame_writer import RowSource, cluster_by_bucket, cluster_by_row_range
 from paimon_orch.spark.row_conversion import (
     build_carrier_schema,
     quote_column,
@@ -307,7 +307,7 @@ class _RowLevelWrite:
             clustered = cluster_by_row_range(frame, update)
             write = update.run
         else:
-            clustered = cluster_by_bucket(frame, planned.schema, prepare)
+            clustered = cluster_by_bucket(RowSource(frame, prepare), planned.schema)
         executor = SparkExecutor(self.session)
         try:
             results = clustered.collect(
