@@ -7,7 +7,9 @@
   ``paimon_orch.spark.read``, compared with Spark's Parquet reader and Java. A data source that
   yields one batch in memory repeatedly shows the limit for any Python source.
 - merge: the same number of rows in five overlapping runs, compared with Java.
-- ingest: half of the rows, compared with Java.
+- ingest: half of the rows, as eight columns of a Parquet file, into a primary-key table, an append
+  table with buckets and one without, compared with Java. "frame" writes a data frame of the file;
+  "file" reads the file in the tasks, as ``paimon-orch ingest`` does.
 - executors: compaction of eight buckets with 2.5 times the rows, one executor and two.
 - driver: share of planning and commit in the compaction of many files of rows / 2,000 rows each.
 
@@ -29,7 +31,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from subprocess import PIPE
 from typing import TYPE_CHECKING, Annotated
@@ -46,9 +48,13 @@ from support.peers.environments import SPARK, PeerUnavailableError, peer_start
 
 from paimon_orch import Catalog
 from paimon_orch.spark import SparkExecutor, read, spark_session, stop_session
-from paimon_orch.spark.frame_writer import cluster_by_bucket, write
+from paimon_orch.spark.frame_writer import RowSource, cluster_by_bucket, run_ingest, write
+from paimon_orch.spark.parquet_source import open_parquet_files
+from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
+from paimon_orch.steps.ingest import IngestRequest
+from paimon_orch.steps.ingest_files import read_input_files
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.write_builder import WriteBuilder
@@ -60,6 +66,12 @@ if TYPE_CHECKING:
 COLUMNS = f"id BIGINT NOT NULL, {VALUES}"
 PARTS = ("read", "merge", "ingest", "executors", "driver")
 RUNS, BUCKETS, EXECUTOR_BUCKETS = 5, 4, 8
+INGEST_TABLES = {
+    "key": "primary key, 4 buckets",
+    "buckets": "append, 4 buckets",
+    "append": "append without buckets",
+}
+INGEST_GROUP_ROWS = 250_000
 CHUNK = 2_500_000
 BATCH_ROWS = 65_536
 Line = tuple[str, ...]
@@ -192,27 +204,83 @@ def measure_merge(folder: Path, rows: int, repeat: int, *, peers: bool) -> Itera
 
 
 def measure_ingest(folder: Path, rows: int, repeat: int, *, peers: bool) -> Iterator[Line]:
-    """Write rows into primary-key tables; the query plan must have exactly one shuffle."""
+    """Write a Parquet file into each kind of table: as a frame, as a file, and with Java."""
     source = folder / "rows.parquet"
     numbers = np.random.default_rng(0).permutation(rows)
-    pq.write_table(make_rows("bigint", numbers, 0).drop_columns("kind"), source)
-    for turn in range(1 + repeat):
-        create_table(folder / "ours", BUCKETS, f"db.w{turn}")
-        create_table(folder / "java", BUCKETS, f"db.w{turn}")
-    tables = (Catalog(str(folder / "ours")).table(f"db.w{turn}") for turn in count())
+    pq.write_table(make_wide_rows(numbers), source, row_group_size=INGEST_GROUP_ROWS)
+    turns = range(1 + repeat)
+    for kind, turn in product(INGEST_TABLES, turns):
+        for writer in ("frame", "file", "java"):
+            create_ingest_table(folder / writer, kind, f"db.{kind}_{turn}")
     with run_session("local[2]") as spark:
         frame = spark.read.parquet(str(source))
-        _check_shuffle(frame, Catalog(str(folder / "ours")).table("db.w0"))
-        times = compare({"ours": lambda: write(frame, next(tables))}, repeat)
-    java_times = time_java("write", folder / "java", source, repeat) if peers else None
-    yield make_line(f"ingest {rows:,} rows vs. Java, write-only", times["ours"], java_times)
+        _check_shuffle(frame, Catalog(str(folder / "frame")).table("db.key_0"))
+        runs = {"arrow batches": partial(read_in_python, frame)}
+        for kind in INGEST_TABLES:
+            frames, files = (_open_tables(folder / name, kind) for name in ("frame", "file"))
+            runs[f"frame {kind}"] = partial(_write_frame, frame, frames)
+            runs[f"file {kind}"] = partial(_write_file, spark, source, files)
+        times = compare(runs, repeat)
+    java_times = (
+        time_java("write", folder / "java", source, repeat, *INGEST_TABLES) if peers else {}
+    )
+    title = f"floor of a frame: {rows:,} rows of Spark as Arrow batches in Python"
+    yield make_line(title, times["arrow batches"], None)
+    for kind, writer in product(INGEST_TABLES, ("frame", "file")):
+        title = f"ingest {rows:,} rows from a {writer}, {INGEST_TABLES[kind]} vs. Java"
+        yield make_line(title, times[f"{writer} {kind}"], java_times.get(kind))
+
+
+def make_wide_rows(numbers: np.ndarray) -> pa.Table:
+    """Return a row of eight columns for each number."""
+    random, rows = np.random.default_rng(1), make_rows("bigint", numbers, 0).drop_columns("kind")
+    times = random.integers(1_700_000_000_000, 1_800_000_000_000, len(numbers))
+    cities = np.array(["Amsterdam", "Berlin", "Chennai", "Dakar", "Edinburgh"])
+    rows = rows.append_column("city", pa.array(random.choice(cities, len(numbers))))
+    return rows.append_column("created", pa.array(times).cast(pa.timestamp("ms")))
+
+
+def create_ingest_table(warehouse: Path, kind: str, name: str) -> None:
+    """Create a table for :func:`make_wide_rows`."""
+    has_key, is_bucketed = kind == "key", kind != "append"
+    options = {"bucket": str(BUCKETS if is_bucketed else -1), "write-only": "true"}
+    if is_bucketed and not has_key:
+        options["bucket-key"] = "id"
+    columns = f"{COLUMNS}, city STRING, created TIMESTAMP(3)"
+    key = ["id"] if has_key else []
+    Catalog(str(warehouse)).create_table(name, columns, primary_key=key, options=options)
+
+
+def read_in_python(frame: DataFrame) -> None:
+    """Send all rows to Python as Arrow batches, which is the least that any write in Python does."""
+
+    def drop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pass
+        return iter(())
+
+    compute(frame.mapInArrow(drop, "id bigint"))
+
+
+def _open_tables(warehouse: Path, kind: str) -> Iterator[Table]:
+    return (Catalog(str(warehouse)).table(f"db.{kind}_{turn}") for turn in count())
+
+
+def _write_frame(frame: DataFrame, tables: Iterator[Table]) -> None:
+    write(frame, next(tables))
+
+
+def _write_file(spark: SparkSession, path: Path, tables: Iterator[Table]) -> None:
+    table = next(tables)
+    columns = read_input_files([str(path)], table.schema).columns
+    plan = ingest.plan(table, IngestRequest(columns=columns))
+    run_ingest(open_parquet_files(spark, [str(path)], plan), table, plan)
 
 
 def _check_shuffle(frame: DataFrame, table: Table) -> None:
+    source = RowSource(frame, WriteBuilder(table.stores).plan().prepare)
     with redirect_stdout(io.StringIO()) as output:
-        cluster_by_bucket(
-            frame, table.schema, WriteBuilder(table.stores).plan().prepare
-        ).frame.explain()
+        cluster_by_bucket(source, table.schema).frame.explain()
     query_plan = output.getvalue()
     shuffles = query_plan.count("Exchange hashpartitioning")
     uses_python_rows = any(name in query_plan for name in ("BatchEvalPython", "PythonRDD"))

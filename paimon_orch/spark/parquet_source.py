@@ -17,7 +17,7 @@ from paimon_orch.table.write.write_plan import WritePlan
 
 def can_read_local_files(session: SparkSession) -> bool:
     """Return whether the tasks of a session run on this machine, and can read its files."""
-    return not is_remote() and session.sparkContext.master.startswith("local")
+    return not is_remote() and str(session.sparkContext.master).startswith("local")
 
 
 def open_parquet_files(session: SparkSession, paths: Sequence[str], plan: WritePlan) -> RowSource:

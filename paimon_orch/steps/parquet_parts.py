@@ -85,6 +85,6 @@ def _list_row_groups(path: str) -> list[tuple[int, int]]:
 def _compute_batch_rows(metadata: pq.FileMetaData, numbers: Sequence[int]) -> int:
     """Return the number of rows of a batch: less if rows are long."""
     groups = [metadata.row_group(number) for number in numbers]
-    rows = sum(group.num_rows for group in groups)
-    size = sum(group.total_byte_size for group in groups)
+    rows = sum(int(group.num_rows) for group in groups)
+    size = sum(int(group.total_byte_size) for group in groups)
     return max(1, min(_MAX_BATCH_ROWS, _MAX_BATCH_BYTES * rows // max(1, size)))
