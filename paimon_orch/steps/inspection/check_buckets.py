@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from paimon_orch.errors import PaimonError
 from paimon_orch.format.arrays import AnyArray, Indices, Mask
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.manifest.live_files import UNKNOWN
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
 from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
 from paimon_orch.merge.tree.levels import build_bucket_runs
@@ -37,6 +38,7 @@ from paimon_orch.steps.inspection.key_overlaps import find_suspect_groups
 from paimon_orch.steps.inspection.stored_files import BucketDirectories, FileProblem, StoredFiles
 from paimon_orch.storage import FileIO
 from paimon_orch.table.filter.partition_spec import format_partition
+from paimon_orch.table.scan.data_evolution import has_data_evolution
 
 
 def judge_part(context: CheckContext, pieces: Sequence[bytes]) -> bytes:
@@ -241,6 +243,9 @@ class _PartCheck:
         if schema.primary_keys:
             for group, text in self._find_overlaps(version, live).items():
                 found.setdefault(group, []).append(("sorted-run", text))
+        if has_data_evolution(schema):
+            for group, text in self._find_partial_ranges(live).items():
+                found.setdefault(group, []).append(("row-ids", text))
         for group, problems in found.items():
             partition = format_partition(entries.group_partitions[group], schema)
             order = entries.order_of(version.state, int(first[group]))
@@ -252,6 +257,24 @@ class _PartCheck:
                     place=f", {partition} bucket {entries.group_buckets[group]}",
                     text=text,
                 )
+
+    def _find_partial_ranges(self, live: Indices) -> dict[int, str]:
+        """Return the errors of buckets with files that have only a part of their rows in common."""
+        entries = self.entries
+        all_first_ids = entries.table["first_row_id"].to_numpy()
+        live = live[all_first_ids[live] != UNKNOWN]
+        starts, groups = all_first_ids[live], entries.groups[live]
+        ends = starts + entries.row_counts[live]
+        order = np.lexsort((ends, starts, groups))
+        starts, ends, groups, live = starts[order], ends[order], groups[order], live[order]
+        is_partial = (groups[1:] == groups[:-1]) & (starts[1:] < ends[:-1])
+        is_partial &= (starts[1:] != starts[:-1]) | (ends[1:] != ends[:-1])
+        errors: dict[int, str] = {}
+        for index in np.flatnonzero(is_partial).tolist():
+            one, other = (entries.get_value("name", int(live[n])) for n in (index, index + 1))
+            text = f"files {one} and {other} have only a part of their row ids in common"
+            errors.setdefault(int(groups[index]), text)
+        return errors
 
     def _find_overlaps(self, version: CheckedVersion, live: Indices) -> dict[int, str]:
         """Return the errors of buckets whose files on a level are not one sorted run."""

@@ -15,6 +15,7 @@ from paimon_orch.errors import MissingFileError, PaimonError, wrap_decode_errors
 from paimon_orch.format.arrays import AnyArray, UInt64Array
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS_INDEX
+from paimon_orch.format.manifest.live_files import UNKNOWN
 from paimon_orch.steps.common.manifest_units import (
     IDENTITY_FIELDS,
     EntryUnit,
@@ -42,6 +43,7 @@ _ENTRY_SCHEMA = pa.schema(
         *IDENTITY_FIELDS,
         ("file_size", pa.int64()),
         ("row_count", pa.int64()),
+        ("first_row_id", pa.int64()),
         ("min_key", pa.binary()),
         ("max_key", pa.binary()),
     ]
@@ -165,6 +167,7 @@ def _build_entry_table(manifest: Manifest, number: int) -> pa.Table:
         **read_identity_columns(manifest),
         "file_size": manifest.read_file_numbers("_FILE_SIZE"),
         "row_count": manifest.read_file_numbers("_ROW_COUNT"),
+        "first_row_id": manifest.read_file_numbers("_FIRST_ROW_ID", UNKNOWN),
         "min_key": _mask_values(get("_MIN_KEY"), has_keys),
         "max_key": _mask_values(get("_MAX_KEY"), has_keys),
     }

@@ -9,14 +9,16 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.data_evolution import add_columns, evolving_table
 from support.random_manifests import ENTRIES, SNAPSHOTS, write_snapshots
 from support.simple_check import check_snapshots
-from support.tables import new_table
+from support.tables import new_table, table_of
 
 from paimon_orch.format.manifest import columnar_manifest
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.steps.common import manifest_units
 from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.table.commit import snapshot_builder
 from paimon_orch.table.table import Table
 
 
@@ -69,3 +71,19 @@ def test_the_findings_are_those_of_a_simple_implementation(
         for entry in table.stores.manifests.read_live_entries(snapshot)
     ]
     assert report.data_files == len({entry.file.file_name for entry in live})
+
+
+def test_files_with_a_part_of_their_row_ids_in_common_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = evolving_table(tmp_path)
+    add_columns(table, table_of("a b c", [(n, n, n) for n in range(5)]))
+    add_columns(table, table_of("b", [(n,) for n in range(5)]), first_row_id=0)
+    assert check(table).findings == ()
+    monkeypatch.setattr(snapshot_builder, "check_row_ranges", lambda *_: None)
+    add_columns(table, table_of("b", [(n,) for n in range(3)]), first_row_id=4)
+
+    [finding] = check(table).findings
+
+    assert finding.rule == "row-ids"
+    assert "have only a part of their row ids in common" in finding.text
