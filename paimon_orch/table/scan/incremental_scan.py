@@ -21,7 +21,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.format.types.predicate import Predicate, collect_columns
+from paimon_orch.format.types.predicate import Predicate, collect_columns, restrict_to_columns
 from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.metadata.manifest_io import ManifestReader
@@ -30,6 +30,7 @@ from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.scan.base_scan import ROW_KIND, BaseScan, filter_batches
 from paimon_orch.table.scan.bucket_reader import BucketReader
 from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.scan_planner import ScanPlanner, build_bucket_splits
 from paimon_orch.table.scan.snapshot_diff import diff_bucket, find_changed_buckets
@@ -159,9 +160,13 @@ class IncrementalScan(BaseScan):
         return ManifestReader(self.io, self.paths)
 
     def _build_pruner(self) -> FilePruner | None:
-        if self.predicate is None:
+        predicate = self.predicate
+        if predicate is not None and has_data_evolution(self.schema):
+            # no file may be left out, because files without some columns are refused
+            predicate = restrict_to_columns(predicate, set(self.schema.partition_keys))
+        if predicate is None:
             return None
-        return FilePruner(self.schema, self.predicate, self.schemas.get)
+        return FilePruner(self.schema, predicate, self.schemas.get)
 
     def _build_reader(self, *splits: BucketSplit | None) -> FileReader:
         files = [file for split in splits if split is not None for file in split.files]

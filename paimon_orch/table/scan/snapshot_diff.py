@@ -13,12 +13,14 @@ import pyarrow.compute as pc
 from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.arrays import Indices, Int32Array, Int64Array, Mask
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
 from paimon_orch.table.scan.base_scan import ROW_KIND
 from paimon_orch.table.scan.bucket_reader import BucketReader, add_constant_row_kind
 from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.scan.data_evolution import group_files_by_rows, has_data_evolution
 from paimon_orch.table.scan.row_codes import UNKNOWN_CODE, build_value_codes
 
 BucketPair = tuple[BucketSplit | None, BucketSplit | None]
@@ -38,7 +40,8 @@ def find_changed_buckets(
     if schema.primary_keys:
         _check_bucket_counts(old.values(), new.values())
     for bucket in dict.fromkeys([*old, *new]):
-        if _collect_identities(old.get(bucket)) != _collect_identities(new.get(bucket)):
+        old_files = _collect_identities(old.get(bucket), schema)
+        if old_files != _collect_identities(new.get(bucket), schema):
             yield old.get(bucket), new.get(bucket)
 
 
@@ -53,18 +56,32 @@ def _check_bucket_counts(old: Iterable[BucketSplit], new: Iterable[BucketSplit])
             )
 
 
-def _collect_identities(split: BucketSplit | None) -> set[object]:
-    return set() if split is None else set(_identify_files(split))
+def _collect_identities(split: BucketSplit | None, schema: TableSchema) -> set[object]:
+    return set() if split is None else set(_identify_files(split, schema))
 
 
-def _identify_files(split: BucketSplit) -> list[object]:
-    """Return the name, level and deletion vector of each file, which determine its rows."""
+def _identify_files(split: BucketSplit, schema: TableSchema) -> list[object]:
+    """Return the name, level and deletion vector of each file, which determine its rows.
+
+    With data evolution, those of all files of the same rows determine the rows.
+    """
     vectors = {
         item.data_file: (entry.file_name, item.offset)
         for entry in split.vectors
         for item in entry.ranges or ()
     }
-    return [(file.file_name, file.level, vectors.get(file.file_name)) for file in split.files]
+
+    def identify(file: DataFileMeta) -> object:
+        return file.file_name, file.level, vectors.get(file.file_name)
+
+    if not has_data_evolution(schema):
+        return [identify(file) for file in split.files]
+    identities = {
+        file.file_name: (file.first_row_id, *map(identify, group))
+        for group in group_files_by_rows(split.files)
+        for file in group
+    }
+    return [identities[file.file_name] for file in split.files]
 
 
 def diff_bucket(
@@ -137,7 +154,8 @@ def _diff_by_row(
     If files were only added, all their rows are inserts. Otherwise, as after a compaction, equal
     rows of both states cancel out; holds the rows of removed files in memory.
     """
-    shared = _collect_identities(old) & _collect_identities(new)
+    schema = reader.schema
+    shared = _collect_identities(old, schema) & _collect_identities(new, schema)
     old_batches = list(_read_unshared_files(reader, old, shared))
     new_batches = _read_unshared_files(reader, new, shared)
     if not old_batches:
@@ -199,6 +217,6 @@ def _read_unshared_files(
 ) -> Iterator[pa.RecordBatch]:
     if split is None:
         return
-    pairs = zip(split.files, _identify_files(split), strict=True)
+    pairs = zip(split.files, _identify_files(split, reader.schema), strict=True)
     files = tuple(file for file, identity in pairs if identity not in shared)
     yield from BucketReader(reader, replace(split, files=files), reader.schema.fields).batches()

@@ -9,13 +9,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.data_evolution import add_columns, evolving_table
+from support.data_evolution import RowChanges, add_columns, evolving_table
 from support.tables import rows_of, table_of
 
 from paimon_orch.errors import CorruptFileError, UnsupportedError
 from paimon_orch.files.batch_sizes import BatchSizes
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.row.binary_row import EMPTY_ROW
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.commit import snapshot_builder
 from paimon_orch.table.scan.data_evolution import DataEvolutionReader, group_files_by_rows
 
@@ -120,3 +122,22 @@ def test_incremental_reads_of_evolved_rows_are_refused(tmp_path: Path) -> None:
     assert table.incremental(0, 1, "delta").to_arrow().num_rows == 1
     with pytest.raises(UnsupportedError, match=r"data-evolution\.enabled"):
         table.incremental(1, 2, "delta").to_arrow()
+    with pytest.raises(UnsupportedError, match=r"data-evolution\.enabled"):
+        table.incremental(1, 2, "delta", filter="a = 7").to_arrow()
+
+
+def test_a_diff_has_complete_rows_of_changed_ranges(tmp_path: Path) -> None:
+    table = evolving_table(tmp_path, deletion_vectors__enabled="true")
+    table.append(table_of("a b c", [(1, 2, 3), (4, 5, 6), (7, 8, 9)]))
+    add_columns(table, table_of("b", [(2,), (50,), (8,)]), first_row_id=0)
+    RowChanges(deleted=[2]).commit(table)
+
+    def diff(start: int, end: int) -> list[tuple[object, ...]]:
+        rows = table.incremental(start, end, "diff").to_arrow()
+        return sorted(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+
+    assert diff(1, 2) == [("+I", 4, 50, 6), ("-D", 4, 5, 6)]
+    assert diff(2, 3) == [("-D", 7, 8, 9)]
+    compact(table, InProcessExecutor(), strategy="full")
+    assert diff(3, 4) == []
+    assert diff(1, 4) == [("+I", 4, 50, 6), ("-D", 4, 5, 6), ("-D", 7, 8, 9)]
