@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         TransientError,
         UnsupportedError,
     )
+    from paimon_orch.files.variant_access import variant_get
     from paimon_orch.table.commit.commit import CommitId
     from paimon_orch.table.filter.expression import col
     from paimon_orch.table.table import Table
@@ -52,6 +53,7 @@ __all__ = [
     "TransientError",
     "UnsupportedError",
     "col",
+    "variant_get",
 ]
 
 _MODULES = {
@@ -59,6 +61,7 @@ _MODULES = {
     "CommitId": "table.commit.commit",
     "Table": "table.table",
     "col": "table.filter.expression",
+    "variant_get": "files.variant_access",
 }  # the other names are errors
 
 

@@ -122,6 +122,10 @@ class NameDictionaries:
         found: Int64Array = ids[codes]
         return found
 
+    def look_up(self, name: str) -> Int64Array:
+        """Return the id of a name in each dictionary, or -1."""
+        return np.array([ids.get(name, -1) for ids in self._ids], np.int64)
+
     def rank(self, ids: Int64Array, codes: Int64Array) -> Int64Array:
         """Return numbers that order the names of each dictionary."""
         counts = np.array([len(names) for names in self.names], np.int64)
@@ -228,6 +232,66 @@ def _encode_arrays(
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerHeads:
+    """The headers of objects, or of arrays: one item for each container."""
+
+    data: UInt8Array
+    counts: Indices
+    ids_at: Indices
+    id_widths: Indices
+    offsets_at: Indices
+    offset_widths: Indices
+    data_at: Indices
+    lengths: Int64Array
+    """The number of bytes of all values of a container."""
+
+    @classmethod
+    def decode(cls, data: UInt8Array, starts: Indices, limits: Indices) -> "ContainerHeads":
+        """Decode the headers at ``starts``, which end before ``limits``.
+
+        ``data`` has 8 more bytes than the values. All containers are objects, or all are arrays.
+        """
+        first = data[starts].astype(np.int64)
+        is_object = first & 3 == BasicType.OBJECT
+        offset_widths = (first >> 2 & 3) + 1
+        id_widths = is_object * ((first >> 4 & 3) + 1)
+        size_widths = np.where(first >> np.where(is_object, 6, 4) & 1, 4, 1)
+        if (starts + 1 + size_widths > limits).any():
+            raise_malformed("a container is shorter than its header")
+        counts = read_integers(data, starts + 1, size_widths)
+        ids_at = starts + 1 + size_widths
+        offsets_at = ids_at + id_widths * counts
+        data_at = offsets_at + offset_widths * (counts + 1)
+        if (data_at > limits).any():
+            raise_malformed("the header of a container exceeds its bytes")
+        lengths = read_integers(data, offsets_at + offset_widths * counts, offset_widths)
+        if (data_at + lengths > limits).any():
+            raise_malformed("the values of a container exceed its bytes")
+        return cls(data, counts, ids_at, id_widths, offsets_at, offset_widths, data_at, lengths)
+
+    def list_values(self) -> tuple[Indices, Indices]:
+        """Return the container of each value, and the number of the value in it."""
+        rows = np.repeat(np.arange(len(self.counts)), self.counts)
+        numbers = np.arange(len(rows)) - np.repeat(
+            np.cumsum(self.counts) - self.counts, self.counts
+        )
+        return rows, numbers
+
+    def read_ids(self, rows: Indices, numbers: Indices) -> Int64Array:
+        """Return the ids of the names of values of objects."""
+        widths = self.id_widths[rows]
+        return read_integers(self.data, self.ids_at[rows] + widths * numbers, widths)
+
+    def read_offsets(self, rows: Indices, numbers: Indices) -> Int64Array:
+        """Return the places of values after the header of their container."""
+        widths = self.offset_widths[rows]
+        offsets = read_integers(self.data, self.offsets_at[rows] + widths * numbers, widths)
+        if (offsets >= self.lengths[rows]).any():
+            raise_malformed("a value of a container is outside of its bytes")
+        return offsets
+
+
+@dataclass(frozen=True, slots=True)
 class _Leftovers:
     """The fields of objects that are not shredded, and the bytes of their values."""
 
@@ -243,39 +307,20 @@ class _Leftovers:
 def _decode_leftovers(leftovers: pa.Array) -> _Leftovers:
     present = np.flatnonzero(leftovers.is_valid().to_numpy(zero_copy_only=False))
     batch = BinaryBatch.from_arrow(leftovers.drop_null())
-    starts, limits = batch.starts, batch.starts + batch.lengths
-    if (batch.lengths < 2).any():
-        raise_malformed("an object is shorter than its header")
-    first = batch.data[starts].astype(np.int64)
-    if (first & 3 != BasicType.OBJECT).any():
+    if (batch.lengths < 1).any():
+        raise_malformed("a value has no bytes")
+    if (batch.data[batch.starts] & 3 != BasicType.OBJECT).any():
         raise_malformed("a partially shredded value is no object")
-    offset_widths, id_widths = (first >> 2 & 3) + 1, (first >> 4 & 3) + 1
-    size_widths = np.where(first >> 6 & 1, 4, 1)
-    if (batch.lengths < 1 + size_widths).any():
-        raise_malformed("an object is shorter than its header")
-    counts = _read_integers(batch.data, starts + 1, size_widths)
-    ids_at = starts + 1 + size_widths
-    offsets_at = ids_at + id_widths * counts
-    data_at = offsets_at + offset_widths * (counts + 1)
-    if (data_at > limits).any():
-        raise_malformed("the header of an object exceeds its bytes")
-    lengths = _read_integers(batch.data, offsets_at + offset_widths * counts, offset_widths)
-    if (data_at + lengths > limits).any():
-        raise_malformed("the fields of an object exceed its bytes")
-    rows = np.repeat(np.arange(len(present)), counts)
-    numbers = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    ids = _read_integers(batch.data, ids_at[rows] + id_widths[rows] * numbers, id_widths[rows])
-    places = offsets_at[rows] + offset_widths[rows] * numbers
-    offsets = _read_integers(batch.data, places, offset_widths[rows])
-    if (offsets >= lengths[rows]).any():
-        raise_malformed("a field of an object is outside of its bytes")
+    heads = ContainerHeads.decode(batch.data, batch.starts, batch.starts + batch.lengths)
+    rows, numbers = heads.list_values()
     data_lengths = np.zeros(len(leftovers), np.int64)
-    data_lengths[present] = lengths
-    data = _slice_bytes(batch.data, data_at, data_at + lengths)
+    data_lengths[present] = heads.lengths
+    data = slice_bytes(batch.data, heads.data_at, heads.data_at + heads.lengths)
+    ids, offsets = heads.read_ids(rows, numbers), heads.read_offsets(rows, numbers)
     return _Leftovers(present[rows], ids, offsets, data, present, data_lengths)
 
 
-def _slice_bytes(data: UInt8Array, starts: Indices, ends: Indices) -> pa.Array:
+def slice_bytes(data: UInt8Array, starts: Indices, ends: Indices) -> pa.Array:
     """Return slices of a buffer that are in ascending order and do not overlap."""
     bounds = np.empty(2 * len(starts) + 1, np.int32)
     bounds[:-1:2], bounds[1::2], bounds[-1] = starts, ends, ends[-1] if len(ends) else 0
@@ -284,7 +329,7 @@ def _slice_bytes(data: UInt8Array, starts: Indices, ends: Indices) -> pa.Array:
     return pieces.take(pa.array(np.arange(0, 2 * len(starts), 2)))
 
 
-def _read_integers(data: UInt8Array, starts: Indices, widths: Indices) -> Int64Array:
+def read_integers(data: UInt8Array, starts: Indices, widths: Indices) -> Int64Array:
     """Read unsigned little-endian integers of 1 to 4 bytes."""
     result = np.zeros(len(starts), np.int64)
     for byte in range(4):
