@@ -134,7 +134,7 @@ def predicates(data_type: AtomicType) -> st.SearchStrategy[Predicate]:
 @pytest.mark.slow
 @pytest.mark.parametrize("text", TYPES)
 @given(data=st.data())
-@settings(max_examples=50)
+@settings(max_examples=20)
 def test_no_matching_row_is_excluded(text: str, data: st.DataObject) -> None:
     data_type = atomic(text)
     rows = column(data.draw(st.lists(st.none() | values(data_type), max_size=30)), data_type)
