@@ -7,7 +7,6 @@ UNREADABLE_FILES = {
     "java-2.0/map_shared_shredding": "map.storage-layout",
     "java-2.0/text_formats/db.t_csv": "csv",
     "java-2.0/text_formats/db.t_json": "json",
-    "java-2.0/vector/db.t_store": "json",
 }
 """Tables or folders with an unsupported type or file format, and the name of it."""
 

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from support.golden import GOLDEN, copy_warehouse
@@ -116,12 +117,19 @@ def test_vectors_keep_slices_and_nulls(tmp_path: Path) -> None:
     assert read(table) == rows.slice(401, 97).to_pylist()
 
 
-def test_a_vector_file_that_is_not_implemented_is_refused_by_name(tmp_path: Path) -> None:
+def test_vector_files_of_java_are_read_and_changes_are_refused_by_name(tmp_path: Path) -> None:
     warehouse = copy_warehouse(GOLDEN / "java-2.0" / "vector", tmp_path / "w")
     table = Catalog(str(warehouse)).table("db.t_store")
+    lines = [
+        json.loads(line)["emb"]
+        for file in warehouse.glob("**/*.vector.json")
+        for line in file.read_text().splitlines()
+    ]
 
-    with pytest.raises(UnsupportedError, match=r"\.vector\.json: .*'json'"):
-        table.scan().to_arrow()
+    vectors = table.scan(columns=["emb"]).to_arrow()["emb"].to_pylist()
+
+    expected = [None if line is None else np.float32(line).tolist() for line in lines]
+    assert sorted(map(str, vectors)) == sorted(map(str, expected))
     with pytest.raises(UnsupportedError, match=r"vector\.file\.format"):
         table.append(pa.table({"id": [1]}))
-    assert json.loads((warehouse / "db.db/t_store/snapshot/LATEST").read_text()) == 2
+    assert table.stores.snapshots.latest_id() == 2
