@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import json
 
 from paimon_orch.files.nested_arrays import with_values
-from paimon_orch.format.types.arrow import to_arrow_type
+from paimon_orch.format.types.arrow import build_record_batch, to_arrow_type
 from paimon_orch.format.types.data_types import Field, VectorType
 
 _BLOCK_BYTES = 16 << 20  # a line must be shorter
@@ -50,9 +50,10 @@ class JsonVectorReader:
         )
         for batch in reader:
             arrays = [self._convert(batch.column(name), self._types[name]) for name in columns]
-            rows = pa.RecordBatch.from_arrays(arrays, names=list(columns))
             for start in range(0, batch.num_rows, batch_rows):
-                yield rows.slice(start, batch_rows)
+                parts = [array.slice(start, batch_rows) for array in arrays]
+                rows = min(batch_rows, batch.num_rows - start)
+                yield build_record_batch(parts, columns, rows)
 
     def _convert(self, texts: pa.ListArray, data_type: VectorType) -> pa.Array:
         elements = texts.values.cast(to_arrow_type(data_type.element))

@@ -40,6 +40,12 @@ def test_batches_have_the_rows_in_order() -> None:
     assert batches == [[[0], [1]], [[2], [3]], [[4]]]
 
 
+def test_a_read_without_columns_has_the_number_of_rows() -> None:
+    reader = JsonVectorReader(BytesIO(b'{"v":["1"]}\n' * 5), parse_columns("v VECTOR<INT, 1>"))
+
+    assert [batch.num_rows for batch in reader.batches([], 2)] == [2, 2, 1]
+
+
 def test_an_empty_file_has_no_rows() -> None:
     assert read(b"", "v VECTOR<INT, 1>") == []
 
