@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from support.damage import data_files
+from support.data_evolution import RowChanges, evolving_table
 from support.histories import make_table, read_all_branches, select_retained
 from support.kill import MARKS, kill_at_each_change, remove_orphans_of_killed
 from support.tables import new_table, rows_of, table_of
@@ -23,6 +24,7 @@ from paimon_orch.steps.cleanup.remove_unexisting_files import remove_unexisting_
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import sort_compact
 from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.compaction.materialize import materialize_deletion_vectors
 from paimon_orch.steps.compaction.postpone import move_postponed
 from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs
 from paimon_orch.steps.expiration.expire_partitions import expire_partitions
@@ -30,6 +32,7 @@ from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance.analyze import analyze
 from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
+from paimon_orch.steps.maintenance.reassign_row_ids import reassign_row_ids
 from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
 from paimon_orch.steps.row_level.row_level_write import RowSource, delete
@@ -61,6 +64,17 @@ def create_append_table(root: Path) -> Table:
     )  # fmt: skip
     for day, start in (("2020-01-01", 20), ("2020-01-01", 0), ("2999-01-01", 10)):
         table.append(table_of("p k", [(day, start + n) for n in range(4)]))
+    return table
+
+
+def create_evolved_table(root: Path) -> Table:
+    """A table with columns of rows in several files, deleted rows, and gaps between row ids."""
+    table = evolving_table(
+        root, "p INT, a BIGINT", partition_by=["p"], deletion_vectors__enabled="true"
+    )
+    for first in (0, 4):
+        table.append(table_of("p a", [(n % 2, n) for n in range(first, first + 4)]))
+    RowChanges(updated={2: {"a": 20}, 4: {"a": 40}}, deleted=[1, 5]).commit(table)
     return table
 
 
@@ -113,6 +127,15 @@ REWRITES: dict[str, tuple[Callable[[Path], Table], Action]] = {
         create_append_table,
         lambda t: compact(t, EXECUTOR, strategy="full"),
     ),
+    "compaction of a data-evolution table": (
+        create_evolved_table,
+        lambda t: compact(t, EXECUTOR, strategy="full"),
+    ),
+    "materialize_deletion_vectors": (
+        create_evolved_table,
+        lambda t: materialize_deletion_vectors(t, EXECUTOR),
+    ),
+    "reassign_row_ids": (create_evolved_table, reassign_row_ids),
 }
 CHANGES: dict[str, tuple[Callable[[Path], Table], Action]] = {
     "drop_partitions": (create_merged_table, lambda table: table.drop_partitions([{"p": 0}])),
@@ -122,6 +145,9 @@ CHANGES: dict[str, tuple[Callable[[Path], Table], Action]] = {
     ),
     "delete": (create_merge_on_read_table, lambda table: delete(table, EXECUTOR, "k = 3")),
     "delete from an append table": (create_append_table, lambda table: delete(table, EXECUTOR, "k = 21")),
+    "update of columns": (
+        create_evolved_table, lambda table: RowChanges(updated={7: {"a": 70}}, inserted=[(0, 1)]).commit(table),
+    ),
     "move_postponed": (create_postponed_table, lambda table: move_postponed(table, EXECUTOR)),
 }  # fmt: skip
 

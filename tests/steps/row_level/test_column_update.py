@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from support.data_evolution import RowChanges, evolving_table, files_of, rows_by_id
 from support.tables import deletion_vectors_of, rows_of, stored_files, table_of
@@ -218,3 +221,34 @@ def test_updates_follow_the_option_for_columns_with_a_global_index(
         Catalog(str(tmp_path)).alter_table("db.t", [option])
         RowChanges(updated={1: {"b": 5}}).commit(table)
         assert count_indexes() == remaining
+
+
+@pytest.mark.parametrize("form", ["parquet", "orc", "avro"])
+def test_columns_of_all_kinds_are_updated_in_all_formats(tmp_path: Path, form: str) -> None:
+    columns = (
+        "k INT NOT NULL, d DECIMAL(10, 2), t TIMESTAMP(6), l ARRAY<INT>, r ROW<x INT, y STRING>"
+    )
+    table = evolving_table(
+        tmp_path, columns, file__format=form, file_index__bloom_filter__columns="k", **VECTORS
+    )
+    numbers, noon = range(5), datetime(2020, 1, 1, 12)
+    rows = {
+        "k": pa.array(numbers, pa.int32()),
+        "d": [Decimal(n) for n in numbers],
+        "t": [noon] * 5,
+        "l": [[n] for n in numbers],
+        "r": [{"x": n, "y": str(n)} for n in numbers],
+    }
+    table.append(pa.table(rows))
+    before = rows_by_id(table)
+    new = {"d": Decimal("1.25"), "t": None, "l": [7, 8], "r": {"x": None, "y": "new"}}
+
+    RowChanges(updated={1: new, 3: dict.fromkeys(new)}, deleted=[2]).commit(table)
+
+    expected = {0: before[0], 1: (1, *new.values()), 3: (3, *[None] * 4), 4: before[4]}
+    assert rows_by_id(table) == expected
+    assert check(table, deep=True).findings == ()
+    compact(table, EXECUTOR, strategy="full")
+    assert rows_by_id(table) == expected
+    assert rows_of(table, columns=["l"], filter="k = 1") == [([7, 8],)]
+    assert check(table, deep=True).findings == ()
