@@ -2,7 +2,7 @@
 
 Each run has loaded its rows up to some last key. Up to the smallest of these last keys, the rows of
 all runs are complete: they are sorted and yielded as one :class:`MergeBatch`, and later rows are
-buffered. Keys within one run are unique.
+buffered. Keys within one run are unique. A run that is loaded to its end does not limit a batch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -88,62 +88,95 @@ def filter_batch(step: MergeBatch, keep: Mask) -> MergeBatch:
     )
 
 
+RowsOfRun = tuple[int, pa.RecordBatch, KeyColumns]
+"""Rows of one run: their level, the rows, and the keys."""
+
+
 class _RunBuffer:
     """The loaded rows of one run that have not been yielded."""
 
     def __init__(self, run: MergeRun, key_names: Sequence[str]) -> None:
         self._batches = iter(run.batches)
         self._names = key_names
-        self.level = 0
-        self.rows: pa.RecordBatch | None = None
-        self.block: RowBlock | None = None
+        self._parts: list[RowsOfRun] = []
+        self._largest_batch = 0
+        self._next_block: RowBlock | None = None
+        self.is_finished = False
         self.last: Key = ()
         self.load()
 
+    @property
+    def has_rows(self) -> bool:
+        return bool(self._parts)
+
+    @property
+    def block(self) -> RowBlock | None:
+        """Return the block that follows, if all rows before it were taken."""
+        return None if self._parts else self._next_block
+
+    @property
+    def is_exhausted(self) -> bool:
+        return not self._parts and self._next_block is None
+
+    @property
+    def first(self) -> Key:
+        """Return the first key, or a lower bound of the keys of the block."""
+        if self._parts:
+            return self._parts[0][2].at(0)
+        assert self._next_block is not None
+        return self._next_block.low
+
     def load(self) -> None:
-        item = next(self._batches, (0, None))
-        if isinstance(item, RowBlock):
-            self.block, self.rows = item, None
-            return
-        self.block = None
-        self.level, self.rows = item
-        if self.rows is not None:
-            self.keys = KeyColumns.of(self.rows, self._names)
-            self.last = self.keys.at(len(self.keys) - 1)
+        """Append the next batch, or finish the run if it has none; a block is not read."""
+        assert self._next_block is None
+        item = next(self._batches, None)
+        if item is None:
+            self.is_finished = True
+        elif isinstance(item, RowBlock):
+            self._next_block = item
+        else:
+            level, rows = item
+            keys = KeyColumns.of(rows, self._names)
+            self.last = keys.at(len(keys) - 1)
+            self._parts.append((level, rows, keys))
+            self._largest_batch = max(self._largest_batch, len(keys))
 
     def read_block(self) -> None:
         """Load the first rows of the block."""
         assert self.block is not None
         self._batches = chain(self.block.read(), self._batches)
+        self.skip_block()
+
+    def skip_block(self) -> None:
+        """Load what follows the block."""
+        self._next_block = None
         self.load()
 
-    @property
-    def is_exhausted(self) -> bool:
-        return self.rows is None and self.block is None
+    def can_load_more(self) -> bool:
+        """Return whether less than half a batch is loaded, and no block follows."""
+        if self._next_block is not None:
+            return False
+        return 2 * sum(len(keys) for _, _, keys in self._parts) < self._largest_batch
 
-    @property
-    def first(self) -> Key:
-        """Return the first key, or a lower bound of the keys of the block."""
-        return self.keys.at(0) if self.block is None else self.block.low
-
-    def take(
-        self, bound: Key, *, inclusive: bool = True
-    ) -> tuple[pa.RecordBatch, KeyColumns] | None:
+    def take(self, bound: Key | None, *, inclusive: bool) -> list[RowsOfRun]:
         """Remove and return the rows up to the bound; load the next batch if none remain."""
-        assert self.rows is not None
-        if self.last < bound or (inclusive and self.last == bound):
-            count = len(self.keys)
-        else:
-            count = self.keys.count_up_to(bound) if inclusive else self.keys.count_below(bound)
-        if count == 0:
-            return None
-        complete_rows = self.rows.slice(0, count), self.keys.slice(0, count)
-        if count == len(self.keys):
-            self.load()
-        else:
-            self.rows = self.rows.slice(count)
-            self.keys = self.keys.slice(count, len(self.keys) - count)
-        return complete_rows
+        if bound is None or self.last < bound or (inclusive and self.last == bound):
+            complete_rows, self._parts = self._parts, []
+            if not self.is_finished and self._next_block is None:
+                self.load()
+            return complete_rows
+        complete_rows = []
+        while True:
+            level, rows, keys = self._parts[0]
+            count = keys.count_up_to(bound) if inclusive else keys.count_below(bound)
+            if count == len(keys):
+                complete_rows.append(self._parts.pop(0))
+                continue
+            if count:
+                complete_rows.append((level, rows.slice(0, count), keys.slice(0, count)))
+                rest = keys.slice(count, len(keys) - count)
+                self._parts[0] = level, rows.slice(count), rest
+            return complete_rows
 
 
 def merge_runs(
@@ -183,21 +216,37 @@ def merge_blocks(
             assert block is not None
             if next_key is None or next_key[: len(block.high)] > block.high:
                 yield block
-                buffer.load()
+                buffer.skip_block()
                 continue
             if next_key >= block.low:
                 buffer.read_block()
                 continue
             limit = block.low
-        loaded = [buffer for buffer in buffers if buffer.block is None]
-        bound = min(buffer.last for buffer in loaded)
-        inclusive = limit is None or bound < limit
-        bound = bound if inclusive or limit is None else limit
-        complete_rows = [
-            (buffer.level, buffer.take(bound, inclusive=inclusive)) for buffer in loaded
+        loaded = [buffer for buffer in buffers if buffer.has_rows]
+        bound = _find_bound(loaded, limit)
+        inclusive = bound != limit
+        rows_of_runs = [
+            rows for buffer in loaded if (rows := buffer.take(bound, inclusive=inclusive))
         ]
-        parts = [(level, *rows) for level, rows in complete_rows if rows is not None]
-        yield _build_batch(parts, sequence, newest=newest)
+        yield _build_batch(rows_of_runs, sequence, newest=newest)
+
+
+def _find_bound(buffers: Sequence[_RunBuffer], limit: Key | None) -> Key | None:
+    """Return the last key of the next batch, or ``limit``, which all its keys must be less than.
+
+    All runs are loaded up to the returned key; all loaded rows are complete if it is None.
+
+    A run that would end the batch with the last few of its rows loads its next batch first. A
+    merge of many runs would otherwise yield a small batch at the end of each of their batches.
+    """
+    while unfinished := [buffer for buffer in buffers if not buffer.is_finished]:
+        first = min(unfinished, key=lambda buffer: buffer.last)
+        if limit is not None and first.last >= limit:
+            return limit
+        if not first.can_load_more():
+            return first.last
+        first.load()
+    return limit
 
 
 def _find_first_block(buffers: Sequence[_RunBuffer]) -> tuple[_RunBuffer, Key | None]:
@@ -211,18 +260,16 @@ def _find_first_block(buffers: Sequence[_RunBuffer]) -> tuple[_RunBuffer, Key | 
 
 
 def _build_batch(
-    parts: Sequence[tuple[int, pa.RecordBatch, KeyColumns]],
-    sequence: SequenceOrder,
-    *,
-    newest: bool,
+    rows_of_runs: Sequence[list[RowsOfRun]], sequence: SequenceOrder, *, newest: bool
 ) -> MergeBatch:
+    parts = [part for parts in rows_of_runs for part in parts]
     rows = pa.Table.from_batches([batch for _, batch, _ in parts])
     keys = KeyColumns.concat([part_keys for _, _, part_keys in parts])
     levels = np.repeat(
         np.array([level for level, _, _ in parts], np.int32),
         [batch.num_rows for _, batch, _ in parts],
     )
-    if len(parts) == 1:  # the keys of one run are unique and sorted
+    if len(rows_of_runs) == 1:  # the keys of one run are unique and sorted
         return _build_unique_batch(rows, keys, levels)
     if SEQUENCE_NUMBER.name not in rows.column_names:
         if newest:

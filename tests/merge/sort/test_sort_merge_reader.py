@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 from paimon_orch.merge.sort.sort_merge_reader import (
     MergeBatch,
     MergeRun,
+    RowBlock,
     build_sorted_batch,
+    merge_blocks,
     merge_runs,
 )
 
@@ -59,6 +62,10 @@ def newest(steps: Iterator[MergeBatch], names: list[str]) -> list[tuple[Record, 
         keys = zip(*(rows[name].to_pylist() for name in names), strict=True)
         result += list(zip(keys, rows["v"].to_pylist(), strict=True))
     return result
+
+
+def comparable(key: Record) -> tuple[tuple[bool, Any], ...]:
+    return tuple((True, value) for value in key)
 
 
 def runs_strategy(names: list[str]) -> st.SearchStrategy[list[list[Record]]]:
@@ -194,6 +201,119 @@ def test_empty_runs_are_skipped() -> None:
     ) == [((1,), 1)]
 
 
+def test_the_last_rows_of_short_runs_do_not_end_batches() -> None:
+    long_run = [((key,), 0) for key in range(1000)]
+    # the batches of the short runs, and the runs themselves, end at different keys
+    short_runs = [[((key,), run) for key in range(run, 900 + run, 7)] for run in range(1, 9)]
+    merging = [run_of(long_run, INTEGER, 100), *(run_of(run, INTEGER, 32) for run in short_runs)]
+
+    steps = list(merge_runs(merging, INTEGER))
+
+    assert len(steps) == 10
+    assert sum(len(step.order) for step in steps) == 1000 + sum(map(len, short_runs))
+
+
+def test_rows_of_one_run_in_two_batches_are_known_to_have_distinct_keys() -> None:
+    numbers = [*range(0, 90, 10), *range(100, 140)]
+    runs = [
+        run_of([((key,), 0) for key in numbers], INTEGER, 10),
+        run_of([((key,), 1) for key in range(85)], INTEGER, 85),
+    ]
+
+    steps = list(merge_runs(runs, INTEGER))
+
+    assert [step.is_single_run for step in steps] == [False, *[True] * 4]
+    assert [step.rows["k"][0].as_py() for step in steps[1:]] == [100, 111, 121, 131]
+    for step in steps[1:]:
+        assert step.keys.arrays[0].to_pylist() == step.rows["k"].to_pylist()
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 60), unique=True, max_size=40), min_size=1, max_size=5),
+    st.integers(1, 9),
+    st.randoms(use_true_random=False),
+)
+def test_blocks_are_read_only_if_another_run_has_a_key_in_their_range(
+    runs: list[list[int]], batch_rows: int, random: Any
+) -> None:
+    """A file is open until the block after its last one is requested."""
+    numbered = [[((key,), run) for key in sorted(keys)] for run, keys in enumerate(runs)]
+    unused = set[int]()
+    read = []
+
+    def read_block(number: int, rows: list[tuple[Record, int]]) -> Iterator[Any]:
+        unused.remove(number)
+        read.append(rows)
+        yield from batches_of(rows, INTEGER, max(1, len(rows) // 2))
+
+    def items_of(run: int) -> Iterator[Any]:
+        rows = numbered[run]
+        for start in range(0, len(rows), batch_rows):
+            part = rows[start : start + batch_rows]
+            if random.random() < 0.5:
+                yield from batches_of(part, INTEGER, batch_rows)
+                continue
+            number = run * 100 + start
+            unused.add(number)
+            yield RowBlock(
+                low=comparable(part[0][0]),
+                high=comparable(part[-1][0]),
+                read=partial(read_block, number, part),
+            )
+            assert number not in unused
+
+    result = []
+    for step in merge_blocks([MergeRun(items_of(run)) for run in range(len(runs))], INTEGER):
+        if isinstance(step, MergeBatch):
+            result += newest(iter([step]), INTEGER)
+            continue
+        number = next(n for n in unused if comparable(numbered[n // 100][n % 100][0]) == step.low)
+        unused.remove(number)
+        start = number % 100
+        block = numbered[number // 100][start : start + batch_rows]
+        others = [key for run, keys in enumerate(runs) if run != number // 100 for key in keys]
+        assert not any(block[0][0] <= (key,) <= block[-1][0] for key in others)
+        result += block
+
+    expected = {key: number for rows in numbered for key, number in rows}
+    assert result == sorted(expected.items())
+    for rows in read:
+        other_keys = [key for keys in numbered for key, run in keys if run != rows[0][1]]
+        assert any(rows[0][0] <= key <= rows[-1][0] for key in other_keys)
+
+
+def test_the_last_rows_before_a_block_end_a_batch() -> None:
+    """The block is not requested again or read to make the batch larger."""
+    used = []
+
+    def read_block() -> Iterator[Any]:
+        used.append("read")
+        yield from batches_of([((key,), 0) for key in range(105, 110)], INTEGER, 5)
+
+    def items() -> Iterator[Any]:
+        yield from batches_of([((key,), 0) for key in range(101)], INTEGER, 100)
+        yield RowBlock(low=comparable((105,)), high=comparable((109,)), read=read_block)
+        used.append("finished")
+
+    other = run_of([((key,), 1) for key in [*range(3, 104), *range(120, 150)]], INTEGER, 200)
+
+    shown = []
+    for step in merge_blocks([MergeRun(items()), other], INTEGER):
+        if isinstance(step, MergeBatch):
+            keys = [key for key, _ in newest(iter([step]), INTEGER)]
+            shown.append((keys[0], keys[-1], list(used)))
+        else:
+            shown.append((step.low[0][1:], step.high[0][1:], list(used)))
+
+    assert shown == [
+        ((0,), (99,), []),
+        ((100,), (100,), []),
+        ((101,), (103,), []),
+        ((105,), (109,), []),
+        ((120,), (149,), ["finished"]),
+    ]
+
+
 @pytest.mark.parametrize(
     "shape", ["interleaved", "one after the other", "one long and several short"]
 )
@@ -219,7 +339,7 @@ def test_a_merge_buffers_about_one_batch_per_run(shape: str) -> None:
 
     handed_on = 0
     for step in merge_runs([MergeRun(reading(numbers)) for numbers in keys], INTEGER):
-        assert len(step.order) <= count * batch_rows
+        assert len(step.order) <= 1.5 * count * batch_rows
         assert read - handed_on <= 2 * count * batch_rows
         handed_on += len(step.order)
     assert handed_on == read == sum(map(len, keys))
