@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from paimon_orch.table.table import Table
 
 Record = dict[str, Any]
-_TIME_TYPE = pa.timestamp("ms")
+TIME_TYPE = pa.timestamp("ms")
 
 
-def _build_arrow_schema(**columns: pa.DataType) -> pa.Schema:
+def build_arrow_schema(**columns: pa.DataType) -> pa.Schema:
     """Return a schema; a column whose name ends with ``_`` is not nullable."""
     return pa.schema(
         [
@@ -41,13 +41,13 @@ def _build_arrow_schema(**columns: pa.DataType) -> pa.Schema:
     )
 
 
-SNAPSHOTS_COLUMNS = _build_arrow_schema(
+SNAPSHOTS_COLUMNS = build_arrow_schema(
     snapshot_id_=pa.int64(),
     schema_id_=pa.int64(),
     commit_user_=pa.string(),
     commit_identifier_=pa.int64(),
     commit_kind_=pa.string(),
-    commit_time_=_TIME_TYPE,
+    commit_time_=TIME_TYPE,
     base_manifest_list_=pa.string(),
     delta_manifest_list_=pa.string(),
     changelog_manifest_list=pa.string(),
@@ -56,26 +56,26 @@ SNAPSHOTS_COLUMNS = _build_arrow_schema(
     changelog_record_count=pa.int64(),
     watermark=pa.int64(),
 )
-SCHEMAS_COLUMNS = _build_arrow_schema(
+SCHEMAS_COLUMNS = build_arrow_schema(
     schema_id_=pa.int64(),
     fields_=pa.string(),
     partition_keys_=pa.string(),
     primary_keys_=pa.string(),
     options_=pa.string(),
     comment=pa.string(),
-    update_time_=_TIME_TYPE,
+    update_time_=TIME_TYPE,
 )
-OPTIONS_COLUMNS = _build_arrow_schema(key_=pa.string(), value_=pa.string())
-TAGS_COLUMNS = _build_arrow_schema(
+OPTIONS_COLUMNS = build_arrow_schema(key_=pa.string(), value_=pa.string())
+TAGS_COLUMNS = build_arrow_schema(
     tag_name_=pa.string(),
     snapshot_id_=pa.int64(),
     schema_id_=pa.int64(),
-    commit_time_=_TIME_TYPE,
+    commit_time_=TIME_TYPE,
     record_count=pa.int64(),
-    create_time=_TIME_TYPE,
+    create_time=TIME_TYPE,
     time_retained=pa.string(),
 )
-MANIFESTS_COLUMNS = _build_arrow_schema(
+MANIFESTS_COLUMNS = build_arrow_schema(
     file_name_=pa.string(),
     file_size_=pa.int64(),
     num_added_files_=pa.int64(),
@@ -86,7 +86,7 @@ MANIFESTS_COLUMNS = _build_arrow_schema(
     min_row_id=pa.int64(),
     max_row_id=pa.int64(),
 )
-FILES_COLUMNS = _build_arrow_schema(
+FILES_COLUMNS = build_arrow_schema(
     partition=pa.string(),
     bucket_=pa.int32(),
     file_path_=pa.string(),
@@ -102,34 +102,34 @@ FILES_COLUMNS = _build_arrow_schema(
     max_value_stats_=pa.string(),
     min_sequence_number=pa.int64(),
     max_sequence_number=pa.int64(),
-    creation_time=_TIME_TYPE,
+    creation_time=TIME_TYPE,
     deleteRowCount=pa.int64(),
     file_source=pa.string(),
     first_row_id=pa.int64(),
     write_cols=pa.list_(pa.string()),
 )
-PARTITIONS_COLUMNS = _build_arrow_schema(
+PARTITIONS_COLUMNS = build_arrow_schema(
     partition=pa.string(),
     record_count_=pa.int64(),
     file_size_in_bytes_=pa.int64(),
     file_count_=pa.int64(),
-    last_update_time=_TIME_TYPE,
-    created_at=_TIME_TYPE,
+    last_update_time=TIME_TYPE,
+    created_at=TIME_TYPE,
     created_by=pa.string(),
     updated_by=pa.string(),
     options=pa.string(),
     total_buckets_=pa.int32(),
     done_=pa.bool_(),
 )
-BUCKETS_COLUMNS = _build_arrow_schema(
+BUCKETS_COLUMNS = build_arrow_schema(
     partition=pa.string(),
     bucket_=pa.int32(),
     record_count_=pa.int64(),
     file_size_in_bytes_=pa.int64(),
     file_count_=pa.int64(),
-    last_update_time=_TIME_TYPE,
+    last_update_time=TIME_TYPE,
 )
-STATISTICS_COLUMNS = _build_arrow_schema(
+STATISTICS_COLUMNS = build_arrow_schema(
     snapshot_id_=pa.int64(),
     schema_id_=pa.int64(),
     mergedRecordCount=pa.int64(),
@@ -150,11 +150,12 @@ def _build_snapshot_row(snapshot: Snapshot) -> Record:
     record = {
         name: getattr(snapshot, name) for name in SNAPSHOTS_COLUMNS.names if hasattr(snapshot, name)
     }
-    kind, commit_time = snapshot.commit_kind.value, _to_local_time(snapshot.time_millis)
+    kind, commit_time = snapshot.commit_kind.value, to_local_time(snapshot.time_millis)
     return record | {"snapshot_id": snapshot.id, "commit_kind": kind, "commit_time": commit_time}
 
 
-def _to_local_time(millis: int) -> datetime:
+def to_local_time(millis: float) -> datetime:
+    """Return the local wall clock time of epoch milliseconds."""
     return datetime.fromtimestamp(millis / 1000, UTC).astimezone().replace(tzinfo=None)
 
 
@@ -175,7 +176,7 @@ def _build_schema_row(schema: TableSchema) -> Record:
         "primary_keys": _encode_compact_json(values["primaryKeys"]),
         "options": _encode_compact_json(values["options"]),
         "comment": schema.comment,
-        "update_time": _to_local_time(schema.time_millis),
+        "update_time": to_local_time(schema.time_millis),
     }
 
 
@@ -204,7 +205,7 @@ def _build_tag_row(table: "Table", name: str) -> Record:
         "tag_name": name,
         "snapshot_id": snapshot.id,
         "schema_id": snapshot.schema_id,
-        "commit_time": _to_local_time(snapshot.time_millis),
+        "commit_time": to_local_time(snapshot.time_millis),
         "record_count": snapshot.total_record_count,
         "create_time": parse_tag_time(values.get("tagCreateTime")),
         "time_retained": None if retained is None else _format_duration(retained),
@@ -229,15 +230,16 @@ def build_manifests_table(table: "Table", snapshot: Snapshot | None) -> pa.Table
     rows = [
         {
             **{name: getattr(m, name) for name in MANIFESTS_COLUMNS.names if hasattr(m, name)},
-            "min_partition_stats": _format_row(m.partition_stats.min_values, fields),
-            "max_partition_stats": _format_row(m.partition_stats.max_values, fields),
+            "min_partition_stats": format_row(m.partition_stats.min_values, fields),
+            "max_partition_stats": format_row(m.partition_stats.max_values, fields),
         }
         for m in manifests
     ]
     return pa.Table.from_pylist(rows, MANIFESTS_COLUMNS)
 
 
-def _format_row(data: bytes, fields: Sequence[Field]) -> str:
+def format_row(data: bytes, fields: Sequence[Field]) -> str:
+    """Return the values of a binary row as ``{value, value}``."""
     values = deserialize_row(data, [field.type for field in fields])
     formatted = [_format_value(value, field) for value, field in zip(values, fields, strict=True)]
     return f"{{{', '.join(formatted)}}}"
@@ -259,23 +261,25 @@ def build_files_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     statistics = FileStats(schema, table.stores.schemas.get)
     rows = [
         {
-            "partition": _format_row(split.partition, schema.partition_fields),
+            "partition": format_row(split.partition, schema.partition_fields),
             "bucket": split.bucket,
             "file_path": reader.path(BucketFile(split.partition, split.bucket, file)),
-            **_build_file_columns(file, table.stores.schemas.get(file.schema_id)),
+            **build_file_columns(file, table.stores.schemas.get(file.schema_id)),
             **_build_statistics_columns(statistics, split.partition, file, schema),
         }
-        for split in _read_splits(table, snapshot)
+        for split in read_splits(table, snapshot)
         for file in split.files
     ]
     return pa.Table.from_pylist(rows, FILES_COLUMNS)
 
 
-def _read_splits(table: "Table", snapshot: Snapshot | None) -> list[BucketSplit]:
+def read_splits(table: "Table", snapshot: Snapshot | None) -> list[BucketSplit]:
+    """Return the live files of a snapshot by bucket; none without a snapshot."""
     return [] if snapshot is None else table.files(snapshot)
 
 
-def _build_file_columns(file: DataFileMeta, schema: TableSchema) -> Record:
+def build_file_columns(file: DataFileMeta, schema: TableSchema) -> Record:
+    """Return the columns of a file that need only its metadata and its schema."""
     source = file.file_source
     return {
         "file_format": parse_file_format(file.file_name),
@@ -299,7 +303,7 @@ def _format_key(key: bytes, file: DataFileMeta, schema: TableSchema) -> str | No
     if not read_row_arity(key):
         return None
     with wrap_decode_errors(f"{file.file_name} (its key bounds in the manifest)"):
-        return f"[{_format_row(key, schema.order_fields(file.level))[1:-1]}]"
+        return f"[{format_row(key, schema.order_fields(file.level))[1:-1]}]"
 
 
 def _build_statistics_columns(
@@ -331,7 +335,7 @@ def build_partitions_table(table: "Table", snapshot: Snapshot | None) -> pa.Tabl
     """Return one row per partition, sorted by name."""
     schema = table.schema
     groups: dict[bytes, list[BucketSplit]] = {}
-    for split in _read_splits(table, snapshot):
+    for split in read_splits(table, snapshot):
         groups.setdefault(split.partition, []).append(split)
     rows = [
         {
@@ -354,7 +358,7 @@ def build_buckets_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
             "bucket": split.bucket,
             **_sum_files(split.files),
         }
-        for split in _read_splits(table, snapshot)
+        for split in read_splits(table, snapshot)
     ]
     return pa.Table.from_pylist(sorted(rows, key=_partition_sort_key), BUCKETS_COLUMNS)
 

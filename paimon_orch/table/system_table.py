@@ -1,13 +1,15 @@
 """System tables (``db.t$files``): finds them by name and scans them.
 
-:mod:`paimon_orch.table.metadata_tables` builds the rows of the metadata tables; ``ro``,
-``audit_log`` and ``row_tracking`` are views of the rows of the table.
+:mod:`paimon_orch.table.metadata_tables`, :mod:`paimon_orch.table.reference_tables` and
+:mod:`paimon_orch.table.index_tables` build the rows of the metadata tables; ``ro``, ``audit_log``,
+``binlog`` and ``row_tracking`` are views of the rows of the table.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import InputError, NotFoundError
@@ -16,7 +18,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.format.types.predicate import Predicate
-from paimon_orch.table import metadata_tables
+from paimon_orch.table import index_tables, metadata_tables, reference_tables
 from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.scan.base_scan import ROW_KIND, BaseScan, filter_batches, limit_batches
@@ -37,9 +39,20 @@ _METADATA_TABLES: Mapping[str, tuple[pa.Schema, MetadataTableBuilder]] = {
     "partitions": (metadata_tables.PARTITIONS_COLUMNS, metadata_tables.build_partitions_table),
     "buckets": (metadata_tables.BUCKETS_COLUMNS, metadata_tables.build_buckets_table),
     "statistics": (metadata_tables.STATISTICS_COLUMNS, metadata_tables.build_statistics_table),
+    "branches": (reference_tables.BRANCHES_COLUMNS, reference_tables.build_branches_table),
+    "consumers": (reference_tables.CONSUMERS_COLUMNS, reference_tables.build_consumers_table),
+    "aggregation_fields": (
+        reference_tables.AGGREGATION_FIELDS_COLUMNS,
+        reference_tables.build_aggregation_fields_table,
+    ),
+    "file_key_ranges": (
+        index_tables.FILE_KEY_RANGES_COLUMNS,
+        index_tables.build_file_key_ranges_table,
+    ),
+    "table_indexes": (index_tables.TABLE_INDEXES_COLUMNS, index_tables.build_table_indexes_table),
 }
-_DATA_TABLES = ("ro", "audit_log", "row_tracking")
-_MERGED_TABLES = ("audit_log", "row_tracking")
+_DATA_TABLES = ("ro", "audit_log", "binlog", "row_tracking")
+_MERGED_TABLES = ("audit_log", "binlog", "row_tracking")
 SYSTEM_TABLE_NAMES = (*_METADATA_TABLES, *_DATA_TABLES)
 
 
@@ -48,7 +61,8 @@ class SystemTable:
     """One read-only system table of a table, from :meth:`Table.system`.
 
     ``ro`` has the rows of the last full compaction, read without a merge. ``audit_log`` has the
-    rows with a first column ``rowkind``, including the last change of deleted keys.
+    rows with a first column ``rowkind``, including the last change of deleted keys. ``binlog`` has
+    the rows of ``audit_log`` with an array in each column, as a change has two values in streams.
     ``row_tracking`` has the rows with their ids and sequence numbers. The other system tables
     contain metadata.
     """
@@ -84,19 +98,14 @@ class SystemTable:
             )
         selector = SnapshotSelector(snapshot_id, tag, timestamp, watermark)
         rows = self._build_scan(columns, filter, limit if order_by is None else None, selector)
-        if isinstance(rows, Scan) and merge_level_0 is not None:
-            rows = replace(rows, merge_level_0=merge_level_0)
+        if merge_level_0 is not None:
+            if isinstance(rows, Scan):
+                rows = replace(rows, merge_level_0=merge_level_0)
+            elif isinstance(rows, _BinlogScan):
+                rows = replace(rows, rows=replace(rows.rows, merge_level_0=merge_level_0))
         if order_by is None:
             return rows
-        schema = TableSchema(
-            id=0,
-            fields=tuple(to_paimon_fields(rows.arrow_schema)),
-            highest_field_id=0,
-            partition_keys=(),
-            primary_keys=(),
-            options={},
-        )
-        return SortedScan(rows, parse_order(order_by, schema), limit)
+        return SortedScan(rows, parse_order(order_by, _build_schema(rows.arrow_schema)), limit)
 
     def _build_scan(
         self,
@@ -105,26 +114,36 @@ class SystemTable:
         limit: int | None,
         selector: SnapshotSelector,
     ) -> BaseScan:
+        if self.name == "binlog":
+            return self._build_binlog_scan(columns, filter, limit, selector)
         if self.name in _DATA_TABLES:
             return self._build_data_scan(columns, filter, limit, selector)
         form, make = _METADATA_TABLES[self.name]
-        schema = TableSchema(
-            id=0,
-            fields=tuple(to_paimon_fields(form)),
-            highest_field_id=0,
-            partition_keys=(),
-            primary_keys=(),
-            options={},
-        )
-        names = schema.names if columns is None else [f.name for f in schema.select(columns)]
-        target = pa.schema([form.field(name) for name in names])
-        predicate = bind_filter(filter, schema)
+        schema = _build_schema(form)
         return _MetadataScan(
             table=self.table,
             build=make,
             selector=selector,
-            target=target,
-            predicate=predicate,
+            target=_select_fields(form, schema, columns),
+            predicate=bind_filter(filter, schema),
+            limit=limit,
+        )
+
+    def _build_binlog_scan(
+        self,
+        columns: list[str] | None,
+        filter: str | Predicate | None,
+        limit: int | None,
+        selector: SnapshotSelector,
+    ) -> BaseScan:
+        audit_log = SystemTable(self.table, "audit_log")
+        rows = audit_log._build_data_scan(None, None, None, selector)
+        form = pa.schema(map(_wrap_field, rows.arrow_schema))
+        schema = _build_schema(form)
+        return _BinlogScan(
+            rows=rows,
+            target=_select_fields(form, schema, columns),
+            predicate=bind_filter(filter, schema),
             limit=limit,
         )
 
@@ -134,7 +153,7 @@ class SystemTable:
         condition: str | Predicate | None,
         limit: int | None,
         selector: SnapshotSelector,
-    ) -> BaseScan:
+    ) -> Scan:
         time_travel = {name: getattr(selector, name) for name in selector.__slots__}
         if self.name == "ro":
             scan = self.table.scan(columns, condition, limit=limit, **time_travel)
@@ -156,6 +175,67 @@ class SystemTable:
         return replace(
             scan, fields=fields, predicate=bind_filter(condition, audited), is_audit_log=True
         )
+
+
+def _build_schema(form: pa.Schema) -> TableSchema:
+    """Return a schema to bind filters and orders to."""
+    return TableSchema(
+        id=0,
+        fields=tuple(to_paimon_fields(form)),
+        highest_field_id=0,
+        partition_keys=(),
+        primary_keys=(),
+        options={},
+    )
+
+
+def _select_fields(form: pa.Schema, schema: TableSchema, columns: list[str] | None) -> pa.Schema:
+    names = schema.names if columns is None else [f.name for f in schema.select(columns)]
+    return pa.schema([form.field(name) for name in names])
+
+
+def _wrap_field(field: pa.Field) -> pa.Field:
+    """Return the array field of a column in ``binlog``; the row kind is no array."""
+    if field.name == ROW_KIND.name:
+        return field
+    return pa.field(field.name, pa.list_(field.with_name("item").with_nullable(True)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BinlogScan(BaseScan):
+    """A scan of the audit log with each value in an array of its own."""
+
+    rows: Scan
+    target: pa.Schema
+    predicate: Predicate | None
+    limit: int | None
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """Return the schema of the rows."""
+        return self.target
+
+    @property
+    def rows_not_visible(self) -> int:
+        """Return the number of records that the scan leaves out until a compaction."""
+        return self.rows.rows_not_visible
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+        form = pa.schema(map(_wrap_field, self.rows.arrow_schema))
+        wrapped = (_wrap_columns(batch, form) for batch in self.rows.to_batches())
+        return limit_batches(filter_batches(wrapped, self.predicate, self.target), self.limit)
+
+
+def _wrap_columns(batch: pa.RecordBatch, form: pa.Schema) -> pa.RecordBatch:
+    offsets = pa.array(np.arange(batch.num_rows + 1, dtype=np.int32))
+    columns = [
+        pa.ListArray.from_arrays(offsets, column, type=field.type)
+        if field.name != ROW_KIND.name
+        else column
+        for column, field in zip(batch.columns, form, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=form)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
 from paimon_orch.table.metadata.branches import Branches
+from paimon_orch.table.metadata.consumers import ConsumerStore
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
@@ -167,6 +168,11 @@ class TableStores:
             on_change=self.publish_iceberg_metadata,
             catalog=self.environment.branches,
         )
+
+    @property
+    def consumers(self) -> ConsumerStore:
+        """Return the consumers of the branch."""
+        return ConsumerStore(self.io, self.paths, self.schema.typed_options)
 
     @property
     def manifests(self) -> ManifestReader:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,13 @@ COLUMNS = {
     " updated_by options total_buckets done",
     "buckets": "partition bucket record_count file_size_in_bytes file_count last_update_time",
     "statistics": "snapshot_id schema_id mergedRecordCount mergedRecordSize colstat",
+    "branches": "branch_name create_time",
+    "consumers": "consumer_id next_snapshot_id",
+    "aggregation_fields": "field_name field_type function function_options comment",
+    "file_key_ranges": "partition bucket file_path file_format schema_id level record_count file_size_in_bytes min_key"
+    " max_key first_row_id",
+    "table_indexes": "partition bucket index_type file_name file_size row_count dv_ranges row_range_start"
+    " row_range_end index_field_id index_field_name",
 }
 
 
@@ -142,6 +150,57 @@ def test_manifests_have_the_bounds_of_their_partitions(table: Table) -> None:
         ("{a}", "{a}"),
     ]
     assert sum(row["num_added_files"] for row in rows) == len(_rows(table, "files"))
+
+
+def test_branches_and_consumers_are_listed(table: Table) -> None:
+    assert _rows(table, "branches") == []
+    assert _rows(table, "consumers") == []
+    table.branches.create("empty")
+    table.branches.create("dev", tag="first")
+    table.stores.consumers.record("reader", 2)
+    names = [row["branch_name"] for row in _rows(table, "branches")]
+    assert names == ["dev", "empty"]
+    assert _rows(table, "consumers") == [{"consumer_id": "reader", "next_snapshot_id": 2}]
+
+
+def test_consumers_include_expired_ones(tmp_path: Path) -> None:
+    table = new_table(tmp_path, consumer__expiration_time="1 h")
+    table.stores.consumers.record("old", 7)
+    (file,) = (tmp_path / "db.db" / "t" / "consumer").iterdir()
+    os.utime(file, (0, 0))
+    assert table.stores.consumers.read_next_snapshots() == {}
+    assert _rows(table, "consumers") == [{"consumer_id": "old", "next_snapshot_id": 7}]
+
+
+def test_file_key_ranges_equal_the_files(table: Table) -> None:
+    ranges = _rows(table, "file_key_ranges")
+    columns = COLUMNS["file_key_ranges"].split()
+    assert ranges == _rows(table, "files", columns=columns)
+    assert {"[1]", "[7]"} <= {row["max_key"] for row in ranges}
+
+
+def test_table_indexes_show_deletion_vectors(tmp_path: Path) -> None:
+    table = new_table(tmp_path, deletion_vectors__enabled="true")
+    table.upsert(table_of("k v", [(k, "old") for k in range(9)]))
+    step.compact(table, EXECUTOR, strategy="full")
+    table.upsert(table_of("k v", [(1, "new"), (4, "new")]))
+    step.compact(table, EXECUTOR, strategy="minor")
+    (row,) = _rows(table, "table_indexes")
+    assert (row["index_type"], row["row_count"], row["partition"]) == ("DELETION_VECTORS", 1, "{}")
+    (item,) = row["dv_ranges"]
+    files = {Path(file["file_path"]).name for file in _rows(table, "files")}
+    assert item["f0"] in files
+    assert item["_CARDINALITY"] == 2
+    assert row["index_field_name"] is None
+
+
+def test_binlog_has_arrays_of_the_audit_log(table: Table) -> None:
+    rows = _rows(table, "binlog", filter="rowkind = '-D'")
+    assert rows == [{"rowkind": "-D", "p": ["a"], "k": [3], "v": [None]}]
+    assert len(_rows(table, "binlog")) == len(_rows(table, "audit_log")) == 9
+    assert _rows(table, "binlog", columns=["k"], limit=1, snapshot_id=1)[0].keys() == {"k"}
+    with pytest.raises(InputError):
+        _rows(table, "binlog", filter="k = 3")
 
 
 def test_system_tables_support_time_travel(table: Table) -> None:

@@ -8,7 +8,6 @@ from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.format.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 from paimon_orch.spark.datasource.datasource_options import DataSourceOptions
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
-from paimon_orch.table.metadata.consumers import ConsumerStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.scan.incremental_scan import read_snapshot_or_changelog
 from paimon_orch.table.table import Table
@@ -105,7 +104,7 @@ class StreamFollower:
         """Return the start of a query without a checkpoint: that of its consumer or scan mode."""
         mode, consumer = self.mode, self.options.values.get("consumer-id")
         if consumer is not None:
-            next_snapshot = self._build_consumer_store().read_next_snapshot(consumer)
+            next_snapshot = self.table.stores.consumers.read_next_snapshot(consumer)
             if next_snapshot is not None:
                 return self._build_position(next_snapshot)
         position = self._find_start(mode)
@@ -237,7 +236,4 @@ class StreamFollower:
         """Record the position of the consumer, so that its unread snapshots do not expire."""
         consumer = self.options.values.get("consumer-id")
         if consumer is not None:
-            self._build_consumer_store().record(consumer, position.snapshot)
-
-    def _build_consumer_store(self) -> ConsumerStore:
-        return ConsumerStore(self.table.io, self.table.paths, self.table.options)
+            self.table.stores.consumers.record(consumer, position.snapshot)

@@ -31,7 +31,6 @@ from paimon_orch.table.cleanup.references import (
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter, list_file_roots
 from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
-from paimon_orch.table.metadata.consumers import ConsumerStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST
 from paimon_orch.table.table import Table
 
@@ -99,7 +98,7 @@ def plan_among_versions(
     if not changelogs or latest is None:
         return ChangelogExpirationPlan(request=request)
     retention = Retention.of_changelogs(options, int(time.time() * 1000), request)
-    next_snapshots = ConsumerStore(table.io, table.paths, options).read_next_snapshots().values()
+    next_snapshots = table.stores.consumers.read_next_snapshots().values()
     times = {number: v.snapshot.time_millis for number, v in sorted(changelogs.items())}
     end = find_first_retained_changelog(times, latest, retention, next_snapshots)
     expired = [

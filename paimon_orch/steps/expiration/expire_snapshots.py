@@ -53,7 +53,6 @@ from paimon_orch.table.cleanup.references import (
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter, list_file_roots
 from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
-from paimon_orch.table.metadata.consumers import ConsumerStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST
 from paimon_orch.table.table import Table
 
@@ -128,7 +127,7 @@ def plan(table: Table, request: ExpireSnapshotsRequest) -> SnapshotExpirationPla
     now = int(time.time() * 1000) if request.now_millis is None else request.now_millis
     options = table.options
     retention = Retention.of_snapshots(options, now, request)
-    consumers = ConsumerStore(table.io, table.paths, options)
+    consumers = table.stores.consumers
     next_snapshots = consumers.read_next_snapshots()
     expired = tuple(consumers.find_expired())
     if options.get(CONSUMER_CHANGELOG_ONLY):

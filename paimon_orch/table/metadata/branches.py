@@ -50,12 +50,16 @@ class Branches:
         Symbolic links are included: readers follow them, and their targets refer to files of the
         table.
         """
-        directories = (info.name for info in self._list_entries() if info.is_dir or info.is_link)
-        return sorted(
-            name.removeprefix(_BRANCH_PREFIX)
-            for name in directories
-            if name.startswith(_BRANCH_PREFIX)
-        )
+        return list(self.read_modification_times())
+
+    def read_modification_times(self) -> dict[str, float]:
+        """Return the time of each branch's directory in epoch seconds, sorted by branch."""
+        times = {
+            info.name.removeprefix(_BRANCH_PREFIX): info.modified
+            for info in self._list_entries()
+            if (info.is_dir or info.is_link) and info.name.startswith(_BRANCH_PREFIX)
+        }
+        return dict(sorted(times.items()))
 
     def _list_entries(self) -> Iterator[FileInfo]:
         return self.io.list_dir(f"{self.root}/branch")

@@ -5,7 +5,7 @@ See docs/format/tags-branches-consumers.md#consumers.
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from paimon_orch.errors import InputError, wrap_decode_errors
@@ -34,15 +34,29 @@ class ConsumerStore:
         :class:`CorruptFileError`.
         """
         expired = set(self.find_expired())
+        return self._read_files(path for path in self._list_files() if path not in expired)
+
+    def read_all(self) -> dict[str, int]:
+        """Return the next snapshot of each consumer by id, sorted; includes expired consumers.
+
+        Raises :class:`CorruptFileError`.
+        """
+        by_path = self._read_files(sorted(self._list_files()))
+        return {
+            path.rpartition("/")[2].removeprefix(_CONSUMER_PREFIX): next_snapshot
+            for path, next_snapshot in by_path.items()
+        }
+
+    def _read_files(self, paths: Iterable[str]) -> dict[str, int]:
+        """Return the next snapshots by path; leaves out files that were deleted meanwhile."""
         next_snapshots = {}
-        for path in self._list_files():
-            if path not in expired:
-                try:
-                    data = self.io.read_bytes(path)
-                except FileNotFoundError:
-                    continue
-                with wrap_decode_errors(path):
-                    next_snapshots[path] = _parse_next_snapshot(data)
+        for path in paths:
+            try:
+                data = self.io.read_bytes(path)
+            except FileNotFoundError:
+                continue
+            with wrap_decode_errors(path):
+                next_snapshots[path] = _parse_next_snapshot(data)
         return next_snapshots
 
     def read_next_snapshot(self, name: str) -> int | None:
