@@ -160,3 +160,16 @@ def test_vectors_are_exchanged_with_java(
     assert our_rows(table) == rows_of_java(java20, tmp_path) == expected
     compact(table, InProcessExecutor(), strategy="full")
     assert our_rows(table) == rows_of_java(java20, tmp_path) == expected
+
+
+@pytest.mark.parametrize("peer", ["pypaimon", "pypaimon-rust"], indirect=True)
+def test_other_peers_read_what_we_write(peer: Peer, tmp_path: Path) -> None:
+    table = create(tmp_path, "k BIGINT, v VARIANT, e VECTOR<FLOAT, 2>", bucket="-1")
+    table.append(pa.table({"k": [1, 2], "v": ['{"a":1}', None], "e": [[1.0, 2.0], None]}))
+
+    value, metadata = encode_value({"a": 1})
+    variant = {"value": value.hex(), "metadata": metadata.hex()}
+    assert sorted(peer.read(tmp_path), key=lambda row: row["k"]) == [
+        {"k": 1, "v": variant, "e": [1.0, 2.0]},
+        {"k": 2, "v": None, "e": None},
+    ]
