@@ -149,7 +149,10 @@ class ColumnGuard:
         """Raise :class:`CommitConflictError` if a commit since then wrote the same columns."""
         starts = np.array([change.start for change in self.changes], np.int64)
         ends = np.array([change.end for change in self.changes], np.int64)
-        for number in range(self.snapshot_id + 1, 1 + (0 if latest is None else latest.id)):
+        newest = 0 if latest is None else latest.id
+        if newest < self.snapshot_id:  # the table was rolled back
+            raise self._build_error()
+        for number in range(self.snapshot_id + 1, newest + 1):
             try:
                 snapshot = snapshots.get(number)
             except NotFoundError:  # the snapshot has expired, so its changes are unknown

@@ -252,3 +252,14 @@ def test_columns_of_all_kinds_are_updated_in_all_formats(tmp_path: Path, form: s
     assert rows_by_id(table) == expected
     assert rows_of(table, columns=["l"], filter="k = 1") == [([7, 8],)]
     assert check(table, deep=True).findings == ()
+
+
+def test_an_update_of_a_table_that_was_rolled_back_is_a_conflict(table: Table) -> None:
+    RowChanges(updated={1: {"b": 11}}).commit(table)
+    planned, results = RowChanges(updated={1: {"a": 12}}).write(table)
+    table.rollback(2)
+
+    with pytest.raises(CommitConflictError, match="run the step again"):
+        row_level.commit(table, planned, results, executor=EXECUTOR)
+
+    assert rows_by_id(table)[1] == (1, 1, 1)
