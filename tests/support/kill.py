@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 from support.histories import backdate_files, unreferenced_files
+from support.storage_state import read_storage_state
 
 from paimon_orch import Catalog
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
@@ -41,15 +42,20 @@ def kill_at_each_change(
 ) -> Iterator[Table]:
     """Yield copies of a table in which an action was killed before its first, second, ... change.
 
-    In the last copy the action ran to its end. ``template`` is not changed.
+    A copy is left out if its storage state equals that of the copy before it, because the change
+    between them had no effect. In the last copy the action ran to its end. ``template`` is not
+    changed.
     """
     warehouse = Path(template.paths.root).parents[1]
+    state: list[tuple[str, str]] = []
     for number in count(1):
         target = root / f"killed-{number}"
         shutil.copytree(warehouse, target, copy_function=shutil.copy2)
         table = Catalog(str(target)).table(template.identifier)
         ended = run_killed(lambda table=table: action(table), number, str(target))  # type: ignore[misc]
-        yield table
+        previous, state = state, read_storage_state(target)
+        if ended or state != previous:
+            yield table
         shutil.rmtree(target)
         if ended:
             assert number > 3, "the action made too few changes"
