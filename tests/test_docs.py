@@ -244,9 +244,9 @@ def test_every_command_that_deletes_or_rewrites_has_a_dry_run() -> None:
     without = {name for name, options in list_commands() if "--dry-run" not in options}
 
     reads = {"catalogs", "check", "inspect", "read", "tables"}
-    lists = {"branch list", "database list", "quarantine list", "tag list"}
+    lists = {"branch list", "consumer list", "database list", "quarantine list", "tag list"}
     creates = {"branch create", "create", "database create", "demo", "tag create"}
-    assert without == reads | lists | creates | {"rename", "tag rename"}
+    assert without == reads | lists | creates | {"rename", "branch rename", "tag rename"}
 
 
 def test_every_command_except_those_that_print_rows_has_json_output() -> None:

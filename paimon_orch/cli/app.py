@@ -108,6 +108,9 @@ INDEX: Mapping[str, IndexEntry] = MappingProxyType(
         "trigger-tag-automatic-creation": IndexEntry(
             "refs", Panel.REFERENCES, "Create the tags that are due."
         ),
+        "repair-earliest-snapshot": IndexEntry(
+            "refs", Panel.CHECK, "Make the snapshot after a gap the earliest one."
+        ),
         "demo": IndexEntry("app", Panel.DEMO, "Load, compact and check a table of flights."),
         "database": IndexEntry("catalog", Panel.TABLES, "List, create and drop databases."),
         "quarantine": IndexEntry(
@@ -115,6 +118,7 @@ INDEX: Mapping[str, IndexEntry] = MappingProxyType(
         ),
         "tag": IndexEntry("refs", Panel.REFERENCES, "Create, list, rename and delete tags."),
         "branch": IndexEntry("refs", Panel.REFERENCES, "Create, list, merge and delete branches."),
+        "consumer": IndexEntry("refs", Panel.REFERENCES, "List, reset and delete consumers."),
     }
 )
 """All commands in the order of the reference page: groups are the last."""

@@ -1,4 +1,4 @@
-"""Commands for tags and branches, and the command ``rollback``."""
+"""Commands for tags, branches and consumers, rollback and the repair of a hint."""
 
 from typing import Annotated
 
@@ -22,15 +22,41 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
+from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.expiration import delete_tag as deletion_step
 from paimon_orch.steps.maintenance import create_automatic_tags as creation_step
-from paimon_orch.table.metadata.rollback import find_rollback_target
-from paimon_orch.table.metadata.time_travel import SnapshotSelector
+from paimon_orch.table.metadata.rollback import check_can_repair_earliest, find_rollback_target
+from paimon_orch.table.metadata.time_travel import (
+    SnapshotSelector,
+    find_first_since_time,
+    find_first_since_watermark,
+)
 
 _TagName = Annotated[str, typer.Argument(metavar="TAG", help="Name of the tag.")]
 _NewTagName = Annotated[str, typer.Argument(metavar="NEW_TAG", help="New name of the tag.")]
 _BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the branch.")]
+_NewBranchName = Annotated[
+    str, typer.Argument(metavar="NEW_BRANCH", help="New name of the branch.")
+]
+_FromTimestamp = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Tag the first snapshot at or after this time: ISO 8601 or epoch milliseconds.",
+    ),
+]
+_FromWatermark = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Tag the first snapshot with this watermark or a later one: ISO 8601 or epoch "
+        "milliseconds.",
+    ),
+]
+_EarliestSnapshot = Annotated[
+    int, typer.Option("--snapshot", metavar="ID", help="Id of the snapshot.")
+]
 _TaggedSnapshot = Annotated[
     int | None,
     typer.Option(
@@ -55,6 +81,21 @@ _BranchStart = Annotated[
         metavar="TAG", help="Tag to create the branch from.", show_default="an empty branch"
     ),
 ]
+_ConsumerName = Annotated[str, typer.Argument(metavar="CONSUMER", help="Id of the consumer.")]
+_NextSnapshot = Annotated[
+    int | None,
+    typer.Option(metavar="ID", help="Snapshot to read next.", show_default="delete the consumer"),
+]
+_Including = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGEX", help="Clear the consumers that match this.", show_default="all consumers"
+    ),
+]
+_Excluding = Annotated[
+    str | None,
+    typer.Option(metavar="REGEX", help="Keep the consumers that match this.", show_default="none"),
+]
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -73,9 +114,25 @@ def add_commands(app: typer.Typer) -> None:
     register_command(branches, list_branches, name="list", has_allowances=False)
     register_command(branches, create_branch, name="create")
     register_command(branches, delete_branch, name="delete")
+    register_command(branches, rename_branch, name="rename")
     register_command(branches, fast_forward_branch, name="fast-forward")
     app.add_typer(tags, name="tag", rich_help_panel=Panel.REFERENCES)
     app.add_typer(branches, name="branch", rich_help_panel=Panel.REFERENCES)
+    consumers = new_group("List, reset and delete consumers.")
+    register_command(consumers, list_consumers, name="list", has_allowances=False)
+    register_command(
+        consumers,
+        reset_consumer,
+        name="reset",
+        examples=["consumer reset /lake db.orders app --next-snapshot 7"],
+    )
+    register_command(
+        consumers,
+        clear_consumers,
+        name="clear",
+        examples=["consumer clear /lake db.orders --including 'test-.*' --dry-run"],
+    )
+    app.add_typer(consumers, name="consumer", rich_help_panel=Panel.REFERENCES)
     register_command(
         app,
         rollback,
@@ -83,6 +140,13 @@ def add_commands(app: typer.Typer) -> None:
         examples=["rollback /lake db.orders --tag release-7 --dry-run"],
     )
     register_command(app, trigger_tag_automatic_creation, Panel.REFERENCES)
+    register_command(
+        app,
+        repair_earliest,
+        Panel.CHECK,
+        name="repair-earliest-snapshot",
+        examples=["repair-earliest-snapshot /lake db.orders --snapshot 8 --dry-run"],
+    )
 
 
 def list_tags(
@@ -98,6 +162,8 @@ def create_tag(
     table: Identifier,
     name: _TagName,
     snapshot: _TaggedSnapshot = None,
+    from_timestamp: _FromTimestamp = None,
+    from_watermark: _FromWatermark = None,
     time_retained: _TimeRetained = None,
     replace: _Replace = False,
     as_json: AsJson = False,
@@ -106,8 +172,19 @@ def create_tag(
 
     The files of the snapshot are kept until the tag is deleted.
     """
-    tags = open_table(ctx, location, table).tags
-    retention = parse_optional_duration("--time-retained", time_retained)
+    stores = open_table(ctx, location, table).stores
+    tags, retention = stores.tags, parse_optional_duration("--time-retained", time_retained)
+    if sum(option is not None for option in (snapshot, from_timestamp, from_watermark)) > 1:
+        raise InputError(
+            "--snapshot, --from-timestamp and --from-watermark cannot be combined; set only one "
+            "of them"
+        )
+    millis = parse_optional_timestamp("--from-timestamp", from_timestamp)
+    watermark = parse_optional_timestamp("--from-watermark", from_watermark)
+    if millis is not None:
+        snapshot = find_first_since_time(stores.snapshots, millis).id
+    if watermark is not None:
+        snapshot = find_first_since_watermark(stores.snapshots, watermark).id
     create_or_replace = tags.replace if replace else tags.create
     tagged = create_or_replace(name, snapshot, time_retained=retention)
     values: dict[str, object] = {"tag": name, "snapshot_id": tagged.id}
@@ -191,6 +268,22 @@ def delete_branch(
     print_values(values, as_json, text)
 
 
+def rename_branch(
+    ctx: typer.Context,
+    location: CatalogLocation,
+    table: Identifier,
+    name: _BranchName,
+    to: _NewBranchName,
+    as_json: AsJson = False,
+) -> None:
+    """Rename a branch.
+
+    No job may write to the branch at the same time. Object stores cannot rename branches.
+    """
+    open_table(ctx, location, table).branches.rename(name, to)
+    print_values({"branch": to, "previous_name": name}, as_json, f"renamed branch {name} to {to}")
+
+
 def fast_forward_branch(
     ctx: typer.Context,
     location: CatalogLocation,
@@ -255,6 +348,30 @@ def rollback(
     print_values(values, as_json, text)
 
 
+def repair_earliest(
+    ctx: typer.Context,
+    location: CatalogLocation,
+    table: Identifier,
+    snapshot: _EarliestSnapshot,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make the snapshot after a gap the earliest one.
+
+    For a table with missing snapshot files. All snapshots from this one to the newest must exist.
+    Older snapshots are then treated as expired.
+    """
+    target = open_table(ctx, location, table)
+    if dry_run:
+        previous = check_can_repair_earliest(target.stores.snapshots, snapshot)
+        text = f"would set the earliest snapshot from {previous} to {snapshot}; nothing was changed"
+    else:
+        previous = target.repair_earliest_snapshot(snapshot)
+        text = f"set the earliest snapshot from {previous} to {snapshot}"
+    values: dict[str, object] = {"snapshot_id": snapshot, "previous_snapshot_id": previous}
+    print_values(values, as_json, text)
+
+
 def trigger_tag_automatic_creation(
     ctx: typer.Context,
     location: CatalogLocation,
@@ -271,3 +388,71 @@ def trigger_tag_automatic_creation(
     if not dry_run:
         created = run_step(creation_step.CREATE_TAGS, target, created).plan
     print_names(created.names, as_json=as_json)
+
+
+def list_consumers(
+    ctx: typer.Context, location: CatalogLocation, table: Identifier, as_json: AsJson = False
+) -> None:
+    """Print the ids of all consumers.
+
+    The system table DATABASE.TABLE$consumers also has their next snapshots.
+    """
+    consumers = open_table(ctx, location, table).stores.consumers
+    print_names(consumers.find_matching(), as_json=as_json)
+
+
+def reset_consumer(
+    ctx: typer.Context,
+    location: CatalogLocation,
+    table: Identifier,
+    name: _ConsumerName,
+    next_snapshot: _NextSnapshot = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Change the next snapshot of a consumer, or delete the consumer.
+
+    Stop its readers first, because they record their own positions.
+    """
+    stores = open_table(ctx, location, table).stores
+    previous = stores.consumers.read_next_snapshot(name)
+    if next_snapshot is None:
+        if previous is None:
+            raise NotFoundError(f"{stores.identifier} has no consumer {name!r}")
+        text = f"consumer {name}"
+        if not dry_run:
+            stores.consumers.delete([name])
+        text = f"would delete {text}; nothing was changed" if dry_run else f"deleted {text}"
+    else:
+        snapshot = stores.snapshots.get(next_snapshot)
+        text = f"consumer {name} to read snapshot {snapshot.id} next"
+        if not dry_run:
+            stores.consumers.reset(name, snapshot)
+        text = f"would set {text}; nothing was changed" if dry_run else f"set {text}"
+    values: dict[str, object] = {
+        "consumer": name,
+        "next_snapshot_id": next_snapshot,
+        "previous_next_snapshot_id": previous,
+    }
+    print_values(values, as_json, text)
+
+
+def clear_consumers(
+    ctx: typer.Context,
+    location: CatalogLocation,
+    table: Identifier,
+    including: _Including = None,
+    excluding: _Excluding = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete consumers and print their ids.
+
+    A regular expression must match the whole id. Snapshots that only these consumers have not read
+    can then expire.
+    """
+    consumers = open_table(ctx, location, table).stores.consumers
+    names = consumers.find_matching(including, excluding)
+    if not dry_run:
+        consumers.delete(names)
+    print_names(names, as_json=as_json)

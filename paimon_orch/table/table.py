@@ -24,7 +24,7 @@ from paimon_orch.table.filter.partition_spec import (
     parse_partition_spec,
 )
 from paimon_orch.table.metadata.branches import Branches
-from paimon_orch.table.metadata.rollback import rollback
+from paimon_orch.table.metadata.rollback import repair_earliest_snapshot, rollback
 from paimon_orch.table.metadata.tags import Tags
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.scan.bucket_split import BucketSplit
@@ -305,6 +305,15 @@ class Table:
         self.stores.report_deleted_tags(sorted(set(tags) - set(self.tags.names())))
         self.stores.publish_iceberg_metadata()
         return target
+
+    def repair_earliest_snapshot(self, snapshot_id: int) -> int:
+        """Make the snapshot after missing ones the earliest; return the previous earliest id.
+
+        Older snapshots are then treated as expired. Raises :class:`InputError` unless all snapshots
+        from this one to the newest exist and the one before it does not.
+        """
+        self.stores.check_step(StepKind.METADATA)
+        return repair_earliest_snapshot(self.stores.snapshots, snapshot_id)
 
     def truncate(self) -> Snapshot | None:
         """Delete all rows in one snapshot; returns None if the table has no files.

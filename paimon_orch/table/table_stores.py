@@ -172,7 +172,12 @@ class TableStores:
     @property
     def consumers(self) -> ConsumerStore:
         """Return the consumers of the branch."""
-        return ConsumerStore(self.io, self.paths, self.schema.typed_options)
+        return ConsumerStore(
+            self.io,
+            self.paths,
+            self.schema.typed_options,
+            check=partial(self.check_step, StepKind.METADATA),
+        )
 
     @property
     def manifests(self) -> ManifestReader:

@@ -24,7 +24,7 @@ DELETES_NOTHING = {
         "rename",
     ),
     *("branch list", "database list", "quarantine list", "tag list", "tables"),
-    *("tag create", "tag rename"),
+    *("tag create", "tag rename", "branch rename", "consumer list"),
 }
 
 

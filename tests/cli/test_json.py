@@ -25,7 +25,10 @@ STEPS: list[tuple[str, list[str], set[str]]] = [
     ("alter", ["--add", "n INT"], {"previous_schema_id", "schema_id", "removed", "added"}),
     ("tag create", ["t1"], {"tag", "snapshot_id"}),
     ("tag rename", ["t1", "t2"], {"tag", "previous_name"}),
-    ("branch create", ["dev", "--tag", "t2"], {"branch", "tag"}),
+    ("branch create", ["old", "--tag", "t2"], {"branch", "tag"}),
+    ("branch rename", ["old", "dev"], {"branch", "previous_name"}),
+    ("consumer reset", ["app", "--next-snapshot", "1"], {"consumer", "next_snapshot_id"}),
+    ("repair-earliest-snapshot", ["--snapshot", "1"], {"snapshot_id", "previous_snapshot_id"}),
     (
         "branch fast-forward",
         ["dev", "--dry-run"],
@@ -65,7 +68,7 @@ STEPS: list[tuple[str, list[str], set[str]]] = [
     ("rename", ["db.t2"], {"table", "previous_name"}),
 ]
 LISTS = ["tag list", "branch list", "quarantine list", "expire-tags"]
-LISTS.append("trigger-tag-automatic-creation")
+LISTS += ["trigger-tag-automatic-creation", "consumer list", "consumer clear"]
 CATALOG_STEPS: list[tuple[list[str], set[str]]] = [
     (["database", "create", "W", "other"], {"database"}),
     (["create", "W", "other.a", "--columns", "id INT"], {"table", "location", "schema_id"}),
@@ -121,6 +124,8 @@ def test_every_command_with_json_is_tested_here() -> None:
     tested |= {" ".join(arguments[: arguments.index("W")]) for arguments, _ in CATALOG_STEPS}
     tested |= {"tables", "database list", "move-postponed"}
     tested |= {"catalogs", "sync-partitions"}  # test_catalogs.py; needs a metastore
+    # test_compact.py; these need data evolution
+    tested |= {"materialize-deletion-vectors", "reassign-row-ids"}
     assert tested == {
         name for name, command in walk_commands() if "--json" in option_names(command)
     }

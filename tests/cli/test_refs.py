@@ -10,7 +10,7 @@ from support.commands import run_command
 from support.histories import unreferenced_files
 from support.tables import new_table, rows_of, stored_files, table_of
 
-from paimon_orch.errors import InputError, PaimonError
+from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.table.table import Table
 
@@ -61,6 +61,84 @@ def test_a_tag_is_deleted_with_files_that_only_it_references(table: Table) -> No
     assert result == f"deleted tag kept with {len(deleted) - 1} files"
     assert any("/bucket-0/data-" in path for path in deleted)
     assert unreferenced_files(table) == set()
+
+
+def test_a_tag_is_created_from_a_time_or_a_watermark(table: Table) -> None:
+    first, second = (table.stores.snapshots.get(number).time_millis for number in (1, 2))
+    run(table, "tag create", "a", "--from-timestamp", str(first))
+    run(table, "tag create", "b", "--from-timestamp", str(second))
+    assert (table.tags.get("a").id, table.tags.get("b").id) == (1, 2)
+    with pytest.raises(NotFoundError, match="no snapshot or tag at or after"):
+        run(table, "tag create", "c", "--from-timestamp", str(second + 1))
+    with pytest.raises(NotFoundError, match="with a watermark of 5 or more"):
+        run(table, "tag create", "c", "--from-watermark", "5")
+    with pytest.raises(InputError, match="cannot be combined"):
+        run(table, "tag create", "c", "--snapshot", "1", "--from-timestamp", "1")
+    # The tag of an expired snapshot is earlier than the first snapshot.
+    table.append(table_of("dt k v", [("a", 5, "e")]))
+    table.tags.delete("b")
+    expire_snapshots(table, retain_max=1)
+    run(table, "tag create", "c", "--from-timestamp", str(first))
+    assert table.tags.get("c").id == 1
+
+
+def test_a_branch_is_renamed(table: Table) -> None:
+    table.tags.create("base", 1)
+    table.branches.create("dev", "base")
+    table.branches.create("other")
+    assert run(table, "branch rename", "dev", "new") == "renamed branch dev to new"
+    assert table.branches.names() == ["new", "other"]
+    for name, to in (("new", "other"), ("new", "main"), ("new", "new"), ("new", "7")):
+        with pytest.raises(InputError):
+            run(table, "branch rename", name, to)
+    with pytest.raises(NotFoundError, match="no branch 'gone'"):
+        run(table, "branch rename", "gone", "x")
+    assert table.branches.names() == ["new", "other"]
+
+
+def test_consumers_are_reset_and_cleared(table: Table) -> None:
+    assert run(table, "consumer list") == "none"
+    text = "set consumer app to read snapshot 1 next"
+    assert run(table, "consumer reset", "app", "--next-snapshot", "1") == text
+    assert table.stores.consumers.read_all() == {"app": 1}
+    with pytest.raises(NotFoundError, match="no snapshot 9"):
+        run(table, "consumer reset", "app", "--next-snapshot", "9")
+    output = run(table, "consumer reset", "app", "--dry-run")
+    assert output == "would delete consumer app; nothing was changed"
+    assert run(table, "consumer reset", "app") == "deleted consumer app"
+    with pytest.raises(NotFoundError, match="no consumer 'app'"):
+        run(table, "consumer reset", "app")
+
+    for name in ("a1", "a2", "b1", "b11"):
+        table.stores.consumers.record(name, 2)
+    patterns = ("--including", ".1", "--excluding", "b.*")
+    assert run(table, "consumer clear", *patterns, "--dry-run") == "a1"
+    assert len(table.stores.consumers.read_all()) == 4
+    assert run(table, "consumer clear", *patterns) == "a1"
+    assert run(table, "consumer list").split() == ["a2", "b1", "b11"]
+    with pytest.raises(InputError, match="not a regular expression"):
+        run(table, "consumer clear", "--including", "(")
+    run(table, "consumer clear")
+    assert table.stores.consumers.read_all() == {}
+
+
+def test_the_earliest_snapshot_is_set_after_a_gap(table: Table) -> None:
+    for number in range(5, 8):
+        table.append(table_of("dt k v", [("a", number, "e")]))
+    store = table.stores.snapshots
+    with pytest.raises(InputError, match="does not follow a missing snapshot"):
+        run(table, "repair-earliest-snapshot", "--snapshot", "3")
+    table.io.delete(store.path(3))
+    for wrong in ("2", "5", "6"):
+        with pytest.raises(InputError):
+            run(table, "repair-earliest-snapshot", "--snapshot", wrong)
+    assert store.earliest_id() == 1
+    output = run(table, "repair-earliest-snapshot", "--snapshot", "4", "--dry-run")
+    assert output == "would set the earliest snapshot from 1 to 4; nothing was changed"
+    assert store.earliest_id() == 1
+    output = run(table, "repair-earliest-snapshot", "--snapshot", "4")
+    assert output == "set the earliest snapshot from 1 to 4"
+    assert store.earliest_id() == 4
 
 
 def test_branches_are_created_fast_forwarded_and_deleted(table: Table) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.errors import InputError, NotFoundError, UnsupportedError
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.storage import FileInfo, FileIO
 from paimon_orch.table.catalog_environment import CatalogBranches
@@ -127,6 +127,22 @@ class Branches:
         for folder in _REFERENCE_FOLDERS:
             self.io.delete_dir(f"{paths.branch_root}/{folder}")
         self.io.delete_dir(paths.branch_root)
+
+    def rename(self, name: str, to: str) -> None:
+        """Rename a branch to an unused name.
+
+        Raises :class:`InputError` if the new name is taken or not allowed, or if an option names
+        the branch; :class:`UnsupportedError` if the storage cannot rename directories, or if a
+        catalog has the branches. The table is then unchanged.
+        """
+        paths, target = self.check_can_delete(name), self._get_paths(to)
+        if self.catalog is not None:
+            raise UnsupportedError(
+                f"{self.root}: the branches of this table belong to its catalog, which this "
+                "library cannot ask to rename one; rename it there"
+            )
+        if to in self.names() or not self.io.rename_dir(paths.branch_root, target.branch_root):
+            raise InputError(f"{self.root} already has a branch {to!r}")
 
     def check_can_delete(self, name: str) -> TablePaths:
         """Return the paths of a branch; raises :class:`InputError` if it cannot be deleted."""

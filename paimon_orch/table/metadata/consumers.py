@@ -4,6 +4,7 @@ See docs/format/tags-branches-consumers.md#consumers.
 """
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from paimon_orch.errors import InputError, wrap_decode_errors
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import CONSUMER_EXPIRATION_TIME
 from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.text import parse_integer, parse_json_object
 from paimon_orch.storage import FileIO
 
@@ -26,6 +28,8 @@ class ConsumerStore:
     paths: TablePaths
     options: Options
     clock: Callable[[], float] = time.time
+    check: Callable[[], None] = lambda: None
+    """Raises an error if the table's options forbid changes of consumers."""
 
     def read_next_snapshots(self) -> dict[str, int]:
         """Return the next snapshot of each consumer, by the path of the consumer file.
@@ -42,10 +46,7 @@ class ConsumerStore:
         Raises :class:`CorruptFileError`.
         """
         by_path = self._read_files(sorted(self._list_files()))
-        return {
-            path.rpartition("/")[2].removeprefix(_CONSUMER_PREFIX): next_snapshot
-            for path, next_snapshot in by_path.items()
-        }
+        return {_get_name(path): next_snapshot for path, next_snapshot in by_path.items()}
 
     def _read_files(self, paths: Iterable[str]) -> dict[str, int]:
         """Return the next snapshots by path; leaves out files that were deleted meanwhile."""
@@ -73,6 +74,32 @@ class ConsumerStore:
         """Record the next snapshot of a consumer; expiration keeps it and all later ones."""
         self.io.write(self._get_path(name), json.dumps({"nextSnapshot": next_snapshot}).encode())
 
+    def reset(self, name: str, snapshot: Snapshot) -> None:
+        """Let a consumer continue with a snapshot that exists; creates an unknown consumer."""
+        self.check()
+        self.record(name, snapshot.id)
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete consumers, so that their unread snapshots can expire; ignores unknown ones."""
+        self.check()
+        for path in [self._get_path(name) for name in names]:
+            self.io.delete(path)
+
+    def find_matching(
+        self, including: str | None = None, excluding: str | None = None
+    ) -> list[str]:
+        """Return the sorted ids that match one regular expression and do not match another.
+
+        The expressions must match the whole id; the first default matches all, the second none.
+        Raises :class:`InputError` for an invalid expression.
+        """
+        included, excluded = _compile_pattern(including or ".*"), _compile_pattern(excluding or "")
+        return [
+            name
+            for name in map(_get_name, sorted(self._list_files()))
+            if included.fullmatch(name) and not (excluding and excluded.fullmatch(name))
+        ]
+
     def _get_path(self, name: str) -> str:
         if not name or "/" in name or "\\" in name:
             raise InputError(
@@ -95,6 +122,17 @@ class ConsumerStore:
             for info in entries
             if info.name.startswith(_CONSUMER_PREFIX) and not info.is_dir
         }
+
+
+def _get_name(path: str) -> str:
+    return path.rpartition("/")[2].removeprefix(_CONSUMER_PREFIX)
+
+
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise InputError(f"{pattern!r} is not a regular expression: {error}") from error
 
 
 def _parse_next_snapshot(data: bytes) -> int:

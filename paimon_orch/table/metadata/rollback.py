@@ -1,5 +1,7 @@
 """Rollback: make an older snapshot the newest by deleting later snapshots, changelogs and tags.
 
+Also repairs the hint of the earliest snapshot.
+
 See docs/format/rollback.md.
 """
 
@@ -58,3 +60,43 @@ def rollback(store: SnapshotStore, selector: SnapshotSelector) -> Snapshot:
     for name in later_tags:
         store.io.delete(f"{store.paths.tag_dir}/tag-{name}")
     return target
+
+
+def check_can_repair_earliest(store: SnapshotStore, snapshot_id: int) -> int:
+    """Return the earliest snapshot id, if a snapshot can be made the earliest one.
+
+    Raises :class:`InputError` unless all snapshots from it to the newest one exist, and the one
+    before it is missing or it is the earliest one already.
+    """
+    earliest, latest = store.earliest_id(), store.latest_id()
+    if earliest is None or latest is None:
+        raise InputError(f"{store.paths.root} has no snapshot")
+    if not earliest <= snapshot_id <= latest:
+        raise InputError(
+            f"snapshot {snapshot_id} is not one of the snapshots {earliest} to {latest} of "
+            f"{store.paths.root}"
+        )
+    existing = set(store.ids())
+    missing = [number for number in range(snapshot_id, latest + 1) if number not in existing]
+    if missing:
+        raise InputError(
+            f"{store.paths.root} has no snapshot {missing[-1]}, so the earliest snapshot must be "
+            "a later one"
+        )
+    if snapshot_id != earliest and snapshot_id - 1 in existing:
+        raise InputError(
+            f"snapshot {snapshot_id} of {store.paths.root} does not follow a missing snapshot: "
+            f"{snapshot_id - 1} exists. To delete older snapshots, expire them"
+        )
+    return earliest
+
+
+def repair_earliest_snapshot(store: SnapshotStore, snapshot_id: int) -> int:
+    """Make a snapshot after a gap the earliest one, and return the previous earliest id.
+
+    The older snapshots are then treated as expired. Raises the errors of
+    :func:`check_can_repair_earliest`; the table is then unchanged.
+    """
+    previous = check_can_repair_earliest(store, snapshot_id)
+    store.write_hint(EARLIEST, snapshot_id)
+    return previous

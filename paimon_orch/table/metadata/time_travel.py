@@ -3,7 +3,9 @@
 See docs/format/time-travel.md.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.snapshot import Snapshot
@@ -79,3 +81,55 @@ def _find_at_watermark(snapshots: SnapshotStore, watermark: int) -> Snapshot:
             f"{existing}"
         )
     return reached
+
+
+def find_first_since_time(snapshots: SnapshotStore, time_millis: int) -> Snapshot:
+    """Return the first snapshot committed at or after a time; tags of expired ones count.
+
+    Raises :class:`NotFoundError` if there is none.
+    """
+    found = _find_first_reaching(snapshots, time_millis, attrgetter("time_millis"))
+    if found is None:
+        raise NotFoundError(
+            f"{snapshots.paths.root} has no snapshot or tag at or after {time_millis} ms"
+        )
+    return found
+
+
+def find_first_since_watermark(snapshots: SnapshotStore, watermark: int) -> Snapshot:
+    """Return the first snapshot with a watermark or a later one; tags of expired ones count.
+
+    Raises :class:`NotFoundError` if there is none.
+    """
+    found = _find_first_reaching(snapshots, watermark, _get_watermark)
+    if found is None:
+        raise NotFoundError(
+            f"{snapshots.paths.root} has no snapshot or tag with a watermark of {watermark} or more"
+        )
+    return found
+
+
+def _get_watermark(snapshot: Snapshot) -> int | None:
+    return None if snapshot.watermark == NO_WATERMARK else snapshot.watermark
+
+
+def _find_first_reaching(
+    snapshots: SnapshotStore, minimum: int, get_value: Callable[[Snapshot], int | None]
+) -> Snapshot | None:
+    """Return the first snapshot whose value is at least ``minimum``, or the tag of an earlier one.
+
+    Values grow with the ids, except that snapshots may have none.
+    """
+    first: Snapshot | None = None
+    for snapshot in snapshots.walk_back():
+        value = get_value(snapshot)
+        if value is not None and value < minimum:
+            break
+        first = first if value is None else snapshot
+    tagged = sorted(map(snapshots.tag, snapshots.tags()), key=attrgetter("id"))
+    for snapshot in tagged:
+        value = get_value(snapshot)
+        if value is not None and value >= minimum:
+            newer = None if first is None else get_value(first)
+            return snapshot if newer is None or value < newer else first
+    return first
