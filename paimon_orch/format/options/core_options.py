@@ -428,6 +428,8 @@ PARTITION_MARK_DONE_HTTP_TIMEOUT = honoured(
 PARTITION_MARK_DONE_HTTP_URL = honoured("partition.mark-done-action.http.url", TEXT)
 PARTITION_TIMESTAMP_FORMATTER = honoured("partition.timestamp-formatter", TEXT)
 PARTITION_TIMESTAMP_PATTERN = honoured("partition.timestamp-pattern", TEXT)
+PK_BITMAP_INDEX_COLUMNS = honoured("pk-bitmap.index.columns", NAMES)
+PK_BTREE_INDEX_COLUMNS = honoured("pk-btree.index.columns", NAMES)
 PK_CLUSTERING_OVERRIDE = honoured("pk-clustering-override", BOOLEAN, "false")
 POSTPONE_BATCH_WRITE_FIXED_BUCKET = honoured("postpone.batch-write-fixed-bucket", BOOLEAN, "true")
 POSTPONE_MERGE_ON_READ = honoured("postpone.merge-on-read", BOOLEAN, "false")
@@ -651,18 +653,6 @@ CHANGES_FORMAT: tuple[AnyOption, ...] = (
         "false",
         steps=WRITE_ROWS,
         consequence="partition values that do not match the timestamp format are written",
-    ),
-    changes_format(
-        "pk-bitmap.index.columns",
-        TEXT,
-        steps=EVERY_CHANGE,
-        consequence="the index files of the primary-key index no longer match the data files",
-    ),
-    changes_format(
-        "pk-btree.index.columns",
-        TEXT,
-        steps=EVERY_CHANGE,
-        consequence="the index files of the primary-key index no longer match the data files",
     ),
     changes_format(
         "pk-full-text.index.columns",

@@ -14,6 +14,8 @@ from paimon_orch.format.options.core_options import (
     MERGE_ENGINE,
     PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE,
     PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP,
+    PK_BITMAP_INDEX_COLUMNS,
+    PK_BTREE_INDEX_COLUMNS,
     PK_CLUSTERING_OVERRIDE,
     RECORD_LEVEL_EXPIRE_TIME,
     RECORD_LEVEL_TIME_FIELD,
@@ -52,6 +54,7 @@ def check_primary_key_options(
         _check_deletion_vectors(options)
     if options.get(PK_CLUSTERING_OVERRIDE):
         _check_clustering_override(options)
+    _check_indexes(options, primary_keys)
     if options.has(RECORD_LEVEL_EXPIRE_TIME) and not options.get(RECORD_LEVEL_TIME_FIELD):
         raise InputError("'record-level.expire-time' needs 'record-level.time-field'")
 
@@ -157,3 +160,23 @@ def _check_clustering_override(options: Options) -> None:
     for key in ("sequence.field", "record-level.expire-time"):
         if key in options.values:
             raise InputError(f"{name} cannot be combined with {key!r}")
+
+
+def _check_indexes(options: Options, primary_keys: Sequence[str]) -> None:
+    """Check the rules for btree and bitmap indexes of primary-key tables."""
+    keys = [
+        option.key
+        for option in (PK_BTREE_INDEX_COLUMNS, PK_BITMAP_INDEX_COLUMNS)
+        if options.get(option)
+    ]
+    if not keys:
+        return
+    if not primary_keys:
+        raise InputError(f"{keys[0]!r} needs a primary key")
+    if not options.has_deletion_vectors:
+        raise InputError(f"{keys[0]!r} needs 'deletion-vectors.enabled'")
+    if options.get(PK_CLUSTERING_OVERRIDE):
+        raise InputError(f"{keys[0]!r} cannot be combined with 'pk-clustering-override'")
+    names = [*options.get(PK_BTREE_INDEX_COLUMNS), *options.get(PK_BITMAP_INDEX_COLUMNS)]
+    if len(set(names)) < len(names):
+        raise InputError(f"a column can have one index only, got {', '.join(names)}")

@@ -26,6 +26,7 @@ from paimon_orch.table.commit.conflict_detection import (
     check_hash_index_guards,
     find_live_entry_per_partition,
 )
+from paimon_orch.table.commit.index_sources import find_stale_index_files
 from paimon_orch.table.commit.row_id_assignment import (
     assign_row_ids,
     assign_snapshot_sequence,
@@ -71,6 +72,7 @@ class SnapshotBuilder:
         changes, latest, schema = self.changes, self.latest, self.schema
         previous_index = self.manifests.read_index_entries(latest)
         entries, index = self._add_overwritten_entries(previous_index)
+        index += find_stale_index_files(schema, entries, previous_index, index)
         snapshot_id = FIRST_SNAPSHOT_ID if latest is None else latest.id + 1
         next_row_id = 0 if latest is None else latest.next_row_id or 0
         entries, next_row_id = assign_row_ids(schema, entries, snapshot_id, next_row_id)

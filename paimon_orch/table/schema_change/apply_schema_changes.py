@@ -15,6 +15,8 @@ from paimon_orch.format.options.core_options import (
     BUCKET_FUNCTION_TYPE,
     BUCKET_KEY,
     DISABLE_EXPLICIT_TYPE_CASTING,
+    PK_BITMAP_INDEX_COLUMNS,
+    PK_BTREE_INDEX_COLUMNS,
 )
 from paimon_orch.format.options.validation import (
     check_option_change,
@@ -275,6 +277,16 @@ def _check_not_key(schema: TableSchema, name: str, change: str, *, partition_onl
         raise InputError(f"column {name!r} belongs to the primary key and cannot {change}")
 
 
+def _check_not_indexed(schema: TableSchema, name: str, change: str) -> None:
+    """Refuse changes of columns of indexes: index files have values of the old type."""
+    for option in (PK_BITMAP_INDEX_COLUMNS, PK_BTREE_INDEX_COLUMNS):
+        if name in schema.typed_options.get(option):
+            raise InputError(
+                f"column {name!r} has an index and cannot {change}; remove it from option "
+                f"{option.key!r} first"
+            )
+
+
 def _rename_column(schema: TableSchema, column: ColumnPath, to: str) -> TableSchema:
     path = _parse_column_path(column)
     if path[-1] == to:
@@ -290,6 +302,7 @@ def _rename_column(schema: TableSchema, column: ColumnPath, to: str) -> TableSch
     if len(path) > 1:
         return changed
     _check_not_key(schema, path[0], "be renamed", partition_only=True)
+    _check_not_indexed(schema, path[0], "be renamed")
     return replace(
         changed,
         primary_keys=tuple(to if name == path[0] else name for name in schema.primary_keys),
@@ -354,6 +367,7 @@ def _change_type(
     path = _parse_column_path(column)
     if len(path) == 1:
         _check_not_key(schema, path[0], "change its type", partition_only=False)
+        _check_not_indexed(schema, path[0], "change its type")
     target = (parse_type(new) if isinstance(new, str) else new).with_nullable(old.nullable)
     explicit = not schema.typed_options.get(DISABLE_EXPLICIT_TYPE_CASTING)
     if not can_cast(old, target, explicit=explicit):

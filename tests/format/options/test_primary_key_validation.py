@@ -129,6 +129,21 @@ REFUSED: list[tuple[dict[str, str], str]] = [
         | {"pk-clustering-override": "true", "clustering.columns": "v", "sequence.field": "s"},
         "cannot be combined with 'sequence.field'",
     ),
+    ({"pk-btree.index.columns": "v"}, "needs 'deletion-vectors.enabled'"),
+    (
+        VECTORS
+        | {
+            "pk-bitmap.index.columns": "v",
+            "pk-clustering-override": "true",
+            "clustering.columns": "v",
+        },
+        "cannot be combined with 'pk-clustering-override'",
+    ),
+    (
+        VECTORS | {"pk-btree.index.columns": "v", "pk-bitmap.index.columns": "w,v"},
+        "one index only",
+    ),
+    (VECTORS | {"pk-btree.index.columns": "z"}, "names the column 'z'"),
     ({"num-levels": "1"}, "must be at least 2"),
     ({"compaction.delete-ratio-threshold": "2"}, "must be from 0 to 1"),
     ({"compaction.delete-ratio-threshold": "half"}, "must be a number"),

@@ -1,0 +1,58 @@
+"""The data files that an index file of a primary-key table covers.
+
+See docs/format/manifest.md#index-manifest-record.
+"""
+
+from dataclasses import dataclass
+from struct import Struct, error
+
+from paimon_orch.errors import UnsupportedError
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+
+_VERSION = 1
+_HEADER = Struct(">iii")
+_NAME_LENGTH = Struct(">H")
+_ROW_COUNT = Struct(">q")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexSource:
+    """The compacted files of one level, in the order of their names."""
+
+    level: int
+    files: tuple[tuple[str, int], ...]
+    """Name and row count of each file."""
+
+
+def decode_index_source(entry: IndexManifestEntry) -> IndexSource | None:
+    """Return the data files that an index file covers, or None if the entry does not list them.
+
+    Raises :class:`UnsupportedError` for an encoding that is not implemented.
+    """
+    data = entry.source_meta
+    if data is None:
+        return None
+    try:
+        version, level, count = _HEADER.unpack_from(data)
+        if version != _VERSION:
+            raise UnsupportedError(
+                f"index file {entry.file_name}: version {version} of the list of its data files is "
+                f"not implemented, only version {_VERSION}"
+            )
+        files, position = [], _HEADER.size
+        for _ in range(count):
+            [length] = _NAME_LENGTH.unpack_from(data, position)
+            start = position + _NAME_LENGTH.size
+            position = start + length
+            [rows] = _ROW_COUNT.unpack_from(data, position)
+            files.append((data[start:position].decode(), rows))
+            position += _ROW_COUNT.size
+    except (error, UnicodeDecodeError) as cause:
+        raise UnsupportedError(
+            f"index file {entry.file_name}: the list of its data files is damaged: {cause}"
+        ) from cause
+    if position != len(data):
+        raise UnsupportedError(
+            f"index file {entry.file_name}: the list of its data files has unknown fields"
+        )
+    return IndexSource(level=level, files=tuple(files))

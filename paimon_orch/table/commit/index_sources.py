@@ -1,0 +1,58 @@
+"""Finds index files of primary-key tables that a commit makes stale.
+
+See docs/format/commit.md#indexes-of-primary-key-tables.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest.index_source import decode_index_source
+from paimon_orch.format.manifest.manifest_entry import FileKind, FileSource, ManifestEntry
+from paimon_orch.format.schema import TableSchema
+
+
+def find_stale_index_files(
+    schema: TableSchema,
+    entries: Sequence[ManifestEntry],
+    previous: Iterable[IndexManifestEntry],
+    changes: Iterable[IndexManifestEntry],
+) -> list[IndexManifestEntry]:
+    """Return deletes of the previous index files that cover a changed level.
+
+    An index file covers all compacted files of one level of a bucket. Java Paimon ignores an index
+    file that covers other files, scans these files, and builds the index of the level again when it
+    writes into the bucket.
+    """
+    with_source = [entry for entry in previous if entry.source_meta is not None]
+    if not with_source or not schema.primary_keys:
+        return []
+    changed = _find_changed_levels(entries)
+    dropped = {entry.file_name for entry in changes if entry.kind is FileKind.DELETE}
+    stale = []
+    for entry in with_source:
+        levels = changed.get(entry.partition_bucket)
+        if not levels or entry.file_name in dropped:
+            continue
+        source = decode_index_source(entry)
+        if source is not None and source.level in levels:
+            stale.append(entry.deleted())
+    return stale
+
+
+def _find_changed_levels(entries: Iterable[ManifestEntry]) -> dict[PartitionBucket, set[int]]:
+    """Return the levels whose set of compacted files changes; a file may be replaced by itself."""
+    files: dict[FileKind, set[tuple[PartitionBucket, int, str, int]]] = {
+        FileKind.ADD: set(),
+        FileKind.DELETE: set(),
+    }
+    for entry in entries:
+        file = entry.file
+        if file.file_source == FileSource.COMPACT and file.level > 0:
+            key = (entry.partition_bucket, file.level, file.file_name, file.row_count)
+            files[entry.kind].add(key)
+    levels: dict[PartitionBucket, set[int]] = defaultdict(set)
+    for bucket, level, _, _ in files[FileKind.ADD] ^ files[FileKind.DELETE]:
+        levels[bucket].add(level)
+    return levels

@@ -1,0 +1,110 @@
+"""Index files of primary-key tables: kept while their data files live, dropped with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.golden import GOLDEN, copy_warehouse
+from support.tables import rows_of, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest.index_source import IndexSource, decode_index_source
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.table.schema_change.schema_changes import DropColumn, RenameColumn, UpdateType
+from paimon_orch.table.table import Table
+
+EXECUTOR = InProcessExecutor()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    folder = GOLDEN / "java-2.0" / "pk_indexes"
+    return Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table("db.t")
+
+
+def index_entries(table: Table) -> dict[str, IndexManifestEntry]:
+    latest = table.stores.snapshots.latest()
+    entries = table.stores.manifests.read_index_entries(latest)
+    return {entry.file_name: entry for entry in entries if entry.source_meta is not None}
+
+
+def index_files(table: Table) -> set[str]:
+    return {path.name for path in Path(table.paths.root, "index").iterdir()}
+
+
+def append(table: Table, key: int) -> None:
+    rows = table_of("k name v c", [(key, "new", 1, 1)])
+    table.append(rows.set_column(0, "k", rows["k"].cast("int32")))
+
+
+def test_the_indexes_of_the_golden_table_cover_its_compacted_files(table: Table) -> None:
+    live = [file for split in table.files() for file in split.files]
+    compacted = [file for file in live if file.file_source and file.level]
+    files = tuple(sorted((file.file_name, file.row_count) for file in compacted))
+    sources = [decode_index_source(entry) for entry in index_entries(table).values()]
+
+    assert sources == [IndexSource(level=compacted[0].level, files=files)] * 2
+
+
+def test_an_append_keeps_indexes_and_a_compaction_drops_those_of_its_input(table: Table) -> None:
+    before = index_entries(table)
+    assert {entry.index_type for entry in before.values()} == {"btree", "bitmap"}
+
+    append(table, rows_of(table)[0][0])
+    assert index_entries(table) == before
+    compact(table, EXECUTOR, strategy="full")
+
+    rows = rows_of(table)
+    assert index_entries(table) == {}
+    assert set(before) <= index_files(table)
+    assert check(table, deep=True).findings == ()
+
+    expire_snapshots(table, retain_max=1, retain_min=1)
+    assert not set(before) & index_files(table)
+    assert rows_of(table) == rows
+    assert check(table, deep=True).findings == ()
+
+
+def test_an_expiration_keeps_the_index_files_that_the_table_refers_to(table: Table) -> None:
+    before = index_entries(table)
+
+    expire_snapshots(table, retain_max=1, retain_min=1)
+
+    assert index_entries(table) == before
+    assert set(before) <= index_files(table)
+
+
+def test_a_missing_index_file_is_found(table: Table) -> None:
+    name = next(iter(index_entries(table)))
+    Path(table.paths.root, "index", name).unlink()
+
+    assert any(name in finding.text for finding in check(table).findings)
+
+
+def test_an_unknown_list_of_data_files_is_refused(table: Table) -> None:
+    entry = next(iter(index_entries(table).values()))
+    assert entry.additional is not None
+    assert entry.source_meta is not None
+    for damaged in (b"\0\0\0\x02" + entry.source_meta[4:], entry.source_meta[:-1], b"\0"):
+        entry.additional.values["_GLOBAL_INDEX._SOURCE_META"] = damaged  # type: ignore[index]
+        with pytest.raises(UnsupportedError, match="list of its data files"):
+            decode_index_source(entry)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [DropColumn("name"), RenameColumn("c", "d"), UpdateType("c", "BIGINT")],
+    ids=lambda change: type(change).__name__,
+)
+def test_columns_with_an_index_keep_their_name_and_type(
+    table: Table, change: DropColumn | RenameColumn | UpdateType
+) -> None:
+    catalog = Catalog(str(Path(table.paths.root).parents[1]))
+    with pytest.raises(InputError, match=r"pk-b.*\.index\.columns"):
+        catalog.alter_table(table.identifier, [change])
