@@ -29,9 +29,7 @@ SIDECAR = "data-evolution.row-sidecar.enabled"
 COMPACTION_REFUSED = {
     "blob": "BLOB",
     "chain_table": "chain-table.enabled",
-    "clustered_buckets": "clustering.incremental",
     "data_evolution_sidecar": SIDECAR,
-    "incremental_clustering": "clustering.incremental",
     "manifest_options/db.t_orc": "manifest.format",
     "manifest_options/db.t_parquet": "manifest.format",
     "map_shared_shredding": "fields.m.map.storage-layout",
@@ -44,8 +42,7 @@ COMPACTION_REFUSED = {
 EXPIRATION_REFUSED = {
     name: option_name
     for name, option_name in COMPACTION_REFUSED.items()
-    if option_name
-    not in (SIDECAR, "changelog-file.format", "clustering.incremental", "csv", "json")
+    if option_name not in (SIDECAR, "changelog-file.format", "csv", "json")
     and name != "vector/db.t_store"
 }
 """The tables above for which the expiration of snapshots is refused, too."""

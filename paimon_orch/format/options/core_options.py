@@ -190,7 +190,10 @@ CHANGELOG_PRODUCER_ROW_DEDUPLICATE_IGNORE_FIELDS = honoured(
 CHANGELOG_NUM_RETAINED_MAX = honoured("changelog.num-retained.max", INTEGER)
 CHANGELOG_NUM_RETAINED_MIN = honoured("changelog.num-retained.min", INTEGER, bounds=(1, inf))
 CHANGELOG_TIME_RETAINED = honoured("changelog.time-retained", DURATION)
+BUCKET_APPEND_ORDERED = honoured("bucket-append-ordered", BOOLEAN, "true")
 CLUSTERING_COLUMNS = honoured("clustering.columns", NAMES)
+CLUSTERING_INCREMENTAL = honoured("clustering.incremental", BOOLEAN, "false")
+CLUSTERING_STRATEGY = honoured("clustering.strategy", TEXT, "auto")
 COMMIT_FORCE_CREATE_SNAPSHOT = honoured("commit.force-create-snapshot", BOOLEAN, "false")
 COMMIT_MAX_RETRIES = honoured("commit.max-retries", INTEGER, "10", bounds=(0, inf))
 COMMIT_MAX_RETRY_WAIT = honoured("commit.max-retry-wait", DURATION, "10 s")
@@ -334,6 +337,7 @@ INCREMENTAL_BETWEEN_TAG_TO_SNAPSHOT = honoured(
     "incremental-between-tag-to-snapshot", BOOLEAN, "false"
 )
 INDEX_FILE_IN_DATA_FILE_DIR = honoured("index-file-in-data-file-dir", BOOLEAN, "false")
+LOCAL_SORT_MAX_FILES = honoured("local-sort.max-num-file-handles", INTEGER, "128", bounds=(1, inf))
 LOOKUP_COMPACT = honoured("lookup-compact", KEYWORD, "RADICAL", choices=("radical", "gentle"))
 LOOKUP_COMPACT_MAX_INTERVAL = honoured("lookup-compact.max-interval", INTEGER)
 MANIFEST_COMPRESSION = honoured("manifest.compression", TEXT, "zstd")
@@ -558,14 +562,6 @@ EXTERNAL: tuple[AnyOption, ...] = (
 )
 """Options that notify another system at a commit."""
 
-CLUSTERING_INCREMENTAL = changes_format(
-    "clustering.incremental",
-    BOOLEAN,
-    "false",
-    steps=COMPACT,
-    consequence="the order of clustered files is lost",
-)
-
 CHANGES_FORMAT: tuple[AnyOption, ...] = (
     changes_format(
         "blob-descriptor-field",
@@ -614,7 +610,6 @@ CHANGES_FORMAT: tuple[AnyOption, ...] = (
             "misses rows and a change can drop rows that the other branch needs"
         ),
     ),
-    CLUSTERING_INCREMENTAL,
     changes_format(
         "data-evolution.compaction.rewrite-row-ids",
         BOOLEAN,
@@ -775,7 +770,6 @@ HARMLESS: tuple[AnyOption, ...] = (
     harmless("blob.copy-buffer-size", MEMORY, "4 kb"),
     harmless("blob.split-by-file-size", BOOLEAN),
     harmless("blob.target-file-size", MEMORY),
-    harmless("bucket-append-ordered", BOOLEAN, "true"),
     harmless("cache-page-size", MEMORY, "64 kb"),
     harmless("chain-table.chain-partition-keys", TEXT),
     harmless("chain-table.split.key-range-enabled", BOOLEAN, "true"),
@@ -784,7 +778,6 @@ HARMLESS: tuple[AnyOption, ...] = (
     harmless("clustering.history-partition.limit", INTEGER, "5"),
     harmless("clustering.incremental.mode", TEXT, "global-sort"),
     harmless("clustering.incremental.optimize-write", BOOLEAN, "false"),
-    harmless("clustering.strategy", TEXT, "auto"),
     harmless("commit.callback.#.param", TEXT),
     harmless("commit.discard-duplicate-files", BOOLEAN, "false"),
     harmless("commit.force-compact", BOOLEAN, "false"),
@@ -822,7 +815,6 @@ HARMLESS: tuple[AnyOption, ...] = (
     harmless("global-index.thread-num", INTEGER, "32"),
     harmless("local-kv-db.block-size", MEMORY, "4 kb"),
     harmless("local-merge-buffer-size", MEMORY),
-    harmless("local-sort.max-num-file-handles", INTEGER, "128"),
     harmless("lookup-wait", BOOLEAN, "true"),
     harmless("lookup.blob-as-descriptor", BOOLEAN, "false"),
     harmless("lookup.cache-file-retention", DURATION, "1 h"),

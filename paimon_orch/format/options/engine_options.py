@@ -26,6 +26,7 @@ from paimon_orch.format.options.value_type import (
 
 POSTPONE_DEFAULT_BUCKET_NUM = honoured("postpone.default-bucket-num", INTEGER)
 SINK_CLUSTERING_BY_COLUMNS = honoured("sink.clustering.by-columns", NAMES)
+SINK_CLUSTERING_STRATEGY = honoured("sink.clustering.strategy", TEXT, "auto")
 DEDUPLICATE_IGNORE_DELETE = honoured("deduplicate.ignore-delete", BOOLEAN, "false")
 FIRST_ROW_IGNORE_DELETE = honoured("first-row.ignore-delete", BOOLEAN, "false")
 PARTIAL_UPDATE_IGNORE_DELETE = honoured("partial-update.ignore-delete", BOOLEAN, "false")
@@ -154,7 +155,7 @@ ENGINE_OPTIONS: tuple[AnyOption, ...] = (
     SINK_CLUSTERING_BY_COLUMNS,
     harmless("sink.clustering.sample-factor", INTEGER, "100"),
     harmless("sink.clustering.sort-in-cluster", BOOLEAN, "true"),
-    harmless("sink.clustering.strategy", TEXT, "auto"),
+    SINK_CLUSTERING_STRATEGY,
     harmless("sink.committer-cpu", NUMBER, "1.0"),
     harmless("sink.committer-memory", MEMORY),
     harmless("sink.committer-operator-chaining", BOOLEAN, "true"),

@@ -4,6 +4,7 @@ See docs/format/sort-compaction.md#sort-compaction.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +66,24 @@ def _encode_floats(values: npt.NDArray[np.float64]) -> UInt64Array:
     values = np.where(np.isnan(values), np.float64("nan"), values + 0.0)
     bits = values.view(np.uint64)
     return np.where(bits & _SIGN_BIT, ~bits, bits | _SIGN_BIT)
+
+
+def encode_curve_keys(
+    rows: pa.Table, names: Sequence[str], curve: Literal["zorder", "hilbert"], width: int
+) -> pa.Array:
+    """Return the sort keys of rows along a curve; uses the first ``width`` bytes of strings."""
+    columns = [
+        encode_order_bytes(rows.column(name).combine_chunks(), name, width) for name in names
+    ]
+    if curve == "hilbert":
+        codes = encode_hilbert([decode_leading_words(column) for column in columns])
+    else:
+        codes = encode_z_order(columns)
+    buffer = pa.py_buffer(codes.tobytes())
+    fixed = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(codes.shape[1]), len(codes), [None, buffer]
+    )
+    return fixed.cast(pa.binary())
 
 
 def encode_z_order(columns: Sequence[UInt8Array]) -> UInt8Array:

@@ -4,29 +4,19 @@ See docs/format/append-table-compaction.md.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
 
-from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.data_file_reader import FileReader
-from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import (
-    DataFileMeta,
     FileKind,
-    FileSource,
     ManifestEntry,
 )
-from paimon_orch.format.options.core_options import CLUSTERING_INCREMENTAL
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.merge.compact.append_deletion_vectors import (
-    DeletionVectorRewrite,
-)
-from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.merge.tree.append_compact_strategy import (
     AppendCompactStrategy,
     DeletionVectorRef,
@@ -36,9 +26,9 @@ from paimon_orch.merge.tree.append_compact_strategy import (
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.common.bucket_scan import BucketScan, Judgment, scan_latest_buckets
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
-from paimon_orch.steps.common.copy_rows import copy_rows
 from paimon_orch.steps.common.partition_selection import open_reader
-from paimon_orch.steps.compaction import row_ranges
+from paimon_orch.steps.compaction import clustering, row_ranges
+from paimon_orch.steps.compaction.append_unit import AppendCompactionUnit
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
@@ -58,66 +48,10 @@ from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendCompactionUnit(CompactionUnit):
-    """Groups of files of one bucket; rewrites each group to new files."""
-
-    groups: tuple[FileGroup, ...]
-    vectors: tuple[IndexManifestEntry, ...]
-    """The index files that the compaction may have to rewrite."""
-    live_names: frozenset[str]
-    """The names of live files whose deletion vectors are in these index files."""
-
-    @property
-    def inputs(self) -> tuple[DataFileMeta, ...]:
-        """Return the files of all groups."""
-        return tuple(file for group in self.groups for file in group)
-
-    @property
-    def output_level(self) -> int:
-        """Return 0, the only level of append tables."""
-        return 0
-
-    def run(self, reader: FileReader) -> bytes:
-        """Rewrite the groups and return an encoded :class:`CommitMessage`; may run repeatedly.
-
-        The message has only the new files, because the committer has the plan with the others.
-        """
-        index = DeletionVectorRewrite(
-            reader=reader,
-            partition=self.partition,
-            bucket=self.bucket,
-            index_files=self.vectors,
-            live=self.live_names,
-        )
-        with index, ExitStack() as written:
-            added = self._copy_groups(reader, written)
-            index_entries = index.run(drop={file.file_name for file in self.inputs})
-        entries = self.build_entries(FileKind.ADD, added)
-        return CommitMessage(entries=entries, index=tuple(index_entries)).encode()
-
-    def _copy_groups(self, reader: FileReader, written: ExitStack) -> list[DataFileMeta]:
-        vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, self.vectors)
-        return [
-            file
-            for group in self.groups
-            for file in copy_rows(
-                reader,
-                self.partition_bucket,
-                group,
-                deletions=vectors,
-                source=FileSource.COMPACT,
-                written=written,
-            )
-        ]
-
-
 def check_compactable(schema: TableSchema) -> None:
-    """Raise :class:`UnsupportedError` for append tables that a compaction would damage."""
-    if schema.typed_options.get(CLUSTERING_INCREMENTAL):
-        raise UnsupportedError(
-            f"compaction of tables with {CLUSTERING_INCREMENTAL.key!r} = true is not supported"
-        )
+    """Raise an error for append tables that cannot be compacted with their options."""
+    if clustering.is_clustered(schema):
+        clustering.check_clusterable(schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +100,7 @@ def plan(table: Table, request: CompactRequest, scan: BucketScan | None = None) 
     )
     if has_data_evolution(schema):
         return row_ranges.add_moved_vectors(plan, judged.chosen)
-    if schema.is_bucket_unaware:
+    if schema.is_bucket_unaware or clustering.is_clustered(schema):
         return plan
     return replace(plan, guards=tuple(map(_build_guard, select_append_units(plan))))
 
@@ -177,6 +111,8 @@ def plan_units(
     """Return the units of chosen buckets; reads only metadata."""
     if has_data_evolution(reader.schema):
         return row_ranges.plan_units(chosen, strategy)
+    if clustering.is_clustered(reader.schema):
+        return clustering.plan_units(reader, scan.build_splits(chosen), strategy)
     return [
         unit
         for split in scan.build_splits(chosen)
@@ -191,6 +127,8 @@ def select_candidates(buckets: LiveBuckets, strategy: CompactionStrategy) -> Liv
     """
     if has_data_evolution(buckets.schema):
         return row_ranges.select_candidates(buckets, strategy)
+    if clustering.is_clustered(buckets.schema):
+        return clustering.select_candidates(buckets, strategy)
     select = AppendCompactStrategy.of(buckets.schema.typed_options)
     is_unaware = buckets.schema.is_bucket_unaware
     with_vectors = np.zeros(len(buckets), bool)
@@ -343,6 +281,6 @@ def build_append_result(
         bytes_written=sum(file.file_size for file in added),
         rows_written=sum(file.row_count for file in added),
         deleted_rows=sum(unit.remaining_deleted_rows for unit in plan.units),
-        level0_before=len(deleted),
-        level0_after=len(added),
+        level0_before=sum(file.level == 0 for file in deleted),
+        level0_after=sum(file.level == 0 for file in added),
     )

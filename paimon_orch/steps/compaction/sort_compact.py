@@ -17,21 +17,19 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.sort.space_filling_curves import (
-    decode_leading_words,
-    encode_hilbert,
+    encode_curve_keys,
     encode_order_bytes,
-    encode_z_order,
 )
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
 from paimon_orch.steps.common.partition_selection import PartitionRequest, open_reader, plan_splits
 from paimon_orch.steps.compaction.append import (
-    AppendCompactionUnit,
     build_append_result,
     build_deletes,
-    check_compactable,
     select_append_units,
 )
+from paimon_orch.steps.compaction.append_unit import AppendCompactionUnit
+from paimon_orch.steps.compaction.clustering import check_not_clustered
 from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionResult
 from paimon_orch.steps.row_level.row_level_write import TargetUnit
 from paimon_orch.table.commit.commit_changes import CommitChanges
@@ -54,19 +52,8 @@ class SortOrder:
 
     def keys(self, rows: pa.Table, width: int) -> pa.Array:
         """Return the sort keys of rows along a curve; uses the first ``width`` bytes of strings."""
-        columns = [
-            encode_order_bytes(rows.column(name).combine_chunks(), name, width)
-            for name in self.columns
-        ]
-        if self.strategy == "hilbert":
-            codes = encode_hilbert([decode_leading_words(column) for column in columns])
-        else:
-            codes = encode_z_order(columns)
-        buffer = pa.py_buffer(codes.tobytes())
-        fixed = pa.FixedSizeBinaryArray.from_buffers(
-            pa.binary(codes.shape[1]), len(codes), [None, buffer]
-        )
-        return fixed.cast(pa.binary())
+        curve: Literal["zorder", "hilbert"] = "zorder" if self.strategy == "zorder" else "hilbert"
+        return encode_curve_keys(rows, self.columns, curve, width)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +100,7 @@ def _check_sortable(table: Table, schema: TableSchema, order: SortOrder) -> None
             f"{table.identifier}: only append tables without buckets can be sorted; buckets and "
             "primary keys determine where rows are stored"
         )
-    check_compactable(schema)
+    check_not_clustered(schema, "a sort compaction")
     if has_data_evolution(schema):
         raise UnsupportedError(
             f"{table.identifier}: the rows of tables with {DATA_EVOLUTION_ENABLED.key!r} = true "

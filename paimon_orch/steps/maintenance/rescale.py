@@ -27,6 +27,7 @@ from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, d
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import PartitionRequest, PartitionSpecs
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.compaction.clustering import check_not_clustered
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.filter.partition_spec import format_partition
@@ -173,6 +174,7 @@ def _check_rescalable(table: Table, schema: TableSchema, bucket_num: int) -> Non
             "'clustering.columns', but rescale writes files sorted by key. Use Java Paimon to "
             "rescale it. Nothing was changed."
         )
+    check_not_clustered(schema, "a rescale")
     if bucket_num < 1:
         raise InputError(f"the number of buckets must be at least 1, got {bucket_num}")
 

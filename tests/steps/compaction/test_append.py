@@ -27,7 +27,7 @@ from support.tables import (
 )
 
 from paimon_orch import Catalog
-from paimon_orch.errors import CommitConflictError, InputError, StorageError, UnsupportedError
+from paimon_orch.errors import CommitConflictError, InputError, StorageError
 from paimon_orch.files.data_file_writer import RollingFileWriter
 from paimon_orch.format.manifest.manifest_entry import FileSource
 from paimon_orch.format.snapshot import CommitKind
@@ -291,15 +291,6 @@ def test_files_of_older_schemas_are_written_in_the_newest_one(tmp_path: Path, fo
     assert table.scan().arrow_schema.names == ["n", "k", "w"]
     assert rows_of(table) == before
     assert {file.schema_id for split in table.files() for file in split.files} == {1}
-
-
-def test_tables_whose_files_must_not_be_mixed_are_refused_with_the_option_in_the_error(
-    tmp_path: Path,
-) -> None:
-    table = append_table(tmp_path, clustering__incremental="true")
-
-    with pytest.raises(UnsupportedError, match=r"clustering\.incremental"):
-        plan(table, CompactRequest())
 
 
 def test_a_crash_leaves_the_table_and_its_files_as_they_were(

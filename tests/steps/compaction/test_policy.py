@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.tables import new_table, table_of
 
-from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.errors import InputError
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import CompactRequest, compact, plan
 from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy, decide
@@ -170,7 +170,7 @@ def test_a_table_without_partitions_has_one_decision_and_an_empty_table_has_no_d
 def test_tables_that_cannot_be_compacted_are_refused(tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="-1", clustering__incremental="true")
 
-    with pytest.raises(UnsupportedError, match=r"clustering\.incremental"):
+    with pytest.raises(InputError, match=r"clustering\.columns"):
         decide(table)
 
 

@@ -1,0 +1,105 @@
+"""Selects the runs of an append table with incremental clustering to sort together.
+
+See docs/format/sort-compaction.md#incremental-clustering.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+
+import numpy as np
+
+from paimon_orch.format.arrays import Mask
+from paimon_orch.format.manifest.live_files import BucketGroups
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.options.core_options import (
+    COMPACTION_MAX_SIZE_AMPLIFICATION_PERCENT,
+    COMPACTION_SIZE_RATIO,
+)
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.merge.tree.bucket_levels import BucketLevels
+from paimon_orch.merge.tree.levels import SortedRun, sort_newest_first
+from paimon_orch.merge.tree.universal_compaction import (
+    RunSelection,
+    UniversalCompaction,
+    select_full_compaction,
+)
+
+
+def build_clustered_runs(files: Iterable[DataFileMeta]) -> list[SortedRun]:
+    """Return the runs of a bucket: each file of level 0, then one run per level.
+
+    Files of a level may overlap.
+    """
+    files = list(files)
+    runs = [SortedRun(0, (file,)) for file in sort_newest_first(f for f in files if f.level == 0)]
+    by_level = attrgetter("level")
+    leveled = sorted((file for file in files if file.level > 0), key=by_level)
+    return runs + [SortedRun(level, tuple(group)) for level, group in groupby(leveled, by_level)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStrategy:
+    """Selects runs by universal compaction, or all runs that are not clustered yet."""
+
+    schema: TableSchema
+    universal: UniversalCompaction
+
+    @classmethod
+    def of(cls, schema: TableSchema) -> "ClusterStrategy":
+        """Return the strategy for the options of a table."""
+        options = schema.typed_options
+        universal = UniversalCompaction(
+            trigger=options.compaction_trigger,
+            size_ratio=options.get(COMPACTION_SIZE_RATIO),
+            max_amplification=options.get(COMPACTION_MAX_SIZE_AMPLIFICATION_PERCENT),
+        )
+        return cls(schema=schema, universal=universal)
+
+    def find_candidates(self, groups: BucketGroups, *, full: bool) -> Mask:
+        """Return which buckets may have runs to select; :meth:`select` selects from no others."""
+        levels = BucketLevels(groups, self.schema)
+        if not full:
+            has_enough: Mask = levels.sorted_runs >= self.universal.trigger
+            return has_enough
+        top = self._count_levels(0) - 1
+        is_unaware = self.schema.is_bucket_unaware
+        is_at_top = levels.max_levels == top if is_unaware else levels.max_levels >= top
+        is_current = (groups.files.schema_ids == self.schema.id).astype(np.int64)
+        is_clustered: Mask = (levels.sorted_runs == 1) & is_at_top
+        return ~is_clustered | (groups.sum(is_current) < groups.lengths)
+
+    def select(
+        self, files: Iterable[DataFileMeta], schemas: Mapping[int, TableSchema], *, full: bool
+    ) -> tuple[Sequence[DataFileMeta], RunSelection] | None:
+        """Return the files to sort, and the level to write to; None if there is nothing to sort.
+
+        :param schemas: the schemas of the files, by id
+        """
+        runs = build_clustered_runs(files)
+        num_levels = self._count_levels(max((run.level for run in runs), default=0))
+        if not full:
+            selection = self.universal.select_runs(num_levels, runs)
+        elif self._is_clustered(runs, num_levels, schemas):
+            selection = None
+        else:
+            selection = select_full_compaction(num_levels, runs)
+        if selection is None:
+            return None
+        return [file for run in runs[: selection.count] for file in run.files], selection
+
+    def _count_levels(self, highest: int) -> int:
+        """Return the number of levels; only buckets keep levels above those of the options."""
+        count = self.schema.typed_options.num_levels
+        return count if self.schema.is_bucket_unaware else max(count, highest + 1)
+
+    def _is_clustered(
+        self, runs: Sequence[SortedRun], num_levels: int, schemas: Mapping[int, TableSchema]
+    ) -> bool:
+        """Return whether the rows are one run of the highest level, sorted by today's columns."""
+        if len(runs) != 1 or runs[0].level != num_levels - 1:
+            return False
+        columns = self.schema.typed_options.clustering_columns
+        ids = {file.schema_id for file in runs[0].files}
+        return all(schemas[each].typed_options.clustering_columns == columns for each in ids)

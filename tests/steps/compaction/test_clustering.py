@@ -1,0 +1,265 @@
+"""Incremental clustering of append tables: which files are sorted, to which level, and the rows."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from support.tables import Row, levels_of, rows_of, small_batches, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.files.data_file_reader import BucketFile
+from paimon_orch.format.deletion_vector import DeletionVector
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.merge.compact.append_deletion_vectors import DeletionVectorRewrite
+from paimon_orch.merge.sort.external_sort import ExternalSort
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import CompactRequest, compact, plan
+from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.steps.maintenance import rescale
+from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.schema_change.schema_changes import SetOption
+from paimon_orch.table.table import Table
+
+EXECUTOR = InProcessExecutor()
+
+
+def clustered_table(
+    root: Path, columns: str = "a", schema: str = "a BIGINT, s STRING", **options: str
+) -> Table:
+    options = {
+        "clustering.incremental": "true",
+        "clustering.columns": columns,
+        "num-sorted-run.compaction-trigger": "2",
+    } | {key.replace("__", "."): value for key, value in options.items()}
+    return Catalog(str(root / "w")).create_table("db.t", schema, options=options)
+
+
+def append(table: Table, first: int, count: int) -> None:
+    """Append rows in no order; the values differ from those of other calls."""
+    numbers = np.random.default_rng(first).permutation(np.arange(first, first + count)) * 7 % 1009
+    rows = [(int(n), f"{int(n) % 13}") for n in numbers]
+    table.append(table_of("a s", rows))
+
+
+def stored_rows(table: Table) -> list[list[Row]]:
+    """Return the rows of each file above level 0 in their stored order."""
+    return [
+        [
+            tuple(row.values())
+            for row in pa.Table.from_batches(table_batches(table, file)).to_pylist()
+        ]
+        for split in table.files()
+        for file in split.files
+        if file.level
+    ]
+
+
+def table_batches(table: Table, file: Any) -> list[pa.RecordBatch]:
+    [split] = [split for split in table.files() if file in split.files]
+    reader = table.stores.reader()
+    return list(reader.read(BucketFile(split.partition, split.bucket, file), table.schema.fields))
+
+
+def delete_positions(table: Table, deleted: dict[str, list[int]]) -> None:
+    [split] = table.files()
+    index = DeletionVectorRewrite(
+        reader=table.stores.reader(),
+        partition=split.partition,
+        bucket=split.bucket,
+        index_files=split.vectors,
+        live={file.file_name for file in split.files},
+    )
+    added = {name: DeletionVector.of(positions) for name, positions in deleted.items()}
+    table.stores.new_commit(StepKind.WRITE_ROWS).commit(
+        CommitChanges(kind=CommitKind.OVERWRITE, index=tuple(index.run(add=added)))
+    )
+
+
+def test_files_of_level_0_are_sorted_into_the_highest_level(tmp_path: Path) -> None:
+    table = clustered_table(tmp_path)
+    append(table, 0, 50)
+    assert not plan(table, CompactRequest())
+    append(table, 50, 60)
+    before = sorted(rows_of(table))
+
+    result = compact(table, EXECUTOR)
+
+    assert (result.files_before, result.files_after) == (2, 1)
+    assert (result.level0_before, result.level0_after) == (2, 0)
+    assert levels_of(table) == [2]
+    assert stored_rows(table) == [before]
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    assert snapshot.commit_kind == CommitKind.COMPACT
+    assert check(table, deep=True).findings == ()
+    assert not plan(table, CompactRequest(strategy="full"))
+
+
+def test_small_new_files_are_not_sorted_into_a_much_larger_run(tmp_path: Path) -> None:
+    table = clustered_table(tmp_path, **{"num-sorted-run.compaction-trigger": "3"})
+    append(table, 0, 9_000)
+    compact(table, EXECUTOR, strategy="full")
+    assert levels_of(table) == [3]
+    [large] = [file for split in table.files() for file in split.files]
+    for turn in range(2):
+        append(table, 9_000 + 10 * turn, 10)
+
+    [unit] = plan(table, CompactRequest()).units
+    assert large not in unit.inputs
+    assert unit.output_level == 2
+    compact(table, EXECUTOR)
+
+    assert levels_of(table) == [2, 3]
+    assert sum(len(rows) for rows in stored_rows(table)) == 9_020
+
+
+def test_other_columns_make_a_full_compaction_sort_again(tmp_path: Path) -> None:
+    table = clustered_table(tmp_path)
+    append(table, 0, 50)
+    compact(table, EXECUTOR, strategy="full")
+    Catalog(str(tmp_path / "w")).alter_table("db.t", [SetOption("clustering.columns", "s,a")])
+    table = Catalog(str(tmp_path / "w")).table("db.t")
+
+    compact(table, EXECUTOR, strategy="full")
+
+    [rows] = stored_rows(table)
+    assert rows == sorted(rows, key=lambda row: (row[1], row[0]))
+    assert not plan(table, CompactRequest(strategy="full"))
+
+
+def test_deleted_rows_of_sorted_files_are_dropped_with_their_deletion_vectors(
+    tmp_path: Path,
+) -> None:
+    table = clustered_table(tmp_path, **{"deletion-vectors.enabled": "true"})
+    append(table, 0, 9_000)
+    compact(table, EXECUTOR, strategy="full")
+    for turn in range(2):
+        append(table, 9_000 + 10 * turn, 10)
+    [split] = table.files()
+    delete_positions(table, {file.file_name: [1, 3] for file in split.files})
+    before = sorted(rows_of(table))
+    assert len(before) == 9_014
+
+    compact(table, EXECUTOR)
+
+    assert levels_of(table) == [1, 2]
+    assert sorted(rows_of(table)) == before
+    [split] = table.files()
+    [top] = [file.file_name for file in split.files if file.level == 2]
+    ranges = [item for entry in split.vectors for item in entry.ranges or ()]
+    assert [item.data_file for item in ranges] == [top]
+    assert check(table, deep=True).findings == ()
+
+    compact(table, EXECUTOR, strategy="full")
+    [split] = table.files()
+    assert (split.vectors, sorted(rows_of(table))) == ((), before)
+    assert stored_rows(table) == [before]
+
+
+def test_buckets_are_sorted_separately(tmp_path: Path) -> None:
+    options = {"bucket": "2", "bucket-key": "s", "bucket-append-ordered": "false"}
+    table = clustered_table(tmp_path, **options)
+    for turn in range(2):
+        append(table, 50 * turn, 50)
+    before = sorted(rows_of(table))
+
+    compact(table, EXECUTOR)
+
+    assert levels_of(table) == [2, 2]
+    files = stored_rows(table)
+    assert sorted(row for rows in files for row in rows) == before
+    assert all(rows == sorted(rows) for rows in files)
+    assert check(table, deep=True).findings == ()
+    with pytest.raises(UnsupportedError, match=r"clustering\.incremental"):
+        rescale.plan(table, rescale.RescaleRequest(bucket_num=3))
+
+
+@pytest.mark.parametrize("strategy", ["order", "zorder", "hilbert", "auto"])
+def test_rows_larger_than_the_write_buffer_are_sorted_with_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: str
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    written: list[str] = []
+    write_run = ExternalSort._write_run
+
+    def write_and_note(sort: ExternalSort, *args: Any) -> None:
+        write_run(sort, *args)
+        written.extend(path.name for path in scratch.rglob("run-*"))
+
+    monkeypatch.setattr(ExternalSort, "_write_run", write_and_note)
+    schema = "a BIGINT, b INT, s STRING"
+    columns = "s,a" if strategy == "order" else "a,b"
+    in_memory, spilled = (
+        clustered_table(
+            tmp_path / name, columns, schema, **{"clustering.strategy": strategy} | options
+        )
+        for name, options in {
+            "in-memory": {},
+            "spilled": {"write-buffer-size": "4 kb", "local-sort.max-num-file-handles": "3"},
+        }.items()
+    )
+    numbers = np.random.default_rng(1).permutation(3_000).tolist()
+    rows = [(n, n % 61, None if n % 97 == 0 else f"{n % 11}") for n in numbers]
+    for table in (in_memory, spilled):
+        table.append(table_of("a b s", rows[:2_000]))
+        table.append(table_of("a b s", rows[2_000:]))
+
+    compact(in_memory, EXECUTOR, strategy="full")
+    assert not written
+    compact(small_batches(spilled, 200), EXECUTOR, strategy="full")
+
+    assert len(set(written)) > 10
+    assert not list(scratch.iterdir())
+    assert stored_rows(spilled) == stored_rows(in_memory)
+    [sorted_rows] = stored_rows(spilled)
+    assert sorted(sorted_rows, key=repr) == sorted(rows, key=repr)
+    assert sorted_rows != rows
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"clustering.columns": ""}, InputError, r"clustering\.columns"),
+        ({"clustering.columns": "m"}, InputError, "'m'"),
+        ({"clustering.strategy": "spiral"}, InputError, "spiral"),
+        ({"bucket": "1", "bucket-key": "a"}, UnsupportedError, "bucket-append-ordered"),
+        (
+            {
+                "bucket": "1",
+                "bucket-key": "a",
+                "bucket-append-ordered": "false",
+                "deletion-vectors.enabled": "true",
+            },
+            UnsupportedError,
+            r"deletion-vectors\.enabled",
+        ),
+    ],
+)
+def test_options_with_which_rows_cannot_be_sorted_are_refused(
+    tmp_path: Path, options: dict[str, str], error: type[Exception], message: str
+) -> None:
+    table = clustered_table(tmp_path, schema="a BIGINT, m ARRAY<INT>", **options)
+
+    with pytest.raises(error, match=message):
+        plan(table, CompactRequest())
+
+
+def test_the_files_of_a_level_are_in_order(tmp_path: Path) -> None:
+    table = clustered_table(tmp_path, **{"target-file-size": "4 kb"})
+    for turn in range(3):
+        append(table, 4_000 * turn, 4_000)
+
+    compact(table, EXECUTOR)
+
+    files = sorted(stored_rows(table))
+    assert len(files) > 1
+    assert all(earlier[-1] <= later[0] for earlier, later in pairwise(files))
