@@ -46,6 +46,10 @@ NON_LATEST_SCAN_MODES = (
 )
 """Scan modes that do not start with all rows of the newest snapshot."""
 
+_SEARCHES_SKIP_FILES = (
+    "a compaction drops the index files of its input, and searches skip files without an index"
+)
+
 
 @overload
 def honoured(
@@ -652,20 +656,20 @@ CHANGES_FORMAT: tuple[AnyOption, ...] = (
     changes_format(
         "pk-full-text.index.columns",
         TEXT,
-        steps=EVERY_CHANGE,
-        consequence="the index files of the primary-key index no longer match the data files",
+        steps=COMPACT,
+        consequence=_SEARCHES_SKIP_FILES,
     ),
     changes_format(
         "pk-multivalue.index.columns",
         TEXT,
-        steps=EVERY_CHANGE,
-        consequence="the index files of the primary-key index no longer match the data files",
+        steps=COMPACT,
+        consequence=_SEARCHES_SKIP_FILES,
     ),
     changes_format(
         "pk-vector.index.columns",
         TEXT,
-        steps=EVERY_CHANGE,
-        consequence="the index files of the primary-key index no longer match the data files",
+        steps=COMPACT,
+        consequence=_SEARCHES_SKIP_FILES,
     ),
     changes_format(
         "scan.bucket",

@@ -49,7 +49,7 @@ _NEVER_STORED = {
 # the values of these options are lists of columns
 _COLUMN_LISTS = re.compile(
     r"bucket-key|changelog-producer\.row-deduplicate-ignore-fields|sequence\.field|rowkind\.field"
-    r"|record-level\.time-field|clustering\.columns|pk-(?:bitmap|btree)\.index\.columns"
+    r"|record-level\.time-field|clustering\.columns|pk-[a-z-]+\.index\.columns"
     r"|file-index\.[^.]+\.columns|fields\..+\.sequence-group"
 )
 # the keys of these options contain columns

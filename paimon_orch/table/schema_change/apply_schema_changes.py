@@ -15,8 +15,6 @@ from paimon_orch.format.options.core_options import (
     BUCKET_FUNCTION_TYPE,
     BUCKET_KEY,
     DISABLE_EXPLICIT_TYPE_CASTING,
-    PK_BITMAP_INDEX_COLUMNS,
-    PK_BTREE_INDEX_COLUMNS,
 )
 from paimon_orch.format.options.validation import (
     check_option_change,
@@ -279,11 +277,12 @@ def _check_not_key(schema: TableSchema, name: str, change: str, *, partition_onl
 
 def _check_not_indexed(schema: TableSchema, name: str, change: str) -> None:
     """Refuse changes of columns of indexes: index files have values of the old type."""
-    for option in (PK_BITMAP_INDEX_COLUMNS, PK_BTREE_INDEX_COLUMNS):
-        if name in schema.typed_options.get(option):
+    for key, value in schema.options.items():
+        is_index = key.startswith("pk-") and key.endswith(".index.columns")
+        if is_index and name in parse_option_columns(key, value):
             raise InputError(
-                f"column {name!r} has an index and cannot {change}; remove it from option "
-                f"{option.key!r} first"
+                f"column {name!r} has an index and cannot {change}; remove it from option {key!r} "
+                "first"
             )
 
 

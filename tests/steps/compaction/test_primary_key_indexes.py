@@ -80,6 +80,24 @@ def test_an_expiration_keeps_the_index_files_that_the_table_refers_to(table: Tab
     assert set(before) <= index_files(table)
 
 
+@pytest.mark.parametrize("kind", ["full-text", "vector", "multivalue"])
+def test_indexes_that_searches_need_are_kept_and_a_compaction_is_refused(
+    table: Table, kind: str
+) -> None:
+    schema = Path(table.paths.root, "schema", "schema-0")
+    schema.write_text(schema.read_text().replace("pk-btree.", f"pk-{kind}."))
+    table = Catalog(str(Path(table.paths.root).parents[1])).table("db.t")
+    before = index_entries(table)
+
+    append(table, rows_of(table)[0][0])
+    with pytest.raises(UnsupportedError, match=rf"pk-{kind}\.index\.columns.*skip files"):
+        compact(table, EXECUTOR, strategy="full")
+    expire_snapshots(table, retain_max=1, retain_min=1)
+
+    assert index_entries(table) == before
+    assert set(before) <= index_files(table)
+
+
 def test_a_missing_index_file_is_found(table: Table) -> None:
     name = next(iter(index_entries(table)))
     Path(table.paths.root, "index", name).unlink()
@@ -99,12 +117,15 @@ def test_an_unknown_list_of_data_files_is_refused(table: Table) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [DropColumn("name"), RenameColumn("c", "d"), UpdateType("c", "BIGINT")],
+    [DropColumn("c"), RenameColumn("c", "d"), UpdateType("c", "BIGINT")],
     ids=lambda change: type(change).__name__,
 )
+@pytest.mark.parametrize("kind", ["bitmap", "vector"])
 def test_columns_with_an_index_keep_their_name_and_type(
-    table: Table, change: DropColumn | RenameColumn | UpdateType
+    table: Table, change: DropColumn | RenameColumn | UpdateType, kind: str
 ) -> None:
+    schema = Path(table.paths.root, "schema", "schema-0")
+    schema.write_text(schema.read_text().replace("pk-bitmap.", f"pk-{kind}."))
     catalog = Catalog(str(Path(table.paths.root).parents[1]))
-    with pytest.raises(InputError, match=r"pk-b.*\.index\.columns"):
+    with pytest.raises(InputError, match=rf"pk-{kind}\.index\.columns"):
         catalog.alter_table(table.identifier, [change])
