@@ -62,6 +62,9 @@ class BucketFile:
     bucket: int
     file: DataFileMeta
 
+    stored_partition: bytes | None = None
+    """The partition of the file's directory, if its rows are read as rows of another one."""
+
     @property
     def partition_bucket(self) -> PartitionBucket:
         """Return the bucket that the file belongs to."""
@@ -98,9 +101,10 @@ class FileReader:
 
     def path(self, bucket_file: BucketFile) -> str:
         """Return the path of a data file."""
-        return self.paths.data_file(
-            self.schema, bucket_file.partition, bucket_file.bucket, bucket_file.file
-        )
+        partition = bucket_file.stored_partition
+        if partition is None:
+            partition = bucket_file.partition
+        return self.paths.data_file(self.schema, partition, bucket_file.bucket, bucket_file.file)
 
     def read(
         self,

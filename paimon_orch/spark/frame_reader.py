@@ -88,14 +88,16 @@ def separate_native_files(scan: Scan) -> tuple[list[str], list[BucketSplit]]:
     splits = _plan_parts(scan)
     if not _can_read_natively(scan):
         return [], splits
-    schemas = scan.schemas.get_all(file.schema_id for split in splits for file in split.files)
+    own_splits = [split for split in splits if not split.is_fallback]
+    schemas = scan.schemas.get_all(file.schema_id for split in own_splits for file in split.files)
     same_ids = {number for number, schema in schemas.items() if _has_same_columns(scan, schema)}
     partitions = filter_partitions((s.partition for s in splits), scan.schema, scan.predicate)
     files, other_splits = list[str](), list[BucketSplit]()
     for split in splits:
         if split.partition not in partitions:
             continue
-        path = _find_raw_file(scan, split)
+        # files of other branches have other schemas
+        path = None if split.is_fallback else _find_raw_file(scan, split)
         if path is not None and split.files[0].schema_id in same_ids:
             files.append(path)
         else:

@@ -27,6 +27,7 @@ from paimon_orch.table.schema_change.schema_changes import (
     AddColumn,
     DropColumn,
     RenameColumn,
+    SetOption,
     UpdateColumnComment,
 )
 
@@ -242,6 +243,22 @@ def test_files_are_read_by_spark_after_a_comment_changed(tmp_path: Path) -> None
     catalog.alter_table("db.t", [UpdateColumnComment("k", "a number")])
 
     assert len(separate_native_files(catalog.table("db.t").scan())[0]) == 1
+
+
+def test_files_of_a_fallback_branch_are_read_by_tasks(tmp_path: Path) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1")
+    table.branches.create("other")
+    catalog = Catalog(str(tmp_path))
+    # The schema of the branch's files has an id that the table does not have.
+    for value in ("1 mb", "2 mb"):
+        catalog.alter_table("db.t$branch_other", [SetOption("target-file-size", value)])
+    catalog.table("db.t$branch_other").append(table_of("k v", [(1, "a")]))
+    catalog.alter_table("db.t", [SetOption("scan.fallback-branch", "other")])
+
+    files, splits = separate_native_files(catalog.table("db.t").scan())
+
+    assert files == []
+    assert [split.is_fallback for split in splits] == [True]
 
 
 @pytest.mark.parametrize(("engine", "files"), [("partial-update", 0), ("aggregation", 1)])

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-UNREADABLE_FILES = {
+UNREADABLE = {
     "java-2.0/blob": "BLOB",
     "java-2.0/map_shared_shredding": "map.storage-layout",
     "java-2.0/text_formats/db.t_csv": "csv",
     "java-2.0/text_formats/db.t_json": "json",
 }
 """Tables or folders with an unsupported type or file format, and the name of it."""
-
-UNREADABLE = UNREADABLE_FILES | {
-    "java-2.0/chain_table": "chain-table.enabled",
-}
-"""The tables above, and tables with an unsupported option, with the option."""
 
 MERGED_BY_ENGINES = {"java-2.0/postpone_merge_on_read/db.t"}
 """Tables whose postponed rows are merged by Spark, Flink and us, but not by Java Paimon's core."""
@@ -26,4 +21,4 @@ def refusal_pattern(name: str) -> str | None:
 
 def missing_type(name: str) -> str | None:
     """Return the unsupported type or file format of a table, or None."""
-    return UNREADABLE_FILES.get(name) or UNREADABLE_FILES.get(name.rpartition("/")[0])
+    return UNREADABLE.get(name) or UNREADABLE.get(name.rpartition("/")[0])

@@ -149,7 +149,6 @@ def test_a_reader_warns_once_about_an_unknown_option(
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("chain-table.enabled", "true"),
         ("type", "format-table"),
         ("query-auth.enabled", "true"),
         ("batch-scan-mode", "compact"),
@@ -343,8 +342,8 @@ def test_a_branch_and_its_system_tables_are_refused_by_the_options_of_the_branch
     main = _table(tmp_path)
     main.branches.create("dev")
     branch = Catalog(str(tmp_path)).table("db.t$branch_dev")
-    _store_options(branch, {"chain-table.enabled": "true"})
-    with pytest.raises(UnsupportedError, match=r"chain-table\.enabled"):
+    _store_options(branch, {"query-auth.enabled": "true"})
+    with pytest.raises(UnsupportedError, match=r"query-auth\.enabled"):
         branch.system(name).scan() if name else branch.scan()
     assert main.scan().to_arrow().num_rows == 2
 

@@ -173,6 +173,7 @@ BUCKET_FUNCTION_TYPE = honoured(
     "bucket-function.type", KEYWORD, "default", choices=("default", "mod", "hive")
 )
 BUCKET_KEY = honoured("bucket-key", TEXT)
+CHAIN_TABLE_CHAIN_PARTITION_KEYS = honoured("chain-table.chain-partition-keys", NAMES)
 CHANGELOG_FILE_COMPRESSION = honoured("changelog-file.compression", TEXT)
 CHANGELOG_FILE_FORMAT = honoured(
     "changelog-file.format",
@@ -448,6 +449,8 @@ RECORD_LEVEL_TIME_FIELD = honoured("record-level.time-field", TEXT)
 ROW_TRACKING_ENABLED = honoured("row-tracking.enabled", BOOLEAN, "false")
 ROWKIND_FIELD = honoured("rowkind.field", TEXT)
 SCAN_FALLBACK_BRANCH = honoured("scan.fallback-branch", TEXT)
+SCAN_FALLBACK_DELTA_BRANCH = honoured("scan.fallback-delta-branch", TEXT)
+SCAN_FALLBACK_SNAPSHOT_BRANCH = honoured("scan.fallback-snapshot-branch", TEXT)
 SEQUENCE_FIELD = honoured("sequence.field", NAMES)
 SEQUENCE_FIELD_SORT_ORDER = honoured(
     "sequence.field.sort-order", KEYWORD, "ascending", choices=("ascending", "descending")
@@ -566,6 +569,17 @@ EXTERNAL: tuple[AnyOption, ...] = (
 )
 """Options that notify another system at a commit."""
 
+CHAIN_TABLE_ENABLED = changes_format(
+    "chain-table.enabled",
+    BOOLEAN,
+    "false",
+    steps=EVERY_CHANGE,
+    consequence=(
+        "partitions of the snapshot branch and of the delta branch depend on each other, so a "
+        "change of one branch can drop rows that the other needs"
+    ),
+)
+
 CHANGES_FORMAT: tuple[AnyOption, ...] = (
     changes_format(
         "blob-descriptor-field",
@@ -604,16 +618,7 @@ CHANGES_FORMAT: tuple[AnyOption, ...] = (
         steps=READ | EVERY_CHANGE,
         consequence="the stored option makes Java Paimon read and write another branch",
     ),
-    changes_format(
-        "chain-table.enabled",
-        BOOLEAN,
-        "false",
-        steps=READ | EVERY_CHANGE,
-        consequence=(
-            "rows are the union of a snapshot branch and a delta branch, so a read of one branch "
-            "misses rows and a change can drop rows that the other branch needs"
-        ),
-    ),
+    CHAIN_TABLE_ENABLED,
     changes_format(
         "data-evolution.compaction.rewrite-row-ids",
         BOOLEAN,
@@ -682,18 +687,6 @@ CHANGES_FORMAT: tuple[AnyOption, ...] = (
         INTEGER,
         steps=DEFAULT_READ,
         consequence="the table's default read returns an older snapshot",
-    ),
-    changes_format(
-        "scan.fallback-delta-branch",
-        TEXT,
-        steps=READ,
-        consequence="rows of the delta branch are not read",
-    ),
-    changes_format(
-        "scan.fallback-snapshot-branch",
-        TEXT,
-        steps=READ,
-        consequence="rows of the snapshot branch are not read",
     ),
     changes_format(
         "scan.file-creation-time-millis",
@@ -775,7 +768,6 @@ HARMLESS: tuple[AnyOption, ...] = (
     harmless("blob.split-by-file-size", BOOLEAN),
     harmless("blob.target-file-size", MEMORY),
     harmless("cache-page-size", MEMORY, "64 kb"),
-    harmless("chain-table.chain-partition-keys", TEXT),
     harmless("chain-table.split.key-range-enabled", BOOLEAN, "true"),
     harmless("chain-table.streaming.merge-snapshot", BOOLEAN, "false"),
     harmless("clustering.history-partition.idle-to-full-sort", DURATION),

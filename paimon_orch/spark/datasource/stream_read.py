@@ -24,6 +24,7 @@ from paimon_orch.format.types.predicate import collect_columns
 from paimon_orch.spark.column_types import build_target_schema, convert_batch
 from paimon_orch.spark.datasource.datasource_options import STREAM_READ_OPTIONS, DataSourceOptions
 from paimon_orch.spark.datasource.stream_follower import StreamFollower, StreamOffset
+from paimon_orch.table.chain.chain_branches import find_chain_branches
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.scan.base_scan import ROW_KIND
 from paimon_orch.table.scan.bucket_reader import add_constant_row_kind
@@ -66,6 +67,11 @@ def build_stream_reader(
         raise UnsupportedError(
             f"{table.identifier} cannot be read as a stream with 'postpone.merge-on-read' = true; "
             "only batch reads merge postponed rows"
+        )
+    if find_chain_branches(table.schema, table.paths.branch) is not None:
+        raise UnsupportedError(
+            f"{table.identifier} is a chain table, which cannot be read as a stream; read its "
+            "delta branch"
         )
     names = [name for name in schema.names if not (is_audit_log and name == ROW_KIND.name)]
     # streams ignore the fallback branch, as in Java Paimon

@@ -4,7 +4,6 @@ See docs/format/partition-expiration.md.
 """
 
 import logging
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,11 +19,9 @@ from paimon_orch.format.options.core_options import (
     PARTITION_EXPIRATION_MAX_NUM,
     PARTITION_EXPIRATION_STRATEGY,
     PARTITION_EXPIRATION_TIME,
-    PARTITION_TIMESTAMP_FORMATTER,
-    PARTITION_TIMESTAMP_PATTERN,
 )
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.format.partition_path import format_partition_value
+from paimon_orch.format.partition_time import PartitionTimes
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
@@ -36,13 +33,6 @@ from paimon_orch.table.table import Table
 logger = logging.getLogger(__name__)
 
 _PartitionTimeReader = Callable[[bytes], datetime | None]
-
-_DEFAULT_TIMESTAMP = re.compile(
-    r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9}))?)?"
-)
-_STRPTIME_DIRECTIVES = {"y": "%Y", "u": "%Y", "M": "%m", "d": "%d", "H": "%H", "m": "%M", "s": "%S", "S": "%f"}  # fmt: skip
-_DATE_LETTERS = ({"y", "u"}, {"M"}, {"d"})
-_JAVA_FORMAT_TOKEN = re.compile(r"'([^']*)'|(([A-Za-z])\3*)|([^A-Za-z'])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,29 +216,8 @@ def _build_time_reader(
             f"'partition.expiration-strategy' = {strategy!r} is unknown; use values-time or "
             "update-time"
         )
-    fields = schema.partition_fields
-    pattern = options.get(PARTITION_TIMESTAMP_PATTERN) or f"${fields[0].name}"
-    java = options.get(PARTITION_TIMESTAMP_FORMATTER) or ""
-    formatter, shape = _to_strptime_format(java), _compile_java_format(java)
-
-    def of_values(partition: bytes) -> datetime | None:
-        values = deserialize_row(partition, [field.type for field in fields])
-        value_by_column = {
-            field.name: None
-            if value is None
-            else format_partition_value(value, field, legacy=False)
-            for field, value in zip(fields, values, strict=True)
-        }
-        text = pattern
-        for name in sorted(value_by_column, key=len, reverse=True):
-            if f"${name}" in text:
-                value = value_by_column[name]
-                if value is None:
-                    return None
-                text = text.replace(f"${name}", value)
-        return _parse_partition_time(text, formatter) if not java or shape.fullmatch(text) else None
-
-    return of_values
+    times = PartitionTimes.of(schema.partition_fields, options)
+    return times.read
 
 
 def _find_update_times(files: LiveFiles) -> dict[bytes, datetime]:
@@ -267,52 +236,6 @@ def _find_update_times(files: LiveFiles) -> dict[bytes, datetime]:
         )
         if first != NO_TIME
     }
-
-
-def _parse_partition_time(text: str, formatter: str) -> datetime | None:
-    try:
-        if formatter:
-            return datetime.strptime(text, formatter)  # noqa: DTZ007 - local wall clock
-        match = _DEFAULT_TIMESTAMP.fullmatch(text.strip())
-        if match is None:
-            return None
-        year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
-        micros = int((match.group(7) or "0").ljust(9, "0")[:6])
-        return datetime(year, month, day, hour, minute, second, micros)
-    except ValueError:
-        return None
-
-
-def _to_strptime_format(java: str) -> str:
-    """Convert a Java date format to Python's: ``yyyy-MM-dd'T'HH`` to ``%Y-%m-%dT%H``."""
-
-    def directive(match: re.Match[str]) -> str:
-        quoted, letters, _, other = match.groups()
-        if letters is None:
-            return (quoted or other or "'").replace("%", "%%")
-        if letters[0] not in _STRPTIME_DIRECTIVES:
-            raise InputError(f"'partition.timestamp-formatter' = {java!r}: {letters} is unknown")
-        return _STRPTIME_DIRECTIVES[letters[0]]
-
-    python = _JAVA_FORMAT_TOKEN.sub(directive, java)
-    letters = {match.group(3) for match in _JAVA_FORMAT_TOKEN.finditer(java)}
-    if java and not all(letters & names for names in _DATE_LETTERS):
-        raise InputError(
-            f"'partition.timestamp-formatter' = {java!r} must have year, month and day"
-        )
-    return python
-
-
-def _compile_java_format(java: str) -> re.Pattern[str]:
-    """Return a pattern with the digit counts of a Java format; Python also accepts fewer digits."""
-
-    def digits(match: re.Match[str]) -> str:
-        quoted, letters, _, other = match.groups()
-        if letters is None:
-            return re.escape(quoted or other or "'")
-        return rf"\d{{{len(letters)}}}" if len(letters) > 1 else r"\d+"
-
-    return re.compile(_JAVA_FORMAT_TOKEN.sub(digits, java))
 
 
 def commit(

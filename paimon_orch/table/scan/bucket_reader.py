@@ -75,7 +75,7 @@ class BucketReader:
         elif not schema.primary_keys:
             for file in sorted(files, key=lambda f: f.min_sequence_number):
                 yield from self._read(file, self._fields, self._predicate, self._first)
-        elif not self._split.postponed_files and is_raw_convertible(files, schema):
+        elif self._needs_no_merge and is_raw_convertible(files, schema):
             for file in files:
                 first = self._first if is_file_raw_convertible(files, file, schema) else None
                 yield from self._read(file, self._fields, self._predicate, first)
@@ -83,6 +83,11 @@ class BucketReader:
             yield from self._read_unmerged()
         else:
             yield from self.read_merged()
+
+    @property
+    def _needs_no_merge(self) -> bool:
+        """Return whether all rows to merge are in the files of one bucket."""
+        return not (self._split.postponed_files or self._split.is_chained)
 
     def _read_unmerged(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of files with disjoint keys, without retracts."""

@@ -14,6 +14,16 @@ from paimon_orch.format.schema import TableSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileOrigin:
+    """Where a chain table stores a file that is read as a file of another partition."""
+
+    file_name: str
+    partition: bytes
+    is_anchor: bool
+    """Whether the file belongs to the snapshot branch, not the delta branch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BucketSplit:
     """The live files of one bucket, and the index files of their deletion vectors."""
 
@@ -28,6 +38,14 @@ class BucketSplit:
 
     postponed_files: tuple[DataFileMeta, ...] = ()
     """Postponed files of the partition to merge with, in order (``postpone.merge-on-read``)."""
+
+    origins: tuple[FileOrigin, ...] = ()
+    """The origins of the files of chain tables; empty if all are stored in :attr:`partition`."""
+
+    @property
+    def is_chained(self) -> bool:
+        """Return whether files of several partitions or branches must be merged."""
+        return len({(origin.partition, origin.is_anchor) for origin in self.origins}) > 1
 
     @property
     def partition_bucket(self) -> PartitionBucket:
@@ -44,7 +62,12 @@ def count_visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
     """Count the live rows; return None if this requires a merge or the deletion vectors."""
     needs_merge = schema.primary_keys and not is_raw_convertible(split.files, schema)
     # With data evolution, several files contain columns of the same rows.
-    if needs_merge or split.postponed_files or schema.typed_options.get(DATA_EVOLUTION_ENABLED):
+    if (
+        split.is_chained
+        or needs_merge
+        or split.postponed_files
+        or schema.typed_options.get(DATA_EVOLUTION_ENABLED)
+    ):
         return None
     live = {file.file_name for file in split.files}
     deleted = [

@@ -1,13 +1,13 @@
-"""Reads missing partitions of a table from its ``scan.fallback-branch``."""
+"""Finds the branches that provide the partitions that a table lacks.
+
+See docs/format/chain-tables.md#branches.
+"""
 
 import logging
 from dataclasses import dataclass, replace
 
 from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.format.options.core_options import (
-    DELETION_VECTORS_MERGE_ON_READ,
-    SCAN_FALLBACK_BRANCH,
-)
+from paimon_orch.format.options.core_options import DELETION_VECTORS_MERGE_ON_READ
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
@@ -28,16 +28,20 @@ class FallbackBranch:
     snapshot: Snapshot | None
     merge_level_0: bool | None = None
 
+    anchors: "FallbackBranch | None" = None
+    """The snapshot branch, if this is the delta branch of a chain table."""
+
     @classmethod
     def of(
         cls,
         branch_snapshots: SnapshotStore,
         schema: TableSchema,
         *,
+        option: str,
         selector: SnapshotSelector,
         snapshot: Snapshot | None,
     ) -> "FallbackBranch | None":
-        """Return the state of the branch at the time of ``snapshot``.
+        """Return the state of the branch, which ``option`` names, at the time of ``snapshot``.
 
         Logs a warning and returns None if the branch does not exist. Raises :class:`InputError` if
         its columns differ from those of the table, and :class:`NotFoundError` if it lacks the tag
@@ -50,13 +54,13 @@ class FallbackBranch:
                 "%s: the branch %r of option %r does not exist; only the table itself is read",
                 paths.root,
                 branch,
-                SCAN_FALLBACK_BRANCH.key,
+                option,
             )
             return None
         newest = _find_branch_snapshot(branch_snapshots, selector, snapshot)
         past = selector and newest is not None
         read = schemas.get(newest.schema_id) if past and newest is not None else schemas.latest()
-        _check_same_columns(schema, read, branch)
+        _check_same_columns(schema, read, option, branch)
         return cls(paths=paths, schemas=schemas, schema=read, snapshot=newest)
 
     def with_level_0(self, requested: bool | None) -> "FallbackBranch":  # noqa: FBT001 - the option's value
@@ -84,13 +88,13 @@ def _find_branch_snapshot(
         return None if earliest is None else snapshots.get(earliest)
 
 
-def _check_same_columns(schema: TableSchema, other: TableSchema, branch: str) -> None:
+def _check_same_columns(schema: TableSchema, other: TableSchema, option: str, branch: str) -> None:
     def columns(of: TableSchema) -> list[tuple[str, str]]:
         return [(field.name, str(field.type.with_nullable(True))) for field in of.fields]
 
     if columns(schema) != columns(other) or schema.partition_keys != other.partition_keys:
         raise InputError(
-            f"option {SCAN_FALLBACK_BRANCH.key!r} = {branch!r}: the branch has the columns "
+            f"option {option!r} = {branch!r}: the branch has the columns "
             f"{_format_columns(other)}, the table has {_format_columns(schema)}; both must have "
             "the same columns and partition columns to be read together"
         )

@@ -1,6 +1,7 @@
 """Reads the rows of one snapshot, with columns, a filter, an order and a limit."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -18,6 +19,13 @@ from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.format.types.predicate import Predicate, collect_columns, restrict_to_columns
 from paimon_orch.storage import FileIO
+from paimon_orch.table.chain.chain_file_reader import ChainFileReader
+from paimon_orch.table.chain.chain_splits import (
+    ChainPartitions,
+    check_chain_support,
+    plan_chain_splits,
+    with_origins,
+)
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.scan.base_scan import BaseScan, filter_batches, limit_batches
@@ -66,6 +74,9 @@ class Scan(BaseScan):
     fallback: FallbackBranch | None = None
     """Provides the partitions that the snapshot lacks."""
 
+    anchors: FallbackBranch | None = None
+    """The snapshot branch of a chain table, if this is a scan of its delta branch."""
+
     merge_postponed: bool = False
     """Whether to merge the rows in postpone buckets."""
 
@@ -90,7 +101,11 @@ class Scan(BaseScan):
             return rows
         present = self._find_own_partitions()
         fallback_scan = self._build_fallback_scan(self.fallback)
-        return rows + fallback_scan.count_rows_not_visible(lambda key: key not in present)
+        rows += fallback_scan.count_rows_not_visible(lambda key: key not in present)
+        if fallback_scan.anchors is not None:
+            anchor_scan = self._build_fallback_scan(fallback_scan.anchors)
+            rows += anchor_scan.count_rows_not_visible(lambda key: key not in present)
+        return rows
 
     def count_rows_not_visible(self, partitions: Callable[[bytes], bool]) -> int:
         """Count the records that are left out, except those of the fallback branch."""
@@ -110,7 +125,9 @@ class Scan(BaseScan):
 
         With ``use_indexes``, file indexes that are embedded in manifests also exclude files.
         """
-        splits = self._plan_own_splits(self._restrict_to_columns(), use_indexes=use_indexes)
+        if self.anchors is not None:
+            return list(self._plan_chain(self.anchors, use_indexes=use_indexes))
+        splits = self.plan_own_splits(self._restrict_to_columns(), use_indexes=use_indexes)
         if self.fallback is None:
             return splits
         fallback_splits = self._build_fallback_scan(self.fallback).plan(use_indexes=use_indexes)
@@ -122,7 +139,7 @@ class Scan(BaseScan):
         """Return the selected partitions that the snapshot has, without the fallback branch."""
         keys = set(self.schema.partition_keys)
         on_keys = None if self.predicate is None else restrict_to_columns(self.predicate, keys)
-        return {split.partition for split in self._plan_own_splits(on_keys, use_indexes=False)}
+        return {split.partition for split in self.plan_own_splits(on_keys, use_indexes=False)}
 
     def find_scan_of(self, split: BucketSplit) -> "Scan":
         """Return the scan that reads a planned split: this scan, or that of the fallback branch."""
@@ -141,10 +158,38 @@ class Scan(BaseScan):
             fields=tuple(branch_fields.get(field.name, field) for field in self.fields),
             merge_level_0=fallback.merge_level_0,
             fallback=None,
+            anchors=fallback.anchors,
             merge_postponed=should_merge_postponed(fallback.schema),
         )
 
-    def _plan_own_splits(
+    def _plan_chain(self, anchors: FallbackBranch, *, use_indexes: bool) -> Iterator[BucketSplit]:
+        """Yield the partitions of the snapshot branch, then the others of this delta branch."""
+        snapshot_scan = self._build_fallback_scan(anchors)
+        check_chain_support(self.schema, snapshot_scan.schema)
+        for split in snapshot_scan.plan_own_splits(self.predicate, use_indexes=use_indexes):
+            yield with_origins(split, is_anchor=True)
+        stored = [scan.list_splits_by_partition() for scan in (snapshot_scan, self)]
+        complete, changed = stored
+        partitions = ChainPartitions.of(self.schema, complete, changed)
+        missing = [partition for partition in changed if partition not in complete]
+        selected = filter_partitions(missing, self.schema, self.predicate)
+        yield from plan_chain_splits(
+            partitions, [p for p in missing if p in selected], anchors=complete, deltas=changed
+        )
+
+    def list_splits_by_partition(self) -> dict[bytes, list[BucketSplit]]:
+        """Return all files that are read of this branch by partition.
+
+        Only the values of keys decide which rows of a chain are merged, and the rows of a delta
+        partition have the partition values of the partition that is read. Therefore the filter
+        excludes no files here.
+        """
+        splits = defaultdict[bytes, list[BucketSplit]](list)
+        for split in self.plan_own_splits(None, use_indexes=False):
+            splits[split.partition].append(split)
+        return splits
+
+    def plan_own_splits(
         self, predicate: Predicate | None, *, use_indexes: bool
     ) -> list[BucketSplit]:
         """Return the files of the snapshot that may match, without the fallback branch."""
@@ -258,9 +303,7 @@ class Scan(BaseScan):
             names |= collect_columns(self.predicate)
         all_fields = (*self.schema.fields, *row_tracking_fields(self.schema))
         needed = [field for field in all_fields if field.name in names]
-        files = (*split.files, *split.postponed_files)
-        schemas = self.schemas.get_all(file.schema_id for file in files)
-        reader = FileReader(self.io, self.paths, self.schema, schemas, batch_sizes=self.batch_sizes)
+        reader = self._create_file_reader(split)
         first = self._first  # None if the filter may keep only some rows of a file
         bucket = BucketReader(
             reader,
@@ -271,3 +314,24 @@ class Scan(BaseScan):
         )
         batches = bucket.read_audit_log() if self.is_audit_log else bucket.batches()
         yield from filter_batches(batches, self.predicate, self.arrow_schema)
+
+    def _create_file_reader(self, split: BucketSplit) -> FileReader:
+        anchored = {origin.file_name for origin in split.origins if origin.is_anchor}
+        files = (*split.files, *split.postponed_files)
+
+        def create(schemas: SchemaStore, names: Container[str] | None) -> FileReader:
+            ids = (f.schema_id for f in files if names is None or f.file_name in names)
+            return FileReader(
+                self.io,
+                self.paths,
+                self.schema,
+                schemas.get_all(ids),
+                batch_sizes=self.batch_sizes,
+            )
+
+        if self.anchors is None:
+            return create(self.schemas, None)
+        changed = {file.file_name for file in files} - anchored
+        return ChainFileReader.of(
+            create(self.schemas, changed), create(self.anchors.schemas, anchored), split.origins
+        )

@@ -3,16 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.errors import InputError, NotFoundError, UnsupportedError
 from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.format.options.core_options import (
+    CHAIN_TABLE_ENABLED,
     DELETION_VECTORS_MERGE_ON_READ,
     SCAN_FALLBACK_BRANCH,
+    SCAN_FALLBACK_DELTA_BRANCH,
+    SCAN_FALLBACK_SNAPSHOT_BRANCH,
 )
-from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.options.table_option import StepKind, TableOption
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.predicate import Predicate
+from paimon_orch.table.chain.chain_branches import find_chain_branches
 from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.scan.fallback_branch import FallbackBranch
@@ -79,19 +83,34 @@ def _find_fallback(
     request: ScanRequest,
     snapshot: Snapshot | None,
 ) -> FallbackBranch | None:
+    def find(option: TableOption[str | None], branch: str) -> FallbackBranch | None:
+        fallback = FallbackBranch.of(
+            stores.get_branch_snapshots(branch),
+            schema,
+            option=option.key,
+            selector=request.selector,
+            snapshot=snapshot,
+        )
+        if fallback is None:
+            return None
+        stores.check_step(StepKind.READ, fallback.schema)
+        return fallback.with_level_0(request.merge_level_0)
+
+    if (chained := find_chain_branches(newest, stores.paths.branch)) is not None:
+        anchors = find(SCAN_FALLBACK_SNAPSHOT_BRANCH, chained.snapshot)
+        deltas = find(SCAN_FALLBACK_DELTA_BRANCH, chained.delta)
+        if anchors is None or deltas is None:
+            raise NotFoundError(
+                f"{stores.identifier}: the branch {chained.snapshot!r} or {chained.delta!r} of "
+                "this chain table does not exist; create it"
+            )
+        return replace(deltas, anchors=anchors)
+    if newest.typed_options.get(CHAIN_TABLE_ENABLED):
+        return None
     branch = (newest.typed_options.get(SCAN_FALLBACK_BRANCH) or "").strip()
     if not branch or branch == stores.paths.branch:
         return None
-    fallback = FallbackBranch.of(
-        stores.get_branch_snapshots(branch),
-        schema,
-        selector=request.selector,
-        snapshot=snapshot,
-    )
-    if fallback is None:
-        return None
-    stores.check_step(StepKind.READ, fallback.schema)
-    return fallback.with_level_0(request.merge_level_0)
+    return find(SCAN_FALLBACK_BRANCH, branch)
 
 
 def _resolve_merge_level_0(
@@ -124,7 +143,7 @@ def build_incremental_scan(stores: TableStores, request: IncrementalRequest) -> 
     """Return the scan of changes; see :meth:`Table.incremental` for the errors."""
     schema = stores.schema
     stores.check_step(StepKind.READ, schema)
-    _check_incremental_support(stores.identifier, schema)
+    _check_incremental_support(stores.identifier, schema, stores.paths.branch)
     fields = schema.fields if request.columns is None else tuple(schema.select(request.columns))
     return IncrementalScan(
         label=stores.label,
@@ -142,7 +161,12 @@ def build_incremental_scan(stores: TableStores, request: IncrementalRequest) -> 
     )
 
 
-def _check_incremental_support(identifier: str, schema: TableSchema) -> None:
+def _check_incremental_support(identifier: str, schema: TableSchema, branch_read: str) -> None:
+    if find_chain_branches(schema, branch_read) is not None:
+        raise UnsupportedError(
+            f"{identifier}: incremental reads of chain tables are not supported; read the changes "
+            "of the delta branch, for example db.t$branch_delta"
+        )
     branch = schema.typed_options.get(SCAN_FALLBACK_BRANCH) or ""
     if branch.strip():
         raise UnsupportedError(

@@ -36,7 +36,7 @@ def _divide_split(split: BucketSplit, scan: Scan) -> Iterator[BucketSplit]:
     if has_data_evolution(schema):
         groups = group_files_by_rows(split.files)
     elif not schema.primary_keys or (
-        is_raw_convertible(split.files, schema) and not scan.is_audit_log
+        is_raw_convertible(split.files, schema) and not scan.is_audit_log and not split.is_chained
     ):
         groups = [(file,) for file in split.files]
     else:
@@ -51,7 +51,9 @@ def _divide_split(split: BucketSplit, scan: Scan) -> Iterator[BucketSplit]:
 def _restrict_to_files(split: BucketSplit, files: Sequence[DataFileMeta]) -> BucketSplit:
     """Return a split with only some files of a bucket, and their deletion vectors."""
     vectors = restrict_vectors_to_files(split.vectors, files)
-    return replace(split, files=tuple(files), vectors=vectors)
+    names = {file.file_name for file in files}
+    origins = tuple(origin for origin in split.origins if origin.file_name in names)
+    return replace(split, files=tuple(files), vectors=vectors, origins=origins)
 
 
 def restrict_vectors_to_files(

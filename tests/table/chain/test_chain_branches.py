@@ -1,4 +1,4 @@
-"""Chain tables of Java Paimon 2.0: no step reads or changes one of their branches separately."""
+"""Chain tables of Java Paimon 2.0: no step changes one of their branches separately."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ def no_rows(table: Table) -> pa.Table:
 
 
 STEPS: dict[str, tuple[Callable[[Table], object], type[PaimonError], str]] = {
-    "scan": (lambda t: t.scan(), UnsupportedError, r"chain-table\.enabled"),
-    "incremental": (lambda t: t.incremental(1, 1), UnsupportedError, r"chain-table\.enabled"),
     "drop_partitions": (
         lambda t: t.drop_partitions(["dt=20250810"]),
         UnsupportedError,
