@@ -4,6 +4,7 @@ import io
 from typing import IO
 
 from paimon_orch.files.parquet.footer import PARQUET_MAGIC
+from paimon_orch.files.parquet.repeated_columns import ChunkRepeater, RepeatedColumns
 from paimon_orch.storage.copy_range import copy_range
 
 _LENGTH_BYTES = 4  # size of the footer length
@@ -17,6 +18,7 @@ class FooterSink(io.RawIOBase):
         self._sink = sink
         self._held: bytearray | None = None
         self._has_own_magic = False
+        self._repeater: ChunkRepeater | None = None
         self.copied_bytes = 0
         """The number of bytes before the current position that were not given to :meth:`write`."""
 
@@ -32,9 +34,22 @@ class FooterSink(io.RawIOBase):
             # the first write of a Parquet writer is the magic, which precedes the copied bytes
             assert bytes(data) == PARQUET_MAGIC
             self._has_own_magic = False
+        elif self._repeater is not None:
+            self._repeater.write(bytes(data))
+            if self._repeater.is_finished:
+                self._repeater = None
         else:
             self._sink.write(data)
         return len(data)
+
+    def start_row_group(self, columns: RepeatedColumns, rows: int) -> None:
+        """Repeat columns of the row group that is written next; it has at least one row."""
+        assert self._repeater is None
+        self._repeater = ChunkRepeater(columns, rows, self._sink.write, self._insert)
+
+    def _insert(self, data: bytes) -> None:
+        self._sink.write(data)
+        self.copied_bytes += len(data)
 
     def tell(self) -> int:
         """Return the number of bytes written so far."""
@@ -50,6 +65,7 @@ class FooterSink(io.RawIOBase):
 
     def hold(self) -> None:
         """Buffer all further bytes: the end of the file."""
+        assert self._repeater is None
         self._held = bytearray()
 
     def release(self) -> tuple[bytes, bytes]:

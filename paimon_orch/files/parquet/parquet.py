@@ -5,7 +5,7 @@ See docs/format/data-files.md#parquet.
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property, partial
 from itertools import accumulate
@@ -34,6 +34,11 @@ from paimon_orch.files.parquet.page_reader import (
     PageReader,
     ReadCosts,
     RowGroupPages,
+)
+from paimon_orch.files.parquet.repeated_columns import (
+    NOTHING_REPEATED,
+    RepeatedColumns,
+    find_repeated_keys,
 )
 from paimon_orch.files.parquet.row_group_assembly import RowGroupAssembly
 from paimon_orch.files.parquet.row_group_source import FileLayout, RowGroupSource
@@ -206,6 +211,9 @@ class ParquetFileWriter:
 
     ``for_iceberg`` omits bounds and dictionaries of timestamps in milliseconds. Iceberg's Java
     library compares them with microseconds (apache/iceberg#18173), so filters would lose rows.
+
+    A key column ``_KEY_x`` must have the same values as the column ``x``: they are encoded only
+    once, except in files with a page index or with INT96.
     """
 
     def __init__(
@@ -236,9 +244,15 @@ class ParquetFileWriter:
         self._writer: pq.ParquetWriter | None = None
         self._footers: list[pq.FileMetaData] = []
         self._groups = RowGroupAssembly(self._sink)
+        self._has_int96 = any(has_nanosecond_timestamps(field.type) for field in self._arrow_schema)
+        can_repeat = pages is None and not self._has_int96
+        repeated = find_repeated_keys(fields) if can_repeat else NOTHING_REPEATED
+        self._columns = RepeatedColumns.of(self._schema, repeated)
 
     def write(self, table: pa.Table) -> None:
         """Write the rows of a table as one row group."""
+        if self._columns.sources and not table.num_rows:
+            return
         columns = [
             column
             if (column.type == target and not has_variants(target))
@@ -259,11 +273,14 @@ class ParquetFileWriter:
         )
         # the writer can store only one dictionary in a row group
         stored = pa.table(columns, schema=schema).unify_dictionaries()
+        dictionary_columns = [] if self._writer else self._find_dictionary_columns(stored)
+        if self._columns.sources:
+            stored = stored.select(self._columns.encoded_names)
         if self._writer is None:
-            self._writer = self._open(
-                self._sink, schema, self._find_dictionary_columns(stored), self._footers
-            )
+            self._writer = self._open(self._sink, stored.schema, dictionary_columns, self._footers)
         self._groups.add_encoded()
+        if self._columns.sources:
+            self._sink.start_row_group(self._columns, table.num_rows)
         self._writer.write_table(stored, row_group_size=max(1, table.num_rows))
 
     @property
@@ -276,10 +293,13 @@ class ParquetFileWriter:
         leaves = (leaf for field in self._schema for leaf in _iterate_leaves(field))
         if self._page_options or any(self._omits_bounds(kind) for _, kind in leaves):
             return None
+        return FileLayout.of_footer(self._encode_empty_footer(), _CODEC_NUMBERS[self._codec])
+
+    def _encode_empty_footer(self) -> bytes:
+        """Return the footer of a file without row groups."""
         sink = io.BytesIO()
         self._open(sink, self._schema, [], []).close()
-        footer = patch_int96_types(Footer(sink).data)
-        return FileLayout.of_footer(footer, _CODEC_NUMBERS[self._codec])
+        return patch_int96_types(Footer(sink).data)
 
     def copy(self, source: RowGroupSource) -> None:
         """Copy the row groups of another file, which has the layout :attr:`copied_layout`."""
@@ -325,19 +345,21 @@ class ParquetFileWriter:
     def close(self) -> None:
         """Write the footer."""
         if self._writer is None and not self._groups.has_copies:
+            self._columns = replace(self._columns, sources=NOTHING_REPEATED)
             self.write(self._schema.empty_table())
-        writer = self._writer or self._open(self._sink, self._schema, [], self._footers)
-        has_int96 = any(has_nanosecond_timestamps(field.type) for field in self._arrow_schema)
-        if not has_int96 and not self._groups.has_copies:
+        encoded = pa.schema([self._schema.field(name) for name in self._columns.encoded_names])
+        writer = self._writer or self._open(self._sink, encoded, [], self._footers)
+        is_assembled = self._groups.has_copies or bool(self._columns.sources)
+        if not self._has_int96 and not is_assembled:
             writer.close()
             return
         self._sink.hold()
         writer.close()
         page_index, footer = self._sink.release()
-        footer = patch_int96_types(footer) if has_int96 else footer
+        footer = patch_int96_types(footer) if self._has_int96 else footer
         self._sink.write(page_index)
-        if self._groups.has_copies:
-            footer = self._groups.encode_footer(footer)
+        if is_assembled:
+            footer = self._groups.encode_footer(footer, self._encode_empty_footer(), self._columns)
         self._sink.write(footer + len(footer).to_bytes(4, "little") + PARQUET_MAGIC)
 
     def find_footer_bounds(self, table: pa.Table) -> list[str]:
@@ -360,13 +382,16 @@ class ParquetFileWriter:
         leaves = [
             (field.name, _footer_converter(field.type))
             for field in self._schema
+            if field.name not in self._columns.sources
             for _ in _iterate_leaves(field)
         ]
         for group in map(footer.row_group, range(footer.num_row_groups)):
-            for number, (name, convert) in enumerate(leaves):
+            for number, (encoded_name, convert) in enumerate(leaves):
                 statistics = None if convert is None else group.column(number).statistics
                 if convert is not None and statistics is not None and statistics.has_min_max:
-                    yield name, convert(statistics.min_raw), convert(statistics.max_raw)
+                    low, high = convert(statistics.min_raw), convert(statistics.max_raw)
+                    for name in self._columns.find_equal_names(encoded_name):
+                        yield name, low, high
 
 
 def _has_footer_bounds(column: pa.ChunkedArray) -> bool:

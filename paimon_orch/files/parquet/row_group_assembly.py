@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from paimon_orch.files.parquet.byte_ranges import ByteRange, join_ranges
 from paimon_orch.files.parquet.footer_sink import FooterSink
+from paimon_orch.files.parquet.repeated_columns import RepeatedColumns
 from paimon_orch.files.parquet.row_group_source import (
     CHUNKS,
     COLUMN_INDEX,
@@ -20,6 +21,7 @@ from paimon_orch.files.parquet.row_group_source import (
     SCHEMA,
     ChunkFields,
     FooterFields,
+    GroupFields,
     RowGroupSource,
     shift_offset_index,
 )
@@ -111,13 +113,14 @@ class RowGroupAssembly:
             ),
         )
 
-    def encode_footer(self, footer: bytes) -> bytes:
+    def encode_footer(self, footer: bytes, empty_footer: bytes, columns: RepeatedColumns) -> bytes:
         """Write the page index of the copied row groups; return the footer with all row groups.
 
-        ``footer`` is that of the writer, which knows only the row groups that it encoded.
+        ``footer`` is that of the writer, which knows only the row groups that it encoded, without
+        repeated columns. ``empty_footer`` is that of a file with all columns.
         """
-        own_footer = FooterFields.decode(footer)
-        encoded = iter(own_footer.groups)
+        empty = FooterFields.decode(empty_footer)
+        encoded = iter(FooterFields.decode(footer).groups)
         chunks = [
             chunk
             for group in self._groups
@@ -137,14 +140,14 @@ class RowGroupAssembly:
             else:
                 own = next(encoded)
                 rows += own.rows
-                values = [chunk.encode_head(group) + STRUCT_END for chunk in own.chunks]
-                rest = own.encode_rest(group, ordinal)
+                values, repeated = _encode_own_chunks(own, columns, group)
+                rest = own.encode_rest(group, ordinal if self.has_copies else None, repeated)
             groups.append(encode_fields({CHUNKS: (LIST, encode_list(values))}) + rest)
         changed = {
             FILE_ROWS: (I64, encode_integer(rows)),
             ROW_GROUPS: (LIST, encode_list(groups)),
         }
-        return own_footer.head + encode_fields(changed, SCHEMA) + own_footer.tail
+        return empty.head + encode_fields(changed, SCHEMA) + empty.tail
 
     def _write_index(self, index: bytes | None) -> ByteRange | None:
         """Write a part of the page index, and return its position and its length."""
@@ -153,6 +156,33 @@ class RowGroupAssembly:
         start = self.sink.tell()
         self.sink.write(index)
         return start, len(index)
+
+
+def _encode_own_chunks(
+    group: GroupFields, columns: RepeatedColumns, shift: int
+) -> tuple[list[bytes], list[ChunkFields]]:
+    """Return the encoded column chunks of a row group, and the chunks that are repeated.
+
+    ``shift`` is the number of bytes before the row group that its writer does not know.
+    """
+    values, repeated, end = list[bytes](), list[ChunkFields](), 0
+    encoded, chunk_by_name = iter(group.chunks), dict[str, ChunkFields]()
+    for name in columns.names if columns.sources else ():
+        source = columns.sources.get(name)
+        if source is None:
+            chunk = chunk_by_name[name] = next(encoded)
+            values.append(chunk.encode_head(shift) + STRUCT_END)
+            end = chunk.pages[1] + shift
+        else:
+            chunk = chunk_by_name[source]
+            start, stop = chunk.pages
+            values.append(chunk.encode_renamed_head(end - start, name) + STRUCT_END)
+            repeated.append(chunk)
+            shift += stop - start
+            end += stop - start
+    # a nested column has more than one chunk, but is never followed by a repeated column
+    values += [chunk.encode_head(shift) + STRUCT_END for chunk in encoded]
+    return values, repeated
 
 
 def _encode_copied_chunk(

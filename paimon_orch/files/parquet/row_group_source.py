@@ -37,6 +37,7 @@ from paimon_orch.files.parquet.thrift_compact import (
     encode_fields,
     encode_integer,
     encode_list,
+    encode_text,
     find_values,
     locate_fields,
     locate_integer,
@@ -48,7 +49,7 @@ from paimon_orch.files.parquet.thrift_compact import (
 SCHEMA, FILE_ROWS, ROW_GROUPS, _KEY_VALUES, _CREATED_BY, _COLUMN_ORDERS = 2, 3, 4, 5, 6, 7
 _TYPE, _TYPE_LENGTH, _REPETITION, _NAME, _CHILDREN, _CONVERTED, _LOGICAL = 1, 2, 3, 4, 5, 6, 10
 _FIELD_ID = 9
-CHUNKS, _GROUP_ROWS, _GROUP_OFFSET, _ORDINAL = 1, 3, 5, 7
+CHUNKS, _GROUP_BYTES, _GROUP_ROWS, _GROUP_OFFSET, _GROUP_COMPRESSED, _ORDINAL = 1, 2, 3, 5, 6, 7
 _CHUNK_OFFSET, METADATA = 2, 3
 OFFSET_INDEX, OFFSET_INDEX_LENGTH, COLUMN_INDEX, COLUMN_INDEX_LENGTH = 4, 5, 6, 7
 _CHUNK_TYPE, _ENCODINGS, _PATH, _CODEC = 1, 2, 3, 4
@@ -58,7 +59,10 @@ _METADATA_START = 100
 _VALUES, _COMPRESSED, _DATA_PAGES, _DICTIONARY, _BLOOM_FILTER, _BLOOM_FILTER_LENGTH = (
     _METADATA_START + number for number in (5, 7, 9, 11, 14, 15)
 )
+_UNCOMPRESSED = _METADATA_START + 6
 _STATISTICS = _METADATA_START + 12
+# the sizes of a row group are the sums of those of its column chunks
+_SIZES = ((_GROUP_BYTES, _UNCOMPRESSED), (_GROUP_COMPRESSED, _COMPRESSED))
 _EXACT_MAX, _EXACT_MIN = 7, 8
 
 # The kinds of the fields that are understood; files with other fields are not copied.
@@ -322,6 +326,19 @@ class ChunkFields:
             moved.append((old, bloom_filter_start))
         return replace_integers(self.footer, self.head, moved)
 
+    def encode_renamed_head(self, shift: int, name: str) -> bytes:
+        """Encode the fields like :meth:`encode_head`, as those of a column that is not nested."""
+        start = self.fields[_METADATA_START + _PATH]
+        *_, last_name = decode_list(self.footer, start)
+        moved = [(number, number[0] + shift) for number in self.positions]
+        before = [number for number in moved if number[0][1] < start]
+        first, end = self.head
+        return (
+            replace_integers(self.footer, (first, start), before)
+            + encode_list([encode_text(name)], BINARY)
+            + replace_integers(self.footer, (last_name.end, end), moved[len(before) :])
+        )
+
 
 def _locate_chunk(
     data: bytes, position: int, column: ColumnLayout | None
@@ -393,13 +410,24 @@ class GroupFields:
         """Return the size of the column chunks in bytes."""
         return sum(end - start for start, end in (chunk.pages for chunk in self.chunks))
 
-    def encode_rest(self, shift: int, ordinal: int) -> bytes:
-        """Encode the fields after the column chunks, and the end of the struct."""
+    def encode_rest(
+        self, shift: int, ordinal: int | None, more_chunks: Sequence[ChunkFields] = ()
+    ) -> bytes:
+        """Encode the fields after the column chunks, and the end of the struct.
+
+        The row group has no ordinal if ``ordinal`` is None, as with pyarrow. ``more_chunks`` are
+        column chunks that it has in addition to its own.
+        """
         numbers = sorted(self.fields.keys() - {_ORDINAL})  # the ordinal is the last field
         end = self.fields.get(_ORDINAL, self.end) - 1
-        moved = [(number, number[0] + shift) for number in self.positions]
-        rest = replace_integers(self.footer, (self.fields[numbers[0]] - 1, end), moved)
-        if ordinal <= _MAX_ORDINAL:
+        changed = [(number, number[0] + shift) for number in self.positions]
+        for of_group, of_chunk in _SIZES if more_chunks else ():
+            size = locate_integer(self.footer, self.fields[of_group])
+            more = sum(decode_integer(self.footer, chunk.fields[of_chunk]) for chunk in more_chunks)
+            changed.append((size, size[0] + more))
+        changed.sort(key=lambda number: number[0][1])
+        rest = replace_integers(self.footer, (self.fields[numbers[0]] - 1, end), changed)
+        if ordinal is not None and ordinal <= _MAX_ORDINAL:
             rest += encode_fields({_ORDINAL: (I16, encode_integer(ordinal))}, numbers[-1])
         return rest + STRUCT_END
 

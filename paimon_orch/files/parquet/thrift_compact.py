@@ -244,6 +244,12 @@ def encode_integer(value: int) -> bytes:
     return _encode_varint(value << 1 ^ value >> 63)
 
 
+def encode_text(text: str) -> bytes:
+    """Encode a text."""
+    data = text.encode()
+    return _encode_varint(len(data)) + data
+
+
 def replace_integers(
     data: bytes, part: tuple[int, int], numbers: Iterable[tuple[IntegerSpan, int]]
 ) -> bytes:
