@@ -19,6 +19,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.files.nested_arrays import map_atoms
 from paimon_orch.files.parquet import int96
 from paimon_orch.files.parquet.footer import PARQUET_MAGIC, Footer
+from paimon_orch.files.parquet.footer_fields import FileLayout
 from paimon_orch.files.parquet.footer_sink import FooterSink
 from paimon_orch.files.parquet.int96 import (
     INT96_BYTES_TYPE,
@@ -41,7 +42,7 @@ from paimon_orch.files.parquet.repeated_columns import (
     find_repeated_keys,
 )
 from paimon_orch.files.parquet.row_group_assembly import RowGroupAssembly
-from paimon_orch.files.parquet.row_group_source import FileLayout, RowGroupSource
+from paimon_orch.files.parquet.row_group_source import RowGroupSource
 from paimon_orch.files.variant_text import has_variants
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER

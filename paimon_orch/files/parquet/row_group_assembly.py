@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paimon_orch.files.parquet.byte_ranges import ByteRange, join_ranges
-from paimon_orch.files.parquet.footer_sink import FooterSink
-from paimon_orch.files.parquet.repeated_columns import RepeatedColumns
-from paimon_orch.files.parquet.row_group_source import (
+from paimon_orch.files.parquet.footer_fields import (
     CHUNKS,
     COLUMN_INDEX,
     COLUMN_INDEX_LENGTH,
@@ -22,9 +20,10 @@ from paimon_orch.files.parquet.row_group_source import (
     ChunkFields,
     FooterFields,
     GroupFields,
-    RowGroupSource,
-    shift_offset_index,
 )
+from paimon_orch.files.parquet.footer_sink import FooterSink
+from paimon_orch.files.parquet.repeated_columns import RepeatedColumns
+from paimon_orch.files.parquet.row_group_source import RowGroupSource, shift_offset_index
 from paimon_orch.files.parquet.thrift_compact import (
     I32,
     I64,

@@ -24,9 +24,10 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.files import row_selection as selection
 from paimon_orch.files.batch_sizes import BatchSizes
 from paimon_orch.files.parquet.footer import Footer
+from paimon_orch.files.parquet.footer_fields import FileLayout
 from paimon_orch.files.parquet.page_reader import ReadCosts
 from paimon_orch.files.parquet.parquet import PageLimits, ParquetFileReader, ParquetFileWriter
-from paimon_orch.files.parquet.row_group_source import FileLayout, RowGroupSource
+from paimon_orch.files.parquet.row_group_source import RowGroupSource
 from paimon_orch.files.parquet.thrift_compact import (
     BINARY,
     FALSE,
