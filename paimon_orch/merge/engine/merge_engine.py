@@ -49,6 +49,9 @@ class MergeEngine:
 
     schema: TableSchema
 
+    are_levels_ordered: bool = True
+    """Whether rows on lower levels are newer; not if files of several partitions are merged."""
+
     @property
     def _name(self) -> str:
         return self.schema.typed_options.merge_engine
@@ -110,7 +113,8 @@ class MergeEngine:
         """Drop ignored rows; a key with no remaining row is dropped."""
         if step.is_single_run and not should_drop_retracts(self.schema):
             return step
-        if self.schema.typed_options.needs_lookup and self._name != "first-row":
+        has_lookup = self.schema.typed_options.needs_lookup and self._name != "first-row"
+        if has_lookup and self.are_levels_ordered:
             step = keep_newest_level(step)
         return drop_batch_retracts(step) if should_drop_retracts(self.schema) else step
 

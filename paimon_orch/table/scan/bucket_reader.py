@@ -4,6 +4,7 @@ See docs/format/scan.md.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -157,6 +158,8 @@ class BucketReader:
     def _merge(self, *, deletes: bool) -> Iterator[pa.Table]:
         schema = self._reader.schema
         engine = create_merge_engine(schema)
+        if self._split.origins:
+            engine = replace(engine, are_levels_ordered=False)
         needed = schema.select(engine.required_columns([field.name for field in self._fields]))
         if self._split.postponed_files:
             yield from self._merge_with_postponed(engine, needed, deletes=deletes)

@@ -44,8 +44,12 @@ class BucketSplit:
 
     @property
     def is_chained(self) -> bool:
-        """Return whether files of several partitions or branches must be merged."""
-        return len({(origin.partition, origin.is_anchor) for origin in self.origins}) > 1
+        """Return whether the rows of a chain table must be merged.
+
+        This is the case for files of several partitions or branches, and with deleted rows.
+        """
+        sources = {(origin.partition, origin.is_anchor) for origin in self.origins}
+        return len(sources) > 1 or bool(sources and self.vectors)
 
     @property
     def partition_bucket(self) -> PartitionBucket:
