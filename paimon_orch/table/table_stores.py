@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
+from paimon_orch.table.chain.chain_branches import ChainBranches, find_chain_branches
 from paimon_orch.table.metadata.branches import Branches
 from paimon_orch.table.metadata.consumers import ConsumerStore
 from paimon_orch.table.metadata.manifest_io import ManifestReader
@@ -31,7 +32,7 @@ if TYPE_CHECKING:  # imported on first use, because commands that read metadata 
     from paimon_orch.files.data_file_reader import FileReader
     from paimon_orch.files.data_file_writer import FileWriterFactory
     from paimon_orch.table.catalog_reports import CatalogReports
-    from paimon_orch.table.commit.commit import TableCommit
+    from paimon_orch.table.commit.commit import CommitRules, TableCommit
     from paimon_orch.table.commit.commit_changes import PartitionFilter
     from paimon_orch.table.iceberg.publish import IcebergPublisher
     from paimon_orch.table.partition_marks import PartitionMarker
@@ -149,6 +150,19 @@ class TableStores:
             None if catalog is None else catalog.of_branch(branch),
         )
 
+    def of_branch(self, branch: str) -> "TableStores":
+        """Return the stores of another branch."""
+        snapshots = self.environment.snapshots
+        if snapshots is not None:
+            snapshots = snapshots.of_branch(branch)
+        name = self.identifier.partition("$branch_")[0]
+        return replace(
+            self,
+            identifier=f"{name}$branch_{branch}",
+            paths=TablePaths(self.paths.root, branch),
+            environment=replace(self.environment, snapshots=snapshots),
+        )
+
     @property
     def tags(self) -> Tags:
         """Return the tags; changing them requires that the options allow it."""
@@ -234,9 +248,18 @@ class TableStores:
             manifests=self.manifests,
             user=user or create_commit_user(schemas.latest()),
             environment=self.environment,
+            rules=self._build_commit_rules(),
             check=partial(self.check_step, step),
             on_commit=partial(self.report_commit, step),
         )
+
+    def _build_commit_rules(self) -> "CommitRules | None":
+        branches = ChainBranches.of(self.schema)
+        if branches is None or find_chain_branches(self.schema, self.paths.branch) is not None:
+            return None
+        from paimon_orch.table.chain.chain_commit import ChainCommitRules
+
+        return ChainCommitRules(self, branches)
 
     def report_commit(self, step: StepKind, snapshot: Snapshot) -> None:
         """Report a commit of ``step`` to external systems; may be repeated.

@@ -28,7 +28,6 @@ SIDECAR = "data-evolution.row-sidecar.enabled"
 
 COMPACTION_REFUSED = {
     "blob": "BLOB",
-    "chain_table": "chain-table.enabled",
     "data_evolution_sidecar": SIDECAR,
     "manifest_options/db.t_orc": "manifest.format",
     "manifest_options/db.t_parquet": "manifest.format",

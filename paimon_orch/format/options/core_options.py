@@ -174,6 +174,7 @@ BUCKET_FUNCTION_TYPE = honoured(
 )
 BUCKET_KEY = honoured("bucket-key", TEXT)
 CHAIN_TABLE_CHAIN_PARTITION_KEYS = honoured("chain-table.chain-partition-keys", NAMES)
+CHAIN_TABLE_ENABLED = honoured("chain-table.enabled", BOOLEAN, "false")
 CHANGELOG_FILE_COMPRESSION = honoured("changelog-file.compression", TEXT)
 CHANGELOG_FILE_FORMAT = honoured(
     "changelog-file.format",
@@ -569,17 +570,6 @@ EXTERNAL: tuple[AnyOption, ...] = (
 )
 """Options that notify another system at a commit."""
 
-CHAIN_TABLE_ENABLED = changes_format(
-    "chain-table.enabled",
-    BOOLEAN,
-    "false",
-    steps=EVERY_CHANGE,
-    consequence=(
-        "partitions of the snapshot branch and of the delta branch depend on each other, so a "
-        "change of one branch can drop rows that the other needs"
-    ),
-)
-
 CHANGES_FORMAT: tuple[AnyOption, ...] = (
     changes_format(
         "blob-descriptor-field",
@@ -618,7 +608,6 @@ CHANGES_FORMAT: tuple[AnyOption, ...] = (
         steps=READ | EVERY_CHANGE,
         consequence="the stored option makes Java Paimon read and write another branch",
     ),
-    CHAIN_TABLE_ENABLED,
     changes_format(
         "data-evolution.compaction.rewrite-row-ids",
         BOOLEAN,

@@ -9,12 +9,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.core_options import (
     BUCKET_FUNCTION_TYPE,
+    CHAIN_TABLE_ENABLED,
     CHANGELOG_NUM_RETAINED_MAX,
     CHANGELOG_NUM_RETAINED_MIN,
     DATA_EVOLUTION_ENABLED,
     DELETION_VECTORS_MODIFIABLE,
+    PARTITION_TIMESTAMP_FORMATTER,
+    PARTITION_TIMESTAMP_PATTERN,
     PRIMARY_KEY_NULLABLE,
     ROW_TRACKING_ENABLED,
+    SEQUENCE_FIELD,
     SNAPSHOT_NUM_RETAINED_MAX,
     SNAPSHOT_NUM_RETAINED_MIN,
 )
@@ -77,6 +81,7 @@ def check_options(
             option.check(values[key])
     if options.get(PRIMARY_KEY_NULLABLE) and not primary_keys:
         raise InputError("option 'primary-key.nullable' = true needs a table with a primary key")
+    _check_chain_table(options, primary_keys)
     _check_retention(options)
     _check_row_tracking(options, primary_keys)
     _check_columns(values, names)
@@ -85,6 +90,25 @@ def check_options(
         raise InputError(
             f"option 'bucket-function.type' = {function!r} must be default, mod or hive"
         )
+
+
+def _check_chain_table(options: Options, primary_keys: Sequence[str]) -> None:
+    """Check the options of chain tables. See docs/format/chain-tables.md#branches."""
+    if not options.get(CHAIN_TABLE_ENABLED):
+        return
+    required = {
+        "a primary key": bool(primary_keys),
+        "fixed buckets ('bucket' above 0)": options.bucket > 0,
+        "'sequence.field'": bool(options.get(SEQUENCE_FIELD)),
+        "'changelog-producer' none or input": options.changelog_producer in ("none", "input"),
+        "the merge engine deduplicate with deletion vectors": not options.has_deletion_vectors
+        or options.merge_engine == "deduplicate",
+        "'partition.timestamp-pattern'": bool(options.get(PARTITION_TIMESTAMP_PATTERN)),
+        "'partition.timestamp-formatter'": bool(options.get(PARTITION_TIMESTAMP_FORMATTER)),
+    }
+    missing = [name for name, is_given in required.items() if not is_given]
+    if missing:
+        raise InputError(f"option 'chain-table.enabled' = true needs {', '.join(missing)}")
 
 
 def _check_retention(options: Options) -> None:

@@ -21,6 +21,7 @@ from paimon_orch.steps.common.step import (
     build_metadata_step,
     run_step,
 )
+from paimon_orch.table.chain.chain_branches import refuse_chain_table
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
 
@@ -58,10 +59,13 @@ class MissingFilesResult(StepOutcome):
 def plan(table: Table, request: EmptyRequest) -> MissingFilesPlan:
     """Find live data files of the latest snapshot that do not exist, including level 0."""
     table.stores.check_step(StepKind.DELETE)
+    schema = table.schema
+    refuse_chain_table(
+        table.identifier, schema, "the removal of missing files", "drop the partitions instead"
+    )
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         return MissingFilesPlan(request=request)
-    schema = table.schema
     listed: dict[str, set[str]] = {}
     paths, entries = [], []
     for entry in table.stores.manifests.read_live_entries(snapshot):

@@ -13,6 +13,7 @@ from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.format.arrays import Indices
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
+from paimon_orch.format.options.core_options import CHAIN_TABLE_ENABLED
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.compact.bucket_compaction import BucketCompaction, CompactionTask
@@ -205,7 +206,9 @@ def plan_bucket_unit(
         higher_level_files=higher_level_files,
         output_level=selection.output_level,
         max_level=num_levels - 1,
-        drop_delete=not higher_level_files or not files or options.has_deletion_vectors,
+        # the delta partitions of chain tables delete rows of other partitions
+        drop_delete=not options.get(CHAIN_TABLE_ENABLED)
+        and (not higher_level_files or not files or options.has_deletion_vectors),
         vectors=split.vectors,
         standalone_files=rewritten,
         now=int(now.timestamp()),

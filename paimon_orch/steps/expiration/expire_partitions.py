@@ -25,6 +25,7 @@ from paimon_orch.format.partition_time import PartitionTimes
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
+from paimon_orch.table.chain.chain_branches import refuse_chain_table
 from paimon_orch.table.commit.partition_statistics import format_partition_row
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
@@ -83,6 +84,12 @@ def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationP
     """
     table.stores.check_step(StepKind.DELETE)
     schema = table.schema
+    refuse_chain_table(
+        table.identifier,
+        schema,
+        "the expiration of partitions",
+        "drop partitions of the delta branch, then those of the snapshot branch",
+    )
     options = _override_options(
         schema.typed_options,
         {

@@ -28,6 +28,7 @@ from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import PartitionRequest, PartitionSpecs
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.steps.compaction.clustering import check_not_clustered
+from paimon_orch.table.chain.chain_branches import refuse_chain_table
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.filter.partition_spec import format_partition
@@ -129,6 +130,9 @@ def plan(table: Table, request: RescaleRequest) -> RescalePlan:
     schema = table.schema
     bucket_num = schema.typed_options.bucket if request.bucket_num is None else request.bucket_num
     _check_rescalable(table, schema, bucket_num)
+    refuse_chain_table(
+        table.identifier, schema, "a rescale", "all partitions of a chain need the same buckets"
+    )
     scan = scan_latest_buckets(table, PartitionRequest(partitions=request.partitions))
     if scan is None:
         return RescalePlan(request=request)

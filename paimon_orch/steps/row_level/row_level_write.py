@@ -58,6 +58,7 @@ from paimon_orch.steps.row_level.task_result import (
     first_row_address,
     group_rows_by_file,
 )
+from paimon_orch.table.chain.chain_branches import find_chain_branches, refuse_chain_table
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
@@ -271,6 +272,10 @@ def plan(table: Table, request: RowLevelRequest) -> RowLevelPlan:
     table.stores.check_step(StepKind.WRITE_ROWS)
     schema = table.schema
     check_row_level_supported(schema, request.operation)
+    if find_chain_branches(schema, table.paths.branch) is not None:
+        refuse_chain_table(
+            table.identifier, schema, "a change of rows by a filter", "change the delta branch"
+        )
     predicate = bind_filter(request.where, schema)
     pruned_by = predicate
     if predicate is not None and has_data_evolution(schema):

@@ -5,6 +5,7 @@ See docs/format/chain-tables.md#branches.
 
 from dataclasses import dataclass
 
+from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.options.core_options import (
     CHAIN_TABLE_ENABLED,
     SCAN_FALLBACK_DELTA_BRANCH,
@@ -39,6 +40,15 @@ class ChainBranches:
     def is_delta(self, branch: str) -> bool:
         """Return whether a branch is the delta branch."""
         return branch.casefold() == self.delta.casefold()
+
+
+def refuse_chain_table(identifier: str, schema: TableSchema, action: str, advice: str) -> None:
+    """Raise :class:`UnsupportedError` if the table is a chain table or one of its branches."""
+    if schema.typed_options.get(CHAIN_TABLE_ENABLED):
+        raise UnsupportedError(
+            f"{identifier}: {action} is not supported for chain tables ('{CHAIN_TABLE_ENABLED.key}' "
+            f"= true), because their branches depend on each other; {advice}. Nothing was changed"
+        )
 
 
 def find_chain_branches(schema: TableSchema, branch: str) -> ChainBranches | None:

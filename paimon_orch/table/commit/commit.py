@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Protocol
 from uuid import uuid4
 
 from paimon_orch.errors import (
@@ -18,6 +19,7 @@ from paimon_orch.errors import (
     PaimonError,
     StorageError,
 )
+from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
     COMMIT_MAX_RETRIES,
@@ -27,7 +29,7 @@ from paimon_orch.format.options.core_options import (
     COMMIT_USER_PREFIX,
 )
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
+from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from paimon_orch.retry_policy import RetryPolicy
 from paimon_orch.table.catalog_environment import (
     NO_CATALOG,
@@ -82,6 +84,18 @@ def create_commit_user(schema: TableSchema) -> str:
     return f"{prefix}_{uuid4()}" if prefix else str(uuid4())
 
 
+class CommitRules(Protocol):
+    """Rules for commits to a branch that other branches depend on."""
+
+    def check(self, kind: CommitKind, entries: Sequence[ManifestEntry]) -> None:
+        """Refuse the entries of a commit, by an error, before the snapshot is created."""
+        ...
+
+    def follow(self, snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> None:
+        """Change other branches after a commit."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class _CommitState:
     """The progress of the attempts of one commit."""
@@ -95,6 +109,9 @@ class _CommitState:
 
     delta_lists: set[str] = field(default_factory=set)
     """The delta manifest lists of attempts that may have created a snapshot."""
+
+    entries: Sequence[ManifestEntry] = ()
+    """The entries of the delta of the last attempt."""
 
     unknown_outcomes: int = 0
     """The number of attempts whose outcome was unknown at their end."""
@@ -118,6 +135,9 @@ class TableCommit:
     clock: Callable[[], float] = time.time
     check: Callable[[TableSchema], None] = lambda _: None
     """Raises an error if the options of a schema forbid the step; called by each attempt."""
+
+    rules: CommitRules | None = None
+    """More rules of the branch that is written."""
 
     on_commit: Callable[[Snapshot], None] = lambda _: None
     """Called with the snapshot after each commit; errors are warnings, because the snapshot exists."""
@@ -184,6 +204,8 @@ class TableCommit:
             )
         self.created = snapshot
         self.is_duplicate = snapshot.delta_manifest_list not in state.delta_lists
+        if self.rules is not None and not self.is_duplicate:
+            self.rules.follow(snapshot, state.entries)
         self._report(snapshot)
         logger.info(
             "committed snapshot %d (%s) to %s, attempt %d",
@@ -270,6 +292,9 @@ class TableCommit:
         )
         try:
             built = builder.write(writer, self.user, int(self.clock() * 1000))
+            if self.rules is not None:
+                self.rules.check(built.snapshot.commit_kind, built.entries)
+            state.entries = built.entries
             statistics = self._count_changes(built, schema)
         except BaseException:
             writer.remove()
