@@ -28,6 +28,11 @@ if TYPE_CHECKING:
         Step,
         run_step,
     )
+    from paimon_orch.steps.compaction.chain_table import (
+        COMPACT_CHAIN_TABLE,
+        CompactChainTableRequest,
+        compact_chain_table,
+    )
     from paimon_orch.steps.compaction.compact import (
         COMPACT,
         CompactionPlan,
@@ -190,6 +195,11 @@ _MODULES = {
         "CREATE_TAGS",
         "create_tags",
     ),
+    "compaction.chain_table": (
+        "COMPACT_CHAIN_TABLE",
+        "CompactChainTableRequest",
+        "compact_chain_table",
+    ),
     "maintenance.mark_done": ("MARK_DONE", "MarkDoneRequest", "mark_done"),
     "maintenance.reassign_row_ids": ("REASSIGN_ROW_IDS", "reassign_row_ids"),
     "maintenance.rescale": ("RESCALE", "RescaleRequest", "rescale"),
@@ -218,6 +228,7 @@ _MODULE_BY_NAME = {name: module for module, names in _MODULES.items() for name i
 __all__ = [
     "ANALYZE",
     "COMPACT",
+    "COMPACT_CHAIN_TABLE",
     "COMPACT_MANIFESTS",
     "CREATE_TAGS",
     "DELETE_TAG",
@@ -238,6 +249,7 @@ __all__ = [
     "AnalyzeRequest",
     "AnalyzeResult",
     "CheckReport",
+    "CompactChainTableRequest",
     "CompactRequest",
     "CompactionDecision",
     "CompactionPlan",
@@ -279,6 +291,7 @@ __all__ = [
     "analyze",
     "check",
     "compact",
+    "compact_chain_table",
     "compact_manifests",
     "compute_health",
     "create_tags",

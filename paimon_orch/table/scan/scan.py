@@ -77,6 +77,9 @@ class Scan(BaseScan):
     anchors: FallbackBranch | None = None
     """The snapshot branch of a chain table, if this is a scan of its delta branch."""
 
+    merges_complete: bool = False
+    """Whether delta partitions are merged even if the snapshot branch has the same partition."""
+
     merge_postponed: bool = False
     """Whether to merge the rows in postpone buckets."""
 
@@ -147,6 +150,11 @@ class Scan(BaseScan):
             return self
         return self._build_fallback_scan(self.fallback)
 
+    def build_chain_scan(self) -> "Scan":
+        """Return the scan of a chain table that merges all selected delta partitions."""
+        assert self.fallback is not None
+        return replace(self._build_fallback_scan(self.fallback), merges_complete=True)
+
     def _build_fallback_scan(self, fallback: FallbackBranch) -> "Scan":
         branch_fields = {field.name: field for field in fallback.schema.fields}
         return replace(
@@ -166,12 +174,13 @@ class Scan(BaseScan):
         """Yield the partitions of the snapshot branch, then the others of this delta branch."""
         snapshot_scan = self._build_fallback_scan(anchors)
         check_chain_support(self.schema, snapshot_scan.schema)
-        for split in snapshot_scan.plan_own_splits(self.predicate, use_indexes=use_indexes):
-            yield with_origins(split, is_anchor=True)
+        if not self.merges_complete:
+            for split in snapshot_scan.plan_own_splits(self.predicate, use_indexes=use_indexes):
+                yield with_origins(split, is_anchor=True)
         stored = [scan.list_splits_by_partition() for scan in (snapshot_scan, self)]
         complete, changed = stored
         partitions = ChainPartitions.of(self.schema, complete, changed)
-        missing = [partition for partition in changed if partition not in complete]
+        missing = [p for p in changed if self.merges_complete or p not in complete]
         selected = filter_partitions(missing, self.schema, self.predicate)
         yield from plan_chain_splits(
             partitions, [p for p in missing if p in selected], anchors=complete, deltas=changed
