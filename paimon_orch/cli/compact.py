@@ -27,6 +27,7 @@ from paimon_orch.cli.common import (
     error_console,
     open_table,
     parse_names,
+    parse_optional_duration,
     parse_partitions,
     print_result,
     print_values,
@@ -44,6 +45,7 @@ from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.compaction import compact as compact_step
 from paimon_orch.steps.compaction import materialize as materialize_step
 from paimon_orch.steps.compaction import sort_compact
+from paimon_orch.steps.compaction.bucket_selection import parse_buckets
 from paimon_orch.steps.compaction.plan import CompactRequest
 from paimon_orch.steps.compaction.policy import CompactionDecision, PolicyJudge, decide
 from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest
@@ -100,6 +102,22 @@ _OrderStrategy = Annotated[
         show_default=OrderStrategy.ORDER,
     ),
 ]
+_Buckets = Annotated[
+    str | None,
+    typer.Option(
+        metavar="0,2-4",
+        help="Buckets to compact, in a table with a fixed number of buckets.",
+        show_default="all buckets",
+    ),
+]
+_IdleFor = Annotated[
+    str | None,
+    typer.Option(
+        "--partition-idle-for",
+        metavar="DURATION",
+        help="Compact only partitions without newer files, e.g. '2 h'.",
+    ),
+]
 _BucketNumber = Annotated[
     int | None,
     typer.Option(
@@ -123,6 +141,8 @@ def compact(
     table: Identifier,
     partitions: Partitions = None,
     where: PartitionFilter = None,
+    buckets: _Buckets = None,
+    partition_idle_for: _IdleFor = None,
     strategy: _Strategy = None,
     order_by: _OrderBy = None,
     order_strategy: _OrderStrategy = None,
@@ -142,9 +162,20 @@ def compact(
     strategy = strategy or CompactStrategy.MINOR
     if order is not None and executor is ExecutorKind.LOCAL:
         raise InputError("--order-by sorts on Spark; it cannot be used with --executor local")
+    if order is not None and (buckets is not None or partition_idle_for is not None):
+        raise InputError(
+            "--order-by cannot be combined with --buckets or --partition-idle-for; select "
+            "partitions by --partitions or --where"
+        )
     if order is None:
         specs = split_partitions(partitions)
-        request = CompactRequest(partitions=specs, where=where, strategy=strategy.value)
+        request = CompactRequest(
+            partitions=specs,
+            where=where,
+            strategy=strategy.value,
+            buckets=None if buckets is None else parse_buckets(buckets),
+            idle_for=parse_optional_duration("--partition-idle-for", partition_idle_for),
+        )
         planned, decisions = _plan_compaction(target, request, runner, with_decisions=dry_run)
     else:
         specs, decisions = parse_partitions(target, partitions), []

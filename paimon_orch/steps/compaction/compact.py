@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from paimon_orch.format.partition_path import format_partition_values
 from paimon_orch.format.row.binary_row import deserialize_row
@@ -12,6 +12,11 @@ from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import PartitionSpecs
 from paimon_orch.steps.common.step import Step, run_step
 from paimon_orch.steps.compaction import append, postpone, primary_key
+from paimon_orch.steps.compaction.bucket_selection import (
+    check_buckets,
+    restrict_to_buckets,
+    select_idle,
+)
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
@@ -62,11 +67,19 @@ def plan(
     """
     schema = table.schema
     plan_table = primary_key.plan if schema.primary_keys else append.plan
+    if request.buckets is not None:
+        check_buckets(schema, request.buckets, table.identifier)
     scan = scan or scan_latest_buckets(table, request, executor, now=request.now)
-    plan = plan_table(table, request, scan)
+    selected = request
+    if request.idle_for is not None and scan is not None:
+        selected = select_idle(request, scan)
+        scan = scan_latest_buckets(table, selected, executor, now=request.now)
+    plan = replace(plan_table(table, selected, scan), request=request)
+    if request.buckets is not None:
+        plan = restrict_to_buckets(plan, request.buckets)
     if not has_postpone_buckets(schema):
         return plan
-    selection = MovePostponedRequest(partitions=request.partitions, where=request.where)
+    selection = MovePostponedRequest(partitions=selected.partitions, where=selected.where)
     return replace(plan, postponed=postpone.plan(table, selection))
 
 
@@ -134,13 +147,15 @@ def move_postponed_and_replan(
     return _replan(table, plan.request, executor)
 
 
-def compact(
+def compact(  # noqa: PLR0913 - all but table and executor are keywords
     table: Table,
     executor: Executor | None = None,
     *,
     partitions: PartitionSpecs | None = None,
     where: str | None = None,
     strategy: CompactionStrategy = "minor",
+    buckets: Sequence[int] | None = None,
+    idle_for: timedelta | None = None,
     progress: Progress | None = None,
     now: datetime | None = None,
 ) -> CompactionResult:
@@ -156,9 +171,18 @@ def compact(
     :param where: a filter on partition columns
     :param strategy: ``minor`` follows the table's options, ``full`` rewrites all files to the
         highest level
+    :param buckets: the buckets to compact, in a table with a fixed number of them
+    :param idle_for: selects only partitions whose newest file is at least as old
     :param now: the time at which the age of rows is measured; None means the current time
     """
-    request = CompactRequest(partitions=partitions, where=where, strategy=strategy, now=now)
+    request = CompactRequest(
+        partitions=partitions,
+        where=where,
+        strategy=strategy,
+        now=now,
+        buckets=None if buckets is None else tuple(buckets),
+        idle_for=idle_for,
+    )
     planned = plan(table, request, executor=executor)
     return run_compaction(table, planned, executor, progress=progress)
 

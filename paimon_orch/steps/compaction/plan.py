@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, TypeVar
 
 from paimon_orch.files.data_file_reader import FileReader
@@ -33,6 +33,10 @@ class CompactRequest(PartitionRequest):
     """``minor`` follows the table's options, ``full`` rewrites all files to the highest level."""
     now: datetime | None = None
     """The time at which the age of rows and partitions is measured; None means the current time."""
+    buckets: tuple[int, ...] | None = None
+    """The buckets to compact, in a table with a fixed number of them; None means all."""
+    idle_for: timedelta | None = None
+    """Selects only partitions whose newest file is at least as old."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
