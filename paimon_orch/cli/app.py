@@ -97,6 +97,9 @@ INDEX: Mapping[str, IndexEntry] = MappingProxyType(
         "remove-unexisting-files": IndexEntry(
             "check", Panel.CHECK, "Remove missing data files from the metadata."
         ),
+        "remove-unexisting-manifests": IndexEntry(
+            "check", Panel.CHECK, "Remove missing manifests from the metadata."
+        ),
         "sync-iceberg": IndexEntry(
             "check", Panel.CHECK, "Publish the newest snapshot as Iceberg metadata."
         ),

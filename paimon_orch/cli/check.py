@@ -18,6 +18,7 @@ from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError
 from paimon_orch.steps.cleanup import remove_unexisting_files as missing_step
+from paimon_orch.steps.cleanup import remove_unexisting_manifests as manifest_step
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.inspection import check_table
@@ -45,6 +46,7 @@ def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
     register_command(app, check, Panel.CHECK, has_allowances=False)
     register_command(app, remove_unexisting_files, Panel.CHECK)
+    register_command(app, remove_unexisting_manifests, Panel.CHECK)
     register_command(
         app, sync_iceberg, Panel.CHECK, examples=["sync-iceberg /lake db.orders --dry-run"]
     )
@@ -100,6 +102,30 @@ def remove_unexisting_files(
         missing = run_step(missing_step.REMOVE_UNEXISTING_FILES, target, missing).plan
     verb = "would remove" if dry_run else "removed"
     text = f"{verb} {len(missing.paths)} files of {missing.rows:,} rows from the metadata"
+    print_values(missing.to_dict(), as_json, "\n".join([*missing.paths, text]))
+
+
+def remove_unexisting_manifests(
+    ctx: typer.Context,
+    location: CatalogLocation,
+    table: Identifier,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove missing manifests from the metadata.
+
+    Afterwards, the files of the other manifests can be read again. Files that the missing manifests
+    added are lost, and files that they deleted are read again if they exist: run check --deep.
+    """
+    target = open_table(ctx, location, table)
+    missing = manifest_step.plan(target, EmptyRequest())
+    if not dry_run:
+        missing = run_step(manifest_step.REMOVE_UNEXISTING_MANIFESTS, target, missing).plan
+    verb = "would remove" if dry_run else "removed"
+    text = (
+        f"{verb} {len(missing.paths)} manifests, which added {missing.added_files} and deleted "
+        f"{missing.deleted_files} files, from the metadata"
+    )
     print_values(missing.to_dict(), as_json, "\n".join([*missing.paths, text]))
 
 

@@ -26,12 +26,14 @@ from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.expiration import delete_tag as deletion_step
 from paimon_orch.steps.maintenance import create_automatic_tags as creation_step
+from paimon_orch.steps.maintenance import rollback_as_latest as rollback_step
 from paimon_orch.table.metadata.rollback import check_can_repair_earliest, find_rollback_target
 from paimon_orch.table.metadata.time_travel import (
     SnapshotSelector,
     find_first_since_time,
     find_first_since_watermark,
 )
+from paimon_orch.table.table import Table
 
 _TagName = Annotated[str, typer.Argument(metavar="TAG", help="Name of the tag.")]
 _NewTagName = Annotated[str, typer.Argument(metavar="NEW_TAG", help="New name of the tag.")]
@@ -71,6 +73,13 @@ _TimeRetained = Annotated[
 ]
 _RollbackSnapshot = Annotated[
     int | None, typer.Option("--snapshot", metavar="ID", help="Id of the snapshot.")
+]
+_AsLatest = Annotated[
+    bool,
+    typer.Option(
+        "--as-latest",
+        help="Commit the older state as a new snapshot; later snapshots and tags are kept.",
+    ),
 ]
 _Replace = Annotated[
     bool, typer.Option(help="Move the tag if it already exists.", show_default=False)
@@ -137,7 +146,10 @@ def add_commands(app: typer.Typer) -> None:
         app,
         rollback,
         Panel.REFERENCES,
-        examples=["rollback /lake db.orders --tag release-7 --dry-run"],
+        examples=[
+            "rollback /lake db.orders --tag release-7 --dry-run",
+            "rollback /lake db.orders --snapshot 41 --as-latest",
+        ],
     )
     register_command(app, trigger_tag_automatic_creation, Panel.REFERENCES)
     register_command(
@@ -324,17 +336,22 @@ def rollback(
     tag: TagSelector = None,
     timestamp: Timestamp = None,
     watermark: Watermark = None,
+    as_latest: _AsLatest = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Roll back to an older snapshot.
 
-    Later snapshots and tags are deleted. No job may write to the table at the same time.
+    Later snapshots and tags are deleted. No job may write to the table at the same time. With
+    --as-latest, both are possible; a tag is created that keeps the files of the older snapshot.
     """
     target = open_table(ctx, location, table)
     millis = parse_optional_timestamp("--timestamp", timestamp)
     watermark_millis = parse_optional_timestamp("--watermark", watermark)
     selector = SnapshotSelector(snapshot, tag, millis, watermark_millis)
+    if as_latest:
+        _roll_back_as_latest(target, selector, dry_run=dry_run, as_json=as_json)
+        return
     previous = target.stores.snapshots.latest_id()
     if dry_run and selector:
         snapshot_id = find_rollback_target(target.stores.snapshots, selector).id
@@ -346,6 +363,23 @@ def rollback(
         text = f"rolled back to snapshot {snapshot_id}"
     values: dict[str, object] = {"snapshot_id": snapshot_id, "previous_snapshot_id": previous}
     print_values(values, as_json, text)
+
+
+def _roll_back_as_latest(
+    table: Table, selector: SnapshotSelector, *, dry_run: bool, as_json: bool
+) -> None:
+    request = rollback_step.RollbackAsLatestRequest(selector=selector)
+    planned = rollback_step.plan(table, request)
+    values = planned.to_dict()
+    text = f"the state of snapshot {planned.target.id}"
+    changes = f"{planned.added_files} files added, {planned.removed_files} removed"
+    if dry_run:
+        print_values(values, as_json, f"would commit {text} ({changes}); nothing was changed")
+        return
+    result = run_step(rollback_step.ROLLBACK_AS_LATEST, table, planned)
+    values |= {"snapshot_id": result.snapshot.id, "tag": result.tag}
+    text = f"committed {text} as snapshot {result.snapshot.id} ({changes})"
+    print_values(values, as_json, f"{text}; tag {result.tag} keeps its files")
 
 
 def repair_earliest(

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
         REMOVE_UNEXISTING_FILES,
         remove_unexisting_files,
     )
+    from paimon_orch.steps.cleanup.remove_unexisting_manifests import (
+        REMOVE_UNEXISTING_MANIFESTS,
+        remove_unexisting_manifests,
+    )
     from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
     from paimon_orch.steps.common.local_executor import LocalExecutor
     from paimon_orch.steps.common.step import (
@@ -109,6 +113,11 @@ if TYPE_CHECKING:
         RewriteFileIndexRequest,
         rewrite_file_index,
     )
+    from paimon_orch.steps.maintenance.rollback_as_latest import (
+        ROLLBACK_AS_LATEST,
+        RollbackAsLatestRequest,
+        rollback_as_latest,
+    )
     from paimon_orch.steps.maintenance.sync_iceberg import (
         SYNC_ICEBERG,
         IcebergSyncPlan,
@@ -182,6 +191,10 @@ _MODULES = {
         "REMOVE_UNEXISTING_FILES",
         "remove_unexisting_files",
     ),
+    "cleanup.remove_unexisting_manifests": (
+        "REMOVE_UNEXISTING_MANIFESTS",
+        "remove_unexisting_manifests",
+    ),
     "inspection.check_table": ("CheckReport", "check"),
     "inspection.findings": ("Finding",),
     "inspection.health": ("TableHealth", "compute_health"),
@@ -208,6 +221,11 @@ _MODULES = {
         "FileIndexRewriteResult",
         "RewriteFileIndexRequest",
         "rewrite_file_index",
+    ),
+    "maintenance.rollback_as_latest": (
+        "ROLLBACK_AS_LATEST",
+        "RollbackAsLatestRequest",
+        "rollback_as_latest",
     ),
     "maintenance.sync_iceberg": (
         "SYNC_ICEBERG",
@@ -242,8 +260,10 @@ __all__ = [
     "REASSIGN_ROW_IDS",
     "REMOVE_ORPHAN_FILES",
     "REMOVE_UNEXISTING_FILES",
+    "REMOVE_UNEXISTING_MANIFESTS",
     "RESCALE",
     "REWRITE_FILE_INDEX",
+    "ROLLBACK_AS_LATEST",
     "SYNC_ICEBERG",
     "SYNC_PARTITIONS",
     "AnalyzeRequest",
@@ -278,6 +298,7 @@ __all__ = [
     "RemoveOrphanFilesRequest",
     "RescaleRequest",
     "RewriteFileIndexRequest",
+    "RollbackAsLatestRequest",
     "RowLevelRequest",
     "RowLevelResult",
     "SnapshotExpirationPlan",
@@ -309,8 +330,10 @@ __all__ = [
     "reassign_row_ids",
     "remove_orphan_files",
     "remove_unexisting_files",
+    "remove_unexisting_manifests",
     "rescale",
     "rewrite_file_index",
+    "rollback_as_latest",
     "run_compaction",
     "run_step",
     "sync_iceberg",

@@ -60,6 +60,7 @@ STEPS: list[tuple[str, list[str], set[str]]] = [
         {"partitions", "rows"},
     ),
     ("remove-unexisting-files", [], {"files", "rows"}),
+    ("remove-unexisting-manifests", [], {"manifests", "added_files", "deleted_files"}),
     ("remove-orphan-files", [], {"files", "bytes", "skipped_external_paths"}),
     ("quarantine restore", ["--dry-run"], {"files"}),
     ("quarantine restore", [], {"files", "remaining_files"}),

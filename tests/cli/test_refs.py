@@ -82,6 +82,22 @@ def test_a_tag_is_created_from_a_time_or_a_watermark(table: Table) -> None:
     assert table.tags.get("c").id == 1
 
 
+def test_an_older_state_is_committed_as_the_latest(table: Table) -> None:
+    output = run(table, "rollback", "--snapshot", "1", "--as-latest", "--dry-run")
+    changes = "(0 files added, 2 removed)"
+    assert output == f"would commit the state of snapshot 1 {changes}; nothing was changed"
+    assert (table.stores.snapshots.latest_id(), table.tags.names()) == (2, [])
+    output = run(table, "rollback", "--snapshot", "1", "--as-latest")
+    [tag] = table.tags.names()
+    expected = (
+        f"committed the state of snapshot 1 as snapshot 3 {changes}; tag {tag} keeps its files"
+    )
+    assert output == expected
+    assert rows_of(table) == [("a", 1, "x"), ("b", 2, "y")]
+    values = json.loads(run(table, "rollback", "--tag", tag, "--as-latest", "--json"))
+    assert (values["snapshot_id"], values["tag"], values["added_files"]) == (4, tag, 0)
+
+
 def test_a_branch_is_renamed(table: Table) -> None:
     table.tags.create("base", 1)
     table.branches.create("dev", "base")

@@ -13,6 +13,7 @@ from paimon_orch.table.commit.conflict_detection import BucketGuard, HashIndexGu
 from paimon_orch.table.commit.row_id_reassignment import RowIdReassignment
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.commit.row_range_conflicts import ColumnGuard
+from paimon_orch.table.commit.state_replacement import StateReplacement
 
 PartitionFilter = Callable[[bytes], bool]
 
@@ -40,6 +41,9 @@ class CommitChanges:
 
     reassignment: RowIdReassignment | None = None
     """New row ids of existing files; there are no other changes."""
+
+    replacement: StateReplacement | None = None
+    """Another state of the table; there are no other changes."""
 
     overwrite: PartitionFilter | None = None
     """Selects partitions to delete all live files of; each attempt evaluates it again."""

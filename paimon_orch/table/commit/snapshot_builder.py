@@ -5,7 +5,7 @@ The snapshot file itself is created by ``table/commit/commit.py``. See docs/form
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -70,6 +70,17 @@ class SnapshotBuilder:
         Raises :class:`CommitConflictError` if the changes conflict with the latest snapshot.
         """
         changes, latest, schema = self.changes, self.latest, self.schema
+        if changes.replacement is not None and latest is not None:
+            snapshot, entries = changes.replacement.write(latest, schema, self.manifests, writer)
+            return BuiltSnapshot(
+                replace(
+                    snapshot,
+                    commit_user=user,
+                    commit_identifier=changes.identifier,
+                    time_millis=max(millis, latest.time_millis),
+                ),
+                entries,
+            )
         previous_index = self.manifests.read_index_entries(latest)
         entries, index = self._add_overwritten_entries(previous_index)
         index += find_stale_index_files(schema, entries, previous_index, index)

@@ -17,7 +17,13 @@ from support.golden import GOLDEN, copy_warehouse, table_name
 
 from paimon_orch import Catalog, Table
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.steps import compact, delete_tag, expire_snapshots, remove_orphan_files
+from paimon_orch.steps import (
+    compact,
+    delete_tag,
+    expire_snapshots,
+    remove_orphan_files,
+    rollback_as_latest,
+)
 from paimon_orch.table.schema_change.schema_changes import (
     AddColumn,
     DropColumn,
@@ -95,6 +101,22 @@ def rows(*ids: int, dt: str = "a") -> pa.Table:
     return pa.table(
         {"id": pa.array(ids, pa.int32()), "dt": [dt] * len(ids), "v": [float(i) for i in ids]}
     )
+
+
+@pytest.mark.parametrize("key", [(), ("id",)])
+def test_a_rollback_as_latest_is_an_iceberg_snapshot(tmp_path: Path, key: tuple[str, ...]) -> None:
+    table = create(tmp_path, key=key)
+    table.append(rows(1, 2))
+    compact(table, strategy="full")
+    table.overwrite(rows(3))
+    compact(table, strategy="full")
+    first = 2 if key else 1
+    result = rollback_as_latest(table, first)
+
+    metadata = read_metadata(table)
+    assert metadata["current-snapshot-id"] == result.snapshot.id
+    assert read_ids(metadata) == [1, 2]
+    assert read_ids(metadata, result.snapshot.id - 1) == [3]
 
 
 def test_each_commit_of_an_append_table_is_an_iceberg_snapshot(tmp_path: Path) -> None:

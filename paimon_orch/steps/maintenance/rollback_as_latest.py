@@ -1,0 +1,122 @@
+"""Commits the state of an older snapshot as a new snapshot; deletes no snapshot and no tag.
+
+See docs/format/rollback.md#rollback-procedures.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from paimon_orch.errors import CommitOutcomeUnknownError, InputError, PaimonError
+from paimon_orch.format.manifest.manifest_entry import FileKind
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
+from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.commit.state_replacement import StateReplacement, compute_difference
+from paimon_orch.table.metadata.rollback import find_rollback_target
+from paimon_orch.table.metadata.time_travel import SnapshotSelector
+from paimon_orch.table.table import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackAsLatestRequest:
+    """Selects the snapshot whose state to commit."""
+
+    selector: SnapshotSelector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackAsLatestPlan:
+    """The target and the changes of files."""
+
+    request: RollbackAsLatestRequest
+    target: Snapshot
+    previous_id: int
+    added_files: int = 0
+    removed_files: int = 0
+
+    def __bool__(self) -> bool:
+        """Return True: a snapshot is committed even if no file changes, as in Java Paimon."""
+        return True
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan as JSON values."""
+        return {
+            "target_snapshot_id": self.target.id,
+            "previous_snapshot_id": self.previous_id,
+            "added_files": self.added_files,
+            "removed_files": self.removed_files,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackAsLatestResult(StepOutcome):
+    """The new snapshot, and the tag that keeps the files of its target."""
+
+    plan: RollbackAsLatestPlan
+    snapshot: Snapshot
+    tag: str = field(default="")
+
+
+def plan(table: Table, request: RollbackAsLatestRequest) -> RollbackAsLatestPlan:
+    """Find the target and compare its files with those of the newest snapshot."""
+    stores = table.stores
+    stores.check_step(StepKind.WRITE_ROWS | StepKind.METADATA)
+    latest = stores.snapshots.latest()
+    if latest is None:
+        raise InputError(f"{table.identifier} has no snapshot to roll back from")
+    target = find_rollback_target(stores.snapshots, request.selector)
+    entries = compute_difference(stores.manifests, stores.schema, latest, target)
+    added = sum(entry.kind is FileKind.ADD for entry in entries)
+    return RollbackAsLatestPlan(
+        request=request,
+        target=target,
+        previous_id=latest.id,
+        added_files=added,
+        removed_files=len(entries) - added,
+    )
+
+
+def commit(
+    table: Table, plan: RollbackAsLatestPlan, _results: Sequence[bytes] = ()
+) -> RollbackAsLatestResult:
+    """Commit the state in one snapshot.
+
+    The target must keep a tag as long as a snapshot before the new one exists: when a snapshot
+    that deleted its files expires in Java Paimon, only a tag protects them.
+    """
+    stores, selector = table.stores, plan.request.selector
+    tag, is_new = selector.tag, selector.tag is None
+    if tag is None:
+        tag = f"rollback-to-as-latest-{plan.target.id}-{uuid4()}"
+        stores.tags.create(tag, plan.target.id)
+    changes = CommitChanges(kind=CommitKind.OVERWRITE, replacement=StateReplacement(plan.target))
+    committing = stores.new_commit(StepKind.METADATA)
+    try:
+        snapshot = committing.commit(changes)
+    except CommitOutcomeUnknownError:
+        raise
+    except PaimonError:
+        if is_new and committing.created is None:
+            stores.tags.delete(tag)
+        raise
+    return RollbackAsLatestResult(plan=plan, snapshot=snapshot, tag=tag)
+
+
+ROLLBACK_AS_LATEST = build_metadata_step(
+    "roll back as the latest snapshot of", plan, commit, max_attempts=1
+)
+
+
+def rollback_as_latest(
+    table: Table, snapshot_id: int | None = None, *, tag: str | None = None
+) -> RollbackAsLatestResult:
+    """Commit the state of a snapshot or of a tag as a new snapshot.
+
+    Unlike :meth:`Table.rollback`, this keeps later snapshots and tags, and other jobs may write to
+    the table meanwhile. Without a tag, one is created; delete it only when no snapshot before the
+    new one is left.
+    """
+    request = RollbackAsLatestRequest(selector=SnapshotSelector(snapshot_id, tag))
+    return run_step(ROLLBACK_AS_LATEST, table, plan(table, request))
