@@ -23,6 +23,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.schema import TableSchema, build_table_schema
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.text import select_names
 from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.storage import FileIO
@@ -95,6 +96,26 @@ class Catalog:
         """Return the names of a database's tables, sorted."""
         self._require_database(database)
         return sorted(self.backend.list_tables(database))
+
+    def find_tables(
+        self,
+        *,
+        including_databases: str | None = None,
+        including_tables: str | None = None,
+        excluding_tables: str | None = None,
+    ) -> list[str]:
+        """Return the ``database.table`` names that regular expressions select, sorted.
+
+        ``including_databases`` must match the whole name of the database, the other expressions the
+        whole ``database.table``; the default selects all tables. Raises :class:`InputError` for an
+        invalid expression.
+        """
+        names = [
+            f"{database}.{table}"
+            for database in select_names(self.databases(), including_databases)
+            for table in self.tables(database)
+        ]
+        return select_names(names, including_tables, excluding_tables)
 
     def _require_database(self, database: str) -> None:
         if not self.backend.has_database(database):

@@ -61,6 +61,9 @@ INDEX: Mapping[str, IndexEntry] = MappingProxyType(
             "inspect", Panel.READ, "Show the files, levels and health of a table."
         ),
         "compact": IndexEntry("compact", Panel.COMPACT, "Merge sorted runs, or merge small files."),
+        "compact-database": IndexEntry(
+            "compact", Panel.COMPACT, "Compact the tables of one or more databases."
+        ),
         "rescale": IndexEntry("compact", Panel.COMPACT, "Change the number of buckets."),
         "materialize-deletion-vectors": IndexEntry(
             "compact", Panel.COMPACT, "Remove the deleted rows of a table with data evolution."

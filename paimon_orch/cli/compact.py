@@ -1,7 +1,8 @@
 """Commands that rewrite data files or manifests: compact, rescale and others."""
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,6 +26,7 @@ from paimon_orch.cli.common import (
     check_partitions_exist,
     console,
     error_console,
+    open_catalog,
     open_table,
     parse_names,
     parse_optional_duration,
@@ -36,7 +38,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.steps.common import executor as executors
 from paimon_orch.steps.common.bucket_scan import PARTITION_JUDGE, scan_latest_buckets
 from paimon_orch.steps.common.executor_choice import ExecutorKind
@@ -118,6 +120,18 @@ _IdleFor = Annotated[
         help="Compact only partitions without newer files, e.g. '2 h'.",
     ),
 ]
+_IncludingDatabases = Annotated[
+    str | None,
+    typer.Option(metavar="REGEX", help="Databases to compact.", show_default="all"),
+]
+_IncludingTables = Annotated[
+    str | None,
+    typer.Option(metavar="REGEX", help="Tables to compact: 'db\\.orders_.*'.", show_default="all"),
+]
+_ExcludingTables = Annotated[
+    str | None,
+    typer.Option(metavar="REGEX", help="Tables to leave out.", show_default="none"),
+]
 _BucketNumber = Annotated[
     int | None,
     typer.Option(
@@ -129,6 +143,12 @@ _BucketNumber = Annotated[
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
     register_command(app, compact, Panel.COMPACT, examples=_EXAMPLES)
+    register_command(
+        app,
+        compact_database,
+        Panel.COMPACT,
+        examples=["compact-database /lake --including-databases 'sales.*' --dry-run"],
+    )
     register_command(app, rescale, Panel.COMPACT)
     register_command(app, materialize_deletion_vectors, Panel.COMPACT)
     register_command(app, reassign_row_ids, Panel.COMPACT)
@@ -195,6 +215,73 @@ def compact(
             result = _run_sort(target, planned, start_spark(master), progress)
     only_moved = "rows in postpone buckets were moved; nothing to compact"
     print_result(result.to_dict(), as_json, only_moved if planned.postponed else _NOTHING_TO_DO)
+
+
+def compact_database(
+    ctx: typer.Context,
+    location: CatalogLocation,
+    including_databases: _IncludingDatabases = None,
+    including_tables: _IncludingTables = None,
+    excluding_tables: _ExcludingTables = None,
+    partition_idle_for: _IdleFor = None,
+    strategy: _Strategy = None,
+    dry_run: DryRun = False,
+    executor: ExecutorOption = ExecutorKind.AUTO,
+    master: Master = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compact the tables of one or more databases.
+
+    A regular expression must match a whole name: that of a database, or DATABASE.TABLE. After a
+    failure, the other tables are compacted, and the exit status is 1.
+    """
+    runner = build_executor(executor, master)
+    catalog = open_catalog(ctx, location)
+    names = catalog.find_tables(
+        including_databases=including_databases,
+        including_tables=including_tables,
+        excluding_tables=excluding_tables,
+    )
+    if not names:
+        catalog.require_exists()
+    request = CompactRequest(
+        strategy=(strategy or CompactStrategy.MINOR).value,
+        idle_for=parse_optional_duration("--partition-idle-for", partition_idle_for),
+    )
+    reports: dict[str, dict[str, object]] = {}
+    for name in names:
+        with Progress(console=error_console, transient=True) as bars:
+            try:
+                planned = compact_step.plan(catalog.table(name), request, executor=runner)
+                if dry_run or not (planned or planned.postponed):
+                    reports[name] = planned.to_dict()
+                else:
+                    progress = add_progress_bar(bars, f"compact {name}")
+                    reports[name] = compact_step.run_compaction(
+                        catalog.table(name), planned, runner, progress=progress
+                    ).to_dict()
+            except (PaimonError, OSError) as error:
+                reports[name] = {"error": str(error)}
+        if not as_json:
+            print(_format_report(name, reports[name], dry_run=dry_run))
+    failed = sum("error" in report for report in reports.values())
+    text = f"{len(names)} tables, {failed} failed" + ("; nothing was changed" if dry_run else "")
+    print(json.dumps({"tables": reports}, indent=2) if as_json else text)
+    if failed:
+        sys.exit(1)
+
+
+def _format_report(name: str, report: Mapping[str, object], *, dry_run: bool) -> str:
+    if "error" in report:
+        return f"{name}: failed: {report['error']}"
+    if not dry_run and report["snapshot_id"] is not None and "files_before" in report:
+        return (
+            f"{name}: snapshot {report['snapshot_id']}, {report['files_before']} files to "
+            f"{report['files_after']}"
+        )
+    if dry_run and report["files"]:
+        return f"{name}: would compact {report['files']} files of {report['buckets']} buckets"
+    return f"{name}: {_NOTHING_TO_DO}"
 
 
 def _plan_compaction(

@@ -6,10 +6,12 @@ text is ordered by its bytes.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, SupportsIndex
 
 import pyarrow as pa
+
+from paimon_orch.errors import InputError
 
 _ERRORS = "surrogateescape"
 _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
@@ -21,6 +23,29 @@ def parse_json_object(data: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("the content is not a JSON object")  # noqa: TRY004 - damage, not a bug
     return value
+
+
+def select_names(
+    names: Iterable[str], including: str | None = None, excluding: str | None = None
+) -> list[str]:
+    """Return the names that match one regular expression and do not match another.
+
+    The expressions must match the whole name; by default, the first matches all and the second
+    none. Raises :class:`InputError` for an invalid expression.
+    """
+    included, excluded = _compile_pattern(including or ".*"), _compile_pattern(excluding or "")
+    return [
+        name
+        for name in names
+        if included.fullmatch(name) and not (excluding and excluded.fullmatch(name))
+    ]
+
+
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise InputError(f"{pattern!r} is not a regular expression: {error}") from error
 
 
 def parse_integer(value: object, name: str) -> int:

@@ -10,6 +10,7 @@ import pytest
 from support.commands import Run, assert_fails, invoke
 from support.tables import levels_of, new_table, rows_of, stored_files, table_of
 
+from paimon_orch import Catalog
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.table.metadata.manifest_io import ManifestReader
@@ -207,3 +208,65 @@ def test_rows_of_partitions_get_consecutive_ids(run: Run, tmp_path: Path) -> Non
     assert (answer["snapshot_id"], answer["first_row_id"], answer["next_row_id"]) == (3, 4, 8)
     assert rows_of(table, columns=["p", "_ROW_ID"]) == [(0, 4), (0, 5), (1, 6), (1, 7)]
     assert (again.status, again.out) == (0, "0 rows of 0 partitions; nothing was changed\n")
+
+
+@pytest.fixture
+def databases(tmp_path: Path) -> Catalog:
+    """Return a catalog with tables that need a compaction, and one that cannot be compacted."""
+    catalog = Catalog(str(tmp_path))
+    for name in ("a.one", "a.two", "b.one"):
+        table = catalog.create_table(name, "k INT", primary_key=["k"], options={"bucket": "1"})
+        for number in range(2):
+            table.upsert(table_of("k", [(number,)]))
+    catalog.create_table("b.idle", "k INT")
+    return catalog
+
+
+def test_the_tables_of_databases_are_compacted(
+    run: Run, databases: Catalog, tmp_path: Path
+) -> None:
+    options = ("--strategy", "full", "--executor", "local")
+    patterns = ("--including-databases", "a|b", "--excluding-tables", r".*\.two")
+    shown = run("compact-database", tmp_path, *options, *patterns, "--dry-run")
+    assert shown.out.splitlines() == [
+        "a.one: would compact 2 files of 1 buckets",
+        "b.idle: nothing to compact",
+        "b.one: would compact 2 files of 1 buckets",
+        "3 tables, 0 failed; nothing was changed",
+    ]
+    assert databases.table("a.one").stores.snapshots.latest_id() == 2
+
+    tables = ("--including-tables", r"a\..*|b\.idle")
+    answer = run("compact-database", tmp_path, *options, *tables)
+
+    assert answer.out.splitlines() == [
+        "a.one: snapshot 3, 2 files to 1",
+        "a.two: snapshot 3, 2 files to 1",
+        "b.idle: nothing to compact",
+        "3 tables, 0 failed",
+    ]
+    assert databases.table("b.one").stores.snapshots.latest_id() == 2
+    again = run("compact-database", tmp_path, *options, *tables).out
+    assert again.splitlines()[0] == "a.one: nothing to compact"
+    refused = run("compact-database", tmp_path, "--including-tables", "(")
+    assert_fails(refused, "'(' is not a regular expression")
+
+
+def test_a_table_that_fails_does_not_stop_the_others(
+    run: Run, databases: Catalog, tmp_path: Path
+) -> None:
+    broken = databases.table("a.one")
+    Path(broken.stores.snapshots.path(2)).write_text("{}")
+
+    answer = run("compact-database", tmp_path, "--strategy", "full", "--json")
+
+    tables = json.loads(answer.out)["tables"]
+    assert answer.status == 1
+    assert "snapshot-2" in tables["a.one"]["error"]
+    assert tables["a.two"]["snapshot_id"] == tables["b.one"]["snapshot_id"] == 3
+    text = run("compact-database", tmp_path, "--including-databases", "a")
+    assert (text.status, text.out.splitlines()[-1]) == (1, "2 tables, 1 failed")
+
+
+def test_a_missing_warehouse_is_not_an_empty_one(run: Run, tmp_path: Path) -> None:
+    assert_fails(run("compact-database", tmp_path / "gone"), "gone")

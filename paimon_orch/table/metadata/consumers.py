@@ -4,7 +4,6 @@ See docs/format/tags-branches-consumers.md#consumers.
 """
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import CONSUMER_EXPIRATION_TIME
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.text import parse_integer, parse_json_object
+from paimon_orch.format.text import parse_integer, parse_json_object, select_names
 from paimon_orch.storage import FileIO
 
 _CONSUMER_PREFIX = "consumer-"
@@ -93,12 +92,7 @@ class ConsumerStore:
         The expressions must match the whole id; the first default matches all, the second none.
         Raises :class:`InputError` for an invalid expression.
         """
-        included, excluded = _compile_pattern(including or ".*"), _compile_pattern(excluding or "")
-        return [
-            name
-            for name in map(_get_name, sorted(self._list_files()))
-            if included.fullmatch(name) and not (excluding and excluded.fullmatch(name))
-        ]
+        return select_names(map(_get_name, sorted(self._list_files())), including, excluding)
 
     def _get_path(self, name: str) -> str:
         if not name or "/" in name or "\\" in name:
@@ -126,13 +120,6 @@ class ConsumerStore:
 
 def _get_name(path: str) -> str:
     return path.rpartition("/")[2].removeprefix(_CONSUMER_PREFIX)
-
-
-def _compile_pattern(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise InputError(f"{pattern!r} is not a regular expression: {error}") from error
 
 
 def _parse_next_snapshot(data: bytes) -> int:
