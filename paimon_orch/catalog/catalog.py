@@ -36,6 +36,7 @@ from paimon_orch.table.step_gate import require_external_systems, warn_of_option
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
+    from paimon_orch.catalog.catalog_tables import CatalogSystemTable
     from paimon_orch.table.system_table import SystemTable
 
 logger = logging.getLogger(__name__)
@@ -177,6 +178,12 @@ class Catalog:
         if not separator or system.startswith(BRANCH_SEPARATOR[1:]):
             return self.table(identifier)
         return self.table(name).system(system)
+
+    def system(self, name: str) -> "CatalogSystemTable":
+        """Return a system table of the catalog: tables, partitions or all_table_options."""
+        from paimon_orch.catalog.catalog_tables import CatalogSystemTable
+
+        return CatalogSystemTable(self, name)
 
     def _describe_missing_table(self, identifier: TableIdentifier) -> str:
         if identifier.branch != MAIN_BRANCH and self._find_table(identifier.main) is not None:

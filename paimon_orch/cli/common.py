@@ -29,6 +29,7 @@ from paimon_orch.table.table import Table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from paimon_orch.catalog.catalog_tables import CatalogSystemTable
     from paimon_orch.steps.common.bucket_scan import BucketScan
     from paimon_orch.steps.compaction.compact import CompactionResult
     from paimon_orch.table.scan.base_scan import BaseScan
@@ -230,7 +231,9 @@ def compact_after_write(
         raise
 
 
-def note_rows_not_visible(opened: "Table | SystemTable", scan: "BaseScan") -> None:
+def note_rows_not_visible(
+    opened: "Table | SystemTable | CatalogSystemTable", scan: "BaseScan"
+) -> None:
     """Print on stderr how many records a scan does not return before a compaction."""
     rows = scan.rows_not_visible
     if rows:
@@ -239,6 +242,7 @@ def note_rows_not_visible(opened: "Table | SystemTable", scan: "BaseScan") -> No
         from paimon_orch.table.system_table import SystemTable
 
         table = opened.table if isinstance(opened, SystemTable) else opened
+        assert isinstance(table, Table), "metadata has no such rows"
         can_merge = isinstance(scan, Scan) and scan.visibility.can_merge_more
         option = "--merge-level-0" if can_merge else None
         text = describe_unseen_rows_in_scan(table.stores.label, rows, option)

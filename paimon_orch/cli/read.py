@@ -29,6 +29,7 @@ _EXAMPLES = [
     "read /lake db.orders --where \"status = 'OPEN'\" --limit 10",
     "read /lake db.orders --snapshot 12 --format csv > orders.csv",
     "read /lake 'db.orders$snapshots' --format jsonl",
+    "read /lake sys.partitions --order-by 'file_count desc' --limit 10",
 ]
 
 
@@ -85,12 +86,15 @@ def read(
     """Print the rows of a table.
 
     The format jsonl prints one JSON object per row. DATABASE.TABLE$NAME reads a system table, such
-    as $snapshots, $files or $partitions.
+    as $snapshots, $files or $partitions; sys.tables, sys.partitions and sys.all_table_options are
+    system tables of the catalog.
     """
     if branch == "":
         raise InputError("--branch is empty; omit it to read main")
     identifier = table if branch is None else f"{table}$branch_{branch}"
-    opened = open_catalog(ctx, location).open(identifier)
+    catalog = open_catalog(ctx, location)
+    is_system = identifier.startswith("sys.") and "$" not in identifier
+    opened = catalog.system(identifier[4:]) if is_system else catalog.open(identifier)
     scan = opened.scan(
         None if columns is None else [name.strip() for name in columns.split(",")],
         where,

@@ -7,6 +7,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -105,7 +106,7 @@ class SystemTable:
                 rows = replace(rows, rows=replace(rows.rows, merge_level_0=merge_level_0))
         if order_by is None:
             return rows
-        return SortedScan(rows, parse_order(order_by, _build_schema(rows.arrow_schema)), limit)
+        return SortedScan(rows, parse_order(order_by, build_schema(rows.arrow_schema)), limit)
 
     def _build_scan(
         self,
@@ -118,16 +119,9 @@ class SystemTable:
             return self._build_binlog_scan(columns, filter, limit, selector)
         if self.name in _DATA_TABLES:
             return self._build_data_scan(columns, filter, limit, selector)
-        form, make = _METADATA_TABLES[self.name]
-        schema = _build_schema(form)
-        return _MetadataScan(
-            table=self.table,
-            build=make,
-            selector=selector,
-            target=_select_fields(form, schema, columns),
-            predicate=bind_filter(filter, schema),
-            limit=limit,
-        )
+        form, build = _METADATA_TABLES[self.name]
+        read = partial(_read_metadata, self.table, build, selector)
+        return MetadataScan.of(form, read, columns=columns, filter=filter, limit=limit)
 
     def _build_binlog_scan(
         self,
@@ -139,7 +133,7 @@ class SystemTable:
         audit_log = SystemTable(self.table, "audit_log")
         rows = audit_log._build_data_scan(None, None, None, selector)
         form = pa.schema(map(_wrap_field, rows.arrow_schema))
-        schema = _build_schema(form)
+        schema = build_schema(form)
         return _BinlogScan(
             rows=rows,
             target=_select_fields(form, schema, columns),
@@ -177,7 +171,7 @@ class SystemTable:
         )
 
 
-def _build_schema(form: pa.Schema) -> TableSchema:
+def build_schema(form: pa.Schema) -> TableSchema:
     """Return a schema to bind filters and orders to."""
     return TableSchema(
         id=0,
@@ -238,16 +232,39 @@ def _wrap_columns(batch: pa.RecordBatch, form: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=form)
 
 
+def _read_metadata(
+    table: "Table", build: MetadataTableBuilder, selector: SnapshotSelector
+) -> pa.Table:
+    return build(table, selector.find(table.stores.snapshots))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _MetadataScan(BaseScan):
+class MetadataScan(BaseScan):
     """A scan of metadata; builds the rows when they are read."""
 
-    table: "Table"
-    build: MetadataTableBuilder
-    selector: SnapshotSelector
+    read: Callable[[], pa.Table]
     target: pa.Schema
     predicate: Predicate | None
     limit: int | None
+
+    @classmethod
+    def of(
+        cls,
+        form: pa.Schema,
+        read: Callable[[], pa.Table],
+        *,
+        columns: list[str] | None,
+        filter: str | Predicate | None,
+        limit: int | None,
+    ) -> "MetadataScan":
+        """Return a scan of rows with the schema ``form``."""
+        schema = build_schema(form)
+        return cls(
+            read=read,
+            target=_select_fields(form, schema, columns),
+            predicate=bind_filter(filter, schema),
+            limit=limit,
+        )
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -256,7 +273,6 @@ class _MetadataScan(BaseScan):
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
-        rows = self.build(self.table, self.selector.find(self.table.stores.snapshots))
         return limit_batches(
-            filter_batches(rows.to_batches(), self.predicate, self.target), self.limit
+            filter_batches(self.read().to_batches(), self.predicate, self.target), self.limit
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from support.peers.peers import Peer, Record
 from support.tables import new_table, table_of
 
+from paimon_orch import Catalog
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.table import Table
@@ -36,6 +38,20 @@ def table(tmp_path: Path) -> Table:
     table.branches.create("dev", tag="first")
     table.stores.consumers.record("reader", 2)
     return table
+
+
+@pytest.mark.parametrize("name", ["tables", "partitions", "all_table_options"])
+def test_java_reads_the_same_rows_of_a_catalog(
+    table: Table, tmp_path: Path, java20: Peer, name: str
+) -> None:
+    catalog = Catalog(str(tmp_path))
+    catalog.create_table("other.log", "k INT, d DATE", partition_by=["d"]).append(
+        table_of("k d", [(1, date(2026, 1, 31)), (2, None)])
+    )
+    ours = normalize(catalog.system(name).scan().to_arrow().to_pylist())
+    theirs = normalize(java20.read(tmp_path, f"sys.{name}"))
+    assert theirs == ours
+    assert len(ours) > 1
 
 
 def normalize(rows: list[Record]) -> list[dict[str, Any]]:
