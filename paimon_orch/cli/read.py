@@ -29,7 +29,7 @@ _EXAMPLES = [
     "read /lake db.orders --where \"status = 'OPEN'\" --limit 10",
     "read /lake db.orders --snapshot 12 --format csv > orders.csv",
     "read /lake 'db.orders$snapshots' --format jsonl",
-    "read /lake sys.partitions --order-by 'file_count desc' --limit 10",
+    "read /lake sys.partitions --order-by 'file_count desc'",
 ]
 
 

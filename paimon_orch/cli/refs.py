@@ -23,9 +23,11 @@ from paimon_orch.cli.common import (
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.format.paths import MAIN_BRANCH
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.expiration import delete_tag as deletion_step
 from paimon_orch.steps.maintenance import create_automatic_tags as creation_step
+from paimon_orch.steps.maintenance import merge_branch as merge_step
 from paimon_orch.steps.maintenance import rollback_as_latest as rollback_step
 from paimon_orch.table.metadata.rollback import check_can_repair_earliest, find_rollback_target
 from paimon_orch.table.metadata.time_travel import (
@@ -40,6 +42,9 @@ _NewTagName = Annotated[str, typer.Argument(metavar="NEW_TAG", help="New name of
 _BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the branch.")]
 _NewBranchName = Annotated[
     str, typer.Argument(metavar="NEW_BRANCH", help="New name of the branch.")
+]
+_IntoBranch = Annotated[
+    str, typer.Option("--into", metavar="BRANCH", help="Branch to add the files to.")
 ]
 _FromTimestamp = Annotated[
     str | None,
@@ -125,6 +130,12 @@ def add_commands(app: typer.Typer) -> None:
     register_command(branches, delete_branch, name="delete")
     register_command(branches, rename_branch, name="rename")
     register_command(branches, fast_forward_branch, name="fast-forward")
+    register_command(
+        branches,
+        merge_branch,
+        name="merge",
+        examples=["branch merge /lake db.log dev --dry-run"],
+    )
     app.add_typer(tags, name="tag", rich_help_panel=Panel.REFERENCES)
     app.add_typer(branches, name="branch", rich_help_panel=Panel.REFERENCES)
     consumers = new_group("List, reset and delete consumers.")
@@ -326,6 +337,35 @@ def fast_forward_branch(
         "previous_snapshot_id": previous,
     }
     print_values(values, as_json, text)
+
+
+def merge_branch(
+    ctx: typer.Context,
+    location: CatalogLocation,
+    table: Identifier,
+    name: _BranchName,
+    into: _IntoBranch = MAIN_BRANCH,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Add the files of a branch of an append table to main.
+
+    All snapshots of both branches must exist, and all must have appended rows. Afterwards, both
+    branches have the same files: Java Paimon's expiration of one branch deletes files of the other.
+    """
+    source, target = (
+        open_table(ctx, location, table if branch == MAIN_BRANCH else f"{table}$branch_{branch}")
+        for branch in (name, into)
+    )
+    planned = merge_step.plan(target, merge_step.MergeBranchRequest(source=source))
+    values = planned.to_dict()
+    text = f"{values['files']} files of {planned.rows:,} rows to {into}"
+    if dry_run:
+        print_values(values, as_json, f"would add {text}; nothing was changed")
+        return
+    snapshot = run_step(merge_step.MERGE_BRANCH, target, planned).snapshot
+    values["snapshot_id"] = None if snapshot is None else snapshot.id
+    print_values(values, as_json, f"added {text}")
 
 
 def rollback(

@@ -102,6 +102,11 @@ if TYPE_CHECKING:
         create_tags,
     )
     from paimon_orch.steps.maintenance.mark_done import MARK_DONE, MarkDoneRequest, mark_done
+    from paimon_orch.steps.maintenance.merge_branch import (
+        MERGE_BRANCH,
+        MergeBranchRequest,
+        merge_branch,
+    )
     from paimon_orch.steps.maintenance.reassign_row_ids import (
         REASSIGN_ROW_IDS,
         reassign_row_ids,
@@ -214,6 +219,7 @@ _MODULES = {
         "compact_chain_table",
     ),
     "maintenance.mark_done": ("MARK_DONE", "MarkDoneRequest", "mark_done"),
+    "maintenance.merge_branch": ("MERGE_BRANCH", "MergeBranchRequest", "merge_branch"),
     "maintenance.reassign_row_ids": ("REASSIGN_ROW_IDS", "reassign_row_ids"),
     "maintenance.rescale": ("RESCALE", "RescaleRequest", "rescale"),
     "maintenance.rewrite_file_index": (
@@ -256,6 +262,7 @@ __all__ = [
     "EXPIRE_TAGS",
     "MARK_DONE",
     "MATERIALIZE_DELETION_VECTORS",
+    "MERGE_BRANCH",
     "MOVE_POSTPONED",
     "REASSIGN_ROW_IDS",
     "REMOVE_ORPHAN_FILES",
@@ -289,6 +296,7 @@ __all__ = [
     "InProcessExecutor",
     "LocalExecutor",
     "MarkDoneRequest",
+    "MergeBranchRequest",
     "MovePostponedRequest",
     "OrphanFilesPlan",
     "OrphanFilesResult",
@@ -326,6 +334,7 @@ __all__ = [
     "inspect",
     "mark_done",
     "materialize_deletion_vectors",
+    "merge_branch",
     "move_postponed",
     "reassign_row_ids",
     "remove_orphan_files",

@@ -90,7 +90,9 @@ def commit(
         return MissingManifestsResult(plan=plan)
     names = frozenset(path.rpartition("/")[2] for path in plan.paths)
     replacement = StateReplacement(plan.snapshot, lost_manifests=names)
-    changes = CommitChanges(kind=CommitKind.OVERWRITE, replacement=replacement)
+    changes = CommitChanges(
+        kind=CommitKind.OVERWRITE, replacement=replacement, expected_latest=plan.snapshot.id
+    )
     snapshot = table.stores.new_commit(StepKind.DELETE).commit(changes)
     return MissingManifestsResult(plan=plan, snapshot=snapshot)
 

@@ -45,6 +45,9 @@ class CommitChanges:
     replacement: StateReplacement | None = None
     """Another state of the table; there are no other changes."""
 
+    expected_latest: int | None = None
+    """The newest snapshot that the changes require; a commit after it is a conflict."""
+
     overwrite: PartitionFilter | None = None
     """Selects partitions to delete all live files of; each attempt evaluates it again."""
 

@@ -70,6 +70,7 @@ class SnapshotBuilder:
         Raises :class:`CommitConflictError` if the changes conflict with the latest snapshot.
         """
         changes, latest, schema = self.changes, self.latest, self.schema
+        self._check_latest()
         if changes.replacement is not None and latest is not None:
             snapshot, entries = changes.replacement.write(latest, schema, self.manifests, writer)
             return BuiltSnapshot(
@@ -122,6 +123,14 @@ class SnapshotBuilder:
             additional=latest.inherited if latest is not None and changes.merge_manifests else {},
         )
         return BuiltSnapshot(snapshot, entries)
+
+    def _check_latest(self) -> None:
+        expected, latest_id = self.changes.expected_latest, self.latest and self.latest.id
+        if expected is not None and latest_id != expected:
+            raise CommitConflictError(
+                f"{self.snapshots.paths.root}: the newest snapshot is {latest_id}, not {expected} "
+                "as when this step was planned. Nothing was changed; plan and run the step again."
+            )
 
     def _write_changelog(self, writer: ManifestWriter) -> tuple[str | None, int | None]:
         """Return the name and size of the changelog manifest list, or None."""

@@ -7,7 +7,6 @@ docs/format/orphan-files.md#removing-lost-manifests.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from paimon_orch.errors import CommitConflictError
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.schema import TableSchema
@@ -24,7 +23,10 @@ class StateReplacement:
     target: Snapshot
     """The snapshot whose state to commit again; with lost manifests, the newest snapshot."""
     lost_manifests: frozenset[str] = field(default=frozenset(), kw_only=True)
-    """The names of manifests of the newest snapshot that do not exist."""
+    """The names of manifests of the newest snapshot that do not exist.
+
+    The commit must require that this snapshot is still the newest one.
+    """
 
     def write(
         self, latest: Snapshot, schema: TableSchema, reader: ManifestReader, writer: ManifestWriter
@@ -32,16 +34,10 @@ class StateReplacement:
         """Write the manifests of the next state; return its snapshot and the changed entries.
 
         The user, the identifier and the time of the snapshot are those of ``target``; the caller
-        sets them. Raises :class:`CommitConflictError` if manifests are lost and another commit was
-        made.
+        sets them.
         """
         target = self.target
         if self.lost_manifests:
-            if latest.id != target.id:
-                raise CommitConflictError(
-                    f"{reader.paths.root}: snapshot {latest.id} was committed meanwhile; the table "
-                    "is unchanged. Try again."
-                )
             metas = reader.manifests(latest)
             base = [meta for meta in metas if meta.file_name not in self.lost_manifests]
             delta: list[ManifestEntry] = []
