@@ -96,6 +96,9 @@ INDEX: Mapping[str, IndexEntry] = MappingProxyType(
         ),
         "expire-tags": IndexEntry("expire", Panel.EXPIRE, "Delete expired tags and their files."),
         "remove-orphan-files": IndexEntry("cleanup", Panel.EXPIRE, "Delete unreferenced files."),
+        "purge-files": IndexEntry(
+            "cleanup", Panel.EXPIRE, "Delete all rows, snapshots, tags and branches."
+        ),
         "check": IndexEntry("check", Panel.CHECK, "Verify a table."),
         "remove-unexisting-files": IndexEntry(
             "check", Panel.CHECK, "Remove missing data files from the metadata."

@@ -27,15 +27,20 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
+from paimon_orch.errors import InputError
+from paimon_orch.steps.cleanup import purge_files as purge_step
 from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.executor import ThresholdExecutor
 from paimon_orch.steps.common.executor_choice import ExecutorKind
-from paimon_orch.steps.common.step import run_step
+from paimon_orch.steps.common.step import EmptyRequest, run_step
 
 _Quarantine = Annotated[
     bool,
     typer.Option("--quarantine", help="Move the files to a quarantine instead of deleting them."),
+]
+_Yes = Annotated[
+    bool, typer.Option("--yes", help="Do not ask for confirmation; required without a terminal.")
 ]
 _Folder = Annotated[
     str | None,
@@ -54,6 +59,7 @@ def add_commands(app: typer.Typer) -> None:
             "remove-orphan-files /lake db.orders --quarantine",
         ],
     )
+    register_command(app, purge_files, Panel.EXPIRE, examples=["purge-files /lake db.t --dry-run"])
     group = new_group("List, restore and delete quarantined files.")
     register_command(group, list_quarantine, name="list", has_allowances=False)
     register_command(group, restore_quarantine, name="restore", has_allowances=False)
@@ -106,6 +112,35 @@ def remove_orphan_files(
     values = result.to_dict() | {"skipped_external_paths": list(planned.skipped_external_paths)}
     text = append_refused_paths("\n".join([*skipped, text]), result.refused)
     print_values(values, as_json, text)
+
+
+def purge_files(
+    ctx: typer.Context,
+    location: CatalogLocation,
+    table: Identifier,
+    yes: _Yes = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete all rows, snapshots, tags and branches.
+
+    The table, its schemas and its newest snapshot remain. No other job may write to the table,
+    because files that are not committed yet are deleted too. This cannot be undone.
+    """
+    target = open_table(ctx, location, table)
+    planned = purge_step.plan(target, EmptyRequest())
+    loss = (
+        f"{planned.rows:,} rows, {planned.snapshots} snapshots, {len(planned.tags)} tags, "
+        f"{len(planned.branches)} branches and {len(planned.consumers)} consumers"
+    )
+    if dry_run:
+        print_values(planned.to_dict(), as_json, f"would delete {loss}; nothing was changed")
+        return
+    if not yes and not typer.confirm(f"delete {loss} of {table}? This cannot be undone", err=True):
+        raise InputError("nothing was changed")
+    result = run_step(purge_step.PURGE_FILES, target, planned)
+    values = planned.to_dict() | {"files": result.files}
+    print_values(values, as_json, f"deleted {loss}, and {result.files} unreferenced files")
 
 
 def _open_quarantine(ctx: typer.Context, location: str, identifier: str) -> Quarantine:

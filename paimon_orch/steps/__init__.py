@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from paimon_orch.steps.cleanup.purge_files import PURGE_FILES, purge_files
     from paimon_orch.steps.cleanup.quarantine import Quarantine
     from paimon_orch.steps.cleanup.remove_orphan_files import (
         REMOVE_ORPHAN_FILES,
@@ -184,6 +185,7 @@ _MODULES = {
         "ExpireTagsRequest",
         "expire_tags",
     ),
+    "cleanup.purge_files": ("PURGE_FILES", "purge_files"),
     "cleanup.quarantine": ("Quarantine",),
     "cleanup.remove_orphan_files": (
         "REMOVE_ORPHAN_FILES",
@@ -264,6 +266,7 @@ __all__ = [
     "MATERIALIZE_DELETION_VECTORS",
     "MERGE_BRANCH",
     "MOVE_POSTPONED",
+    "PURGE_FILES",
     "REASSIGN_ROW_IDS",
     "REMOVE_ORPHAN_FILES",
     "REMOVE_UNEXISTING_FILES",
@@ -336,6 +339,7 @@ __all__ = [
     "materialize_deletion_vectors",
     "merge_branch",
     "move_postponed",
+    "purge_files",
     "reassign_row_ids",
     "remove_orphan_files",
     "remove_unexisting_files",

@@ -66,6 +66,7 @@ STEPS: list[tuple[str, list[str], set[str]]] = [
     ("quarantine restore", [], {"files", "remaining_files"}),
     ("quarantine empty", ["--dry-run"], {"files"}),
     ("quarantine empty", [], {"files"}),
+    ("purge-files", ["--yes"], {"rows", "snapshots", "tags", "branches", "files"}),
     ("rename", ["db.t2"], {"table", "previous_name"}),
 ]
 LISTS = ["tag list", "branch list", "quarantine list", "expire-tags"]
