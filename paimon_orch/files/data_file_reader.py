@@ -19,6 +19,7 @@ from paimon_orch.errors import (
     wrap_decode_errors,
 )
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
+from paimon_orch.files.blob_file import read_blob_lengths
 from paimon_orch.files.file_format import FormatReader, open_reader
 from paimon_orch.files.file_index_reader import FileIndexEvaluator, TopRowsOrLimit
 from paimon_orch.files.parquet.parquet import ParquetFileReader
@@ -31,13 +32,13 @@ from paimon_orch.files.stats.column_bounds import (
     convert_footer_stats,
 )
 from paimon_orch.files.stats.stats_evaluator import may_match
-from paimon_orch.format.arrays import Positions
+from paimon_orch.format.arrays import Int64Array, Positions
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deleted_row_mask import DeletedRowMask
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.file_index.evaluation import to_positions
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
-from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.paths import TablePaths, is_blob_file
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
@@ -175,6 +176,15 @@ class FileReader:
         ):
             yield batch
 
+    def read_blob_lengths(self, bucket_file: BucketFile) -> Int64Array:
+        """Return the lengths in the index of a BLOB file; see docs/format/blob.md."""
+        path = self.path(bucket_file)
+        with wrap_decode_errors(path), self.io.open_input(path) as source:
+            _check_file_size(path, source, bucket_file.file)
+            lengths = read_blob_lengths(source, path)
+        _check_row_count(path, len(lengths), bucket_file.file)
+        return lengths
+
     def find_dictionary_columns(self, bucket_file: BucketFile) -> list[str]:
         """Return the columns that a file stores as indices of small dictionaries.
 
@@ -235,7 +245,7 @@ class FileReader:
         _check_file_size(path, source, bucket_file.file)
         system = SYSTEM_FIELDS if self.schema.primary_keys else ROW_TRACKING_FIELDS
         stored_fields = [
-            *self._file_schema(bucket_file).fields,
+            *self._stored_columns(bucket_file),
             *self._key_columns(bucket_file),
             *system,
         ]
@@ -243,6 +253,13 @@ class FileReader:
         if reader.num_rows is not None:
             _check_row_count(path, reader.num_rows, bucket_file.file)
         return reader
+
+    def _stored_columns(self, bucket_file: BucketFile) -> Sequence[Field]:
+        """Return the columns that a file may have; a BLOB file has only one."""
+        fields, names = self._file_schema(bucket_file).fields, bucket_file.file.write_cols
+        if names is None or not is_blob_file(bucket_file.file.file_name):
+            return fields
+        return [field for field in fields if field.name in names]
 
     def _select_rows(
         self,

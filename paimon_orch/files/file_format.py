@@ -8,6 +8,7 @@ import pyarrow as pa
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.avro_reader import AvroFileReader
 from paimon_orch.files.avro_writer import AvroFileWriter
+from paimon_orch.files.blob_file import BlobFileReader
 from paimon_orch.files.json_vectors import JsonVectorReader, is_vector_file
 from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
 from paimon_orch.files.parquet.parquet import SMALL_PAGES, ParquetFileReader, ParquetFileWriter
@@ -59,6 +60,8 @@ def open_reader(
             return OrcFileReader(source, fields)
         case "avro":
             return AvroFileReader(source, fields)
+        case "blob":
+            return BlobFileReader(source, path, fields)
         case "json" if is_vector_file(path):
             return JsonVectorReader(source, fields)
         case kind:

@@ -29,6 +29,9 @@ from paimon_orch.format.schema import TableSchema
 
 POSTPONE_BUCKET = -2
 MAIN_BRANCH = "main"
+BLOB_SUFFIX = ".blob"
+MANAGED_BLOB_SUFFIX = ".managed.blob"
+"""The suffix of files with BLOB values of a primary-key table."""
 
 
 def bucket_dir_name(bucket: int) -> str:
@@ -173,6 +176,11 @@ class FileNameGenerator:
 
 
 _COMPRESSED_SUFFIXES = {"gz", "bz2", "deflate", "snappy", "lz4", "zst", "zstd"}
+
+
+def is_blob_file(name: str) -> bool:
+    """Return whether a data file has the values of one BLOB column, and nothing else."""
+    return name.endswith(BLOB_SUFFIX) and not name.endswith(MANAGED_BLOB_SUFFIX)
 
 
 def parse_file_format(name: str) -> str:

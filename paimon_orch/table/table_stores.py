@@ -15,6 +15,7 @@ from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.storage import FileIO
+from paimon_orch.table.blob_gate import require_blob_support
 from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
 from paimon_orch.table.chain.chain_branches import ChainBranches, find_chain_branches
 from paimon_orch.table.metadata.branches import Branches
@@ -75,6 +76,7 @@ class TableStores:
             self.allowances,
             has_service=self.environment.is_service,
         )
+        require_blob_support(self.identifier, schema, step)
         if step & StepKind.WRITE_ROWS and not self.allowances.stale_external:
             self._check_can_mark(schema)
         if step & EVERY_CHANGE and not self.allowances.stale_external:

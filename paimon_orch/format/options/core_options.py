@@ -162,6 +162,7 @@ def changes_format(
 
 
 ADD_COLUMN_BEFORE_PARTITION = honoured("add-column-before-partition", BOOLEAN, "false")
+BLOB_AS_DESCRIPTOR = honoured("blob-as-descriptor", BOOLEAN, "false")
 AGGREGATION_REMOVE_RECORD_ON_DELETE = honoured(
     "aggregation.remove-record-on-delete", BOOLEAN, "false"
 )
@@ -590,12 +591,6 @@ CHANGES_FORMAT: tuple[AnyOption, ...] = (
         consequence="BLOB columns in external storage are not implemented",
     ),
     changes_format(
-        "blob-field",
-        TEXT,
-        steps=READ | EVERY_CHANGE,
-        consequence="BLOB columns are stored in separate files, which are not implemented",
-    ),
-    changes_format(
         "blob-view-field",
         TEXT,
         steps=READ | EVERY_CHANGE,
@@ -747,7 +742,7 @@ CHANGES_FORMAT: tuple[AnyOption, ...] = (
 HARMLESS: tuple[AnyOption, ...] = (
     harmless("async-file-write", BOOLEAN, "true"),
     harmless("auto-create", BOOLEAN, "false"),
-    harmless("blob-as-descriptor", BOOLEAN, "false"),
+    harmless("blob-field", TEXT),
     harmless("blob-compaction.enabled", BOOLEAN, "false"),
     harmless("blob-descriptor.source-table", TEXT),
     harmless("blob-view.resolve.enabled", BOOLEAN, "true"),

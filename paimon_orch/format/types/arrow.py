@@ -56,6 +56,7 @@ _ARROW_TYPES_BY_NAME: dict[str, pa.DataType] = {
     TypeRoot.VARCHAR: pa.string(),
     TypeRoot.BINARY: pa.binary(),
     TypeRoot.VARBINARY: pa.binary(),
+    TypeRoot.BLOB: pa.binary(),
     TypeRoot.TIME: pa.time32("ms"),
 }
 _VARIANT_TYPE_WITH_IDS = pa.struct(

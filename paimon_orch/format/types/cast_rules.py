@@ -10,6 +10,7 @@ from paimon_orch.format.types.data_types import (
     TypeRoot,
     VariantType,
     VectorType,
+    is_blob,
 )
 
 _INTEGERS = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
@@ -61,6 +62,8 @@ def can_cast(old: DataType, new: DataType, *, explicit: bool = True) -> bool:
         return True
     if isinstance(old, VectorType | VariantType):
         return False  # Java Paimon has no casts of these, not even to STRING
+    if is_blob(old) or is_blob(new):
+        return False
     if not isinstance(new, AtomicType):
         return False  # nested fields, elements and values are changed individually
     if explicit and new.name in _TEXTS:

@@ -8,7 +8,7 @@ See docs/format/data-types.md and docs/format/data-files.md#parquet.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -37,6 +37,7 @@ class TypeRoot(StrEnum):
     TIME = "TIME"
     TIMESTAMP = "TIMESTAMP"
     TIMESTAMP_LTZ = "TIMESTAMP_LTZ"
+    BLOB = "BLOB"
 
     def __repr__(self) -> str:
         return repr(self.value)
@@ -71,12 +72,18 @@ class ArrayType(DataType):
 
     element: DataType = DataType()
 
+    def __post_init__(self) -> None:
+        _refuse_nested_blobs(self, [self.element])
+
 
 @dataclass(frozen=True, slots=True)
 class MultisetType(DataType):
     """``MULTISET<element>``: a map from element to its count."""
 
     element: DataType = DataType()
+
+    def __post_init__(self) -> None:
+        _refuse_nested_blobs(self, [self.element])
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,9 @@ class MapType(DataType):
 
     key: DataType = DataType()
     value: DataType = DataType()
+
+    def __post_init__(self) -> None:
+        _refuse_nested_blobs(self, [self.key, self.value])
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +138,19 @@ class RowType(DataType):
 
     fields: tuple[Field, ...] = ()
 
+    def __post_init__(self) -> None:
+        _refuse_nested_blobs(self, [field.type for field in self.fields])
+
+
+def is_blob(data_type: DataType) -> bool:
+    """Return whether a type is BLOB, whose values are in files of their own."""
+    return isinstance(data_type, AtomicType) and data_type.name == TypeRoot.BLOB
+
+
+def _refuse_nested_blobs(data_type: DataType, children: Iterable[DataType]) -> None:
+    if any(map(is_blob, children)):
+        raise UnsupportedError(f"columns of type {type_to_sql(data_type)} are not supported")
+
 
 # each type has a tuple of (minimum, maximum, default) for each of its parameters
 _PARAMETERS: dict[TypeRoot, tuple[tuple[int, int, int], ...]] = {
@@ -147,6 +170,7 @@ _PARAMETERS: dict[TypeRoot, tuple[tuple[int, int, int], ...]] = {
     TypeRoot.TIME: ((0, 9, 0),),
     TypeRoot.TIMESTAMP: ((0, 9, 6),),
     TypeRoot.TIMESTAMP_LTZ: ((0, 9, 6),),
+    TypeRoot.BLOB: (),
 }
 _VECTOR_ELEMENTS = (
     TypeRoot.BOOLEAN,
@@ -159,7 +183,7 @@ _VECTOR_ELEMENTS = (
 )
 _SYNONYMS = {"INTEGER": "INT", "NUMERIC": "DECIMAL", "DEC": "DECIMAL"}
 _UNBOUNDED_TYPES = {"STRING": TypeRoot.VARCHAR, "BYTES": TypeRoot.VARBINARY}
-_UNSUPPORTED_TYPES = {"BLOB", "GEOMETRY", "GEOGRAPHY"}
+_UNSUPPORTED_TYPES = {"GEOMETRY", "GEOGRAPHY"}
 _TYPE_KEYS = frozenset(("type", "element", "key", "value", "fields", "length"))
 _FIELD_KEYS = frozenset(("id", "name", "type", "description", "defaultValue"))
 _TOKEN = re.compile(r"\s*(`[^`]*`|'(?:[^']|'')*'|[A-Za-z_]\w*|\d+|[<>(),:])")

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.arrays import Indices, Int32Array, Int64Array, Mask
@@ -16,6 +18,7 @@ from paimon_orch.format.options.core_options import (
     COMPACTION_MIN_FILE_NUM,
     SOURCE_SPLIT_OPEN_FILE_COST,
 )
+from paimon_orch.format.paths import BLOB_SUFFIX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +47,10 @@ class RowRangeStrategy:
         return self.pack(files, rows, min_files=2 if full else self.min_files)
 
     def pack(self, files: LiveFiles, rows: Indices, *, min_files: int = 1) -> list[Indices]:
-        """Return the files of each bin with enough files, ordered by row id."""
+        """Return the files of each bin with enough files, ordered by row id; no BLOB files."""
         assert files.first_row_ids is not None
         rows = rows[files.first_row_ids[rows] != UNKNOWN]
+        rows = rows[~find_blob_files(files, rows)]
         if len(rows) < min_files:
             return []
         ranges = RowRanges.of(files, rows, self.open_file_cost)
@@ -56,6 +60,16 @@ class RowRangeStrategy:
             for start, end in ranges.pack(first, last, self.target_size)
         )
         return [files_of_bin for files_of_bin in bins if len(files_of_bin) >= min_files]
+
+
+def find_blob_files(files: LiveFiles, rows: Indices) -> Mask:
+    """Return which of some files are BLOB files; tables without them need no names of files."""
+    if files.names is None:
+        return np.zeros(len(rows), bool)
+    is_blob: Mask = pc.ends_with(files.names.take(pa.array(rows)), BLOB_SUFFIX).to_numpy(
+        zero_copy_only=False
+    )
+    return is_blob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

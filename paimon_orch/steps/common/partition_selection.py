@@ -9,7 +9,7 @@ from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.types.data_types import DataType
+from paimon_orch.format.types.data_types import DataType, is_blob
 from paimon_orch.format.types.predicate import Predicate, collect_columns
 from paimon_orch.table.filter.partition_spec import (
     build_any_partition_matcher,
@@ -77,8 +77,9 @@ class RequestedColumns(TypedDict):
 def list_requested_columns(schema: TableSchema, snapshot: Snapshot) -> RequestedColumns:
     """Return the optional columns that compactions of a table need."""
     evolves = has_data_evolution(schema)
+    has_blobs = any(is_blob(field.type) for field in schema.fields)
     return RequestedColumns(
-        with_names=evolves and snapshot.index_manifest is not None,
+        with_names=evolves and (snapshot.index_manifest is not None or has_blobs),
         with_row_ids=evolves,
         key_types=[field.type for field in schema.key_fields] if schema.primary_keys else None,
     )

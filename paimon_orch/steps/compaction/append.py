@@ -110,7 +110,7 @@ def plan_units(
 ) -> Sequence[CompactionUnit]:
     """Return the units of chosen buckets; reads only metadata."""
     if has_data_evolution(reader.schema):
-        return row_ranges.plan_units(chosen, strategy)
+        return row_ranges.plan_units(chosen, reader.schemas, strategy)
     if clustering.is_clustered(reader.schema):
         return clustering.plan_units(reader, scan.build_splits(chosen), strategy)
     return [

@@ -44,6 +44,7 @@ from paimon_orch.steps.compaction.row_ranges import (
     build_entries_of_bins,
     rewrite_index_files,
 )
+from paimon_orch.table.blob_gate import refuse_blob_columns
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.row_range_conflicts import ColumnChange, ColumnGuard
 from paimon_orch.table.filter.partition_spec import format_partition
@@ -105,6 +106,7 @@ def plan(table: Table, request: PartitionRequest) -> CompactionPlan:
             f"{table.identifier}: only tables with 'data-evolution.enabled' and "
             "'deletion-vectors.enabled' = true keep deleted rows in a compaction; compact the table"
         )
+    refuse_blob_columns(table.identifier, schema, "a new place for rows after deleted rows")
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         return CompactionPlan(request=request)

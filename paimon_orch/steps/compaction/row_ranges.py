@@ -6,6 +6,8 @@ See docs/format/row-tracking.md#compaction.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +20,13 @@ from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import EMPTY_DELETION_VECTOR, DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.paths import is_blob_file
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.data_types import is_blob
 from paimon_orch.merge.compact.append_deletion_vectors import DeletionVectorRewrite
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.merge.tree.compact_reason import CompactReason
-from paimon_orch.merge.tree.row_range_strategy import RowRangeStrategy
+from paimon_orch.merge.tree.row_range_strategy import RowRangeStrategy, find_blob_files
 from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionStrategy, CompactionUnit
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
@@ -37,7 +42,8 @@ from paimon_orch.table.write.commit_message import CommitMessage
 class RowRangeCompactionUnit(CompactionUnit):
     """Files of adjacent row ids; writes one file with all columns of these rows.
 
-    The new file also has the deleted rows, because their ids remain.
+    The new file also has the deleted rows, because their ids remain. BLOB columns remain in their
+    files, which are not inputs.
     """
 
     files_by_row_id: tuple[DataFileMeta, ...]
@@ -61,14 +67,18 @@ class RowRangeCompactionUnit(CompactionUnit):
         """Write the new file and return an encoded :class:`CommitMessage`; may run repeatedly."""
         bucket, files = self.partition_bucket, self.inputs
         factory = FileWriterFactory.for_rewrite(reader, bucket, files)
-        with factory.writer(bucket, rolls=False) as writer:
+        fields = [field for field in reader.schema.fields if not is_blob(field.type)]
+        names = tuple(field.name for field in fields)
+        columns = None if len(fields) == len(reader.schema.fields) else names
+        with factory.writer(bucket, rolls=False, columns=columns) as writer:
             for group in group_files_by_rows(files):
                 rows = DataEvolutionReader(reader, self.partition, self.bucket, group)
-                for batch in rows.batches(reader.schema.fields, {}):
+                for batch in rows.batches(fields, {}):
                     writer.write(pa.Table.from_batches([batch]))
             [file] = writer.close()
             added = replace(
                 file,
+                write_cols=file.write_cols if columns is None else columns,
                 first_row_id=min(file.first_row_id or 0 for file in files),
                 min_sequence_number=min(file.min_sequence_number for file in files),
                 max_sequence_number=max(file.max_sequence_number for file in files),
@@ -92,14 +102,16 @@ def select_candidates(buckets: LiveBuckets, strategy: CompactionStrategy) -> Liv
     return buckets.take(np.flatnonzero(groups.sum(is_selected)))
 
 
-def plan_units(buckets: LiveBuckets, strategy: CompactionStrategy) -> list[RowRangeCompactionUnit]:
+def plan_units(
+    buckets: LiveBuckets, schemas: Mapping[int, TableSchema], strategy: CompactionStrategy
+) -> list[RowRangeCompactionUnit]:
     """Return the units of all partitions; reads only metadata."""
     select = RowRangeStrategy.of(buckets.schema.typed_options).select
     files = buckets.groups.files
     bins = select(files, buckets.groups.rows, full=strategy == "full")
     reason = CompactReason.FULL if strategy == "full" else CompactReason.SMALL_FILES
     units, counted = list[RowRangeCompactionUnit](), set[PartitionBucket]()
-    for of_bin in build_entries_of_bins(buckets, bins):
+    for of_bin in _split_by_blobs(buckets, bins, schemas, strategy):
         bucket = of_bin[0].partition_bucket
         vectors = () if bucket in counted else buckets.vectors.get(bucket, ())
         counted.add(bucket)
@@ -115,6 +127,55 @@ def plan_units(buckets: LiveBuckets, strategy: CompactionStrategy) -> list[RowRa
             )
         )
     return units
+
+
+def _split_by_blobs(
+    buckets: LiveBuckets,
+    bins: Sequence[Indices],
+    schemas: Mapping[int, TableSchema],
+    strategy: CompactionStrategy,
+) -> Iterator[list[ManifestEntry]]:
+    """Yield the entries of the files to compact together.
+
+    All rows of a new file have BLOB files of the same columns: Java Paimon does not read files with
+    BLOB values of only a part of their rows.
+    """
+    files, rows = buckets.groups.files, buckets.groups.rows
+    blob_rows = rows[find_blob_files(files, rows)]
+    if not len(blob_rows):
+        yield from build_entries_of_bins(buckets, bins)
+        return
+    min_files = RowRangeStrategy.of(buckets.schema.typed_options).min_files
+    min_files = 2 if strategy == "full" else min_files
+    assert files.first_row_ids is not None
+    with_blobs = []
+    for of_bin in bins:
+        first_ids = files.first_row_ids[of_bin]
+        end = (first_ids + files.row_counts[of_bin]).max()
+        starts = files.first_row_ids[blob_rows]
+        is_inside = (starts >= first_ids.min()) & (starts < end)
+        is_inside &= files.partition_codes[blob_rows] == files.partition_codes[of_bin[0]]
+        with_blobs.append(np.concatenate([of_bin, blob_rows[is_inside]]))
+    for entries in build_entries_of_bins(buckets, with_blobs):
+        by_name = {entry.file.file_name: entry for entry in entries}
+        groups = group_files_by_rows([entry.file for entry in entries])
+        for _, run in groupby(groups, partial(_list_blob_columns, schemas)):
+            names = [file.file_name for group in run for file in group]
+            of_run = [by_name[name] for name in names if not is_blob_file(name)]
+            if len(of_run) >= min_files:
+                yield of_run
+
+
+def _list_blob_columns(
+    schemas: Mapping[int, TableSchema], group: Sequence[DataFileMeta]
+) -> frozenset[int]:
+    """Return the ids of the columns that rows have BLOB files of."""
+    return frozenset(
+        schemas[file.schema_id].field(name).id
+        for file in group
+        if is_blob_file(file.file_name)
+        for name in file.write_cols or ()
+    )
 
 
 def build_entries_of_bins(

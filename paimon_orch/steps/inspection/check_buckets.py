@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import PaimonError
-from paimon_orch.format.arrays import AnyArray, Indices, Mask
+from paimon_orch.format.arrays import AnyArray, Indices, Int64Array, Mask
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.live_files import UNKNOWN
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
-from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
+from paimon_orch.format.paths import BLOB_SUFFIX, POSTPONE_BUCKET, TablePaths
 from paimon_orch.merge.tree.levels import build_bucket_runs
 from paimon_orch.steps.common.manifest_units import combine_codes, to_array
 from paimon_orch.steps.inspection.check_report import (
@@ -263,17 +263,41 @@ class _PartCheck:
         entries = self.entries
         all_first_ids = entries.table["first_row_id"].to_numpy()
         live = live[all_first_ids[live] != UNKNOWN]
+        names = pc.ends_with(entries.distinct_names, BLOB_SUFFIX).to_numpy(zero_copy_only=False)
+        is_blob = names[entries.names[live]] if len(live) else np.zeros(0, bool)
+        errors = self._find_misplaced_blobs(live[~is_blob], live[is_blob], all_first_ids)
+        live = live[~is_blob]
         starts, groups = all_first_ids[live], entries.groups[live]
         ends = starts + entries.row_counts[live]
         order = np.lexsort((ends, starts, groups))
         starts, ends, groups, live = starts[order], ends[order], groups[order], live[order]
         is_partial = (groups[1:] == groups[:-1]) & (starts[1:] < ends[:-1])
         is_partial &= (starts[1:] != starts[:-1]) | (ends[1:] != ends[:-1])
-        errors: dict[int, str] = {}
         for index in np.flatnonzero(is_partial).tolist():
             one, other = (entries.get_value("name", int(live[n])) for n in (index, index + 1))
             text = f"files {one} and {other} have only a part of their row ids in common"
             errors.setdefault(int(groups[index]), text)
+        return errors
+
+    def _find_misplaced_blobs(
+        self, files: Indices, blobs: Indices, first_ids: Int64Array
+    ) -> dict[int, str]:
+        """Return the errors of buckets with BLOB files whose rows are not in one data file."""
+        entries = self.entries
+        order = np.lexsort((first_ids[files], entries.groups[files]))
+        files = files[order]
+        keys = np.rec.fromarrays([entries.groups[files], first_ids[files]])
+        wanted = np.rec.fromarrays([entries.groups[blobs], first_ids[blobs]])
+        indices = np.searchsorted(keys, wanted, "right") - 1
+        ends = np.append(first_ids[files] + entries.row_counts[files], 0)[indices]
+        groups = np.append(entries.groups[files], -1)[indices]
+        is_misplaced = (indices < 0) | (groups != entries.groups[blobs])
+        is_misplaced |= ends < first_ids[blobs] + entries.row_counts[blobs]
+        errors: dict[int, str] = {}
+        for blob in blobs[is_misplaced].tolist():
+            name = entries.get_value("name", blob)
+            text = f"the rows of BLOB file {name} are not in one data file"
+            errors.setdefault(int(entries.groups[blob]), text)
         return errors
 
     def _find_overlaps(self, version: CheckedVersion, live: Indices) -> dict[int, str]:

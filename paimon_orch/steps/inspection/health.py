@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.types.data_types import is_blob
 from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
 from paimon_orch.table.metadata.live_buckets import LiveBuckets, group_vectors
 from paimon_orch.table.scan.data_evolution import has_data_evolution
@@ -83,7 +84,7 @@ def read_live_buckets(table: Table, snapshot: Snapshot) -> LiveBuckets:
     vectors = group_vectors(manifests.read_index_entries(snapshot))
     files = manifests.read_live_files(
         snapshot,
-        with_names=bool(vectors),
+        with_names=bool(vectors) or any(is_blob(field.type) for field in schema.fields),
         with_indexed=_has_index_options(schema),
         with_row_ids=has_data_evolution(schema),
         key_types=[field.type for field in schema.key_fields] if schema.primary_keys else None,

@@ -23,6 +23,7 @@ from paimon_orch.steps.common.partition_selection import (
     plan_live_buckets,
 )
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
+from paimon_orch.table.blob_gate import refuse_blob_columns
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.row_id_reassignment import RowIdReassignment, RowIdRuns
 from paimon_orch.table.scan.data_evolution import has_data_evolution
@@ -73,6 +74,7 @@ def plan(table: Table, request: PartitionRequest) -> ReassignRowIdsPlan:
             f"{table.identifier}: only tables with 'data-evolution.enabled' = true can get new row "
             "ids; the rows of other tables have ids in their files"
         )
+    refuse_blob_columns(table.identifier, schema, "an assignment of new row ids")
     snapshot = table.stores.snapshots.latest()
     if snapshot is None or not schema.partition_keys:
         return ReassignRowIdsPlan(request=request)

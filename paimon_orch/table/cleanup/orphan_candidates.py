@@ -24,7 +24,7 @@ from paimon_orch.format.options.core_options import (
     DATA_FILE_PATH_DIRECTORY,
 )
 from paimon_orch.format.partition_path import escape_path_name, unescape_path_name
-from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.paths import MANAGED_BLOB_SUFFIX, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileIO
 from paimon_orch.table.cleanup.safe_delete import is_plain_path, list_data_roots
@@ -43,7 +43,6 @@ _TEMPORARY_FOLDERS = ("schema", "tag", "consumer")
 _SHARED_FOLDERS = ("manifest", "index", "statistics")
 _DirectoryNames = Mapping[str, set[str]]  # directory names by partition column
 # Manifests do not list these files; only the side files of data files reference them.
-_BLOB_PACK_SUFFIX = ".managed.blob"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +159,7 @@ def _list_directories(
             if info.is_dir or info.is_link or info.modified >= before:
                 continue
             name = info.name
-            if not name.endswith(_BLOB_PACK_SUFFIX):
+            if not name.endswith(MANAGED_BLOB_SUFFIX):
                 names.append(_encode_name(name))
                 directories.append(number)
                 sizes.append(info.size)

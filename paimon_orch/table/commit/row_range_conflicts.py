@@ -11,6 +11,7 @@ import numpy as np
 from paimon_orch.errors import CommitConflictError, NotFoundError
 from paimon_orch.format.arrays import Indices, Int64Array
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.paths import is_blob_file
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
@@ -57,7 +58,11 @@ def check_row_ranges(
     :param next_row_ids: the next free row id before and after the commit
     """
     before, after = next_row_ids
-    _check_live_ranges(_Ranges.of(live), after)
+    live = list(live)
+    ranges = _Ranges.of(entry for entry in live if not is_blob_file(entry.file.file_name))
+    _check_live_ranges(ranges, after)
+    blobs = _Ranges.of(entry for entry in live if is_blob_file(entry.file.file_name))
+    _check_blob_ranges(ranges, blobs)
     added = [
         entry
         for entry in delta
@@ -88,6 +93,17 @@ def _check_live_ranges(ranges: _Ranges, next_row_id: int) -> None:
         raise CommitConflictError(
             f"file {name} has row ids up to {ends[-1] - 1}, but the table has assigned only ids "
             f"below {next_row_id}"
+        )
+
+
+def _check_blob_ranges(ranges: _Ranges, blobs: _Ranges) -> None:
+    """Refuse BLOB files whose rows are not in one range of the other files."""
+    indices = np.searchsorted(ranges.starts, blobs.starts, "right") - 1
+    ends = np.append(ranges.ends, 0)[indices]  # the index -1 means that there is no range
+    for number in np.flatnonzero((indices < 0) | (ends < blobs.ends))[:1].tolist():
+        raise CommitConflictError(
+            f"the rows of BLOB file {blobs.entries[number].file.file_name} would not be in one "
+            f"data file: another commit compacted or removed the same rows. {_PLAN_AGAIN}"
         )
 
 

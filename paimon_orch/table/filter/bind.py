@@ -5,7 +5,7 @@ from dataclasses import replace
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
-from paimon_orch.format.types.data_types import AtomicType, Field, MapType, TypeRoot
+from paimon_orch.format.types.data_types import AtomicType, Field, MapType, TypeRoot, is_blob
 from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate, bind_predicate
 
 
@@ -39,6 +39,8 @@ def resolve_filter_field(schema: TableSchema, name: str, key: str | None) -> Fie
                 raise InputError(
                     f"filter on {name}[{key!r}]: {name!r} is not a map with keys of a text type"
                 )
+    if is_blob(data_type):
+        raise InputError(f"filter: column {name!r} is a BLOB; filters do not support BLOB columns")
     if not isinstance(data_type, AtomicType):
         raise InputError(
             f"filter: column {name!r} is nested; filters do not support nested columns"

@@ -3,7 +3,7 @@
 See docs/format/scan.md.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -45,6 +45,7 @@ from paimon_orch.table.scan.data_evolution import (
     group_files_by_rows,
     has_data_evolution,
 )
+from paimon_orch.table.scan.managed_blobs import resolve_blobs
 from paimon_orch.table.scan.postponed_rows import read_postponed_rows
 
 
@@ -70,6 +71,10 @@ class BucketReader:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the live rows, one for each key of a primary-key table."""
+        rows = self._read_rows()
+        return self._resolve_blobs(rows) if self._reader.schema.primary_keys else rows
+
+    def _read_rows(self) -> Iterator[pa.RecordBatch]:
         schema, files = self._reader.schema, self._split.files
         if has_data_evolution(schema):
             yield from self._read_data_evolution()
@@ -116,7 +121,8 @@ class BucketReader:
         if self._reader.schema.primary_keys:
             names = [VALUE_KIND.name, *(field.name for field in self._fields)]
             for rows in self._merge(deletes=True):
-                yield from map(_decode_row_kinds, rows.select(names).combine_chunks().to_batches())
+                batches = self._resolve_blobs(rows.select(names).combine_chunks().to_batches())
+                yield from map(_decode_row_kinds, batches)
         else:
             for batch in self.batches():
                 yield add_constant_row_kind(batch, ROW_KIND_SYMBOLS[0])
@@ -135,10 +141,15 @@ class BucketReader:
         for file in self._split.files:
             if self._reader.schema.primary_keys:
                 fields = [VALUE_KIND, *self._fields]
-                yield from map(_decode_row_kinds, self._read(file, fields, self._predicate))
+                batches = self._resolve_blobs(self._read(file, fields, self._predicate))
+                yield from map(_decode_row_kinds, batches)
             else:
                 for batch in self._read(file, self._fields, self._predicate):
                     yield add_constant_row_kind(batch, ROW_KIND_SYMBOLS[0])
+
+    def _resolve_blobs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files = [self._to_bucket_file(file) for file in self._split.files]
+        return resolve_blobs(self._reader, files, self._fields, batches)
 
     def _read(
         self,

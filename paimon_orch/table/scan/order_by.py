@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.format.types.data_types import AtomicType, is_blob
 from paimon_orch.table.scan.base_scan import BaseScan
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ def _parse_sort_key(text: str, node: "exp.Expr", schema: TableSchema) -> SortKey
     if not isinstance(node, exp.Ordered) or not isinstance(column, exp.Column) or column.table:
         raise InputError(f"order {text!r}: {node.sql()!r} is not a column")
     field = schema.field(column.name)
+    if is_blob(field.type):
+        raise InputError(f"order {text!r}: column {field.name!r} is a BLOB, which has no order")
     if not isinstance(field.type, AtomicType):
         raise InputError(f"order {text!r}: column {field.name!r} is nested")
     return SortKey(field.name, bool(node.args.get("desc")), bool(node.args.get("nulls_first")))

@@ -17,6 +17,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.table.chain.chain_branches import find_chain_branches
+from paimon_orch.table.blob_gate import refuse_blob_columns
 from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.scan.fallback_branch import FallbackBranch
@@ -174,6 +175,8 @@ def _check_incremental_support(identifier: str, schema: TableSchema, branch_read
             f"{SCAN_FALLBACK_BRANCH.key!r} = {branch!r}; scan the two snapshots, or remove the "
             "option"
         )
+    if schema.primary_keys:
+        refuse_blob_columns(identifier, schema, "an incremental read by primary key")
     if should_merge_postponed(schema):
         raise UnsupportedError(
             f"{identifier}: incremental reads are not supported with 'postpone.merge-on-read' = "
