@@ -20,9 +20,12 @@ from paimon_orch.format.bucket.hive_hash import check_hive_key
 from paimon_orch.format.file_index.index_options import parse_index_specs
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
+    BLOB_FIELD,
     BUCKET_FUNCTION_TYPE,
     BUCKET_KEY,
+    DATA_EVOLUTION_ENABLED,
     PRIMARY_KEY_NULLABLE,
+    SEQUENCE_FIELD,
 )
 from paimon_orch.format.options.primary_key_validation import check_primary_key_options
 from paimon_orch.format.options.validation import check_options, check_storable
@@ -38,6 +41,8 @@ from paimon_orch.format.types.data_types import (
     TypeRoot,
     field_from_json,
     field_to_json,
+    is_blob,
+    type_to_sql,
 )
 
 SCHEMA_VERSION = 3
@@ -323,11 +328,48 @@ def validate_schema(schema: TableSchema) -> None:
             "of a partition"
         )
     check_options(schema.options, names, schema.primary_keys)
+    _validate_blobs(schema)
+    _validate_sequence_fields(schema)
     _validate_indexes(schema)
     _validate_bucket(schema)
     check_primary_key_options(
         schema.typed_options, schema.primary_keys, cross_partition=schema.cross_partition
     )
+
+
+def _validate_sequence_fields(schema: TableSchema) -> None:
+    for name in schema.typed_options.get(SEQUENCE_FIELD):
+        kind = schema.field(name).type
+        if not isinstance(kind, AtomicType) or is_blob(kind):
+            raise InputError(
+                f"'sequence.field' names {name!r} of type {type_to_sql(kind)}, which has no order"
+            )
+
+
+def _validate_blobs(schema: TableSchema) -> None:
+    names = [field.name for field in schema.fields if is_blob(field.type)]
+    for name in schema.typed_options.get(BLOB_FIELD):
+        if name not in names:
+            raise InputError(f"'blob-field' names {name!r}, which is not a column of type BLOB")
+    if not names:
+        return
+    for name in (*schema.primary_keys, *schema.partition_keys):
+        if name in names:
+            raise InputError(f"key column {name!r} must not be a BLOB")
+    options = schema.typed_options
+    if schema.primary_keys:
+        if options.merge_engine != "deduplicate" or options.changelog_producer != "none":
+            raise InputError(
+                f"BLOB column {names[0]!r}: a primary-key table with BLOB columns needs "
+                "'merge-engine' = deduplicate and 'changelog-producer' = none"
+            )
+    elif not options.get(DATA_EVOLUTION_ENABLED):
+        raise InputError(
+            f"BLOB column {names[0]!r} needs 'row-tracking.enabled' and 'data-evolution.enabled' = "
+            "true, because its values are in separate files"
+        )
+    if len(names) == len(schema.fields):
+        raise InputError("a table with BLOB columns needs another column")
 
 
 def _validate_indexes(schema: TableSchema) -> None:

@@ -27,7 +27,7 @@ from paimon_orch.table.table import Table
 SIDECAR = "data-evolution.row-sidecar.enabled"
 
 COMPACTION_REFUSED = {
-    "blob": "BLOB",
+    "blob/db.t_pk": "BLOB",
     "data_evolution_sidecar": SIDECAR,
     "manifest_options/db.t_orc": "manifest.format",
     "manifest_options/db.t_parquet": "manifest.format",
@@ -42,7 +42,7 @@ EXPIRATION_REFUSED = {
     name: option_name
     for name, option_name in COMPACTION_REFUSED.items()
     if option_name not in (SIDECAR, "changelog-file.format", "csv", "json")
-    and name != "vector/db.t_store"
+    and name not in ("vector/db.t_store", "blob/db.t_pk")
 }
 """The tables above for which the expiration of snapshots is refused, too."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 UNREADABLE = {
-    "java-2.0/blob": "BLOB",
     "java-2.0/map_shared_shredding": "map.storage-layout",
     "java-2.0/text_formats/db.t_csv": "csv",
     "java-2.0/text_formats/db.t_json": "json",

@@ -163,6 +163,7 @@ def changes_format(
 
 ADD_COLUMN_BEFORE_PARTITION = honoured("add-column-before-partition", BOOLEAN, "false")
 BLOB_AS_DESCRIPTOR = honoured("blob-as-descriptor", BOOLEAN, "false")
+BLOB_FIELD = honoured("blob-field", NAMES)
 AGGREGATION_REMOVE_RECORD_ON_DELETE = honoured(
     "aggregation.remove-record-on-delete", BOOLEAN, "false"
 )
@@ -742,7 +743,6 @@ CHANGES_FORMAT: tuple[AnyOption, ...] = (
 HARMLESS: tuple[AnyOption, ...] = (
     harmless("async-file-write", BOOLEAN, "true"),
     harmless("auto-create", BOOLEAN, "false"),
-    harmless("blob-field", TEXT),
     harmless("blob-compaction.enabled", BOOLEAN, "false"),
     harmless("blob-descriptor.source-table", TEXT),
     harmless("blob-view.resolve.enabled", BOOLEAN, "true"),

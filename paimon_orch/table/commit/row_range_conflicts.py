@@ -76,7 +76,8 @@ def check_row_ranges(
     if kind is CommitKind.COMPACT:
         _check_rows_exist(existing, added)
     else:
-        _check_files_exist(existing, added)
+        columns = [entry for entry in added if not is_blob_file(entry.file.file_name)]
+        _check_files_exist(existing, columns)
 
 
 def _check_live_ranges(ranges: _Ranges, next_row_id: int) -> None:

@@ -13,8 +13,8 @@ from paimon_orch.format.schema import TableSchema
 
 @pytest.mark.parametrize(
     "stored_type",
-    ["BLOB", {"type": "BLOB NOT NULL"}],
-    ids=["text", "object"],
+    ["GEOMETRY", {"type": "GEOGRAPHY NOT NULL"}, {"type": "ARRAY", "element": "BLOB"}],
+    ids=["text", "object", "nested"],
 )
 def test_the_error_contains_the_schema_the_column_and_the_type(
     stored_type: object, tmp_path: Path
