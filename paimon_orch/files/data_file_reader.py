@@ -19,7 +19,7 @@ from paimon_orch.errors import (
     wrap_decode_errors,
 )
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
-from paimon_orch.files.blob_file import read_blob_lengths
+from paimon_orch.files.blob.blob_file import read_blob_lengths
 from paimon_orch.files.file_format import FormatReader, open_reader
 from paimon_orch.files.file_index_reader import FileIndexEvaluator, TopRowsOrLimit
 from paimon_orch.files.parquet.parquet import ParquetFileReader

@@ -8,7 +8,7 @@ import pyarrow as pa
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.avro_reader import AvroFileReader
 from paimon_orch.files.avro_writer import AvroFileWriter
-from paimon_orch.files.blob_file import BlobFileReader
+from paimon_orch.files.blob.blob_file import BlobFileReader
 from paimon_orch.files.json_vectors import JsonVectorReader, is_vector_file
 from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
 from paimon_orch.files.parquet.parquet import SMALL_PAGES, ParquetFileReader, ParquetFileWriter

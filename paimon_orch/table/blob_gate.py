@@ -16,15 +16,10 @@ def require_blob_support(table: str, schema: TableSchema, step: StepKind) -> Non
     if not names:
         return
     column = f"{table}: column {names[0]!r} of type BLOB"
-    if step & StepKind.WRITE_ROWS:
+    if step & (StepKind.WRITE_ROWS | StepKind.COMPACT) and schema.primary_keys:
         raise UnsupportedError(
-            f"{column}: rows with BLOB columns cannot be written, updated or deleted; use Java "
-            "Paimon to change the rows of this table"
-        )
-    if step & StepKind.COMPACT and schema.primary_keys:
-        raise UnsupportedError(
-            f"{column}: primary-key tables with BLOB columns cannot be compacted or rewritten, "
-            "because new data files would not list the files of their values"
+            f"{column}: primary-key tables with BLOB columns cannot be written or compacted, "
+            "because new data files would not list the files of their values; use Java Paimon"
         )
     reads = step & (StepKind.READ | StepKind.DEFAULT_READ)
     if reads and not schema.primary_keys and not schema.typed_options.get(DATA_EVOLUTION_ENABLED):

@@ -164,6 +164,7 @@ def changes_format(
 ADD_COLUMN_BEFORE_PARTITION = honoured("add-column-before-partition", BOOLEAN, "false")
 BLOB_AS_DESCRIPTOR = honoured("blob-as-descriptor", BOOLEAN, "false")
 BLOB_FIELD = honoured("blob-field", NAMES)
+BLOB_TARGET_FILE_SIZE = honoured("blob.target-file-size", MEMORY)
 AGGREGATION_REMOVE_RECORD_ON_DELETE = honoured(
     "aggregation.remove-record-on-delete", BOOLEAN, "false"
 )
@@ -750,7 +751,6 @@ HARMLESS: tuple[AnyOption, ...] = (
     harmless("blob-write-null-on-missing-file", BOOLEAN, "false"),
     harmless("blob.copy-buffer-size", MEMORY, "4 kb"),
     harmless("blob.split-by-file-size", BOOLEAN),
-    harmless("blob.target-file-size", MEMORY),
     harmless("cache-page-size", MEMORY, "64 kb"),
     harmless("chain-table.split.key-range-enabled", BOOLEAN, "true"),
     harmless("chain-table.streaming.merge-snapshot", BOOLEAN, "false"),

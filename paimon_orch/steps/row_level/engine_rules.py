@@ -17,6 +17,7 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.row.row_kind import RowKind
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
+from paimon_orch.format.types.data_types import is_blob
 from paimon_orch.merge.engine.update_rows import compute_update_rows, should_merge_updates
 from paimon_orch.steps.row_level.task_result import (
     ADDRESS_COLUMN,
@@ -33,6 +34,12 @@ def check_row_level_supported(schema: TableSchema, operation: str) -> None:
     """
     check_writable(schema)
     options = schema.typed_options
+    for field in schema.fields:
+        if is_blob(field.type):
+            raise UnsupportedError(
+                f"{operation} of rows of a table with BLOB columns, such as {field.name!r}, is not "
+                "supported; rows can be appended and overwritten"
+            )
     if options.get(CLUSTERING_INCREMENTAL):
         raise UnsupportedError(
             f"{operation} of rows with {CLUSTERING_INCREMENTAL.key!r} = true is not supported"

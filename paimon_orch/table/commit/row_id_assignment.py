@@ -4,12 +4,18 @@ See docs/format/row-tracking.md and docs/format/commit.md#conflicts.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from paimon_orch.errors import CommitConflictError
 from paimon_orch.files.row_tracking import ROW_ID, row_tracking_fields
-from paimon_orch.format.manifest.manifest_entry import FileKind, FileSource, ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import (
+    DataFileMeta,
+    FileKind,
+    FileSource,
+    ManifestEntry,
+)
+from paimon_orch.format.paths import is_blob_file
 from paimon_orch.format.schema import TableSchema
 
 
@@ -25,15 +31,24 @@ def assign_row_ids(
     if not row_tracking_fields(schema):
         return list(entries), next_row_id
     numbered = []
+    blob_row_ids = BlobRowIds(next_row_id)
     for entry in entries:
         file = entry.file
-        if entry.kind is FileKind.ADD and _needs_row_ids(entry):
+        if entry.kind is FileKind.ADD and _needs_row_ids(entry) and is_blob_file(file.file_name):
+            file = replace(
+                file,
+                first_row_id=blob_row_ids.assign(file, next_row_id),
+                min_sequence_number=snapshot_id,
+                max_sequence_number=snapshot_id,
+            )
+        elif entry.kind is FileKind.ADD and _needs_row_ids(entry):
             file = replace(
                 file,
                 first_row_id=next_row_id,
                 min_sequence_number=snapshot_id,
                 max_sequence_number=snapshot_id,
             )
+            blob_row_ids = BlobRowIds(next_row_id)
             next_row_id += file.row_count
         elif entry.kind is FileKind.ADD and not file.min_sequence_number:
             file = replace(file, min_sequence_number=snapshot_id, max_sequence_number=snapshot_id)
@@ -41,6 +56,27 @@ def assign_row_ids(
             file = replace(file, max_sequence_number=snapshot_id)
         numbered.append(replace(entry, file=file))
     return numbered, next_row_id
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRowIds:
+    """Assigns the ids of a data file to the BLOB files that follow it."""
+
+    first_row_id: int
+    """The id of the first row of the data file."""
+    next_row_ids: dict[tuple[str, ...], int] = field(default_factory=dict)
+    """The first id without a value by column."""
+
+    def assign(self, file: DataFileMeta, end: int) -> int:
+        """Return the first id of a BLOB file; ``end`` is the id after those of the data file."""
+        columns = file.write_cols or ()
+        first = self.next_row_ids.get(columns, self.first_row_id)
+        self.next_row_ids[columns] = first + file.row_count
+        if first + file.row_count > end:
+            raise CommitConflictError(
+                f"BLOB file {file.file_name} has more rows than the data file before it"
+            )
+        return first
 
 
 def _needs_row_ids(entry: ManifestEntry) -> bool:

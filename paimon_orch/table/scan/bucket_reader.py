@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import UnsupportedError
+from paimon_orch.files.blob.managed_blobs import resolve_blobs
 from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader, RowGroup
 from paimon_orch.files.file_index_reader import TopRowsOrLimit
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
@@ -45,7 +46,6 @@ from paimon_orch.table.scan.data_evolution import (
     group_files_by_rows,
     has_data_evolution,
 )
-from paimon_orch.table.scan.managed_blobs import resolve_blobs
 from paimon_orch.table.scan.postponed_rows import read_postponed_rows
 
 

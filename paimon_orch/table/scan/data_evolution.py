@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, UnsupportedError
-from paimon_orch.files.blob_column import BlobColumn
+from paimon_orch.files.blob.blob_column import BlobColumn
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.row_tracking import ROW_TRACKING_FIELDS
 from paimon_orch.files.schema_evolution.evolve import find_source_field

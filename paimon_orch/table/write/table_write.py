@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import UnsupportedError
+from paimon_orch.files.blob.blob_writer import BlobRowWriter, open_blob_row_writer
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.files.uncommitted_files import UncommittedFiles
 from paimon_orch.format.arrays import SignedIntArray
@@ -19,6 +20,7 @@ from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, 
 from paimon_orch.format.options.core_options import WRITE_BUFFER_SIZE
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
+from paimon_orch.format.types.data_types import is_blob
 from paimon_orch.merge.engine.merge_engine import MergeEngine, create_merge_engine
 from paimon_orch.merge.sort.sort_merge_reader import build_sorted_batch
 from paimon_orch.table.write.bucket_routing import compute_row_buckets, split_by_bucket
@@ -27,6 +29,8 @@ from paimon_orch.table.write.dynamic_bucket import HashIndexWriter
 from paimon_orch.table.write.merge_flushes import merge_flushes
 from paimon_orch.table.write.postpone_bucket import build_postpone_writer_factory
 from paimon_orch.table.write.write_plan import WritePlan
+
+RowWriter = RollingFileWriter | BlobRowWriter
 
 
 def write_rows(plan: WritePlan, parts: Iterable[pa.Table]) -> CommitMessage:
@@ -55,8 +59,8 @@ class TableWriter(UncommittedFiles):
     _buffers: dict[PartitionBucket, list[pa.Table]] = field(default_factory=dict)
     _buffered_bytes: int = 0
     _next_sequence: dict[PartitionBucket, int] = field(default_factory=dict)
-    _writers: list[RollingFileWriter] = field(default_factory=list)
-    _append_writers: dict[PartitionBucket, RollingFileWriter] = field(default_factory=dict)
+    _writers: list[RowWriter] = field(default_factory=list)
+    _append_writers: dict[PartitionBucket, RowWriter] = field(default_factory=dict)
     _flushes: dict[PartitionBucket, list[RollingFileWriter]] = field(default_factory=dict)
     _entries: list[ManifestEntry] = field(default_factory=list)
     _changelog: list[ManifestEntry] = field(default_factory=list)
@@ -128,8 +132,13 @@ class TableWriter(UncommittedFiles):
             numbers = pa.array(np.arange(start, start + rows.num_rows))
         return rows.add_column(0, SEQUENCE_NUMBER.name, numbers)
 
-    def _get_append_writer(self, partition_bucket: PartitionBucket) -> RollingFileWriter:
+    def _get_append_writer(self, partition_bucket: PartitionBucket) -> RowWriter:
         if partition_bucket not in self._append_writers:
+            if self._has_blobs:
+                blob_writer = open_blob_row_writer(self.plan.factory, partition_bucket)
+                self._writers.append(blob_writer)
+                self._append_writers[partition_bucket] = blob_writer
+                return blob_writer
             factory, first = self.plan.factory, self.plan.first_sequence.get(partition_bucket, 0)
             if partition_bucket.bucket == POSTPONE_BUCKET:
                 factory = build_postpone_writer_factory(factory)
@@ -137,6 +146,10 @@ class TableWriter(UncommittedFiles):
                 partition_bucket, factory, first_sequence=first
             )
         return self._append_writers[partition_bucket]
+
+    @property
+    def _has_blobs(self) -> bool:
+        return any(is_blob(field.type) for field in self._schema.fields)
 
     def _open_writer(
         self,
@@ -191,7 +204,7 @@ class TableWriter(UncommittedFiles):
         self._flushes.clear()
 
     def _close_writer(
-        self, partition_bucket: PartitionBucket, writer: RollingFileWriter
+        self, partition_bucket: PartitionBucket, writer: RowWriter
     ) -> Iterable[ManifestEntry]:
         total = self._schema.typed_options.bucket
         if self.plan.postponed is not None:

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,7 @@ from support.tables import rows_of, stored_files
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CommitConflictError, CorruptFileError, InputError, UnsupportedError
-from paimon_orch.files.blob_descriptor import BlobDescriptor
+from paimon_orch.files.blob.blob_descriptor import BlobDescriptor
 from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
@@ -35,9 +36,13 @@ from paimon_orch.format.row.simple_stats import EMPTY_STATS
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.common.partition_selection import PartitionRequest
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.steps.maintenance import reassign_row_ids
+from paimon_orch.steps.row_level import row_level_write as row_level
+from paimon_orch.steps.row_level.row_level_write import RowLevelRequest
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.scan.data_evolution import DataEvolutionReader, group_files_by_rows
 from paimon_orch.table.schema_change.schema_changes import AddColumn, RenameColumn, SetOption
@@ -180,7 +185,7 @@ def test_the_newest_file_with_a_value_of_a_row_has_it(tmp_path: Path) -> None:
 def test_values_are_read_in_batches_that_are_limited_by_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paimon_orch.files.blob_file._BATCH_BYTES", 40)
+    monkeypatch.setattr("paimon_orch.files.blob.blob_file._BATCH_BYTES", 40)
     table = blob_table(tmp_path)
     add_rows(table, pa.table({"k": range(5)}))
     add_blobs(table, [b"0" * 10, b"1" * 100, None, b"3", b"4" * 9], 0, version=1)
@@ -210,10 +215,10 @@ def test_descriptors_name_the_bytes_of_the_values(tmp_path: Path) -> None:
 
 def test_the_descriptors_of_a_primary_key_table_are_those_of_java(tmp_path: Path) -> None:
     table = golden(tmp_path, "t_pk")
-    values = dict(rows_of(table, columns=["k", "data"]))
+    values: dict[Any, Any] = dict(rows_of(table, columns=["k", "data"]))
     Catalog(str(tmp_path / "w")).alter_table("db.t_pk", [SetOption("blob-as-descriptor", "true")])
 
-    described = dict(rows_of(golden_copy(tmp_path), columns=["k", "data"]))
+    described: dict[Any, Any] = dict(rows_of(golden_copy(tmp_path), columns=["k", "data"]))
 
     for key, encoded in described.items():
         assert (values[key] is None) == (encoded is None)
@@ -384,8 +389,10 @@ def test_steps_that_are_not_implemented_are_refused(tmp_path: Path) -> None:
         compact(keyed, EXECUTOR, strategy="full")
     with pytest.raises(UnsupportedError, match="'data' of type BLOB"):
         keyed.upsert(pa.table({"k": pa.array([1], pa.int32()), "name": ["x"], "data": [b"x"]}))
-    with pytest.raises(UnsupportedError, match="'data' of type BLOB"):
-        evolving.append(pa.table({"id": pa.array([1], pa.int32()), "name": ["x"], "data": [b"x"]}))
+    with pytest.raises(UnsupportedError, match="table with BLOB columns, such as 'data'"):
+        row_level.plan(evolving, RowLevelRequest(operation="delete", where="id = 1"))
+    with pytest.raises(UnsupportedError, match="new row ids is not supported for tables"):
+        reassign_row_ids.plan(evolving, PartitionRequest())
     with pytest.raises(InputError, match="filters do not support BLOB columns"):
         evolving.scan(filter="data = 'x'")
     with pytest.raises(InputError, match="is a BLOB, which has no order"):

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import wrap_decode_errors
-from paimon_orch.files.blob_descriptor import encode_descriptors
-from paimon_orch.files.blob_file import (
+from paimon_orch.files.blob.blob_descriptor import encode_descriptors
+from paimon_orch.files.blob.blob_file import (
     HEADER_BYTES,
     NULL_LENGTH,
     PLACEHOLDER_LENGTH,

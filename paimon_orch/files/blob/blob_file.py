@@ -25,7 +25,7 @@ _TRAILER_BYTES = 12  # the length of the record, and a CRC
 RECORD_BYTES = HEADER_BYTES + _TRAILER_BYTES
 """The bytes of a record without its value."""
 _FOOTER_BYTES = 5  # the length of the index, and the version
-_VERSION = 1
+VERSION = 1
 _MAX_ARRAY_BYTES = (1 << 31) - 1
 _BATCH_BYTES = 32 << 20
 
@@ -63,7 +63,7 @@ def read_blob_lengths(source: IO[bytes], path: str) -> Int64Array:
         raise CorruptFileError(path, f"has {size} bytes, which is not enough for a BLOB file")
     source.seek(size - _FOOTER_BYTES)
     footer = source.read(_FOOTER_BYTES)
-    if footer[4] != _VERSION:
+    if footer[4] != VERSION:
         raise UnsupportedError(f"{path}: version {footer[4]} of BLOB files is not supported")
     index_size = int.from_bytes(footer[:4], "little", signed=True)
     records_size = size - _FOOTER_BYTES - index_size

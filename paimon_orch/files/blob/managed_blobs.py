@@ -9,7 +9,7 @@ from functools import cache
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, UnsupportedError
-from paimon_orch.files.blob_descriptor import BlobDescriptor, is_descriptor
+from paimon_orch.files.blob.blob_descriptor import BlobDescriptor, is_descriptor
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.format.external_paths import parse_store_scheme, strip_file_scheme
 from paimon_orch.format.options.core_options import BLOB_AS_DESCRIPTOR

@@ -1,0 +1,1 @@
+"""Reads and writes the values of BLOB columns."""
