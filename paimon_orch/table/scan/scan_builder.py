@@ -16,8 +16,8 @@ from paimon_orch.format.options.table_option import StepKind, TableOption
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.predicate import Predicate
-from paimon_orch.table.chain.chain_branches import find_chain_branches
 from paimon_orch.table.blob_gate import refuse_blob_columns
+from paimon_orch.table.chain.chain_branches import find_chain_branches
 from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.scan.fallback_branch import FallbackBranch
