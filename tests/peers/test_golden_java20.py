@@ -195,7 +195,7 @@ def writes_again(
     newer = vectors if evolves else "pk-clustering-override" in options and not vectors
     engines_only = entry["bucket_mode"] in ("KEY_DYNAMIC", "POSTPONE_MODE")
     has_newer_type = any(
-        field["type"].startswith(("VARIANT", "VECTOR")) for field in entry["fields"]
+        field["type"].startswith(("VARIANT", "VECTOR", "BLOB")) for field in entry["fields"]
     )
     has_newer_index = "pk-btree.index.columns" in options
     if not newer and not has_newer_type and not has_newer_index and not engines_only:
