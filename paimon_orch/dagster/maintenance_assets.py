@@ -49,10 +49,10 @@ from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowance
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.compaction.compact import (
-    COMPACT,
     CompactionResult,
     CompactRequest,
     move_postponed_and_replan,
+    run_compaction,
 )
 from paimon_orch.steps.compaction.compact import plan as plan_compaction
 from paimon_orch.steps.inspection.inspect import inspect
@@ -388,7 +388,7 @@ def _compact(
             plan.bytes,
             plan.snapshot_id,
         )
-    return run_step(COMPACT, table, plan, executor, progress=progress)
+    return run_compaction(table, plan, executor, progress=progress)
 
 
 def _report_compaction(

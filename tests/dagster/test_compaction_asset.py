@@ -29,7 +29,7 @@ from paimon_orch.errors import (
     PaimonError,
 )
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.steps.common.step import run_step
+from paimon_orch.steps.compaction.compact import run_compaction
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
 
@@ -182,9 +182,9 @@ def run_after(monkeypatch: pytest.MonkeyPatch, commit: Callable[[], None]) -> No
 
     def commit_and_run(*arguments: Any, **options: Any) -> Any:
         commit()
-        return run_step(*arguments, **options)
+        return run_compaction(*arguments, **options)
 
-    monkeypatch.setattr(assets, "run_step", commit_and_run)
+    monkeypatch.setattr(assets, "run_compaction", commit_and_run)
 
 
 def test_the_plan_that_was_logged_is_executed_after_another_commit(
@@ -347,7 +347,7 @@ def replace_compact(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> li
         calls.append(1)
         raise error
 
-    monkeypatch.setattr(assets, "run_step", fail)
+    monkeypatch.setattr(assets, "run_compaction", fail)
     return calls
 
 

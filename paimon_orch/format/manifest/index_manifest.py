@@ -22,7 +22,7 @@ from paimon_orch.format.manifest.manifest_format import decode_records
 INDEX_MANIFEST_VERSION = 1
 HASH_INDEX = "HASH"
 DELETION_VECTORS_INDEX = "DELETION_VECTORS"
-_SOURCE_META = "_GLOBAL_INDEX._SOURCE_META"
+SOURCE_META = "_GLOBAL_INDEX._SOURCE_META"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class IndexManifestEntry:
         It is one of the additional fields, so that only manifests with such indexes have it.
         """
         values = {} if self.additional is None else self.additional.values
-        return values.get(_SOURCE_META)
+        return values.get(SOURCE_META)
 
     def deleted(self) -> "IndexManifestEntry":
         """Return the entry that removes this index file."""

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from struct import Struct, error
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest.additional_fields import AdditionalFields
+from paimon_orch.format.manifest.index_manifest import SOURCE_META, IndexManifestEntry
 
 _VERSION = 1
 _HEADER = Struct(">iii")
 _NAME_LENGTH = Struct(">H")
 _ROW_COUNT = Struct(">q")
+_SOURCE_META_FIELD = {"name": "_SOURCE_META", "type": ["null", "bytes"], "default": None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,19 @@ class IndexSource:
     level: int
     files: tuple[tuple[str, int], ...]
     """Name and row count of each file."""
+
+    @property
+    def row_count(self) -> int:
+        """Return the number of rows of all files, including deleted rows."""
+        return sum(rows for _, rows in self.files)
+
+    def to_additional_fields(self) -> AdditionalFields:
+        """Return the field that an index manifest has for these files."""
+        data = _HEADER.pack(_VERSION, self.level, len(self.files))
+        for name, rows in self.files:
+            encoded = name.encode()
+            data += _NAME_LENGTH.pack(len(encoded)) + encoded + _ROW_COUNT.pack(rows)
+        return AdditionalFields({SOURCE_META: _SOURCE_META_FIELD}, {SOURCE_META: data})
 
 
 def decode_index_source(entry: IndexManifestEntry) -> IndexSource | None:

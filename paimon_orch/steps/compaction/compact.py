@@ -9,7 +9,7 @@ from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.steps.common.bucket_scan import BucketScan, Judge, scan_latest_buckets
 from paimon_orch.steps.common.conflict_retry import discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.partition_selection import PartitionSpecs
+from paimon_orch.steps.common.partition_selection import PartitionRequest, PartitionSpecs
 from paimon_orch.steps.common.step import Step, run_step
 from paimon_orch.steps.compaction import append, postpone, primary_key
 from paimon_orch.steps.compaction.bucket_selection import (
@@ -17,6 +17,7 @@ from paimon_orch.steps.compaction.bucket_selection import (
     restrict_to_buckets,
     select_idle,
 )
+from paimon_orch.steps.compaction.key_indexes import build_key_indexes, find_key_indexes
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
@@ -124,10 +125,14 @@ def run_compaction(
     *,
     progress: Progress | None = None,
 ) -> CompactionResult:
-    """Execute a plan: move its postponed rows, then compact."""
+    """Execute a plan: move its postponed rows, compact, then build missing indexes of columns."""
     if plan.postponed:
         plan = move_postponed_and_replan(table, plan, executor, progress=progress)
-    return run_step(COMPACT, table, plan, executor, progress=progress)
+    result = run_step(COMPACT, table, plan, executor, progress=progress)
+    if find_key_indexes(table.schema):
+        selection = PartitionRequest(partitions=plan.request.partitions, where=plan.request.where)
+        build_key_indexes(table, selection, executor, progress=progress)
+    return result
 
 
 def move_postponed_and_replan(

@@ -9,15 +9,25 @@ from support.golden import GOLDEN, copy_warehouse
 from support.tables import rows_of, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.index_source import IndexSource, decode_index_source
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.common.partition_selection import PartitionRequest
+from paimon_orch.steps.common.step import run_step
+from paimon_orch.steps.compaction import compact as compact_step
+from paimon_orch.steps.compaction import key_indexes
+from paimon_orch.steps.compaction.compact import COMPACT, CompactRequest, compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
-from paimon_orch.table.schema_change.schema_changes import DropColumn, RenameColumn, UpdateType
+from paimon_orch.table.schema_change.schema_changes import (
+    DropColumn,
+    RenameColumn,
+    SetOption,
+    UpdateType,
+)
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
 
 EXECUTOR = InProcessExecutor()
 
@@ -43,16 +53,21 @@ def append(table: Table, key: int) -> None:
     table.append(rows.set_column(0, "k", rows["k"].cast("int32")))
 
 
-def test_the_indexes_of_the_golden_table_cover_its_compacted_files(table: Table) -> None:
+def assert_indexes_cover_compacted_files(table: Table, count: int = 2) -> None:
     live = [file for split in table.files() for file in split.files]
     compacted = [file for file in live if file.file_source and file.level]
     files = tuple(sorted((file.file_name, file.row_count) for file in compacted))
     sources = [decode_index_source(entry) for entry in index_entries(table).values()]
+    assert sources == [IndexSource(level=compacted[0].level, files=files)] * count
 
-    assert sources == [IndexSource(level=compacted[0].level, files=files)] * 2
+
+def test_the_indexes_of_the_golden_table_cover_its_compacted_files(table: Table) -> None:
+    assert_indexes_cover_compacted_files(table)
 
 
-def test_an_append_keeps_indexes_and_a_compaction_drops_those_of_its_input(table: Table) -> None:
+def test_an_append_keeps_indexes_and_a_compaction_replaces_those_of_its_input(
+    table: Table,
+) -> None:
     before = index_entries(table)
     assert {entry.index_type for entry in before.values()} == {"btree", "bitmap"}
 
@@ -60,15 +75,68 @@ def test_an_append_keeps_indexes_and_a_compaction_drops_those_of_its_input(table
     assert index_entries(table) == before
     compact(table, EXECUTOR, strategy="full")
 
-    rows = rows_of(table)
-    assert index_entries(table) == {}
-    assert set(before) <= index_files(table)
+    rows, after = rows_of(table), index_entries(table)
+    assert not set(before) & set(after)
+    assert_indexes_cover_compacted_files(table)
+    assert set(before) | set(after) <= index_files(table)
     assert check(table, deep=True).findings == ()
+
+    latest = table.stores.snapshots.latest()
+    compact(table, EXECUTOR, strategy="full")
+    assert table.stores.snapshots.latest() == latest
 
     expire_snapshots(table, retain_max=1, retain_min=1)
     assert not set(before) & index_files(table)
+    assert set(after) <= index_files(table)
     assert rows_of(table) == rows
     assert check(table, deep=True).findings == ()
+
+
+def test_a_commit_drops_the_indexes_of_the_files_that_it_removes(table: Table) -> None:
+    append(table, rows_of(table)[0][0])
+    request = CompactRequest(strategy="full")
+    run_step(COMPACT, table, compact_step.plan(table, request), EXECUTOR)
+
+    assert index_entries(table) == {}
+    assert rows_of(table)
+
+
+def test_a_compaction_builds_missing_indexes_without_a_rewrite(table: Table) -> None:
+    compact(table, EXECUTOR, strategy="full")
+    catalog = Catalog(str(Path(table.paths.root).parents[1]))
+    catalog.alter_table(table.identifier, [SetOption("pk-btree.index.columns", "name,v")])
+    table = catalog.table(table.identifier)
+    before, files = index_entries(table), table.files()
+
+    compact(table, EXECUTOR, strategy="full")
+
+    after = index_entries(table)
+    assert table.files() == files
+    assert before.items() <= after.items()
+    [new] = [entry for name, entry in after.items() if name not in before]
+    assert new.index_type == "btree"
+    assert new.global_index is not None
+    assert new.global_index.index_field_id == 2
+    assert_indexes_cover_compacted_files(table, 3)
+
+
+def test_indexes_of_files_that_another_commit_replaced_are_not_committed(table: Table) -> None:
+    append(table, rows_of(table)[0][0])
+    run_step(COMPACT, table, compact_step.plan(table, CompactRequest(strategy="full")), EXECUTOR)
+    planned = key_indexes.plan(table, PartitionRequest())
+    [unit] = planned.units
+    message = CommitMessage.decode(key_indexes.run(planned.reader, unit))
+    before = index_files(table)
+    append(table, rows_of(table)[0][0])
+    run_step(COMPACT, table, compact_step.plan(table, CompactRequest(strategy="full")), EXECUTOR)
+
+    with pytest.raises(CommitConflictError):
+        key_indexes.commit(table, planned, [message])
+
+    assert index_entries(table) == {}
+    written = {entry.file_name for entry in message.index}
+    assert len(written & before) == 2
+    assert not written & index_files(table)
 
 
 def test_an_expiration_keeps_the_index_files_that_the_table_refers_to(table: Table) -> None:
