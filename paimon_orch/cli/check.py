@@ -79,7 +79,7 @@ def check(
     report = check_table.check(open_table(ctx, location, table), deep=deep, executor=runner)
     lines = [str(finding) for finding in report.findings]
     text = f"{len(lines)} findings in {report.versions} versions and {report.data_files} data files"
-    print_values(report.to_dict(), as_json, "\n".join([*lines, text]))
+    print_values(report.to_dict(), as_json, "\n".join([*lines, *report.stale_indexes, text]))
     if not report:
         sys.exit(1)
 

@@ -48,6 +48,7 @@ from paimon_orch.steps.compaction import compact as compact_step
 from paimon_orch.steps.compaction import materialize as materialize_step
 from paimon_orch.steps.compaction import sort_compact
 from paimon_orch.steps.compaction.bucket_selection import parse_buckets
+from paimon_orch.steps.compaction.key_indexes import find_key_indexes
 from paimon_orch.steps.compaction.plan import CompactRequest
 from paimon_orch.steps.compaction.policy import CompactionDecision, PolicyJudge, decide
 from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest
@@ -203,7 +204,8 @@ def compact(
     if dry_run:
         _print_plan(planned, decisions, as_json)
         return
-    if not planned and not planned.postponed:
+    builds_indexes = order is None and bool(find_key_indexes(target.schema))
+    if not planned and not planned.postponed and not builds_indexes:
         empty_result = compact_step.CompactionResult(plan=planned)
         print_result(empty_result.to_dict(), as_json, _NOTHING_TO_DO)
         return

@@ -14,6 +14,7 @@ from paimon_orch import Catalog
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
@@ -270,3 +271,20 @@ def test_a_table_that_fails_does_not_stop_the_others(
 
 def test_a_missing_warehouse_is_not_an_empty_one(run: Run, tmp_path: Path) -> None:
     assert_fails(run("compact-database", tmp_path / "gone"), "gone")
+
+
+def test_compact_builds_missing_indexes(run: Run, tmp_path: Path) -> None:
+    options = {"deletion_vectors__enabled": "true"}
+    table = new_table(tmp_path, "k INT, v STRING", **options)
+    table.upsert(table_of("k v", [(1, "a"), (2, "b")]))
+    table.upsert(table_of("k v", [(2, "c")]))
+    assert run("compact", tmp_path, "db.t", "--strategy", "full").status == 0
+    before = table.stores.snapshots.latest_id()
+    Catalog(str(tmp_path)).alter_table("db.t", [SetOption("pk-btree.index.columns", "v")])
+
+    answer = run("compact", tmp_path, "db.t")
+
+    assert (answer.status, answer.out) == (0, "nothing to compact\n")
+    entries = table.stores.manifests.read_index_entries(table.stores.snapshots.latest())
+    assert [entry.index_type for entry in entries if entry.global_index] == ["btree"]
+    assert table.stores.snapshots.latest_id() == (before or 0) + 1

@@ -72,7 +72,7 @@ class KeyIndexUnit:
     @property
     def source(self) -> IndexSource:
         """Return the files as the index manifest lists them."""
-        return _list_source(self.level, self.files)
+        return list_source(self.level, self.files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ def plan(table: Table, request: PartitionRequest) -> KeyIndexPlan:
     touched = list[BucketSplit]()
     for split in splits:
         entries = previous.get(split.partition_bucket, ())
-        for level, files in _group_by_level(split.files).items():
+        for level, files in group_by_level(split.files).items():
             missing, stale = _find_missing(level, files, indexes, entries)
             if missing and _is_small_enough(table, split, files):
                 touched.append(split)
@@ -167,7 +167,7 @@ def _group_by_bucket(
     return groups
 
 
-def _group_by_level(files: Iterable[DataFileMeta]) -> dict[int, tuple[DataFileMeta, ...]]:
+def group_by_level(files: Iterable[DataFileMeta]) -> dict[int, tuple[DataFileMeta, ...]]:
     """Return the compacted files of each level, in the order of their names."""
     levels = defaultdict[int, list[DataFileMeta]](list)
     for file in sorted(files, key=lambda file: file.file_name):
@@ -183,7 +183,7 @@ def _find_missing(
     entries: Iterable[IndexManifestEntry],
 ) -> tuple[tuple[KeyIndex, ...], list[IndexManifestEntry]]:
     """Return the indexes to build for a level, and the index files that they replace."""
-    source = _list_source(level, files)
+    source = list_source(level, files)
     candidates = [(entry, decode_index_source(entry)) for entry in entries]
     missing, replaced = list[KeyIndex](), list[IndexManifestEntry]()
     for index in indexes:
@@ -202,7 +202,8 @@ def _find_missing(
     return tuple(missing), replaced
 
 
-def _list_source(level: int, files: Iterable[DataFileMeta]) -> IndexSource:
+def list_source(level: int, files: Iterable[DataFileMeta]) -> IndexSource:
+    """Return the files of a level, in the order of their names, as an index lists them."""
     return IndexSource(level=level, files=tuple((file.file_name, file.row_count) for file in files))
 
 

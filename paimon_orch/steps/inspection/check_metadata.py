@@ -390,6 +390,7 @@ class MetadataChecker:
             self._index_problems[name, layout] = [
                 *self._check_index_files(items, schema),
                 *_check_ranges(items),
+                *_check_row_ranges(items, version.snapshot.next_row_id),
             ]
         return self._index_problems[name, layout]
 
@@ -421,6 +422,31 @@ class MetadataChecker:
                 step=CheckStep.STATISTICS,
                 rule="statistics",
                 text=f"{path} cannot be read: {error}",
+            )
+
+
+def _check_row_ranges(
+    items: Sequence[IndexManifestEntry], next_row_id: int | None
+) -> Iterator[Problem]:
+    """Check the rows that indexes of columns cover.
+
+    They are row ids of the table, or positions in the data files that the entry lists.
+    """
+    for order, item in enumerate(items):
+        index = item.global_index
+        if index is None:
+            continue
+        end = item.row_count if item.source_meta is not None else next_row_id
+        if not 0 <= index.row_range_start <= index.row_range_end or (
+            end is not None and index.row_range_end >= end
+        ):
+            yield Problem(
+                step=CheckStep.INDEX_FILES,
+                order=(order, 2),
+                rule="index",
+                place=f", {item.file_name}",
+                text=f"covers the rows {index.row_range_start} to {index.row_range_end}, "
+                f"but there are {end} rows",
             )
 
 

@@ -16,6 +16,7 @@ from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 from paimon_orch.steps.inspection.check_data_files import FileChecker
 from paimon_orch.steps.inspection.check_metadata import MetadataChecker
 from paimon_orch.steps.inspection.findings import Finding, Findings
+from paimon_orch.steps.inspection.stale_indexes import find_stale_indexes
 from paimon_orch.table.cleanup.references import (
     ReferenceReader,
     RetainedSnapshot,
@@ -36,6 +37,8 @@ class CheckReport:
     findings: tuple[Finding, ...] = ()
     versions: int = 0
     data_files: int = 0
+    stale_indexes: tuple[str, ...] = ()
+    """Indexes of columns that do not cover the latest snapshot, which is not a violation."""
 
     def __bool__(self) -> bool:
         """Return whether the table has no findings."""
@@ -47,6 +50,7 @@ class CheckReport:
             "versions": self.versions,
             "data_files": self.data_files,
             "findings": [{"rule": f.rule, "where": f.where, "text": f.text} for f in self.findings],
+            "stale_indexes": list(self.stale_indexes),
         }
 
 
@@ -75,7 +79,12 @@ def check(table: Table, *, deep: bool = False, executor: Executor | None = None)
     for paths in branches:
         checker.add_branch(paths, [v for v in store.read_branch(paths) if v.is_complete])
     checker.check()
-    return CheckReport(tuple(findings.collected), len(checker.versions), checker.data_files)
+    return CheckReport(
+        tuple(findings.collected),
+        len(checker.versions),
+        checker.data_files,
+        stale_indexes=() if findings.collected else tuple(find_stale_indexes(table)),
+    )
 
 
 @dataclass(slots=True, kw_only=True)

@@ -79,7 +79,12 @@ def test_the_report_counts_checked_versions_and_files(table: Table) -> None:
     report = check(table, deep=True)
 
     assert report.versions == 6
-    assert report.to_dict() == {"versions": 6, "data_files": report.data_files, "findings": []}
+    assert report.to_dict() == {
+        "versions": 6,
+        "data_files": report.data_files,
+        "findings": [],
+        "stale_indexes": [],
+    }
     assert report.data_files == len(list(Path(table.paths.root).glob("p=*/*/*")))
 
 
