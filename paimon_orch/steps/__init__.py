@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         compact,
         run_compaction,
     )
+    from paimon_orch.steps.compaction.key_indexes import BUILD_KEY_INDEXES, build_key_indexes
     from paimon_orch.steps.compaction.materialize import (
         MATERIALIZE_DELETION_VECTORS,
         materialize_deletion_vectors,
@@ -154,6 +155,7 @@ _MODULES = {
         "compact",
         "run_compaction",
     ),
+    "compaction.key_indexes": ("BUILD_KEY_INDEXES", "build_key_indexes"),
     "compaction.materialize": ("MATERIALIZE_DELETION_VECTORS", "materialize_deletion_vectors"),
     "compaction.policy": ("CompactionDecision", "CompactionPolicy", "decide"),
     "compaction.postpone": ("MOVE_POSTPONED", "MovePostponedRequest", "move_postponed"),
@@ -253,6 +255,7 @@ _MODULE_BY_NAME = {name: module for module, names in _MODULES.items() for name i
 
 __all__ = [
     "ANALYZE",
+    "BUILD_KEY_INDEXES",
     "COMPACT",
     "COMPACT_CHAIN_TABLE",
     "COMPACT_MANIFESTS",
@@ -321,6 +324,7 @@ __all__ = [
     "TableHealth",
     "TableReport",
     "analyze",
+    "build_key_indexes",
     "check",
     "compact",
     "compact_chain_table",

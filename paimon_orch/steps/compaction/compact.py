@@ -9,7 +9,7 @@ from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.steps.common.bucket_scan import BucketScan, Judge, scan_latest_buckets
 from paimon_orch.steps.common.conflict_retry import discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.partition_selection import PartitionRequest, PartitionSpecs
+from paimon_orch.steps.common.partition_selection import PartitionSpecs
 from paimon_orch.steps.common.step import Step, run_step
 from paimon_orch.steps.compaction import append, postpone, primary_key
 from paimon_orch.steps.compaction.bucket_selection import (
@@ -130,8 +130,10 @@ def run_compaction(
         plan = move_postponed_and_replan(table, plan, executor, progress=progress)
     result = run_step(COMPACT, table, plan, executor, progress=progress)
     if find_key_indexes(table.schema):
-        selection = PartitionRequest(partitions=plan.request.partitions, where=plan.request.where)
-        build_key_indexes(table, selection, executor, progress=progress)
+        request = plan.request
+        build_key_indexes(
+            table, executor, partitions=request.partitions, where=request.where, progress=progress
+        )
     return result
 
 

@@ -34,6 +34,7 @@ from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, d
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import (
     PartitionRequest,
+    PartitionSpecs,
     open_reader,
     plan_live_buckets,
 )
@@ -308,17 +309,22 @@ BUILD_KEY_INDEXES = Step(
 
 def build_key_indexes(
     table: Table,
-    request: PartitionRequest,
     executor: Executor | None = None,
     *,
+    partitions: PartitionSpecs | None = None,
+    where: str | None = None,
     progress: Progress | None = None,
 ) -> KeyIndexResult:
-    """Build the missing indexes of a primary-key table, in one snapshot.
+    """Build the missing indexes of columns of a primary-key table, in one snapshot.
 
-    After repeated conflicts with other commits, logs a warning: rows are correct without indexes,
-    and the next compaction builds them.
+    A compaction does this, too. After repeated conflicts with other commits, logs a warning: rows
+    are correct without indexes, and the next compaction builds them.
+
+    :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
+        partitions
+    :param where: a filter on partition columns
     """
-    planned = plan(table, request)
+    planned = plan(table, PartitionRequest(partitions=partitions, where=where))
     if not planned:
         return KeyIndexResult()
     try:
