@@ -244,20 +244,21 @@ class TableStores:
         from paimon_orch.table.commit.commit import TableCommit, create_commit_user
 
         schemas = self.schemas
+        schema = schemas.latest()
         return TableCommit(
             schemas=schemas,
             snapshots=self.snapshots,
             manifests=self.manifests,
-            user=user or create_commit_user(schemas.latest()),
+            user=user or create_commit_user(schema),
             environment=self.environment,
-            rules=self._build_commit_rules(),
+            rules=self._build_commit_rules(schema),
             check=partial(self.check_step, step),
             on_commit=partial(self.report_commit, step),
         )
 
-    def _build_commit_rules(self) -> "CommitRules | None":
-        branches = ChainBranches.of(self.schema)
-        if branches is None or find_chain_branches(self.schema, self.paths.branch) is not None:
+    def _build_commit_rules(self, schema: TableSchema) -> "CommitRules | None":
+        branches = ChainBranches.of(schema)
+        if branches is None or find_chain_branches(schema, self.paths.branch) is not None:
             return None
         from paimon_orch.table.chain.chain_commit import ChainCommitRules
 
