@@ -19,7 +19,7 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.tree.bucket_levels import BucketLevels
-from paimon_orch.merge.tree.levels import SortedRun, sort_newest_first
+from paimon_orch.merge.tree.levels import SortedRun
 from paimon_orch.merge.tree.universal_compaction import (
     RunSelection,
     UniversalCompaction,
@@ -28,15 +28,20 @@ from paimon_orch.merge.tree.universal_compaction import (
 
 
 def build_clustered_runs(files: Iterable[DataFileMeta]) -> list[SortedRun]:
-    """Return the runs of a bucket: each file of level 0, then one run per level.
+    """Return the runs of a bucket: each file of level 0, oldest first, then one run per level.
 
     Files of a level may overlap.
     """
     files = list(files)
-    runs = [SortedRun(0, (file,)) for file in sort_newest_first(f for f in files if f.level == 0)]
+    level0 = sorted((file for file in files if file.level == 0), key=_get_age)
+    runs = [SortedRun(0, (file,)) for file in level0]
     by_level = attrgetter("level")
     leveled = sorted((file for file in files if file.level > 0), key=by_level)
     return runs + [SortedRun(level, tuple(group)) for level, group in groupby(leveled, by_level)]
+
+
+def _get_age(file: DataFileMeta) -> tuple[int, int, str]:
+    return file.min_sequence_number, file.creation_time or 0, file.file_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,9 +84,9 @@ def delete_positions(table: Table, deleted: dict[str, list[int]]) -> None:
 
 def test_files_of_level_0_are_sorted_into_the_highest_level(tmp_path: Path) -> None:
     table = clustered_table(tmp_path)
-    append(table, 0, 50)
+    append(table, 0, 60)
     assert not plan(table, CompactRequest())
-    append(table, 50, 60)
+    append(table, 60, 50)
     before = sorted(rows_of(table))
 
     result = compact(table, EXECUTOR)
