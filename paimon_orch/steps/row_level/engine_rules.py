@@ -9,7 +9,6 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.arrow_conversion import convert_to_arrow_type
 from paimon_orch.format.options.core_options import (
     AGGREGATION_REMOVE_RECORD_ON_DELETE,
-    CLUSTERING_INCREMENTAL,
     DATA_EVOLUTION_ENABLED,
     PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE,
     PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP,
@@ -40,10 +39,6 @@ def check_row_level_supported(schema: TableSchema, operation: str) -> None:
                 f"{operation} of rows of a table with BLOB columns, such as {field.name!r}, is not "
                 "supported; rows can be appended and overwritten"
             )
-    if options.get(CLUSTERING_INCREMENTAL):
-        raise UnsupportedError(
-            f"{operation} of rows with {CLUSTERING_INCREMENTAL.key!r} = true is not supported"
-        )
     deletes = operation not in ("update", "insert")
     if options.get(DATA_EVOLUTION_ENABLED) and deletes and not options.has_deletion_vectors:
         raise UnsupportedError(

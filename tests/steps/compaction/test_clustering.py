@@ -23,6 +23,7 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import CompactRequest, compact, plan
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance import rescale
+from paimon_orch.steps.row_level.row_level_write import delete
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
@@ -161,6 +162,23 @@ def test_deleted_rows_of_sorted_files_are_dropped_with_their_deletion_vectors(
     [split] = table.files()
     assert (split.vectors, sorted(rows_of(table))) == ((), before)
     assert stored_rows(table) == [before]
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_rows_of_sorted_files_are_deleted(tmp_path: Path, vectors: str) -> None:
+    table = clustered_table(tmp_path, **{"deletion-vectors.enabled": vectors})
+    append(table, 0, 100)
+    compact(table, EXECUTOR, strategy="full")
+    append(table, 100, 50)
+    expected = [row for row in sorted(rows_of(table)) if row[1] != "3"]
+
+    delete(table, EXECUTOR, "s = '3'")
+    assert sorted(rows_of(table)) == expected
+    assert sorted(levels_of(table)) == ([0, 2] if vectors == "true" else [0, 0])
+    compact(table, EXECUTOR, strategy="full")
+
+    assert stored_rows(table) == [expected]
+    assert check(table, deep=True).findings == ()
 
 
 def test_buckets_are_sorted_separately(tmp_path: Path) -> None:
