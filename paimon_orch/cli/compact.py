@@ -133,6 +133,14 @@ _ExcludingTables = Annotated[
     str | None,
     typer.Option(metavar="REGEX", help="Tables to leave out.", show_default="none"),
 ]
+_ClusterIdleFor = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="With incremental clustering: sort partitions without new files for this long, such "
+        "as 7d, as a whole.",
+    ),
+]
 _BucketNumber = Annotated[
     int | None,
     typer.Option(
@@ -167,6 +175,7 @@ def compact(
     strategy: _Strategy = None,
     order_by: _OrderBy = None,
     order_strategy: _OrderStrategy = None,
+    cluster_idle_for: _ClusterIdleFor = None,
     dry_run: DryRun = False,
     executor: ExecutorOption = ExecutorKind.AUTO,
     master: Master = None,
@@ -181,6 +190,8 @@ def compact(
     target = open_table(ctx, location, table)
     order = _parse_order(order_by, order_strategy, strategy)
     strategy = strategy or CompactStrategy.MINOR
+    if order is not None and cluster_idle_for is not None:
+        raise InputError("--cluster-idle-for and --order-by cannot be combined")
     if order is not None and executor is ExecutorKind.LOCAL:
         raise InputError("--order-by sorts on Spark; it cannot be used with --executor local")
     if order is not None and (buckets is not None or partition_idle_for is not None):
@@ -196,6 +207,7 @@ def compact(
             strategy=strategy.value,
             buckets=None if buckets is None else parse_buckets(buckets),
             idle_for=parse_optional_duration("--partition-idle-for", partition_idle_for),
+            cluster_idle_for=parse_optional_duration("--cluster-idle-for", cluster_idle_for),
         )
         planned, decisions = _plan_compaction(target, request, runner, with_decisions=dry_run)
     else:
@@ -296,7 +308,7 @@ def _plan_compaction(
     """Return the plan and, if they are needed, the decisions; reads the manifests once."""
     scan = scan_latest_buckets(table, request, executor)
     if scan is not None:
-        judges = [compact_step.build_judge(scan, request.strategy)]
+        judges = [compact_step.build_judge(scan, request)]
         if request.partitions is not None and request.where is None:
             judges.append(PARTITION_JUDGE)
         if with_decisions:

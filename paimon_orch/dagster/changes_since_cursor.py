@@ -155,13 +155,13 @@ def _compute_waiting_since(
     """Return the start of waiting by path.
 
     Partitions to compact also start to wait: if their run fails, the sensor evaluates them again,
-    even if no other commit follows.
+    even if no other commit follows. So do partitions that may become idle.
     """
     now = now_millis()
     return {
         d.partition: previous.get(d.partition, now) if d.is_waiting else now
         for d in decisions
-        if d.is_waiting or d.compact
+        if d.is_waiting or d.compact or d.may_become_idle
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -288,3 +289,21 @@ def test_compact_builds_missing_indexes(run: Run, tmp_path: Path) -> None:
     entries = table.stores.manifests.read_index_entries(table.stores.snapshots.latest())
     assert [entry.index_type for entry in entries if entry.global_index] == ["btree"]
     assert table.stores.snapshots.latest_id() == (before or 0) + 1
+
+
+def test_idle_partitions_of_clustered_tables_are_sorted_as_a_whole(
+    run: Run, tmp_path: Path
+) -> None:
+    options = {"clustering__incremental": "true", "clustering__columns": "k"}
+    table = new_table(tmp_path, key=(), bucket="-1", **options)
+    table.append(table_of("k v", [(2, "b"), (1, "a")]))
+    command = ("compact", tmp_path, "db.t", "--executor", "local")
+    time.sleep(0.01)
+
+    assert run(*command, "--cluster-idle-for", "1 h").out == "nothing to compact\n"
+    assert_fails(run(*command, "--cluster-idle-for", "long"), "--cluster-idle-for")
+    assert "no new files for long" in run(*command, "--cluster-idle-for", "1 ms", "--dry-run").out
+    run(*command, "--cluster-idle-for", "1 ms")
+
+    assert levels_of(table) == [5]
+    assert rows_of(table) == [(1, "a"), (2, "b")]

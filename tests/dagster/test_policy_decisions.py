@@ -1,8 +1,11 @@
 """Sensor and schedule follow the policy and report its decisions."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 from support.dagster.ticks import SensorTicks, evaluate_schedule
 
@@ -15,6 +18,7 @@ from paimon_orch.dagster import (
     changes_since_cursor,
     sensor_cursor,
 )
+from paimon_orch.steps.common import bucket_scan
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.schema_change.schema_changes import SetOption
@@ -236,3 +240,32 @@ def test_a_full_compaction_is_requested_only_once(
 
     assert request.run_config
     assert ticks.requested_partitions() == []
+
+
+def test_an_idle_partition_is_requested_without_a_commit(
+    build_ticks: BuildTicks,
+    paimon: PaimonCatalogResource,
+    clock: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = paimon.catalog().create_table(
+        "lake.orders",
+        "dt STRING, id BIGINT",
+        partition_by=["dt"],
+        options={"clustering.incremental": "true", "clustering.columns": "id"},
+    )
+    table.append(pa.table({"dt": DAYS[:1] * 2, "id": [2, 1]}))
+    ticks = build_ticks(cluster_idle_for="5 h", max_wait="2 h")
+    assert ticks.requested_partitions() == []
+    assert ticks.skip_message() == "lake.orders: snapshot 1 was already handled"
+
+    for hours in (3, 6):
+        later = datetime.now(UTC) + timedelta(hours=hours)
+        clock[0] += 3 * HOUR
+        monkeypatch.setattr(bucket_scan, "datetime", SimpleNamespace(now=lambda now=later: now))
+        requests = ticks.new_run_requests()
+        assert [request.partition_key for request in requests] == DAYS[: int(hours == 6)]
+
+    [request] = requests
+    assert request.tags["paimon/reason"].startswith("no new files for 5 h")
+    assert "full" in str(request.run_config)

@@ -41,6 +41,11 @@ class CompactionAttributes(Attributes):
         description="Time after which a partition is compacted even if it is below all thresholds, "
         "for example 1 h.",
     )
+    cluster_idle_for: Annotated[str | None, DURATION_RULE] = Field(
+        default=_DEFAULT_POLICY.cluster_idle_for,
+        description="For tables with clustering.incremental: time without new files after which a "
+        "partition is sorted as a whole, for example 7 d.",
+    )
 
     def policy(self) -> CompactionPolicy:
         """Return the policy; raises :class:`InputError` for an invalid size or duration."""

@@ -201,6 +201,10 @@ CHANGELOG_NUM_RETAINED_MIN = honoured("changelog.num-retained.min", INTEGER, bou
 CHANGELOG_TIME_RETAINED = honoured("changelog.time-retained", DURATION)
 BUCKET_APPEND_ORDERED = honoured("bucket-append-ordered", BOOLEAN, "true")
 CLUSTERING_COLUMNS = honoured("clustering.columns", NAMES)
+CLUSTERING_HISTORY_PARTITION_IDLE_TIME = honoured(
+    "clustering.history-partition.idle-to-full-sort", DURATION
+)
+CLUSTERING_HISTORY_PARTITION_LIMIT = honoured("clustering.history-partition.limit", INTEGER, "5")
 CLUSTERING_INCREMENTAL = honoured("clustering.incremental", BOOLEAN, "false")
 CLUSTERING_STRATEGY = honoured("clustering.strategy", TEXT, "auto")
 COMMIT_FORCE_CREATE_SNAPSHOT = honoured("commit.force-create-snapshot", BOOLEAN, "false")
@@ -754,8 +758,6 @@ HARMLESS: tuple[AnyOption, ...] = (
     harmless("cache-page-size", MEMORY, "64 kb"),
     harmless("chain-table.split.key-range-enabled", BOOLEAN, "true"),
     harmless("chain-table.streaming.merge-snapshot", BOOLEAN, "false"),
-    harmless("clustering.history-partition.idle-to-full-sort", DURATION),
-    harmless("clustering.history-partition.limit", INTEGER, "5"),
     harmless("clustering.incremental.mode", TEXT, "global-sort"),
     harmless("clustering.incremental.optimize-write", BOOLEAN, "false"),
     harmless("commit.callback.#.param", TEXT),

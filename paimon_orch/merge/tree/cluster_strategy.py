@@ -3,15 +3,15 @@
 See docs/format/sort-compaction.md#incremental-clustering.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 
 import numpy as np
 
-from paimon_orch.format.arrays import Mask
-from paimon_orch.format.manifest.live_files import BucketGroups
+from paimon_orch.format.arrays import Int64Array, Mask
+from paimon_orch.format.manifest.live_files import NO_TIME, BucketGroups
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options.core_options import (
     COMPACTION_MAX_SIZE_AMPLIFICATION_PERCENT,
@@ -19,6 +19,7 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.tree.bucket_levels import BucketLevels
+from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.merge.tree.levels import SortedRun
 from paimon_orch.merge.tree.universal_compaction import (
     RunSelection,
@@ -62,8 +63,23 @@ class ClusterStrategy:
         )
         return cls(schema=schema, universal=universal)
 
-    def find_candidates(self, groups: BucketGroups, *, full: bool) -> Mask:
-        """Return which buckets may have runs to select; :meth:`select` selects from no others."""
+    def find_candidates(
+        self,
+        groups: BucketGroups,
+        with_vectors: Mask,
+        *,
+        full: bool,
+        idle_before: int | None = None,
+    ) -> Mask:
+        """Return which buckets may have runs to select; :meth:`select` selects from no others.
+
+        ``with_vectors``: the buckets with deletion vectors. Idle buckets are judged as with
+        ``full``; see :meth:`find_newest_files`.
+        """
+        if not full and idle_before is not None:
+            newest = self.find_newest_files(groups)
+            is_idle: Mask = (newest != NO_TIME) & (newest < idle_before)
+            return is_idle | self.find_candidates(groups, with_vectors, full=False)
         levels = BucketLevels(groups, self.schema)
         if not full:
             has_enough: Mask = levels.sorted_runs >= self.universal.trigger
@@ -73,26 +89,53 @@ class ClusterStrategy:
         is_at_top = levels.max_levels == top if is_unaware else levels.max_levels >= top
         is_current = (groups.files.schema_ids == self.schema.id).astype(np.int64)
         is_clustered: Mask = (levels.sorted_runs == 1) & is_at_top
-        return ~is_clustered | (groups.sum(is_current) < groups.lengths)
+        return ~is_clustered | (groups.sum(is_current) < groups.lengths) | with_vectors
 
     def select(
-        self, files: Iterable[DataFileMeta], schemas: Mapping[int, TableSchema], *, full: bool
+        self,
+        files: Iterable[DataFileMeta],
+        schemas: Mapping[int, TableSchema],
+        with_vectors: Collection[str],
+        *,
+        full: bool,
     ) -> tuple[Sequence[DataFileMeta], RunSelection] | None:
         """Return the files to sort, and the level to write to; None if there is nothing to sort.
 
+        With ``full``, only files with deleted rows are selected from rows that are clustered.
+
         :param schemas: the schemas of the files, by id
+        :param with_vectors: the names of files with deletion vectors
         """
         runs = build_clustered_runs(files)
         num_levels = self._count_levels(max((run.level for run in runs), default=0))
         if not full:
             selection = self.universal.select_runs(num_levels, runs)
         elif self._is_clustered(runs, num_levels, schemas):
-            selection = None
+            deleted = [file for file in runs[0].files if file.file_name in with_vectors]
+            selection = RunSelection(1, num_levels - 1, CompactReason.DELETED_ROWS)
+            return (deleted, selection) if deleted else None
         else:
             selection = select_full_compaction(num_levels, runs)
         if selection is None:
             return None
         return [file for run in runs[: selection.count] for file in run.files], selection
+
+    def find_newest_files(self, groups: BucketGroups) -> Int64Array:
+        """Return the creation time of the newest file below the highest level, by bucket.
+
+        It is in milliseconds of the local wall clock, or NO_TIME if there is no such file. A bucket
+        is idle if it has such files and all of them are old.
+        """
+        is_below = groups.files.levels < self._count_levels(0) - 1
+        return groups.max(np.where(is_below, groups.files.creation_times, NO_TIME))
+
+    def is_idle(self, files: Iterable[DataFileMeta], idle_before: int | None) -> bool:
+        """Return whether the files of one bucket are idle; see :meth:`find_newest_files`."""
+        if idle_before is None:
+            return False
+        top = self._count_levels(0) - 1
+        times = [f.creation_time for f in files if f.level < top and f.creation_time is not None]
+        return bool(times) and max(times) < idle_before
 
     def _count_levels(self, highest: int) -> int:
         """Return the number of levels; only buckets keep levels above those of the options."""

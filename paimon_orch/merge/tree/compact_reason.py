@@ -18,3 +18,4 @@ class CompactReason(StrEnum):
     OVERLAPPING_FILES = "overlapping files"
     SMALL_FILES = "small files"
     SORT = "sort"
+    IDLE = "no new files for long"

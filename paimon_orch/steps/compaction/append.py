@@ -27,7 +27,7 @@ from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.common.bucket_scan import BucketScan, Judgment, scan_latest_buckets
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.partition_selection import open_reader
-from paimon_orch.steps.compaction import clustering, row_ranges
+from paimon_orch.steps.compaction import clustering, history_partitions, row_ranges
 from paimon_orch.steps.compaction.append_unit import AppendCompactionUnit
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
@@ -62,20 +62,23 @@ class AppendJudge:
     strategy: CompactionStrategy
     current_time: datetime
     """The local wall clock time of the caller."""
+    idle_before: int | None = None
+    """The limit of :func:`find_idle_limit`; older buckets are sorted as a whole."""
 
     def __call__(self, buckets: LiveBuckets) -> Judgment:
         """Judge some buckets."""
         current = exclude_expired_partitions(self.identifier, buckets, self.current_time)
-        chosen = select_candidates(current, self.strategy)
+        chosen = select_candidates(current, self.strategy, self.idle_before)
         return Judgment(chosen=chosen, values={"buckets": len(current)})
 
 
-def build_judge(scan: BucketScan, strategy: CompactionStrategy) -> AppendJudge:
+def build_judge(scan: BucketScan, request: CompactRequest) -> AppendJudge:
     """Return the judge of a plan."""
     return AppendJudge(
         identifier=scan.table.identifier,
-        strategy=strategy,
+        strategy=request.strategy,
         current_time=scan.now.astimezone().replace(tzinfo=None),
+        idle_before=clustering.find_idle_limit(scan.now, request.cluster_idle_for),
     )
 
 
@@ -88,14 +91,18 @@ def plan(table: Table, request: CompactRequest, scan: BucketScan | None = None) 
         scan = scan_latest_buckets(table, request, now=request.now)
     if scan is None:
         return CompactionPlan(request=request)
-    judged = scan.judge(build_judge(scan, request.strategy))
+    judge = build_judge(scan, request)
+    judged = scan.judge(judge)
     reader = open_reader(table, schema, judged.chosen)
-    units = order_by_size(plan_units(reader, scan, judged.chosen, request.strategy))
+    units = plan_units(reader, scan, judged.chosen, request.strategy, judge.idle_before)
+    history = history_partitions.plan_units(scan)
+    if history.units:
+        reader = replace(reader, schemas={**reader.schemas, **history.schemas})
     plan = CompactionPlan(
         request=request,
         snapshot_id=scan.snapshot.id,
         reader=reader,
-        units=tuple(units),
+        units=tuple(order_by_size([*units, *history.units])),
         skipped_buckets=judged.sum("buckets") - len({unit.partition_bucket for unit in units}),
     )
     if has_data_evolution(schema):
@@ -106,13 +113,17 @@ def plan(table: Table, request: CompactRequest, scan: BucketScan | None = None) 
 
 
 def plan_units(
-    reader: FileReader, scan: BucketScan, chosen: LiveBuckets, strategy: CompactionStrategy
+    reader: FileReader,
+    scan: BucketScan,
+    chosen: LiveBuckets,
+    strategy: CompactionStrategy,
+    idle_before: int | None = None,
 ) -> Sequence[CompactionUnit]:
     """Return the units of chosen buckets; reads only metadata."""
     if has_data_evolution(reader.schema):
         return row_ranges.plan_units(chosen, reader.schemas, strategy)
     if clustering.is_clustered(reader.schema):
-        return clustering.plan_units(reader, scan.build_splits(chosen), strategy)
+        return clustering.plan_units(reader, scan.build_splits(chosen), strategy, idle_before)
     return [
         unit
         for split in scan.build_splits(chosen)
@@ -120,7 +131,9 @@ def plan_units(
     ]
 
 
-def select_candidates(buckets: LiveBuckets, strategy: CompactionStrategy) -> LiveBuckets:
+def select_candidates(
+    buckets: LiveBuckets, strategy: CompactionStrategy, idle_before: int | None = None
+) -> LiveBuckets:
     """Return the buckets that may have work, without objects for files.
 
     In tables without buckets, they have only the files that may be rewritten.
@@ -128,7 +141,7 @@ def select_candidates(buckets: LiveBuckets, strategy: CompactionStrategy) -> Liv
     if has_data_evolution(buckets.schema):
         return row_ranges.select_candidates(buckets, strategy)
     if clustering.is_clustered(buckets.schema):
-        return clustering.select_candidates(buckets, strategy)
+        return clustering.select_candidates(buckets, strategy, idle_before)
     select = AppendCompactStrategy.of(buckets.schema.typed_options)
     is_unaware = buckets.schema.is_bucket_unaware
     with_vectors = np.zeros(len(buckets), bool)

@@ -4,6 +4,7 @@ See docs/format/sort-compaction.md#incremental-clustering.
 """
 
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from paimon_orch.format.options.core_options import BUCKET_APPEND_ORDERED, CLUST
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.sort.cluster_order import ClusterOrder
 from paimon_orch.merge.tree.cluster_strategy import ClusterStrategy
+from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.compaction.append_unit import ClusteringUnit
 from paimon_orch.steps.compaction.plan import CompactionStrategy
 from paimon_orch.table.filter.partition_spec import format_partition
@@ -60,28 +62,48 @@ def check_clusterable(schema: TableSchema) -> None:
         )
 
 
-def select_candidates(buckets: LiveBuckets, strategy: CompactionStrategy) -> LiveBuckets:
-    """Return the buckets that may have runs to sort, with all their files."""
+def select_candidates(
+    buckets: LiveBuckets, strategy: CompactionStrategy, idle_before: int | None = None
+) -> LiveBuckets:
+    """Return the buckets that may have runs to sort, with all their files.
+
+    Idle buckets are sorted as a whole; see :func:`find_idle_limit`.
+    """
+    with_vectors = np.zeros(len(buckets), bool)
+    with_vectors[[number for number, _ in buckets.iterate_vectors()]] = True
     is_candidate = ClusterStrategy.of(buckets.schema).find_candidates(
-        buckets.groups, full=strategy == "full"
+        buckets.groups, with_vectors, full=strategy == "full", idle_before=idle_before
     )
     return buckets.take(np.flatnonzero(is_candidate))
 
 
+def find_idle_limit(now: datetime, idle_for: timedelta | None) -> int | None:
+    """Return the creation time before which files are idle, in local milliseconds."""
+    if idle_for is None:
+        return None
+    local = now.astimezone().replace(tzinfo=UTC)
+    return int((local - idle_for).timestamp() * 1000)
+
+
 def plan_units(
-    reader: FileReader, splits: Iterable[BucketSplit], strategy: CompactionStrategy
+    reader: FileReader,
+    splits: Iterable[BucketSplit],
+    strategy: CompactionStrategy,
+    idle_before: int | None = None,
 ) -> list[ClusteringUnit]:
     """Return the units of buckets, one for each; reads only metadata."""
     schema = reader.schema
     select, order = ClusterStrategy.of(schema), ClusterOrder.of(schema)
     units = []
     for split in splits:
-        selected = select.select(split.files, reader.schemas, full=strategy == "full")
+        vectors = [item for entry in split.vectors for item in entry.ranges or ()]
+        with_vectors = {item.data_file for item in vectors}
+        is_idle = strategy != "full" and select.is_idle(split.files, idle_before)
+        is_full = is_idle or strategy == "full"
+        selected = select.select(split.files, reader.schemas, with_vectors, full=is_full)
         if selected is not None:
             files, selection = selected
             names = {file.file_name for file in files}
-            vectors = [item for entry in split.vectors for item in entry.ranges or ()]
-            with_vectors = {item.data_file for item in vectors}
             live = {file.file_name for file in split.files}
             units.append(
                 ClusteringUnit(
@@ -89,7 +111,7 @@ def plan_units(
                     bucket=split.bucket,
                     total_buckets=split.total_buckets,
                     partition_text=format_partition(split.partition, schema),
-                    reason=selection.reason,
+                    reason=CompactReason.IDLE if is_idle else selection.reason,
                     groups=(tuple(files),),
                     vectors=tuple(split.vectors),
                     live_names=frozenset(live & with_vectors),

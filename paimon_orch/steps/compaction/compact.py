@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from paimon_orch.errors import InputError
 from paimon_orch.format.partition_path import format_partition_values
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.steps.common.bucket_scan import BucketScan, Judge, scan_latest_buckets
@@ -17,6 +18,7 @@ from paimon_orch.steps.compaction.bucket_selection import (
     restrict_to_buckets,
     select_idle,
 )
+from paimon_orch.steps.compaction.clustering import is_clustered
 from paimon_orch.steps.compaction.key_indexes import build_key_indexes, find_key_indexes
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
@@ -67,6 +69,11 @@ def plan(
     are enough of them. Raises :class:`UnsupportedError` for tables that cannot be compacted.
     """
     schema = table.schema
+    if request.cluster_idle_for is not None and not is_clustered(schema):
+        raise InputError(
+            f"{table.identifier}: idle partitions are sorted only in append tables with "
+            "'clustering.incremental' = true"
+        )
     plan_table = primary_key.plan if schema.primary_keys else append.plan
     if request.buckets is not None:
         check_buckets(schema, request.buckets, table.identifier)
@@ -84,10 +91,10 @@ def plan(
     return replace(plan, postponed=postpone.plan(table, selection))
 
 
-def build_judge(scan: BucketScan, strategy: CompactionStrategy) -> Judge:
+def build_judge(scan: BucketScan, request: CompactRequest) -> Judge:
     """Return the judge of a plan, to judge its scan also for something else."""
     build = primary_key.build_judge if scan.schema.primary_keys else append.build_judge
-    return build(scan, strategy)
+    return build(scan, request)
 
 
 def _replan(table: Table, request: CompactRequest, executor: Executor | None) -> CompactionPlan:

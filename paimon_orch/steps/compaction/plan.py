@@ -37,6 +37,8 @@ class CompactRequest(PartitionRequest):
     """The buckets to compact, in a table with a fixed number of them; None means all."""
     idle_for: timedelta | None = None
     """Selects only partitions whose newest file is at least as old."""
+    cluster_idle_for: timedelta | None = None
+    """Buckets with incremental clustering are sorted as a whole if they got no file for so long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,14 +2,16 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import add
 from typing import Any
 
 import numpy as np
 
+from paimon_orch.format.manifest.live_files import NO_TIME
 from paimon_orch.format.options.value_type import parse_duration, parse_memory
 from paimon_orch.merge.engine.merge_engine import create_merge_engine
+from paimon_orch.merge.tree.cluster_strategy import ClusterStrategy
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.common.bucket_scan import (
     BucketScan,
@@ -24,6 +26,7 @@ from paimon_orch.steps.common.partition_selection import (
 )
 from paimon_orch.steps.compaction import append, primary_key
 from paimon_orch.steps.compaction.append import check_compactable
+from paimon_orch.steps.compaction.clustering import find_idle_limit, is_clustered
 from paimon_orch.steps.compaction.plan import CompactionStrategy, CompactionUnit
 from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
 from paimon_orch.table.filter.partition_spec import format_partition
@@ -60,15 +63,28 @@ class CompactionPolicy:
     max_wait: str = "1 h"
     """The time after which a partition is compacted even below all thresholds."""
 
+    cluster_idle_for: str | None = None
+    """A duration such as ``7 d``; for tables with ``clustering.incremental`` = ``true``.
+
+    A partition that got no new file for so long is sorted as a whole, once.
+    """
+
     def __post_init__(self) -> None:
         # Invalid values raise an error here, not in a later tick.
-        _ = self.wait_millis, self.rewrite_bytes
+        _ = self.wait_millis, self.rewrite_bytes, self.idle_time
 
     @property
     def wait_millis(self) -> int:
         """Return :attr:`max_wait` in milliseconds."""
         waiting = parse_duration("max_wait", self.max_wait)
         return int(waiting.total_seconds() * 1000)
+
+    @property
+    def idle_time(self) -> timedelta | None:
+        """Return :attr:`cluster_idle_for`."""
+        if self.cluster_idle_for is None:
+            return None
+        return parse_duration("cluster_idle_for", self.cluster_idle_for)
 
     @property
     def rewrite_bytes(self) -> int | None:
@@ -104,6 +120,8 @@ class CompactionDecision:
     strategy: CompactionStrategy = "minor"
     is_waiting: bool = False
     """Whether the partition has files to compact but is below all thresholds."""
+    may_become_idle: bool = False
+    """Whether the partition may reach ``cluster_idle_for`` without another commit."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the decision as JSON values."""
@@ -176,8 +194,11 @@ def decide(
         for path, metrics in by_path.items()
         if may_be_full and metrics.deleted_ratio > policy.deleted_ratio
     )
-    if hollow:
-        full_judge = PolicyJudge(now=scan.now, strategy="full", paths=hollow)
+    newest = _collect_newest_files(judged.values) if may_be_full else {}
+    idle_before = find_idle_limit(scan.now, policy.idle_time)
+    idle = {path for path, time in newest.items() if idle_before and time < idle_before}
+    if hollow or idle:
+        full_judge = PolicyJudge(now=scan.now, strategy="full", paths=hollow | idle)
         full = _plan_work(scan, scan.judge(full_judge), "full")
     return [
         _PartitionPolicy(
@@ -187,6 +208,8 @@ def decide(
             full_work=full.get(path, _PlannedWork()),
             policy=policy,
             is_overdue=overdue is None or path in overdue,
+            is_idle=path in idle,
+            may_become_idle=idle_before is not None and path in newest,
         ).decide(may_be_full=may_be_full)
         for path, metrics in by_path.items()
     ]
@@ -241,7 +264,25 @@ def _compute_metrics(buckets: LiveBuckets, paths: Mapping[bytes, str]) -> dict[s
         sums = np.zeros(len(distinct), np.int64)
         np.add.at(sums, indices, values)
         columns[name] = sums.tolist()
+    if is_clustered(buckets.schema):
+        newest = np.full(len(distinct), NO_TIME)
+        times = ClusterStrategy.of(buckets.schema).find_newest_files(buckets.groups)
+        np.maximum.at(newest, indices, times)
+        columns["newest"] = newest.tolist()
     return columns
+
+
+def _collect_newest_files(parts: Sequence[Mapping[str, list[Any]]]) -> dict[str, int]:
+    """Return the times of the newest files below the highest level, by path of partition.
+
+    Partitions without such files are left out; only tables with incremental clustering have others.
+    """
+    newest: dict[str, int] = {}
+    for part in parts:
+        for path, time in zip(part["path"], part.get("newest", ()), strict=False):
+            if time != NO_TIME:
+                newest[path] = max(time, newest.get(path, time))
+    return newest
 
 
 def _merge_metrics(parts: Sequence[Mapping[str, list[Any]]]) -> dict[str, CompactionMetrics]:
@@ -278,12 +319,19 @@ class _PartitionPolicy:
     full_work: _PlannedWork
     policy: CompactionPolicy
     is_overdue: bool
+    is_idle: bool
+    may_become_idle: bool
 
     def decide(self, *, may_be_full: bool) -> CompactionDecision:
         work = self.work
         metrics = _add_cost(self.metrics, work)
         if may_be_full and metrics.deleted_ratio > self.policy.deleted_ratio:
-            decision = self._decide_full(metrics.deleted_ratio)
+            share = f"{metrics.deleted_ratio:.0%} of the rows are deleted or retracted"
+            decision = self._decide_full(f"{share}, more than {self.policy.deleted_ratio:.0%}")
+            if decision is not None:
+                return decision
+        if self.is_idle:
+            decision = self._decide_full(f"no new files for {self.policy.cluster_idle_for}")
             if decision is not None:
                 return decision
         if not work:
@@ -299,14 +347,12 @@ class _PartitionPolicy:
         reason = f"below all thresholds: {_describe_state(metrics)}; {_describe_cost(metrics)}"
         return replace(self._wait(metrics, reason), is_waiting=True)
 
-    def _decide_full(self, deleted_ratio: float) -> CompactionDecision | None:
+    def _decide_full(self, cause: str) -> CompactionDecision | None:
         """Return a full compaction, or None if there is nothing, or too much, to rewrite."""
         work = self.full_work
         metrics = _add_cost(self.metrics, work)
         if not work or self._exceeds_max_rewrite(metrics):
             return None
-        limit = self.policy.deleted_ratio
-        cause = f"{deleted_ratio:.0%} of the rows are deleted or retracted, more than {limit:.0%}"
         return self._compact(metrics, cause, "full")
 
     def _exceeds_max_rewrite(self, metrics: CompactionMetrics) -> bool:
@@ -315,7 +361,11 @@ class _PartitionPolicy:
 
     def _wait(self, metrics: CompactionMetrics, reason: str) -> CompactionDecision:
         return CompactionDecision(
-            partition=self.path, compact=False, reason=reason, metrics=metrics
+            partition=self.path,
+            compact=False,
+            reason=reason,
+            metrics=metrics,
+            may_become_idle=self.may_become_idle,
         )
 
     def _compact(

@@ -109,11 +109,11 @@ class PrimaryKeyJudge:
         return Judgment(chosen=current.take(candidates), values={"buckets": len(current)})
 
 
-def build_judge(scan: BucketScan, strategy: CompactionStrategy) -> PrimaryKeyJudge:
+def build_judge(scan: BucketScan, request: CompactRequest) -> PrimaryKeyJudge:
     """Return the judge of a plan."""
     return PrimaryKeyJudge(
         identifier=scan.table.identifier,
-        strategy=strategy,
+        strategy=request.strategy,
         now=scan.now,
         current_time=scan.now.astimezone().replace(tzinfo=None),
     )
@@ -129,7 +129,7 @@ def plan(table: Table, request: CompactRequest, scan: BucketScan | None = None) 
         scan = scan_latest_buckets(table, request, now=request.now)
     if scan is None:
         return CompactionPlan(request=request)
-    judged = scan.judge(build_judge(scan, request.strategy))
+    judged = scan.judge(build_judge(scan, request))
     reader = open_reader(table, schema, judged.chosen)
     units, guards = list[PrimaryKeyCompactionUnit](), list[BucketGuard]()
     for split in scan.build_splits(judged.chosen):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,11 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.compact.append_deletion_vectors import DeletionVectorRewrite
 from paimon_orch.merge.sort.external_sort import ExternalSort
+from paimon_orch.merge.tree.compact_reason import CompactReason
+from paimon_orch.steps.common.bucket_scan import scan_latest_buckets
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.compaction.compact import CompactRequest, compact, plan
+from paimon_orch.steps.compaction.compact import CompactRequest, compact, plan, run_compaction
+from paimon_orch.steps.compaction.policy import CompactionPolicy, decide
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance import rescale
 from paimon_orch.steps.row_level.row_level_write import delete
@@ -197,6 +202,113 @@ def test_buckets_are_sorted_separately(tmp_path: Path) -> None:
     assert check(table, deep=True).findings == ()
     with pytest.raises(UnsupportedError, match=r"clustering\.incremental"):
         rescale.plan(table, rescale.RescaleRequest(bucket_num=3))
+
+
+LATER = datetime.now().astimezone() + timedelta(days=3)
+
+
+def partitioned_table(root: Path, **options: str) -> Table:
+    """Return a table with three partitions, each of which has a large run and a small new file."""
+    defaults = {
+        "clustering.incremental": "true",
+        "clustering.columns": "a",
+        "num-sorted-run.compaction-trigger": "3",
+    }
+    table = Catalog(str(root / "w")).create_table(
+        "db.t", "p STRING, a BIGINT", partition_by=["p"], options=defaults | options
+    )
+    numbers = np.random.default_rng(2).permutation(9_000).tolist()
+    for name in "abc":
+        table.append(table_of("p a", [(name, n) for n in numbers]))
+        compact(table, EXECUTOR, strategy="full", partitions=[f"p={name}"])
+    for name in "abc":
+        table.append(table_of("p a", [(name, n) for n in (5, 3)]))
+    return table
+
+
+def levels_by_partition(table: Table) -> dict[bytes, list[int]]:
+    splits = sorted(table.files(), key=lambda split: split.partition)
+    return {s.partition[12:13]: sorted(f.level for f in s.files) for s in splits}
+
+
+def test_idle_partitions_are_sorted_as_a_whole(tmp_path: Path) -> None:
+    table = partitioned_table(tmp_path)
+    idle_for = timedelta(days=2)
+    assert not plan(table, CompactRequest(cluster_idle_for=idle_for))
+
+    request = CompactRequest(cluster_idle_for=idle_for, now=LATER, partitions=["p=b"])
+    [unit] = plan(table, request).units
+    assert (unit.reason, unit.files, unit.output_level) == (CompactReason.IDLE, 2, 3)
+    everything = replace(request, partitions=None)
+    result = run_compaction(table, plan(table, everything), EXECUTOR)
+
+    assert result.buckets == 3
+    assert list(levels_by_partition(table).values()) == [[3], [3], [3]]
+    assert not plan(table, everything)
+    unclustered = Catalog(str(tmp_path / "w")).create_table("db.u", "a INT")
+    with pytest.raises(InputError, match=r"clustering\.incremental"):
+        plan(unclustered, request)
+
+
+def test_a_compaction_of_named_partitions_sorts_history_partitions_too(tmp_path: Path) -> None:
+    options = {
+        "clustering.history-partition.idle-to-full-sort": "2 d",
+        "clustering.history-partition.limit": "1",
+    }
+    table = partitioned_table(tmp_path, **options)
+    named = CompactRequest(partitions=["p=a"], now=LATER)
+    assert not plan(table, replace(named, now=None))
+    assert not plan(table, replace(named, partitions=None))
+    [unit] = plan(table, named).units
+    assert (unit.partition_text, unit.reason) == ("p=b", CompactReason.IDLE)
+    by_filter = plan(table, CompactRequest(where="p in ('a', 'b')", now=LATER))
+    assert [unit.partition_text for unit in by_filter.units] == ["p=c"]
+    before = sorted(rows_of(table))
+
+    compact(table, EXECUTOR, partitions=["p=a"], now=LATER)
+
+    assert list(levels_by_partition(table).values()) == [[0, 3], [3], [0, 3]]
+    assert sorted(rows_of(table)) == before
+
+
+def test_a_policy_sorts_a_partition_as_a_whole_once_it_is_idle(tmp_path: Path) -> None:
+    table = partitioned_table(tmp_path)
+    policy = CompactionPolicy(cluster_idle_for="2 d")
+    [first, *_] = decide(table, policy)
+    assert (first.compact, first.is_waiting, first.may_become_idle) == (False, False, True)
+    assert not decide(table, CompactionPolicy())[0].may_become_idle
+
+    scan = scan_latest_buckets(table, CompactRequest(), now=LATER)
+    decisions = decide(table, policy, scan=scan)
+
+    assert [(d.compact, d.strategy) for d in decisions] == [(True, "full")] * 3
+    assert "no new files for 2 d" in decisions[0].reason
+    compact(table, EXECUTOR, strategy="full")
+    scan = scan_latest_buckets(table, CompactRequest(), now=LATER)
+    assert not any(d.compact or d.may_become_idle for d in decide(table, policy, scan=scan))
+    with pytest.raises(InputError, match="cluster_idle_for"):
+        CompactionPolicy(cluster_idle_for="long")
+
+
+def test_a_full_compaction_rewrites_only_the_files_with_deleted_rows_of_sorted_rows(
+    tmp_path: Path,
+) -> None:
+    options = {"deletion-vectors.enabled": "true", "target-file-size": "4 kb"}
+    table = clustered_table(tmp_path, **options)
+    append(table, 0, 20_000)
+    compact(table, EXECUTOR, strategy="full")
+    [split] = table.files()
+    assert len(split.files) > 2
+    changed = split.files[1].file_name
+    delete_positions(table, {changed: [0, 7]})
+    before = sorted(rows_of(table))
+
+    result = compact(table, EXECUTOR, strategy="full")
+
+    assert (result.files_before, sorted(rows_of(table))) == (1, before)
+    [split] = table.files()
+    assert (split.vectors, {file.level for file in split.files}) == ((), {2})
+    assert not plan(table, CompactRequest(strategy="full"))
 
 
 @pytest.mark.parametrize("strategy", ["order", "zorder", "hilbert", "auto"])
