@@ -207,7 +207,10 @@ def open_table_for_write(
     """Open a table to write to; with ``compact``, its options must allow a compaction."""
     table = open_table(ctx, location, identifier)
     if compact:
+        from paimon_orch.steps.compaction.append import check_compactable
+
         table.stores.check_step(StepKind.COMPACT)
+        check_compactable(table.schema)
     return table
 
 

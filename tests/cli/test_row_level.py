@@ -170,11 +170,11 @@ def test_a_failed_compaction_reports_that_the_write_is_committed(
 def test_an_impossible_compaction_is_refused_before_the_write(
     root: str, command: str, arguments: list[str]
 ) -> None:
-    options = {"data-evolution.compaction.rewrite-row-ids": "true"}
+    options = {"clustering.incremental": "true"}
     table = Catalog(root).create_table("db.k", "id BIGINT, v STRING", options=options)
     table.append(table_of("id v", [(1, "a")]))
 
-    with pytest.raises(UnsupportedError, match=r"compaction\.rewrite-row-ids"):
+    with pytest.raises(InputError, match=r"clustering\.columns"):
         run_command(command, root, "db.k", *arguments, "--compact")
     assert table.stores.snapshots.latest_id() == 1
 

@@ -15,6 +15,10 @@ from paimon_orch.format.options.core_options import LOCAL_SORT_MAX_FILES, WRITE_
 from paimon_orch.merge.sort.cluster_order import ClusterOrder
 from paimon_orch.merge.sort.external_sort import ExternalSort
 
+# With 32 MB, a worker process needs 400 MB, which LocalExecutor allows; with 256 MB, 900 MB. The
+# CPU time is the same.
+_MAX_BUFFER_SIZE = 32 << 20
+
 
 def sort_rows(
     reader: FileReader,
@@ -28,7 +32,8 @@ def sort_rows(
 ) -> list[DataFileMeta]:
     """Write the rows that are not deleted to new files of a level, sorted; return the new files.
 
-    Rows of more than ``write-buffer-size`` bytes are sorted with temporary files.
+    Rows of more than 32 MB, or ``write-buffer-size`` if this is less, are sorted with temporary
+    files.
 
     :param deletions: deletion vectors by file name
     :param written: receives the writer, which deletes the files if the caller fails
@@ -46,7 +51,7 @@ def sort_rows(
     options = reader.schema.typed_options
     with ExternalSort(
         order.key_names,
-        memory=options.get(WRITE_BUFFER_SIZE),
+        memory=min(_MAX_BUFFER_SIZE, options.get(WRITE_BUFFER_SIZE)),
         total_rows=sum(file.row_count for file in files),
         max_runs=options.get(LOCAL_SORT_MAX_FILES),
     ) as sort:

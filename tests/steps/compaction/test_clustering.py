@@ -24,8 +24,10 @@ from paimon_orch.merge.sort.external_sort import ExternalSort
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.common.bucket_scan import scan_latest_buckets
 from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import sort_compact
 from paimon_orch.steps.compaction.compact import CompactRequest, compact, plan, run_compaction
 from paimon_orch.steps.compaction.policy import CompactionPolicy, decide
+from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance import rescale
 from paimon_orch.steps.row_level.row_level_write import delete
@@ -184,6 +186,27 @@ def test_rows_of_sorted_files_are_deleted(tmp_path: Path, vectors: str) -> None:
 
     assert stored_rows(table) == [expected]
     assert check(table, deep=True).findings == ()
+
+
+def test_sorted_rows_keep_their_row_ids(tmp_path: Path) -> None:
+    table = clustered_table(tmp_path, **{"row-tracking.enabled": "true"})
+    for turn in range(2):
+        append(table, 50 * turn, 50)
+    columns = ["a", "s", "_ROW_ID"]
+    before = sorted(rows_of(table, columns=columns))
+    assert sorted(row[2] for row in before) == list(range(100))
+
+    compact(table, EXECUTOR, strategy="full")
+
+    assert rows_of(table, columns=columns) == before
+
+
+def test_other_rewrites_that_lose_the_order_are_refused(tmp_path: Path) -> None:
+    table = clustered_table(tmp_path)
+    append(table, 0, 10)
+
+    with pytest.raises(UnsupportedError, match=r"sort compaction.*clustering\.incremental"):
+        sort_compact.plan(table, SortRequest(order=SortOrder(("a",))))
 
 
 def test_buckets_are_sorted_separately(tmp_path: Path) -> None:
