@@ -8,10 +8,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.core_options import (
+    BUCKET_APPEND_ORDERED,
     BUCKET_FUNCTION_TYPE,
     CHAIN_TABLE_ENABLED,
     CHANGELOG_NUM_RETAINED_MAX,
     CHANGELOG_NUM_RETAINED_MIN,
+    CLUSTERING_INCREMENTAL,
     DATA_EVOLUTION_ENABLED,
     DELETION_VECTORS_MODIFIABLE,
     PARTITION_TIMESTAMP_FORMATTER,
@@ -84,6 +86,8 @@ def check_options(
     _check_chain_table(options, primary_keys)
     _check_retention(options)
     _check_row_tracking(options, primary_keys)
+    if options.get(CLUSTERING_INCREMENTAL):
+        _check_incremental_clustering(options, primary_keys)
     _check_columns(values, names)
     function = options.get(BUCKET_FUNCTION_TYPE)
     if function not in ("default", "mod", "hive"):
@@ -136,6 +140,22 @@ def _check_row_tracking(options: Options, primary_keys: Sequence[str]) -> None:
         )
     if options.get(DATA_EVOLUTION_ENABLED) and not tracked:
         raise InputError("'data-evolution.enabled' needs 'row-tracking.enabled' = true")
+
+
+def _check_incremental_clustering(options: Options, primary_keys: Sequence[str]) -> None:
+    name = "'clustering.incremental'"
+    if primary_keys:
+        raise InputError(f"{name} needs a table without primary key")
+    if options.get(DATA_EVOLUTION_ENABLED):
+        raise InputError(f"{name} cannot be combined with 'data-evolution.enabled' = true")
+    if options.bucket == -1:
+        return
+    if options.get(BUCKET_APPEND_ORDERED):
+        raise InputError(f"{name} with buckets needs 'bucket-append-ordered' = false")
+    if options.has_deletion_vectors:
+        raise InputError(
+            f"{name} with buckets cannot be combined with 'deletion-vectors.enabled' = true"
+        )
 
 
 def _check_columns(values: Mapping[str, str], names: Collection[str]) -> None:

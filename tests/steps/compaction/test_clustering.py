@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from support.tables import Row, levels_of, rows_of, small_batches, table_of
+from support.tables import Row, levels_of, new_table, rows_of, small_batches, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, UnsupportedError
@@ -25,6 +25,7 @@ from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.common.bucket_scan import scan_latest_buckets
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import sort_compact
+from paimon_orch.steps.compaction.append import check_compactable
 from paimon_orch.steps.compaction.compact import CompactRequest, compact, plan, run_compaction
 from paimon_orch.steps.compaction.policy import CompactionPolicy, decide
 from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest
@@ -379,31 +380,52 @@ def test_rows_larger_than_the_write_buffer_are_sorted_with_temporary_files(
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("options", "message"),
     [
-        ({"clustering.columns": ""}, InputError, r"clustering\.columns"),
-        ({"clustering.columns": "m"}, InputError, "'m'"),
-        ({"clustering.strategy": "spiral"}, InputError, "spiral"),
-        ({"bucket": "1", "bucket-key": "a"}, UnsupportedError, "bucket-append-ordered"),
-        (
-            {
-                "bucket": "1",
-                "bucket-key": "a",
-                "bucket-append-ordered": "false",
-                "deletion-vectors.enabled": "true",
-            },
-            UnsupportedError,
-            r"deletion-vectors\.enabled",
-        ),
+        ({"clustering.columns": ""}, r"clustering\.columns"),
+        ({"clustering.columns": "m"}, "'m'"),
+        ({"clustering.strategy": "spiral"}, "spiral"),
     ],
 )
-def test_options_with_which_rows_cannot_be_sorted_are_refused(
-    tmp_path: Path, options: dict[str, str], error: type[Exception], message: str
+def test_rows_without_an_order_are_refused(
+    tmp_path: Path, options: dict[str, str], message: str
 ) -> None:
     table = clustered_table(tmp_path, schema="a BIGINT, m ARRAY<INT>", **options)
 
-    with pytest.raises(error, match=message):
+    with pytest.raises(InputError, match=message):
         plan(table, CompactRequest())
+
+
+BUCKETS = {"bucket": "1", "bucket-key": "a"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (BUCKETS, "bucket-append-ordered"),
+        (
+            BUCKETS | {"bucket-append-ordered": "false", "deletion-vectors.enabled": "true"},
+            r"deletion-vectors\.enabled",
+        ),
+        (
+            {"row-tracking.enabled": "true", "data-evolution.enabled": "true"},
+            r"data-evolution\.enabled",
+        ),
+    ],
+)
+def test_tables_whose_rows_cannot_be_sorted_are_refused(
+    tmp_path: Path, options: dict[str, str], message: str
+) -> None:
+    schema = clustered_table(tmp_path).schema
+    with pytest.raises(UnsupportedError, match=message):
+        check_compactable(replace(schema, options=dict(schema.options) | options))
+    with pytest.raises(InputError, match=message):
+        clustered_table(tmp_path / "new", **options)
+
+
+def test_tables_with_a_primary_key_have_no_incremental_clustering(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="without primary key"):
+        new_table(tmp_path, clustering__incremental="true", clustering__columns="v")
 
 
 def test_the_files_of_a_level_are_in_order(tmp_path: Path) -> None:
