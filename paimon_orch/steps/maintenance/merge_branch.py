@@ -57,29 +57,29 @@ class MergeBranchResult(StepOutcome):
     snapshot: Snapshot | None = None
 
 
-def plan(target: Table, request: MergeBranchRequest) -> MergeBranchPlan:
-    """Find the files of the source that the target lacks.
+def plan(table: Table, request: MergeBranchRequest) -> MergeBranchPlan:
+    """Find the files of the source that the table lacks.
 
     Raises :class:`UnsupportedError` for branches that Java Paimon refuses to merge: files that one
     of them has deleted could appear again.
     """
     source = request.source
-    target.stores.check_step(StepKind.WRITE_ROWS)
-    if source.paths.root != target.paths.root or source.paths.branch == target.paths.branch:
+    table.stores.check_step(StepKind.WRITE_ROWS)
+    if source.paths.root != table.paths.root or source.paths.branch == table.paths.branch:
         raise InputError(
-            f"{source.identifier} and {target.identifier} are not two branches of one table"
+            f"{source.identifier} and {table.identifier} are not two branches of one table"
         )
-    source_snapshot, target_snapshot = _check_history(source), _check_history(target)
-    _check_schemas(source, target)
+    source_snapshot, target_snapshot = _check_history(source), _check_history(table)
+    _check_schemas(source, table)
     existing = {
-        entry.identity for entry in target.stores.manifests.read_live_entries(target_snapshot)
+        entry.identity for entry in table.stores.manifests.read_live_entries(target_snapshot)
     }
     entries = [
         entry
         for entry in source.stores.manifests.read_live_entries(source_snapshot)
         if entry.identity not in existing
     ]
-    _check_file_schemas(source, target, {entry.file.schema_id for entry in entries})
+    _check_file_schemas(source, table, {entry.file.schema_id for entry in entries})
     return MergeBranchPlan(
         request=request, target_id=target_snapshot.id, entries=tuple(map(_clear_row_ids, entries))
     )
@@ -155,7 +155,7 @@ def _clear_row_ids(entry: ManifestEntry) -> ManifestEntry:
 
 
 def commit(
-    target: Table, plan: MergeBranchPlan, _results: Sequence[bytes] = ()
+    table: Table, plan: MergeBranchPlan, _results: Sequence[bytes] = ()
 ) -> MergeBranchResult:
     """Add the files in one snapshot; raises :class:`CommitConflictError` after another commit."""
     if not plan:
@@ -163,7 +163,7 @@ def commit(
     changes = CommitChanges(
         kind=CommitKind.APPEND, entries=plan.entries, expected_latest=plan.target_id
     )
-    snapshot = target.stores.new_commit(StepKind.WRITE_ROWS).commit(changes)
+    snapshot = table.stores.new_commit(StepKind.WRITE_ROWS).commit(changes)
     return MergeBranchResult(plan=plan, snapshot=snapshot)
 
 
