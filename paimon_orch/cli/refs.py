@@ -353,8 +353,11 @@ def merge_branch(
     All snapshots of both branches must exist, and all must have appended rows. Afterwards, both
     branches have the same files: Java Paimon's expiration of one branch deletes files of the other.
     """
+    main = open_table(ctx, location, table)
+    for branch in {name, into} - {MAIN_BRANCH}:
+        main.branches.find_existing(branch)
     source, target = (
-        open_table(ctx, location, table if branch == MAIN_BRANCH else f"{table}$branch_{branch}")
+        main if branch == MAIN_BRANCH else open_table(ctx, location, f"{table}$branch_{branch}")
         for branch in (name, into)
     )
     planned = merge_step.plan(target, merge_step.MergeBranchRequest(source=source))

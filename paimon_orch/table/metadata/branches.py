@@ -146,7 +146,7 @@ class Branches:
 
     def check_can_delete(self, name: str) -> TablePaths:
         """Return the paths of a branch; raises :class:`InputError` if it cannot be deleted."""
-        paths = self._find_existing(name)
+        paths = self.find_existing(name)
         options = SchemaStore(self.io, TablePaths(self.root)).latest().options
         for key in _FALLBACK_OPTIONS:
             if options.get(key, "").strip() == name:
@@ -202,7 +202,7 @@ class Branches:
         Leaves out snapshots whose expiration was interrupted. Raises the same errors as
         :meth:`fast_forward`.
         """
-        store = SnapshotStore(self.io, self._find_existing(name))
+        store = SnapshotStore(self.io, self.find_existing(name))
         earliest = store.earliest_id()
         if earliest is None:
             raise InputError(f"branch {name!r} has no snapshot; main cannot be moved to it")
@@ -216,7 +216,8 @@ class Branches:
         if not self.io.create(target, data):
             self.io.write(target, data)
 
-    def _find_existing(self, name: str) -> TablePaths:
+    def find_existing(self, name: str) -> TablePaths:
+        """Return the paths of a branch; raises :class:`NotFoundError` if it does not exist."""
         paths = self._get_paths(name)
         if name not in self.names():
             existing = ", ".join(self.names()) or "none"
