@@ -167,7 +167,7 @@ def test_bounds_equal_those_of_java_except_for_nan_and_zeros(table: Vector) -> N
         assert builders[schema.id].build(file) == expected
 
 
-def test_the_vectors_contain_all_types_and_both_kinds_of_differences() -> None:
+def test_the_vectors_contain_all_types_with_bounds_and_both_kinds_of_differences() -> None:
     types, differing = set(), 0
     for table in VECTORS:
         schemas = {schema.id: schema for schema in map(parse_schema, table["schemas"])}
@@ -179,5 +179,5 @@ def test_the_vectors_contain_all_types_and_both_kinds_of_differences() -> None:
             java = {int(k): bytes.fromhex(v) for k, v in ids.items()}
             differing += expected_bounds(entry, schema).lower_bounds != java
 
-    assert types == set(TypeRoot)
+    assert types == set(TypeRoot) - {TypeRoot.BLOB}
     assert differing >= 3

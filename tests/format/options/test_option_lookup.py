@@ -92,7 +92,7 @@ def test_default_values_block_no_step(option: AnyOption) -> None:
 @pytest.mark.parametrize(
     ("key", "same", "other"),
     [
-        ("chain-table.enabled", "FALSE", "true"),
+        ("query-auth.enabled", "FALSE", "true"),
         ("type", "Table", "format-table"),
         ("scan.mode", "Default", "from-snapshot"),
         ("file.format", "ORC", "csv"),
