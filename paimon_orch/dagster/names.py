@@ -13,7 +13,7 @@ FILE_INDEX = "file_index"
 
 def table_asset_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:
     """Return the key of a table's asset, ``[*prefix, database, table]``."""
-    return dg.AssetKey([*prefix, *_split_table_name(table)])
+    return dg.AssetKey([*prefix, *split_table_name(table)])
 
 
 def compaction_asset_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:
@@ -28,7 +28,7 @@ def file_index_asset_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:
 
 def group_name(table: str) -> str:
     """Return the asset group of a table: its database."""
-    return _sanitize_name(_split_table_name(table)[0])
+    return _sanitize_name(split_table_name(table)[0])
 
 
 def pool_name(table: str) -> str:
@@ -46,14 +46,15 @@ def check_table_name(table: str) -> None:
 
     Dagster derives the names of ops from the keys of assets.
     """
-    if not all(re.fullmatch(r"[\w-]+", part, re.ASCII) for part in _split_table_name(table)):
+    if not all(re.fullmatch(r"[\w-]+", part, re.ASCII) for part in split_table_name(table)):
         raise InputError(
             f"table name {table!r} cannot be part of an asset key: Dagster allows only letters, "
             "digits, _ and -"
         )
 
 
-def _split_table_name(table: str) -> tuple[str, str]:
+def split_table_name(table: str) -> tuple[str, str]:
+    """Return the database and the name of ``database.table``."""
     database, dot, name = table.partition(".")
     if not (database and dot and name) or "." in name:
         raise InputError(f"table name {table!r} must be 'database.table'")

@@ -20,6 +20,7 @@ from paimon_orch.dagster.components.maintenance_attributes import (
     SnapshotExpirationAttributes,
 )
 from paimon_orch.dagster.components.partition_attributes import PartitionsAttributes
+from paimon_orch.dagster.components.translation import TRANSLATION_HELP, Translation
 from paimon_orch.dagster.health_checks import CHECK_NAMES, Limit
 from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
 from paimon_orch.dagster.names import pool_name
@@ -118,6 +119,7 @@ class TableAttributes(Attributes):
     )
     key_prefix: list[str] = Field(default=[], description="Prefix of the asset keys.")
     owners: list[str] = Field(default=[], description="Owners of the assets.")
+    translation: Translation | None = Field(default=None, description=TRANSLATION_HELP)
     partitions: PartitionsAttributes | None = Field(
         default=None,
         description="Partitions of the assets. Without them, each run processes the whole table.",

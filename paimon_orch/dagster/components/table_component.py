@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from paimon_orch.dagster.components.attribute_rules import TABLE_RULE
 from paimon_orch.dagster.components.component_attributes import TableAttributes
 from paimon_orch.dagster.components.maintenance_attributes import ScheduleAttributes
+from paimon_orch.dagster.components.translation import translate_assets
 from paimon_orch.dagster.health_checks import build_paimon_table_checks
 from paimon_orch.dagster.jobs import (
     ACTION_TAG,
@@ -123,7 +124,9 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             )
             for build in builders
         ]
-        return assets
+        if self.translation is None:
+            return assets
+        return translate_assets(assets, self.table, self.translation)
 
     def _build_checks(self) -> list[dg.AssetChecksDefinition]:
         if self.checks is None:
