@@ -12,7 +12,8 @@ from performance_results import Answer, Bar
 
 IMAGES = HERE.parent / "docs" / "images"
 _COLORS = ("#3f51b5", "#9aa5b1", "#d08c2f", "#6b9a5b")
-_BAR_HEIGHT, _GAP, _FRAME_HEIGHT, _WIDTH, _FOOTER_CHARACTERS = 0.36, 0.6, 1.6, 9.0, 130
+_BAR_HEIGHT, _GAP, _FRAME_HEIGHT, _WIDTH = 0.36, 0.6, 1.6, 9.0
+_FOOTER_CHARACTERS, _LABEL_CHARACTERS = 130, 22
 
 
 def draw_all(answers: Mapping[str, Answer]) -> Iterator[Path]:
@@ -38,10 +39,17 @@ def _draw(answer: Answer, path: Path) -> None:
     colors = dict(zip(series, _COLORS, strict=False))
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         _draw_panel(axes, panel, colors)
-    figure.suptitle(answer.title, x=0.01, ha="left", fontweight="bold")
+    # The legend is placed in the second line of the title.
+    figure.suptitle(f"{answer.title}\n", x=0.01, ha="left", fontweight="bold")
     if len(series) > 1:
         handles = [mpl.patches.Patch(color=color, label=name) for name, color in colors.items()]
-        figure.legend(handles=handles, loc="outside upper right", ncols=len(series), frameon=False)
+        figure.legend(
+            handles=handles,
+            loc="upper right",
+            ncols=len(series),
+            frameon=False,
+            bbox_to_anchor=(0, 0, 1, 0.97),
+        )
     figure.supxlabel(fill(answer.measured, _FOOTER_CHARACTERS), fontsize=7, color="#666666")
     figure.savefig(path, metadata={"Date": None})
 
@@ -58,7 +66,8 @@ def _draw_panel(axes: Any, bars: Sequence[Bar], colors: Mapping[str, str]) -> No
             f"{bar.value:.3g}", (bar.value, y), (4, 0), textcoords="offset points", va="center"
         )
         y += 1
-    axes.set_yticks([sum(group) / len(group) for group in ticks.values()], list(ticks))
+    labels = [fill(group, _LABEL_CHARACTERS) for group in ticks]
+    axes.set_yticks([sum(group) / len(group) for group in ticks.values()], labels)
     axes.invert_yaxis()
     axes.set_xlabel(bars[0].unit)
     axes.spines[["top", "right"]].set_visible(False)
