@@ -99,6 +99,9 @@ INDEX: Mapping[str, IndexEntry] = MappingProxyType(
         "purge-files": IndexEntry(
             "cleanup", Panel.EXPIRE, "Delete all rows, snapshots, tags and branches."
         ),
+        "doctor": IndexEntry(
+            "check", Panel.CHECK, "Find tables that are damaged, slow or not maintained."
+        ),
         "check": IndexEntry("check", Panel.CHECK, "Verify a table."),
         "remove-unexisting-files": IndexEntry(
             "check", Panel.CHECK, "Remove missing data files from the metadata."
@@ -192,8 +195,8 @@ class LazyGroup(HelpGroup):
 app = typer.Typer(
     cls=LazyGroup,
     help="Reads, writes and maintains Apache Paimon tables.",
-    epilog="Exit status: 0 for success, 1 for a failure or a finding of check or inspect, "
-    "2 for wrong usage, 130 for an interrupt.",
+    epilog="Exit status: 0 for success, 1 for a failure or a finding of check, inspect "
+    "or doctor, 2 for wrong usage, 130 for an interrupt.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

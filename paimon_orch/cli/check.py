@@ -1,9 +1,13 @@
-"""Commands that verify a table and repair its metadata."""
+"""Commands that find problems of tables, verify a table and repair its metadata."""
 
+import json
 import sys
+from fnmatch import fnmatchcase
+from itertools import groupby
 from typing import Annotated
 
 import typer
+from rich.progress import Progress
 
 from paimon_orch.cli.arguments import (
     AsJson,
@@ -13,15 +17,23 @@ from paimon_orch.cli.arguments import (
     Identifier,
     Master,
 )
-from paimon_orch.cli.common import build_executor, open_table, print_values
+from paimon_orch.cli.common import (
+    add_progress_bar,
+    build_executor,
+    error_console,
+    open_catalog,
+    open_table,
+    print_values,
+)
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.steps.cleanup import remove_unexisting_files as missing_step
 from paimon_orch.steps.cleanup import remove_unexisting_manifests as manifest_step
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.inspection import check_table
+from paimon_orch.steps.inspection.doctor import DoctorReport, Severity, examine_catalog
 from paimon_orch.steps.maintenance import mark_done as mark_step
 from paimon_orch.steps.maintenance import sync_iceberg as iceberg_step
 from paimon_orch.steps.maintenance import sync_partitions as partition_step
@@ -41,9 +53,26 @@ _PartitionsToMark = Annotated[
 ]
 _Deep = Annotated[bool, typer.Option("--deep", help="Also read all data files.")]
 
+_Pattern = Annotated[
+    str,
+    typer.Argument(
+        metavar="[PATTERN]", help="Shell pattern of DATABASE.TABLE, such as 'sales.*'; all tables."
+    ),
+]
+_CheckFiles = Annotated[
+    bool, typer.Option("--check", help="Also verify that all files exist, as check does.")
+]
+
 
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
+    register_command(
+        app,
+        doctor,
+        Panel.CHECK,
+        examples=["doctor /lake", "doctor /lake 'sales.*' --json"],
+        has_allowances=False,
+    )
     register_command(app, check, Panel.CHECK, has_allowances=False)
     register_command(app, remove_unexisting_files, Panel.CHECK)
     register_command(app, remove_unexisting_manifests, Panel.CHECK)
@@ -59,6 +88,42 @@ def add_commands(app: typer.Typer) -> None:
         Panel.CHECK,
         examples=["mark-done /lake db.orders --partitions dt=2026-01-31"],
     )
+
+
+def doctor(
+    ctx: typer.Context,
+    location: CatalogLocation,
+    pattern: _Pattern = "*",
+    check_files: _CheckFiles = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find tables that are damaged, slow or not maintained.
+
+    Reads only metadata, and changes nothing. Shows for each finding its cost and the command that
+    fixes it. The exit status is 1 if there is a finding with severity error.
+    """
+    catalog = open_catalog(ctx, location)
+    names = [name for name in catalog.find_tables() if fnmatchcase(name, pattern)]
+    if not names:
+        catalog.require_exists()
+        if pattern != "*":
+            raise NotFoundError(f"no table of {location} matches {pattern!r}")
+    with Progress(console=error_console, transient=True) as bars:
+        progress = add_progress_bar(bars, "examine tables")
+        done = 0
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            progress(done, len(names))
+
+        report = examine_catalog(catalog, names, check_files=check_files, advance=advance)
+    if as_json:
+        print(json.dumps(_to_document(report, location), indent=2))
+    else:
+        _print_report(report, location)
+    if report.count(Severity.ERROR):
+        sys.exit(1)
 
 
 def check(
@@ -214,3 +279,35 @@ def mark_done(
     verb = "would mark" if dry_run else "marked"
     text = f"{verb} {len(planned.partitions)} partitions: {', '.join(planned.actions)}"
     print_values(planned.to_dict(), as_json, text)
+
+
+def _to_document(report: DoctorReport, location: str) -> dict[str, object]:
+    return {
+        "tables": len(report.tables),
+        **{severity.value: report.count(severity) for severity in Severity},
+        "findings": [
+            {
+                "table": finding.table,
+                "rule": finding.rule.value,
+                "severity": finding.severity.value,
+                "text": finding.text,
+                "command": finding.format_command(location),
+            }
+            for finding in report.findings
+        ],
+    }
+
+
+def _print_report(report: DoctorReport, location: str) -> None:
+    for table, findings in groupby(report.findings, key=lambda finding: finding.table):
+        print(table)
+        for finding in findings:
+            print(f"  {finding.severity} {finding.rule}: {finding.text}")
+            command = finding.format_command(location)
+            if command is not None:
+                print(f"    {command}")
+    counts = ", ".join(
+        f"{severity.name.lower()}: {report.count(severity)}" for severity in Severity
+    )
+    sound = len(report.tables) - len({finding.table for finding in report.findings})
+    print(f"{len(report.tables)} tables, {sound} without findings; {counts}")

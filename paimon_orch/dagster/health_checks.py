@@ -4,7 +4,7 @@ The age of the newest data is not a check but a freshness policy
 (:mod:`paimon_orch.dagster.components.freshness_attributes`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -19,6 +19,7 @@ from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.dagster.spark_links import build_maintenance_executor
 from paimon_orch.errors import InputError
+from paimon_orch.steps.inspection.health_metrics import HEALTH_METRICS
 
 if TYPE_CHECKING:  # runs import the library
     from paimon_orch.steps.common.executor import Executor
@@ -27,7 +28,6 @@ if TYPE_CHECKING:  # runs import the library
 
 FILE_REFERENCES = "file_references"
 ICEBERG_METADATA = "iceberg_metadata"
-_SECONDS_PER_DAY = 24 * 3600
 _MAX_SHOWN_FINDINGS = 20
 _SEVERITIES = {"warn": dg.AssetCheckSeverity.WARN, "error": dg.AssetCheckSeverity.ERROR}
 
@@ -44,82 +44,6 @@ class Limit(Attributes):
         description="Whether a failure with severity error blocks downstream assets.",
     )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _HealthMetric:
-    """A metric of table health, its default limit, and how to improve it."""
-
-    description: str
-    read: "Callable[[TableHealth], float | None]"
-    """Returns None if the metric does not apply to the table."""
-    default_limit: float | None
-    remedy: str
-    """Completes the sentence "To fix this, ..."."""
-    is_minimum: bool = False
-    """Whether the limit is a minimum instead of a maximum."""
-
-    def is_within_limit(self, value: float, limit: float) -> bool:
-        return value >= limit if self.is_minimum else value <= limit
-
-
-HEALTH_METRICS: Mapping[str, _HealthMetric] = {
-    "level0_backlog": _HealthMetric(
-        description="Files in level 0, which are not compacted yet.",
-        read=lambda h: h.level0_files,
-        default_limit=100,
-        remedy="run the compaction",
-    ),
-    "sorted_runs": _HealthMetric(
-        description="Maximum number of sorted runs that a reader merges in a bucket.",
-        read=lambda h: h.max_sorted_runs,
-        default_limit=10,
-        remedy="run the compaction",
-    ),
-    "small_files": _HealthMetric(
-        description="Share of files far below the target size that a compaction could merge.",
-        read=lambda h: h.small_files / h.files if h.files else 0.0,
-        default_limit=0.5,
-        remedy="run the compaction, or write less often",
-    ),
-    "deletion_vector_ratio": _HealthMetric(
-        description="Share of stored rows that are deleted or retracted.",
-        read=lambda h: h.deleted_ratio,
-        default_limit=0.3,
-        remedy="run the compaction with strategy: full",
-    ),
-    "bucket_skew": _HealthMetric(
-        description="Size of the largest bucket divided by the mean of its partition.",
-        read=lambda h: h.bucket_skew,
-        default_limit=None,
-        remedy="choose another bucket key",
-    ),
-    "file_index_coverage": _HealthMetric(
-        description="Share of files that have a file index, if the table's options configure one.",
-        read=lambda h: h.index_coverage,
-        default_limit=0.9,
-        remedy="materialize the file indexes",
-        is_minimum=True,
-    ),
-    "snapshot_count": _HealthMetric(
-        description="Number of snapshots.",
-        read=lambda h: h.snapshots,
-        default_limit=1000,
-        remedy="run expire_snapshots",
-    ),
-    "snapshot_age_days": _HealthMetric(
-        description="Age of the oldest snapshot in days.",
-        read=lambda h: h.oldest_snapshot_age / _SECONDS_PER_DAY,
-        default_limit=7,
-        remedy="run expire_snapshots",
-    ),
-    "manifest_count": _HealthMetric(
-        description="Manifests of the latest snapshot.",
-        read=lambda h: h.manifests,
-        default_limit=500,
-        remedy="run compact_manifests",
-    ),
-}
-"""Metrics by check name; a metric without a default limit is checked only if a limit is given."""
 
 CHECK_NAMES = (*HEALTH_METRICS, ICEBERG_METADATA, FILE_REFERENCES)
 """The names of all checks."""

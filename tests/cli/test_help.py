@@ -19,6 +19,7 @@ DELETES_NOTHING = {
         "create",
         "database create",
         "demo",
+        "doctor",
         "inspect",
         "read",
         "rename",

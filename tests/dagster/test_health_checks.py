@@ -6,10 +6,11 @@ import pytest
 from support.dagster.spark_resources import UnavailableSparkResource, build_recorded_resource
 
 from paimon_orch.dagster import Limit, PaimonCatalogResource, build_paimon_table_checks
-from paimon_orch.dagster.health_checks import DEFAULT_LIMITS, HEALTH_METRICS
+from paimon_orch.dagster.health_checks import DEFAULT_LIMITS
 from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.errors import InputError
 from paimon_orch.steps.inspection.health import TableHealth
+from paimon_orch.steps.inspection.health_metrics import HEALTH_METRICS
 from paimon_orch.table.table import Table
 
 Upsert = Callable[..., None]
@@ -149,7 +150,11 @@ def test_a_subset_of_the_checks_can_be_run(
     [
         ("level0_backlog", TableHealth(level0_files=100), TableHealth(level0_files=101)),
         ("sorted_runs", TableHealth(max_sorted_runs=10), TableHealth(max_sorted_runs=11)),
-        ("small_files", TableHealth(files=4, small_files=2), TableHealth(files=4, small_files=3)),
+        (
+            "small_files",
+            TableHealth(files=40, small_files=20),
+            TableHealth(files=40, small_files=21),
+        ),
         ("deletion_vector_ratio", TableHealth(deleted_ratio=0.3), TableHealth(deleted_ratio=0.31)),
         ("file_index_coverage", TableHealth(index_coverage=0.9), TableHealth(index_coverage=0.5)),
         ("snapshot_count", TableHealth(snapshots=1000), TableHealth(snapshots=1001)),

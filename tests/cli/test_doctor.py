@@ -1,0 +1,71 @@
+"""The command doctor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.commands import invoke
+from support.tables import new_table, table_of
+
+from paimon_orch.errors import NotFoundError
+
+ROWS = table_of("k v", [(1, "a")])
+
+
+def test_sound_tables_have_no_findings(tmp_path: Path) -> None:
+    new_table(tmp_path).upsert(ROWS)
+
+    answer = invoke("doctor", str(tmp_path))
+
+    assert answer.exit_code == 0
+    assert answer.stdout == "1 tables, 1 without findings; error: 0, warning: 0, advice: 0\n"
+
+
+def test_a_warning_names_its_command_and_keeps_the_exit_status_0(tmp_path: Path) -> None:
+    new_table(tmp_path, deletion_vectors__enabled="true").upsert(ROWS)
+
+    answer = invoke("doctor", str(tmp_path))
+
+    assert answer.exit_code == 0
+    assert answer.stdout.splitlines() == [
+        "db.t",
+        "  warning rows-not-visible: batch readers do not see 1 records before a compaction",
+        f"    paimon-orch compact {tmp_path} db.t",
+        "1 tables, 0 without findings; error: 0, warning: 1, advice: 0",
+    ]
+
+
+def test_an_error_sets_the_exit_status_also_with_json(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(ROWS)
+    (Path(table.paths.root) / "snapshot" / "snapshot-1").write_text("{")
+
+    answer = invoke("doctor", str(tmp_path), "db.*", "--json")
+
+    assert answer.exit_code == 1
+    document = json.loads(answer.stdout)
+    [finding] = document.pop("findings")
+    assert document == {"tables": 1, "error": 1, "warning": 0, "advice": 0}
+    assert finding["rule"] == "unreadable-table"
+    assert finding["command"] == f"paimon-orch check {tmp_path} db.t"
+
+
+def test_missing_files_are_found_with_check(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(ROWS)
+    next(Path(table.paths.root).glob("bucket-*/*")).unlink()
+
+    assert invoke("doctor", str(tmp_path)).exit_code == 0
+    answer = invoke("doctor", str(tmp_path), "--check")
+    assert answer.exit_code == 1
+    assert "error damaged-files: 1 findings of check" in answer.stdout
+
+
+def test_a_pattern_without_tables_and_a_missing_warehouse_are_errors(tmp_path: Path) -> None:
+    new_table(tmp_path)
+    with pytest.raises(NotFoundError, match=r"no table of .* matches 'other\.\*'"):
+        invoke("doctor", str(tmp_path), "other.*")
+    with pytest.raises(NotFoundError, match="missing"):
+        invoke("doctor", str(tmp_path / "missing"))
