@@ -129,6 +129,7 @@ def test_every_command_with_json_is_tested_here() -> None:
     # test_compact.py; these need data evolution
     tested |= {"materialize-deletion-vectors", "reassign-row-ids"}
     tested |= {"compact-database"}  # test_compact.py; has no table
+    tested |= {"doctor"}  # test_doctor.py; has no table
     tested |= {"branch merge"}  # test_merge_branch.py; needs an append table
     assert tested == {
         name for name, command in walk_commands() if "--json" in option_names(command)
