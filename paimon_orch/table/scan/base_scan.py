@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from paimon_orch.errors import InputError
 from paimon_orch.format.types.data_types import MAX_LENGTH, AtomicType, Field, TypeRoot
 from paimon_orch.format.types.predicate import Predicate, to_arrow_expression
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
 
 ROW_KIND = Field(
     id=2147483644, name="rowkind", type=AtomicType(True, TypeRoot.VARCHAR, (MAX_LENGTH,))
@@ -36,6 +38,10 @@ class BaseScan(ABC):
         """Return the number of records that the scan leaves out until a compaction."""
         return 0
 
+    def count(self) -> int:
+        """Count the rows."""
+        return sum(batch.num_rows for batch in self.to_batches())
+
     def to_reader(self) -> pa.RecordBatchReader:
         """Return a record batch reader, which Polars and DuckDB accept."""
         return pa.RecordBatchReader.from_batches(self.arrow_schema, self.to_batches())
@@ -48,6 +54,14 @@ class BaseScan(ABC):
         """Read everything into pandas."""
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
+
+    def to_polars(self) -> "pl.DataFrame":
+        """Read everything into Polars, which must be installed."""
+        try:
+            import polars as pl
+        except ModuleNotFoundError as error:
+            raise InputError("to_polars needs the package polars: pip install polars") from error
+        return pl.DataFrame(self.to_arrow())
 
 
 def filter_batches(

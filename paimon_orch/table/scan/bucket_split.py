@@ -3,7 +3,7 @@
 See docs/format/scan.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
@@ -73,16 +73,22 @@ def count_visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
         or schema.typed_options.get(DATA_EVOLUTION_ENABLED)
     ):
         return None
-    live = {file.file_name for file in split.files}
-    deleted = [
+    deleted = count_deleted_rows(split, {file.file_name for file in split.files})
+    return None if deleted is None else split.row_count - deleted
+
+
+def count_deleted_rows(split: BucketSplit, names: Container[str]) -> int | None:
+    """Count the rows that deletion vectors delete from data files with these names.
+
+    Returns None if old metadata lacks the number.
+    """
+    counts = [
         item.cardinality
         for entry in split.vectors
         for item in entry.ranges or ()
-        if item.data_file in live
+        if item.data_file in names
     ]
-    if None in deleted:
-        return None
-    return split.row_count - sum(number or 0 for number in deleted)
+    return None if None in counts else sum(count or 0 for count in counts)
 
 
 def is_raw_convertible(files: Sequence[DataFileMeta], schema: TableSchema) -> bool:

@@ -38,6 +38,7 @@ from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.order_by import SortKey, sort_batches
 from paimon_orch.table.scan.partition_pruner import filter_partitions
 from paimon_orch.table.scan.postponed_rows import add_postponed_files, should_merge_postponed
+from paimon_orch.table.scan.row_count import count_rows
 from paimon_orch.table.scan.scan_planner import ALL_LEVELS, ScanPlanner, apply_limit
 from paimon_orch.table.scan.top_n_files import select_top_n_splits
 from paimon_orch.table.scan.unseen_rows import Visibility
@@ -226,7 +227,7 @@ class Scan(BaseScan):
 
     def _apply_limit(self, splits: Sequence[BucketSplit]) -> Sequence[BucketSplit]:
         """Return only the files that the limit needs, or all files if rows are filtered later."""
-        if self.limit is None or not self._has_no_row_filter:
+        if self.limit is None or not self.has_no_row_filter:
             return splits
         if self.fallback is not None or self.merge_postponed:
             return splits
@@ -242,7 +243,7 @@ class Scan(BaseScan):
         return list(apply_limit(splits, self.schema, self.limit))
 
     @property
-    def _has_no_row_filter(self) -> bool:
+    def has_no_row_filter(self) -> bool:
         """Return whether the filter, if any, selects whole partitions."""
         keys = set(self.schema.partition_keys)
         return not self.is_audit_log and (
@@ -252,7 +253,7 @@ class Scan(BaseScan):
     @property
     def _first(self) -> TopRowsOrLimit | None:
         """Return the rows of a file that the limit needs, or None if rows are filtered later."""
-        if self.limit is None or self.limit < 0 or not self._has_no_row_filter:
+        if self.limit is None or self.limit < 0 or not self.has_no_row_filter:
             return None
         if not self.order:
             return self.limit
@@ -299,6 +300,10 @@ class Scan(BaseScan):
         batches = (batch for split in splits for batch in whole.read_split(split))
         rows = sort_batches(batches, self.order, self.limit, whole.arrow_schema)
         return (batch.select(self.arrow_schema.names) for batch in rows)
+
+    def count(self) -> int:
+        """Count the rows; reads only metadata where no merge and no filter is needed."""
+        return count_rows(self)
 
     def read_split(self, split: BucketSplit) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one bucket that match the filter; a limit may leave out rows."""
