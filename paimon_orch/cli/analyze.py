@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 from rich.progress import Progress
-from rich.table import Table as RichTable
 
 from paimon_orch.cli.arguments import (
     AsJson,
@@ -18,7 +17,6 @@ from paimon_orch.cli.arguments import (
 from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
-    console,
     error_console,
     open_table,
     parse_names,
@@ -26,6 +24,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.table_layout import format_count, format_size, print_rows
 from paimon_orch.errors import InputError
 from paimon_orch.format.table_statistics import TableStatistics
 from paimon_orch.steps.common.executor_choice import ExecutorKind
@@ -75,7 +74,7 @@ def analyze(
         target, step.AnalyzeRequest(columns=None if all_columns else parse_names(columns))
     )
     if dry_run:
-        text = f"would read {len(planned.units)} buckets; nothing was changed"
+        text = f"would read {format_count(len(planned.units), 'bucket')}; nothing was changed"
         print_values(planned.to_dict(), as_json, text)
         return
     with Progress(console=error_console, transient=True) as bars:
@@ -91,10 +90,11 @@ def analyze(
 
 
 def _print_statistics(statistics: TableStatistics) -> None:
-    print(f"{statistics.row_count:,} rows, {(statistics.size or 0) / 1e6:,.1f} MB")
+    size = format_size(statistics.size or 0)
+    print(f"{format_count(statistics.row_count or 0, 'row')}, {size}")
     if not statistics.columns:
         return
-    rows = RichTable("column", "distinct", "nulls", "smallest", "largest", "average", "longest")
+    rows = list[list[str]]()
     for name, column in statistics.columns.items():
         values = (
             column.distinct_count,
@@ -104,5 +104,5 @@ def _print_statistics(statistics: TableStatistics) -> None:
             column.average_length,
             column.max_length,
         )
-        rows.add_row(name, *("" if value is None else str(value) for value in values))
-    console.print(rows)
+        rows.append([name, *("" if value is None else str(value) for value in values)])
+    print_rows(("column", "distinct", "nulls", "smallest", "largest", "average", "longest"), rows)

@@ -57,6 +57,13 @@ INDEX: Mapping[str, IndexEntry] = MappingProxyType(
         "drop-partitions": IndexEntry("row_level", Panel.WRITE, "Delete whole partitions."),
         "truncate": IndexEntry("row_level", Panel.WRITE, "Delete all rows."),
         "read": IndexEntry("read", Panel.READ, "Print the rows of a table."),
+        "describe": IndexEntry(
+            "describe",
+            Panel.READ,
+            "Show the columns, keys, partitions, options and comment of a table.",
+        ),
+        "history": IndexEntry("describe", Panel.READ, "Show the newest snapshots of a table."),
+        "count": IndexEntry("describe", Panel.READ, "Count the rows of a table."),
         "inspect": IndexEntry(
             "inspect", Panel.READ, "Show the files, levels and health of a table."
         ),

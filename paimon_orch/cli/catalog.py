@@ -17,6 +17,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.table_layout import format_count
 from paimon_orch.errors import InputError
 
 _Database = Annotated[str, typer.Argument(metavar="DATABASE", help="Name of the database.")]
@@ -139,7 +140,8 @@ def drop_database(
     if dry_run:
         losses = [_measure_table(catalog, f"{database}.{name}") for name in names]
         lines = [f"would delete {_describe_loss(loss)}" for loss in losses]
-        text = f"would delete database {database} with {len(names)} tables; nothing was changed"
+        count = format_count(len(names), "table")
+        text = f"would delete database {database} with {count}; nothing was changed"
         print_values(values | {"tables": losses}, as_json, "\n".join([*lines, text]))
         return
     catalog.drop_database(database, cascade=cascade, if_exists=if_exists)
@@ -253,7 +255,10 @@ def _measure_table(catalog: Catalog, identifier: str) -> dict[str, object]:
 
 
 def _describe_loss(loss: dict[str, object]) -> str:
+    units = ("snapshots", "snapshot"), ("tags", "tag"), ("files", "file"), ("bytes", "byte")
+    counts = {key: format_count(loss[key], unit) for key, unit in units}
+    branches = format_count(loss["branches"], "branch", "branches")
     return (
-        f"{loss['table']} with {loss['snapshots']} snapshots, {loss['tags']} tags, "
-        f"{loss['branches']} branches and {loss['files']:,} files of {loss['bytes']:,} bytes"
+        f"{loss['table']} with {counts['snapshots']}, {counts['tags']}, {branches} and "
+        f"{counts['files']} of {counts['bytes']}"
     )

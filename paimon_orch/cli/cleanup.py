@@ -27,6 +27,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.table_layout import format_count
 from paimon_orch.errors import InputError
 from paimon_orch.steps.cleanup import purge_files as purge_step
 from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step
@@ -100,7 +101,8 @@ def remove_orphan_files(
     skipped = [f"skipped: {text}" for text in planned.skipped_external_paths]
     if dry_run:
         text = (
-            f"would remove {len(planned.files)} files of {planned.bytes:,} bytes; "
+            f"would remove {format_count(len(planned.files), 'file')} of "
+            f"{format_count(planned.bytes, 'byte')}; "
             "nothing was changed"
         )
         paths = [file.path for file in planned.files]
@@ -108,7 +110,7 @@ def remove_orphan_files(
         return
     result = run_step(orphan_step.REMOVE_ORPHAN_FILES, target, planned, runner)
     verb = "deleted" if result.quarantine is None else f"moved to quarantine {result.quarantine}:"
-    text = f"{verb} {result.files} files of {result.bytes:,} bytes"
+    text = f"{verb} {format_count(result.files, 'file')} of {format_count(result.bytes, 'byte')}"
     values = result.to_dict() | {"skipped_external_paths": list(planned.skipped_external_paths)}
     text = append_refused_paths("\n".join([*skipped, text]), result.refused)
     print_values(values, as_json, text)
@@ -130,8 +132,10 @@ def purge_files(
     target = open_table(ctx, location, table)
     planned = purge_step.plan(target, EmptyRequest())
     loss = (
-        f"{planned.rows:,} rows, {planned.snapshots} snapshots, {len(planned.tags)} tags, "
-        f"{len(planned.branches)} branches and {len(planned.consumers)} consumers"
+        f"{format_count(planned.rows, 'row')}, {format_count(planned.snapshots, 'snapshot')}, "
+        f"{format_count(len(planned.tags), 'tag')}, "
+        f"{format_count(len(planned.branches), 'branch', 'branches')} and "
+        f"{format_count(len(planned.consumers), 'consumer')}"
     )
     if dry_run:
         print_values(planned.to_dict(), as_json, f"would delete {loss}; nothing was changed")
@@ -140,7 +144,8 @@ def purge_files(
         raise InputError("nothing was changed")
     result = run_step(purge_step.PURGE_FILES, target, planned)
     values = planned.to_dict() | {"files": result.files}
-    print_values(values, as_json, f"deleted {loss}, and {result.files} unreferenced files")
+    files = format_count(result.files, "unreferenced file")
+    print_values(values, as_json, f"deleted {loss}, and {files}")
 
 
 def _open_quarantine(ctx: typer.Context, location: str, identifier: str) -> Quarantine:
@@ -173,12 +178,12 @@ def restore_quarantine(
     names = quarantine.select_folders(folder)
     if dry_run:
         files = quarantine.count(names)
-        text = f"would restore {files} files; nothing was changed"
+        text = f"would restore {format_count(files, 'file')}; nothing was changed"
         print_values({"files": files}, as_json, text)
         return
     restored = quarantine.restore(folder)
     remaining = quarantine.count(names)
-    text = f"restored {restored} files"
+    text = f"restored {format_count(restored, 'file')}"
     if remaining:
         text += f"; {remaining} remain: their paths are taken or lead through a symbolic link"
     print_values({"files": restored, "remaining_files": remaining}, as_json, text)
@@ -199,8 +204,8 @@ def empty_quarantine(
     retention = timedelta(seconds=max(0.0, time.time() - cutoff / 1000))
     if dry_run:
         files = quarantine.count(quarantine.find_expired_folders(retention))
-        text = f"would delete {files} files; nothing was changed"
+        text = f"would delete {format_count(files, 'file')}; nothing was changed"
     else:
         files = quarantine.empty(retention)
-        text = f"deleted {files} files"
+        text = f"deleted {format_count(files, 'file')}"
     print_values({"files": files}, as_json, text)

@@ -64,6 +64,16 @@ def open_table(ctx: typer.Context, location: str, identifier: str) -> Table:
     return open_catalog(ctx, location).table(identifier)
 
 
+def open_readable(
+    ctx: typer.Context, location: str, identifier: str
+) -> "Table | SystemTable | CatalogSystemTable":
+    """Open a table, or a system table of a table (``db.t$files``) or catalog (``sys.tables``)."""
+    catalog = open_catalog(ctx, location)
+    if identifier.startswith("sys.") and "$" not in identifier:
+        return catalog.system(identifier.removeprefix("sys."))
+    return catalog.open(identifier)
+
+
 def check_files_exist(paths: Iterable[str]) -> None:
     """Raise :class:`NotFoundError` for a local file that does not exist; URLs are not checked."""
     for path in paths:

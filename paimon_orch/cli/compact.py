@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import Progress
-from rich.table import Table as RichTable
 
 from paimon_orch.cli.arguments import (
     AsJson,
@@ -24,7 +23,6 @@ from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
     check_partitions_exist,
-    console,
     error_console,
     open_catalog,
     open_table,
@@ -38,6 +36,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.table_layout import format_count, format_size, print_rows
 from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.steps.common import executor as executors
 from paimon_orch.steps.common.bucket_scan import PARTITION_JUDGE, scan_latest_buckets
@@ -279,7 +278,8 @@ def compact_database(
         if not as_json:
             print(_format_report(name, reports[name], dry_run=dry_run))
     failed = sum("error" in report for report in reports.values())
-    text = f"{len(names)} tables, {failed} failed" + ("; nothing was changed" if dry_run else "")
+    text = f"{format_count(len(names), 'table')}, {failed} failed"
+    text += "; nothing was changed" if dry_run else ""
     print(json.dumps({"tables": reports}, indent=2) if as_json else text)
     if failed:
         sys.exit(1)
@@ -294,7 +294,11 @@ def _format_report(name: str, report: Mapping[str, object], *, dry_run: bool) ->
             f"{report['files_after']}"
         )
     if dry_run and report["files"]:
-        return f"{name}: would compact {report['files']} files of {report['buckets']} buckets"
+        files, buckets = (
+            format_count(report["files"], "file"),
+            format_count(report["buckets"], "bucket"),
+        )
+        return f"{name}: would compact {files} of {buckets}"
     return f"{name}: {_NOTHING_TO_DO}"
 
 
@@ -366,27 +370,30 @@ def _print_plan(
         return
     if plan:
         _print_units(plan)
-        print(f"{values['buckets']} buckets, {values['files']} files; nothing was changed")
+        buckets = format_count(values["buckets"], "bucket")
+        print(f"{buckets}, {format_count(values['files'], 'file')}; nothing was changed")
     else:
         print(_NOTHING_TO_DO)
     _print_decisions(decisions)
 
 
 def _print_units(plan: compact_step.CompactionPlan) -> None:
-    rows = RichTable("partition", "bucket", "why", "files", "rows", "MB", "to level")
-    for unit in plan.units[:_MAX_SHOWN_UNITS]:
-        rows.add_row(
+    rows = [
+        (
             unit.partition_text,
             str(unit.bucket),
             unit.reason_details or unit.reason,
             str(unit.files),
             f"{unit.rows:,}",
-            f"{unit.bytes / 1e6:,.2f}",
+            format_size(unit.bytes),
             str(unit.output_level),
         )
-    console.print(rows)
+        for unit in plan.units[:_MAX_SHOWN_UNITS]
+    ]
+    print_rows(("partition", "bucket", "why", "files", "rows", "size", "to level"), rows)
     if len(plan.units) > _MAX_SHOWN_UNITS:
-        print(f"and {len(plan.units) - _MAX_SHOWN_UNITS:,} smaller units; --json shows all")
+        more = format_count(len(plan.units) - _MAX_SHOWN_UNITS, "smaller unit")
+        print(f"and {more}; --json shows all")
 
 
 def _print_decisions(decisions: Sequence[CompactionDecision]) -> None:
@@ -395,7 +402,7 @@ def _print_decisions(decisions: Sequence[CompactionDecision]) -> None:
     for decision in decisions[:_MAX_SHOWN_DECISIONS]:
         print(f"  {decision}")
     if len(decisions) > _MAX_SHOWN_DECISIONS:
-        print(f"  and {len(decisions) - _MAX_SHOWN_DECISIONS} more partitions")
+        print(f"  and {format_count(len(decisions) - _MAX_SHOWN_DECISIONS, 'more partition')}")
 
 
 def rescale(
@@ -424,7 +431,8 @@ def rescale(
         snapshot = run_step(rescale_step.RESCALE, target, planned, runner).snapshot
     committed = None if snapshot is None else snapshot.id
     outcome = "nothing was changed" if snapshot is None else f"snapshot {snapshot.id}"
-    text = f"{len(planned.partitions)} partitions to {planned.buckets} buckets; {outcome}"
+    partitions = format_count(len(planned.partitions), "partition")
+    text = f"{partitions} to {format_count(planned.buckets, 'bucket')}; {outcome}"
     print_values(planned.to_dict() | {"committed": committed}, as_json, text)
 
 
@@ -480,7 +488,8 @@ def reassign_row_ids(
         snapshot_id = run_step(reassign_step.REASSIGN_ROW_IDS, target, planned).snapshot_id
     values = planned.to_dict()
     outcome = "nothing was changed" if snapshot_id is None else f"snapshot {snapshot_id}"
-    text = f"{values['rows']:,} rows of {values['partitions']} partitions; {outcome}"
+    partitions = format_count(values["partitions"], "partition")
+    text = f"{format_count(values['rows'], 'row')} of {partitions}; {outcome}"
     print_values(values | {"snapshot_id": snapshot_id}, as_json, text)
 
 
@@ -500,7 +509,7 @@ def compact_manifests(
     values = planned.to_dict() | {"snapshot_id": None if snapshot is None else snapshot.id}
     outcome = "nothing was changed" if snapshot is None else f"merged in snapshot {snapshot.id}"
     text = (
-        f"{planned.manifests} manifests, {planned.small} of them small, with "
+        f"{format_count(planned.manifests, 'manifest')}, {planned.small} of them small, with "
         f"{planned.deleted_entries} deleted entries; {outcome}"
     )
     print_values(values, as_json, text)

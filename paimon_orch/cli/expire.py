@@ -16,6 +16,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.table_layout import format_count
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.expiration import expire_changelogs as changelog_step
 from paimon_orch.steps.expiration import expire_partitions as partition_step
@@ -115,8 +116,9 @@ def expire_snapshots(
         return
     result = expire_step.run_expiration(target, planned)
     text = (
-        f"expired {result.snapshots} snapshots, deleted {result.data_files} data files "
-        f"({result.bytes:,} bytes) and {result.metadata_files} metadata files"
+        f"expired {format_count(result.snapshots, 'snapshot')}, deleted "
+        f"{format_count(result.data_files, 'data file')} ({format_count(result.bytes, 'byte')}) and "
+        f"{format_count(result.metadata_files, 'metadata file')}"
     )
     print_values(result.to_dict(), as_json, append_refused_paths(text, result.refused))
 
@@ -136,13 +138,14 @@ def _parse_retention(
 def _format_expiration_plan(planned: expire_step.SnapshotExpirationPlan) -> str:
     files, changelogs = planned.files_to_delete, planned.changelog_plan
     text = (
-        f"would expire {len(planned.snapshots)} snapshots with {len(files)} files, "
-        f"{files.bytes:,} bytes of data"
+        f"would expire {format_count(len(planned.snapshots), 'snapshot')} with "
+        f"{format_count(len(files), 'file')}, "
+        f"{format_count(files.bytes, 'byte')} of data"
     )
     if changelogs:
         text += (
-            f", and {len(changelogs.changelogs)} changelogs with "
-            f"{len(changelogs.files_to_delete)} files"
+            f", and {format_count(len(changelogs.changelogs), 'changelog')} with "
+            f"{format_count(len(changelogs.files_to_delete), 'file')}"
         )
     return "\n".join([*planned.held_by, f"{text}; nothing was changed"])
 
@@ -168,7 +171,8 @@ def expire_changelogs(
     if not dry_run:
         expired = run_step(changelog_step.EXPIRE_CHANGELOGS, target, expired).plan
     verb = "would expire" if dry_run else "expired"
-    text = f"{verb} {len(expired.changelogs)} changelogs with {len(expired.files_to_delete)} files"
+    files = format_count(len(expired.files_to_delete), "file")
+    text = f"{verb} {format_count(len(expired.changelogs), 'changelog')} with {files}"
     print_values(expired.to_dict(), as_json, text)
 
 
@@ -200,7 +204,8 @@ def expire_partitions(
     if not dry_run:
         dropped = run_step(partition_step.EXPIRE_PARTITIONS, target, dropped).plan
     verb = "would drop" if dry_run else "dropped"
-    text = f"{verb} {len(dropped.names)} partitions of {dropped.rows:,} rows"
+    partitions = format_count(len(dropped.names), "partition")
+    text = f"{verb} {partitions} of {format_count(dropped.rows, 'row')}"
     print_values(dropped.to_dict(), as_json, "\n".join([*dropped.names, text]))
 
 

@@ -20,10 +20,10 @@ class Panel(StrEnum):
     TABLES = "Tables"
     WRITE = "Write"
     READ = "Read and inspect"
+    CHECK = "Check and repair"
     COMPACT = "Compact and optimize"
     EXPIRE = "Expire and clean up"
     REFERENCES = "Tags and branches"
-    CHECK = "Check and repair"
     DEMO = "Demo"
 
 

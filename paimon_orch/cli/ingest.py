@@ -34,6 +34,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.table_layout import format_count
 from paimon_orch.errors import InputError
 from paimon_orch.steps import ingest as ingest_step
 from paimon_orch.steps.common import executor as executors
@@ -267,7 +268,7 @@ def _to_values(result: IngestResult) -> dict[str, object]:
 
 def _print_preview(preview: IngestPreview, as_json: bool) -> None:
     lines = [f"would replace partition {name}" for name in preview.replaced_partitions if name]
-    text = f"would load {preview.rows:,} rows"
+    text = f"would load {format_count(preview.rows, 'row')}"
     if preview.replaced_rows:
         text += f" in place of {preview.replaced_rows:,}"
     print_values(preview.to_dict(), as_json, "\n".join([*lines, f"{text}; nothing was changed"]))

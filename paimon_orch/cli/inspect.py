@@ -4,12 +4,12 @@ import json
 
 import pendulum
 import typer
-from rich.table import Table as RichTable
 
 from paimon_orch.cli.arguments import AsJson, CatalogLocation, Identifier, SnapshotId
-from paimon_orch.cli.common import console, error_console, open_table
+from paimon_orch.cli.common import error_console, open_table
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.table_layout import format_count, format_size, print_rows
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.inspection.inspect import BucketSummary, TableReport
 from paimon_orch.steps.inspection.inspect import inspect as inspect_table
@@ -64,13 +64,13 @@ def _print_report(report: TableReport) -> None:
         )
     if report.health is not None:
         print(report.health)
-    buckets = RichTable("partition", "bucket", "files by level", "rows", "deleted", "MB")
-    for bucket in report.summarize_buckets(_MAX_SHOWN_BUCKETS):
-        buckets.add_row(*_format_bucket(bucket))
-    console.print(buckets)
+    print_rows(
+        ("partition", "bucket", "files by level", "rows", "deleted", "size"),
+        list(map(_format_bucket, report.summarize_buckets(_MAX_SHOWN_BUCKETS))),
+    )
     if report.bucket_count > _MAX_SHOWN_BUCKETS:
         more = report.bucket_count - _MAX_SHOWN_BUCKETS
-        print(f"and {more:,} more buckets; --json shows all")
+        print(f"and {format_count(more, 'more bucket')}; --json shows all")
 
 
 def _format_snapshot(snapshot: Snapshot) -> str:
@@ -82,7 +82,7 @@ def _format_totals(report: TableReport) -> str:
     rows = "known only after a merge" if report.row_count is None else f"{report.row_count:,}"
     return (
         f"rows {rows}; physical {report.physical_rows:,}, deleted by deletion vectors "
-        f"{report.deleted_rows:,}; files {report.file_count} ({report.bytes / 1e6:,.1f} MB), "
+        f"{report.deleted_rows:,}; files {report.file_count} ({format_size(report.bytes)}), "
         f"level 0 {report.level0_files}, small {report.small_files}"
     )
 
@@ -94,5 +94,5 @@ def _format_bucket(bucket: BucketSummary) -> tuple[str, ...]:
         " ".join(f"L{level}:{count}" for level, count in bucket.files_by_level.items()),
         f"{bucket.rows:,}",
         f"{bucket.deleted_rows:,}",
-        f"{bucket.bytes / 1e6:,.2f}",
+        format_size(bucket.bytes),
     )

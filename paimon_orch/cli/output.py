@@ -7,7 +7,6 @@ have a sign and at least four digits (``+10000-01-01``), as in ISO 8601.
 import base64
 import json
 import math
-import sys
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -19,9 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv
-from rich.console import Console
-from rich.table import Table as RichTable
 
+from paimon_orch.cli.table_layout import Layout, format_count, print_rows
 from paimon_orch.errors import InputError
 from paimon_orch.files.variant_text import format_variants, has_variants, to_readable_type
 from paimon_orch.format.text import decode_readable_text
@@ -60,9 +58,9 @@ def encode_json_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
 
 
 def write_rows(reader: pa.RecordBatchReader, form: str, sink: IO[bytes]) -> None:
-    """Write rows as ``jsonl``, ``csv``, ``parquet`` or ``table``.
+    """Write rows as ``jsonl``, ``csv``, ``parquet`` or a :class:`Layout` of text.
 
-    ``table`` prints the first 100 rows and the number of rows. All formats use bounded memory.
+    A layout prints the first 100 rows and the number of rows. All formats use bounded memory.
     VARIANT is JSON text, except in Parquet.
     """
     if form != "parquet":
@@ -75,7 +73,7 @@ def write_rows(reader: pa.RecordBatchReader, form: str, sink: IO[bytes]) -> None
     elif form == "parquet":
         _write_parquet(reader, sink)
     else:
-        _print_table(reader)
+        _print_table(reader, Layout(form))
     sink.flush()
 
 
@@ -146,20 +144,18 @@ def _write_parquet(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
             writer.write_batch(pa.record_batch(columns, schema=reader.schema))
 
 
-def _print_table(reader: pa.RecordBatchReader) -> None:
+def _print_table(reader: pa.RecordBatchReader, layout: Layout) -> None:
     """Print the first rows, and the number of all rows."""
-    shown, total = RichTable(*reader.schema.names), 0
+    shown, total = list[list[str]](), 0
     for batch in reader:
         for row in _to_python_rows(batch.slice(0, max(0, _MAX_TABLE_ROWS - total))):
-            shown.add_row(
-                *("" if value is None else str(to_json_value(value)) for value in row.values())
+            shown.append(
+                ["" if value is None else str(to_json_value(value)) for value in row.values()]
             )
         total += batch.num_rows
-    # Rich must not interpret brackets and colons of the data as markup or emoji.
-    console = Console(file=sys.stdout, markup=False, emoji=False)
-    console.print(shown)
+    print_rows(reader.schema.names, shown, layout)
     suffix = f", the first {_MAX_TABLE_ROWS} shown" if total > _MAX_TABLE_ROWS else ""
-    console.print(f"{total:,} rows{suffix}")
+    print(f"{format_count(total, 'row')}{suffix}")
 
 
 def _to_python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.table_layout import format_count
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.compaction import postpone
@@ -50,7 +51,8 @@ def move_postponed(
     planned = postpone.plan(target, postpone.MovePostponedRequest())
     rows = planned.rows
     if dry_run:
-        text = f"would move {rows:,} rows of {len(planned.units)} partitions; nothing was changed"
+        partitions = format_count(len(planned.units), "partition")
+        text = f"would move {format_count(rows, 'row')} of {partitions}; nothing was changed"
         print_values(planned.to_dict(), as_json, text)
         return
     with Progress(console=error_console, transient=True) as bars:

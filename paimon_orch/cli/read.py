@@ -17,7 +17,7 @@ from paimon_orch.cli.arguments import (
 )
 from paimon_orch.cli.common import (
     note_rows_not_visible,
-    open_catalog,
+    open_readable,
     parse_optional_timestamp,
 )
 from paimon_orch.cli.help_page import Panel
@@ -29,6 +29,7 @@ _EXAMPLES = [
     "read /lake db.orders --where \"status = 'OPEN'\" --limit 10",
     "read /lake db.orders --snapshot 12 --format csv > orders.csv",
     "read /lake 'db.orders$snapshots' --format jsonl",
+    "read /lake 'db.orders$files' --format wide | less -S",
     "read /lake sys.partitions --order-by 'file_count desc'",
 ]
 
@@ -37,6 +38,8 @@ class OutputFormat(StrEnum):
     """The formats for printing rows."""
 
     TABLE = "table"
+    WIDE = "wide"
+    VERTICAL = "vertical"
     JSONL = "jsonl"
     CSV = "csv"
     PARQUET = "parquet"
@@ -85,16 +88,16 @@ def read(
 ) -> None:
     """Print the rows of a table.
 
-    The format jsonl prints one JSON object per row. DATABASE.TABLE$NAME reads a system table, such
+    The format table prints the first 100 rows in columns, or with one value per line if they are
+    wider than the terminal; wide always prints columns, and vertical one value per line. The format
+    jsonl prints one JSON object per row. DATABASE.TABLE$NAME reads a system table, such
     as $snapshots, $files or $partitions; sys.tables, sys.partitions and sys.all_table_options are
     system tables of the catalog.
     """
     if branch == "":
         raise InputError("--branch is empty; omit it to read main")
     identifier = table if branch is None else f"{table}$branch_{branch}"
-    catalog = open_catalog(ctx, location)
-    is_system = identifier.startswith("sys.") and "$" not in identifier
-    opened = catalog.system(identifier[4:]) if is_system else catalog.open(identifier)
+    opened = open_readable(ctx, location, identifier)
     scan = opened.scan(
         None if columns is None else [name.strip() for name in columns.split(",")],
         where,

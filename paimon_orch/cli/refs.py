@@ -22,6 +22,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.table_layout import format_count
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.paths import MAIN_BRANCH
 from paimon_orch.steps.common.step import EmptyRequest, run_step
@@ -227,7 +228,7 @@ def delete_tag(
     deleted = deletion_step.plan(target, deletion_step.DeleteTagRequest(name=name))
     if not dry_run:
         deleted = run_step(deletion_step.DELETE_TAG, target, deleted).plan
-    text = f"tag {name} with {len(deleted.files_to_delete)} files"
+    text = f"tag {name} with {format_count(len(deleted.files_to_delete), 'file')}"
     text = f"would delete {text}; nothing was changed" if dry_run else f"deleted {text}"
     print_values(deleted.to_dict(), as_json, text)
 
@@ -287,7 +288,8 @@ def delete_branch(
     branch = open_table(ctx, location, f"{table}$branch_{name}")
     snapshots, tags = len(branch.stores.snapshots.ids()), len(branch.tags.names())
     values: dict[str, object] = {"branch": name, "snapshots": snapshots, "tags": tags}
-    text = f"would delete branch {name}, {snapshots} snapshots and {tags} tags; nothing was changed"
+    loss = f"{format_count(snapshots, 'snapshot')} and {format_count(tags, 'tag')}"
+    text = f"would delete branch {name}, {loss}; nothing was changed"
     print_values(values, as_json, text)
 
 
@@ -362,7 +364,9 @@ def merge_branch(
     )
     planned = merge_step.plan(target, merge_step.MergeBranchRequest(source=source))
     values = planned.to_dict()
-    text = f"{values['files']} files of {planned.rows:,} rows to {into}"
+    text = (
+        f"{format_count(values['files'], 'file')} of {format_count(planned.rows, 'row')} to {into}"
+    )
     if dry_run:
         print_values(values, as_json, f"would add {text}; nothing was changed")
         return
@@ -415,7 +419,7 @@ def _roll_back_as_latest(
     planned = rollback_step.plan(table, request)
     values = planned.to_dict()
     text = f"the state of snapshot {planned.target.id}"
-    changes = f"{planned.added_files} files added, {planned.removed_files} removed"
+    changes = f"{format_count(planned.added_files, 'file')} added, {planned.removed_files} removed"
     if dry_run:
         print_values(values, as_json, f"would commit {text} ({changes}); nothing was changed")
         return

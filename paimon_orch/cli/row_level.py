@@ -33,6 +33,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.table_layout import format_count
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.compaction.compact import CompactionResult
@@ -282,8 +283,9 @@ def _print_row_level_plan(
         return
     values = planned.to_dict()
     text = (
-        f"would read {values['files']} files of {values['buckets']} buckets with "
-        f"{values['rows']:,} rows; nothing was changed"
+        f"would read {format_count(values['files'], 'file')} of "
+        f"{format_count(values['buckets'], 'bucket')} with "
+        f"{format_count(values['rows'], 'row')}; nothing was changed"
     )
     print_values(values, as_json, text)
 
@@ -360,7 +362,8 @@ def truncate(
 
 def _print_removal_plan(bucket_rows: list[int], as_json: bool) -> None:
     buckets, rows = len(bucket_rows), sum(bucket_rows)
-    text = f"would delete {rows:,} rows of {buckets} buckets; nothing was changed"
+    count = f"{format_count(rows, 'row')} of {format_count(buckets, 'bucket')}"
+    text = f"would delete {count}; nothing was changed"
     print_values({"buckets": buckets, "rows": rows}, as_json, text)
 
 
@@ -371,4 +374,4 @@ def _print_removal(snapshot: Snapshot | None, as_json: bool) -> None:
         return
     rows = -snapshot.delta_record_count
     values: dict[str, object] = {"snapshot_id": snapshot.id, "rows": rows}
-    print_values(values, as_json, f"snapshot {snapshot.id}: {rows:,} rows deleted")
+    print_values(values, as_json, f"snapshot {snapshot.id}: {format_count(rows, 'row')} deleted")

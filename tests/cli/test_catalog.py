@@ -173,7 +173,7 @@ def test_analyze_prints_the_statistics(root: str, table: Table) -> None:
     assert table.stores.snapshots.latest_id() == 1
 
     lines = run_command("analyze", root, "db.t").splitlines()
-    assert (lines[0].split(",")[0], lines[-1]) == ("1 rows", "snapshot 2")
+    assert (lines[0].split(",")[0], lines[-1]) == ("1 row", "snapshot 2")
     as_json = json.loads(run_command("analyze", root, "db.t", "--json"))
     assert as_json["statistics"]["mergedRecordCount"] == 1
     with pytest.raises(InputError, match="cannot be combined"):

@@ -24,17 +24,17 @@ def test_orphan_files_are_quarantined_restored_and_deleted(
 
     dry = invoke("remove-orphan-files", *where, "--dry-run")
     assert str(orphan) in dry.stdout
-    assert "would remove 1 files of 5 bytes" in dry.stdout
+    assert "would remove 1 file of 5 bytes" in dry.stdout
     aside = json.loads(invoke("remove-orphan-files", *where, "--quarantine", "--json").stdout)
     assert (aside["files"], aside["bytes"], orphan.exists()) == (1, 5, False)
     assert json.loads(invoke("quarantine", "list", *where, "--json").stdout) == [
         aside["quarantine"]
     ]
     dry = invoke("quarantine", "restore", *where, "--dry-run")
-    assert ("would restore 1 files" in dry.stdout, orphan.exists()) == (True, False)
+    assert ("would restore 1 file" in dry.stdout, orphan.exists()) == (True, False)
     assert "restored 1" in invoke("quarantine", "restore", *where).stdout
     assert orphan.exists()
-    assert "deleted 1 files of 5 bytes" in invoke("remove-orphan-files", *where).stdout
+    assert "deleted 1 file of 5 bytes" in invoke("remove-orphan-files", *where).stdout
     assert not orphan.exists()
 
 
@@ -48,7 +48,7 @@ def test_the_command_quarantine_empty_deletes_only_old_files(
 
     assert "deleted 0" in invoke("quarantine", "empty", *where).stdout
     at_once = ("quarantine", "empty", *where, "--older-than", "0 s")
-    assert "would delete 1 files" in invoke(*at_once, "--dry-run").stdout
+    assert "would delete 1 file" in invoke(*at_once, "--dry-run").stdout
     assert "deleted 1" in invoke(*at_once).stdout
     assert "none" in invoke("quarantine", "list", *where).stdout
 

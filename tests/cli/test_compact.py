@@ -190,7 +190,7 @@ def test_deleted_rows_are_removed_from_tables_with_data_evolution(run: Run, tmp_
     answer = run(*command, "--json").json
     again = run(*command)
 
-    assert "1 buckets, 1 files; nothing was changed" in shown
+    assert "1 bucket, 1 file; nothing was changed" in shown
     assert (answer["files_before"], answer["rows_written"], answer["deleted_rows"]) == (1, 1, 0)
     assert rows_of(table, columns=["k", "_ROW_ID"]) == [(2, 2)]
     assert (again.status, again.out) == (0, "no rows are deleted: nothing to do\n")
@@ -231,9 +231,9 @@ def test_the_tables_of_databases_are_compacted(
     patterns = ("--including-databases", "a|b", "--excluding-tables", r".*\.two")
     shown = run("compact-database", tmp_path, *options, *patterns, "--dry-run")
     assert shown.out.splitlines() == [
-        "a.one: would compact 2 files of 1 buckets",
+        "a.one: would compact 2 files of 1 bucket",
         "b.idle: nothing to compact",
-        "b.one: would compact 2 files of 1 buckets",
+        "b.one: would compact 2 files of 1 bucket",
         "3 tables, 0 failed; nothing was changed",
     ]
     assert databases.table("a.one").stores.snapshots.latest_id() == 2

@@ -69,8 +69,8 @@ def test_changelogs_expire(tmp_path: Path) -> None:
     invoke("expire-snapshots", str(tmp_path), "db.t", "--retain-max", "1")
     command = ("expire-changelogs", str(tmp_path), "db.t", "--retain-max", "2")
 
-    assert "would expire 1 changelogs" in invoke(*command, "--dry-run").stdout
-    assert "expired 1 changelogs" in invoke(*command).stdout
+    assert "would expire 1 changelog" in invoke(*command, "--dry-run").stdout
+    assert "expired 1 changelog" in invoke(*command).stdout
     assert json.loads(invoke(*command, "--json").stdout)["changelogs"] == 0
 
 
@@ -90,7 +90,7 @@ def test_partitions_expire(tmp_path: Path) -> None:
     table.append(table_of("dt k", [("20200101", 1), ("29990101", 2)]))
     command = ("expire-partitions", str(tmp_path), "db.t", "--expiration-time", "30 d", "--timestamp-formatter", "yyyyMMdd")  # fmt: skip
 
-    assert "would drop 1 partitions of 1 rows" in invoke(*command, "--dry-run").stdout
+    assert "would drop 1 partition of 1 row" in invoke(*command, "--dry-run").stdout
     assert json.loads(invoke(*command, "--json").stdout)["partitions"] == ["dt=20200101"]
     assert rows_of(table) == [("29990101", 2)]
 

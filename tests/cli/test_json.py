@@ -15,6 +15,8 @@ NEEDS_SPARK = {"ingest", "merge-into"}  # tests of their documents are in test_i
 # The commands in the order of execution, their arguments, and keys of the JSON that they print.
 STEPS: list[tuple[str, list[str], set[str]]] = [
     ("inspect", [], {"table", "snapshot", "totals"}),
+    ("describe", [], {"columns", "options"}),
+    ("count", [], {"rows"}),
     ("check", [], {"findings"}),
     ("compact", ["--dry-run"], {"files", "decisions"}),
     ("delete", ["--where", "k = 1", "--dry-run"], {"files", "rows"}),
@@ -129,6 +131,7 @@ def test_every_command_with_json_is_tested_here() -> None:
     # test_compact.py; these need data evolution
     tested |= {"materialize-deletion-vectors", "reassign-row-ids"}
     tested |= {"compact-database"}  # test_compact.py; has no table
+    tested |= {"history"}  # test_describe.py; prints a list
     tested |= {"doctor"}  # test_doctor.py; has no table
     tested |= {"branch merge"}  # test_merge_branch.py; needs an append table
     assert tested == {

@@ -44,8 +44,9 @@ def test_rows_are_printed_as_csv_and_as_a_table(run: Run, warehouse: Path) -> No
     table = run("read", warehouse, "db.t", "--where", "id = 1")
 
     assert csv.out == '"id","v","price"\n1,"a",1.00\n'
-    assert "1 rows" in table.out
-    assert "1.00" in table.out
+    assert table.out == "id  v  price\n1   a  1.00\n1 row\n"
+    vertical = run("read", warehouse, "db.t", "--where", "id = 1", "--format", "vertical")
+    assert vertical.out.splitlines()[1:] == ["id     1", "v      a", "price  1.00", "1 row"]
 
 
 def test_rows_are_written_as_parquet(warehouse: Path) -> None:

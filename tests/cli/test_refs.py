@@ -166,7 +166,7 @@ def test_branches_are_created_fast_forwarded_and_deleted(table: Table) -> None:
     assert output.startswith("would move main from snapshot 2 to snapshot 1 of branch dev")
     assert run(table, "branch fast-forward", "dev") == "moved main to snapshot 1 of branch dev"
     output = run(table, "branch delete", "dev", "--dry-run")
-    assert output.startswith("would delete branch dev, 1 snapshots and 1 tags")
+    assert output.startswith("would delete branch dev, 1 snapshot and 1 tag")
     run(table, "branch delete", "empty")
 
     assert table.branches.names() == ["dev"]

@@ -8,7 +8,7 @@ See docs/format/data-types.md and docs/format/data-files.md#parquet.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -453,8 +453,8 @@ def atomic_to_sql(data_type: AtomicType) -> str:
     return f"{name}({', '.join(map(str, params))})" if params else name.value
 
 
-def type_to_sql(data_type: DataType) -> str:
-    """Return the SQL text of a type, including nested types."""
+def type_to_sql(data_type: DataType, quote: Callable[[str], str] = str) -> str:
+    """Return the SQL text of a type; ``quote`` is applied to the names in nested types."""
     suffix = "" if data_type.nullable else " NOT NULL"
     match data_type:
         case AtomicType():
@@ -462,14 +462,14 @@ def type_to_sql(data_type: DataType) -> str:
         case VariantType():
             return f"VARIANT{suffix}"
         case ArrayType(element=element):
-            return f"ARRAY<{type_to_sql(element)}>{suffix}"
+            return f"ARRAY<{type_to_sql(element, quote)}>{suffix}"
         case VectorType(element=element, length=length):
-            return f"VECTOR<{type_to_sql(element)}, {length}>{suffix}"
+            return f"VECTOR<{type_to_sql(element, quote)}, {length}>{suffix}"
         case MultisetType(element=element):
-            return f"MULTISET<{type_to_sql(element)}>{suffix}"
+            return f"MULTISET<{type_to_sql(element, quote)}>{suffix}"
         case MapType(key=key, value=value):
-            return f"MAP<{type_to_sql(key)}, {type_to_sql(value)}>{suffix}"
+            return f"MAP<{type_to_sql(key, quote)}, {type_to_sql(value, quote)}>{suffix}"
         case RowType(fields=fields):
-            inner = ", ".join(f"{column.name} {type_to_sql(column.type)}" for column in fields)
+            inner = ", ".join(f"{quote(c.name)} {type_to_sql(c.type, quote)}" for c in fields)
             return f"ROW<{inner}>{suffix}"
     raise TypeError(data_type)

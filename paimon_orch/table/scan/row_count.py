@@ -43,7 +43,10 @@ def _select_fields(scan: "Scan") -> tuple[Field, ...]:
     schema = scan.schema
     names = [*schema.primary_keys, *schema.partition_keys]
     if scan.predicate is not None:
-        names = [*(name for name in schema.names if name in collect_columns(scan.predicate)), *names]
+        names = [
+            *(name for name in schema.names if name in collect_columns(scan.predicate)),
+            *names,
+        ]
     atoms = [f for f in schema.fields if isinstance(f.type, AtomicType) and not is_blob(f.type)]
     names += [field.name for field in sorted(atoms, key=_has_variable_length)]
     field = schema.field(names[0]) if names else schema.fields[0]
@@ -61,9 +64,7 @@ def _select_splits(scan: "Scan") -> Iterator[BucketSplit]:
     if scan.predicate is None or not scan.has_no_row_filter:
         yield from splits
         return
-    matching = filter_partitions(
-        [split.partition for split in splits], scan.schema, scan.predicate
-    )
+    matching = filter_partitions([split.partition for split in splits], scan.schema, scan.predicate)
     yield from (split for split in splits if split.partition in matching)
 
 

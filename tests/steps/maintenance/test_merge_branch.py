@@ -125,9 +125,9 @@ def test_the_command_merges_a_branch(tmp_path: Path) -> None:
     main, _ = branched(tmp_path)
     arguments = (str(tmp_path), "db.t", "dev")
     shown = run_command("branch", "merge", *arguments, "--dry-run")
-    assert shown == "would add 1 files of 1 rows to main; nothing was changed"
+    assert shown == "would add 1 file of 1 row to main; nothing was changed"
     assert keys(main) == [1, 2]
-    assert run_command("branch", "merge", *arguments) == "added 1 files of 1 rows to main"
+    assert run_command("branch", "merge", *arguments) == "added 1 file of 1 row to main"
     again = run_command("branch", "merge", *arguments)
     assert again == "added 0 files of 0 rows to main"
     back = run_command("branch", "merge", str(tmp_path), "db.t", "main", "--into", "dev", "--json")

@@ -1,0 +1,250 @@
+"""The commands ``describe``, ``history`` and ``count``: what a table is, and how it came to be."""
+
+import json
+from itertools import islice
+from typing import Annotated
+
+import pendulum
+import typer
+
+from paimon_orch.cli.arguments import (
+    AsJson,
+    CatalogLocation,
+    Identifier,
+    MergeLevel0,
+    SnapshotId,
+    TagSelector,
+    Timestamp,
+    Watermark,
+)
+from paimon_orch.cli.common import (
+    note_rows_not_visible,
+    open_readable,
+    open_table,
+    parse_optional_timestamp,
+    print_values,
+)
+from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.table_layout import escape_control_characters, print_rows
+from paimon_orch.format.options.secret_options import hide_secrets
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.schema_ddl import build_create_statement
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.types.data_types import Field, type_to_sql
+from paimon_orch.table.table import Table
+
+_DEFAULT_HISTORY = 20
+
+_AsDdl = Annotated[bool, typer.Option("--ddl", help="Print a CREATE TABLE statement of Flink SQL.")]
+_HistoryLimit = Annotated[
+    int, typer.Option("--limit", metavar="N", min=1, help="Maximum number of snapshots.")
+]
+_Filter = Annotated[
+    str | None, typer.Option(metavar="CONDITION", help="SQL filter, e.g. \"status = 'OPEN'\".")
+]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register the commands of this module."""
+    register_command(
+        app,
+        describe,
+        Panel.READ,
+        examples=["describe /lake db.orders", "describe /lake db.orders --ddl > orders.sql"],
+        has_allowances=False,
+    )
+    register_command(
+        app,
+        history,
+        Panel.READ,
+        examples=["history /lake db.orders --limit 5"],
+        has_allowances=False,
+    )
+    register_command(
+        app,
+        count,
+        Panel.READ,
+        examples=["count /lake db.orders", "count /lake db.orders --where \"dt = '2026-01-31'\""],
+        has_allowances=False,
+    )
+
+
+def describe(
+    ctx: typer.Context,
+    location: CatalogLocation,
+    table: Identifier,
+    as_ddl: _AsDdl = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the columns, keys, partitions, options and comment of a table.
+
+    Options with credentials are hidden. The statement has all that Flink SQL can declare; what it
+    cannot, such as default values, is in comments.
+    """
+    opened = open_table(ctx, location, table)
+    schema = opened.schema
+    if as_ddl:
+        ddl = build_create_statement(opened.identifier, schema)
+        print_values({"table": opened.identifier, "ddl": ddl}, as_json, ddl)
+    elif as_json:
+        print(json.dumps(_to_values(opened, schema), indent=2))
+    else:
+        _print_description(opened, schema)
+
+
+def _to_values(table: Table, schema: TableSchema) -> dict[str, object]:
+    return {
+        "table": table.identifier,
+        "location": table.paths.root,
+        "comment": schema.comment,
+        "schema_id": schema.id,
+        "columns": [
+            {
+                "name": field.name,
+                "type": type_to_sql(field.type.with_nullable(True)),
+                "nullable": field.type.nullable,
+                "default": field.default_value,
+                "comment": field.description,
+            }
+            for field in schema.fields
+        ],
+        "primary_key": list(schema.primary_keys),
+        "partition_by": list(schema.partition_keys),
+        "options": hide_secrets(schema.options),
+    }
+
+
+def _print_description(table: Table, schema: TableSchema) -> None:
+    lines = [
+        ("table", table.identifier),
+        ("location", table.paths.root),
+        ("comment", schema.comment),
+        ("primary key", ", ".join(schema.primary_keys) or "none"),
+        ("partitioned by", ", ".join(schema.partition_keys) or "none"),
+        ("schema", f"{schema.id} of {_format_time(schema.time_millis)}"),
+    ]
+    width = max(len(title) for title, _ in lines)
+    for title, value in lines:
+        if value:
+            print(f"{title.ljust(width)}  {escape_control_characters(value)}")
+    print()
+    _print_columns(schema)
+    if schema.options:
+        print()
+        print_rows(("option", "value"), sorted(hide_secrets(schema.options).items()))
+
+
+def _print_columns(schema: TableSchema) -> None:
+    names = ["column", "type", "key", "default", "comment"]
+    rows = [_format_column(field, schema) for field in schema.fields]
+    shown = [number for number in range(len(names)) if any(row[number] for row in rows)]
+    print_rows([names[n] for n in shown], [[row[n] for n in shown] for row in rows])
+
+
+def _format_column(field: Field, schema: TableSchema) -> list[str]:
+    keys = [
+        title
+        for title, columns in (
+            ("primary key", schema.primary_keys),
+            ("partition", schema.partition_keys),
+        )
+        if field.name in columns
+    ]
+    return [
+        field.name,
+        type_to_sql(field.type),
+        ", ".join(keys),
+        field.default_value or "",
+        field.description or "",
+    ]
+
+
+def history(
+    ctx: typer.Context,
+    location: CatalogLocation,
+    table: Identifier,
+    limit: _HistoryLimit = _DEFAULT_HISTORY,
+    as_json: AsJson = False,
+) -> None:
+    """Show the newest snapshots of a table.
+
+    Records are the rows in all files, before a merge by key; the change is that of the snapshot.
+    """
+    snapshots = open_table(ctx, location, table).stores.snapshots
+    newest = list(islice(snapshots.walk_back(), limit + 1))
+    shown = newest[:limit]
+    if as_json:
+        print(json.dumps(list(map(_snapshot_to_values, shown)), indent=2))
+        return
+    if not shown:
+        print("the table is empty: it has no snapshot")
+        return
+    print_rows(
+        ("snapshot", "time", "kind", "records", "change", "schema", "user"),
+        list(map(_format_snapshot, shown)),
+    )
+    if len(newest) > limit:
+        print("and older snapshots; --limit shows more")
+
+
+def _snapshot_to_values(snapshot: Snapshot) -> dict[str, object]:
+    return {
+        "snapshot_id": snapshot.id,
+        "time_millis": snapshot.time_millis,
+        "kind": snapshot.commit_kind.value,
+        "total_record_count": snapshot.total_record_count,
+        "delta_record_count": snapshot.delta_record_count,
+        "schema_id": snapshot.schema_id,
+        "user": snapshot.commit_user,
+        "commit_identifier": snapshot.commit_identifier,
+        "watermark": snapshot.watermark,
+    }
+
+
+def _format_snapshot(snapshot: Snapshot) -> list[str]:
+    return [
+        str(snapshot.id),
+        _format_time(snapshot.time_millis),
+        snapshot.commit_kind.value,
+        f"{snapshot.total_record_count:,}",
+        f"{snapshot.delta_record_count:+,}",
+        str(snapshot.schema_id),
+        snapshot.commit_user,
+    ]
+
+
+def _format_time(millis: int) -> str:
+    return f"{pendulum.from_timestamp(millis / 1000, tz='local'):YYYY-MM-DD HH:mm:ss Z}"
+
+
+def count(
+    ctx: typer.Context,
+    location: CatalogLocation,
+    table: Identifier,
+    where: _Filter = None,
+    snapshot: SnapshotId = None,
+    tag: TagSelector = None,
+    timestamp: Timestamp = None,
+    watermark: Watermark = None,
+    merge_level_0: MergeLevel0 = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count the rows of a table.
+
+    Reads only metadata where no merge and no filter is needed, and otherwise only the columns of
+    the key and of the filter.
+    """
+    opened = open_readable(ctx, location, table)
+    scan = opened.scan(
+        None,
+        where,
+        snapshot_id=snapshot,
+        tag=tag,
+        timestamp=parse_optional_timestamp("--timestamp", timestamp),
+        watermark=parse_optional_timestamp("--watermark", watermark),
+        merge_level_0=merge_level_0,
+    )
+    note_rows_not_visible(opened, scan)
+    rows = scan.count()
+    print_values({"table": table, "rows": rows}, as_json, str(rows))

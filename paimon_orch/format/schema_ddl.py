@@ -1,0 +1,61 @@
+"""Writes the schema of a table as a statement of Flink SQL."""
+
+from collections.abc import Iterable
+
+from paimon_orch.format.options.secret_options import hide_secrets
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.data_types import Field, type_to_sql
+
+
+def build_create_statement(identifier: str, schema: TableSchema) -> str:
+    """Return a ``CREATE TABLE`` statement of Flink SQL.
+
+    Default values, which Flink SQL cannot declare, are in comments before it. The values of options
+    with credentials are ``***``.
+    """
+    columns = list(map(_format_column, schema.fields))
+    if schema.primary_keys:
+        columns.append(f"PRIMARY KEY ({_quote_names(schema.primary_keys)}) NOT ENFORCED")
+    parts = [f"CREATE TABLE {_quote_identifier(identifier)} (", _indent(columns), ")"]
+    if schema.comment is not None:
+        parts.append(f"COMMENT {_quote_text(schema.comment)}")
+    if schema.partition_keys:
+        parts.append(f"PARTITIONED BY ({_quote_names(schema.partition_keys)})")
+    if schema.options:
+        options = sorted(hide_secrets(schema.options).items())
+        settings = [f"{_quote_text(key)} = {_quote_text(value)}" for key, value in options]
+        parts += ["WITH (", _indent(settings), ")"]
+    return "\n".join([*_format_defaults(schema.fields), *parts]) + ";"
+
+
+def _format_defaults(fields: Iterable[Field]) -> list[str]:
+    return [
+        f"-- the column {field.name!r} has the default value {field.default_value!r}"
+        for field in fields
+        if field.default_value is not None
+    ]
+
+
+def _format_column(field: Field) -> str:
+    comment = "" if field.description is None else f" COMMENT {_quote_text(field.description)}"
+    return f"{_quote_name(field.name)} {type_to_sql(field.type, quote=_quote_name)}{comment}"
+
+
+def _indent(lines: Iterable[str]) -> str:
+    return ",\n".join(f"  {line}" for line in lines)
+
+
+def _quote_identifier(identifier: str) -> str:
+    return ".".join(map(_quote_name, identifier.split(".", 1)))
+
+
+def _quote_names(names: Iterable[str]) -> str:
+    return ", ".join(map(_quote_name, names))
+
+
+def _quote_name(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _quote_text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
