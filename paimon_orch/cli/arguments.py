@@ -1,9 +1,12 @@
 """Arguments and options that several commands share."""
 
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
+from paimon_orch.cli.help_page import CATALOG_PARAMETER
+from paimon_orch.errors import PaimonError
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 
 DEFAULT_MASTER = "local[*]"
@@ -17,15 +20,37 @@ def _check_master(ctx: typer.Context, master: str | None) -> str | None:
     return master
 
 
+def _complete_tables(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the tables of the catalog whose names start with a text; none after an error."""
+    location = ctx.params.get(CATALOG_PARAMETER)
+    if not location:
+        return []
+    from paimon_orch.cli.common import open_catalog
+
+    prefix, separator, _ = incomplete.partition(".")
+    with suppress(PaimonError, OSError):
+        catalog = open_catalog(ctx, location)
+        databases = [prefix] if separator else catalog.databases()
+        names = [f"{name}.{table}" for name in databases for table in catalog.tables(name)]
+        return [name for name in names if name.startswith(incomplete)]
+    return []
+
+
 CatalogLocation = Annotated[
     str,
     typer.Argument(
         metavar="CATALOG",
-        help="Directory of a warehouse, s3://bucket/path, or the name of a configured catalog.",
+        help="Directory of a warehouse, s3://bucket/path, or the name of a configured catalog. "
+        "May be omitted if the environment variable PAIMON_WAREHOUSE has one of these.",
     ),
 ]
 Identifier = Annotated[
-    str, typer.Argument(metavar="DATABASE.TABLE", help="Name of the table with its database.")
+    str,
+    typer.Argument(
+        metavar="DATABASE.TABLE",
+        help="Name of the table with its database.",
+        autocompletion=_complete_tables,
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 DryRun = Annotated[

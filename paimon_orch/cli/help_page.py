@@ -1,6 +1,7 @@
 """Formats help pages: panels of commands, untruncated summaries, metavars and examples."""
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,9 @@ from typer.core import TyperCommand, TyperGroup
 if TYPE_CHECKING:  # older releases of Typer have no such module
     from typer._click import Command, Context, HelpFormatter, Parameter
 
+WAREHOUSE_VARIABLE = "PAIMON_WAREHOUSE"
+CATALOG_PARAMETER = "location"
+"""The name of the parameter CATALOG in the functions of commands."""
 _NAME_WIDTH = 23  # width of the column of command names; a longer name has its own line
 _NO_LIMIT = 1000  # large enough that summaries are wrapped and never truncated
 
@@ -37,7 +41,29 @@ def format_examples(examples: Iterable[str]) -> str | None:
 
 
 class HelpCommand(TyperCommand):
-    """A command whose help page shows arguments by their metavar only, such as ``CATALOG``."""
+    """A command whose help page shows arguments by their metavar only, such as ``CATALOG``.
+
+    The environment variable PAIMON_WAREHOUSE has the first argument of calls that lack one.
+    """
+
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        """Parse the arguments; adds the catalog of the environment if an argument is missing."""
+        location = os.environ.get(WAREHOUSE_VARIABLE)
+        if location and self._lacks_catalog(ctx, args):
+            args = [location, *args]
+        return super().parse_args(ctx, args)
+
+    def _lacks_catalog(self, ctx: "Context", args: Sequence[str]) -> bool:
+        """Return whether a call without the environment variable would be refused.
+
+        A shell that completes a word calls this with fewer arguments than the complete command has.
+        """
+        required = [p.name for p in _select_arguments(self.get_params(ctx)) if p.required]
+        if not required or required[0] != CATALOG_PARAMETER:
+            return False
+        values, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        needed = required[0] if ctx.resilient_parsing else required[-1]
+        return not isinstance(values.get(needed), str)
 
     def collect_usage_pieces(self, ctx: "Context") -> list[str]:
         """Return the parts of the usage line after the name of the command."""

@@ -94,6 +94,42 @@ def test_version_is_the_version_of_the_installed_package(run: Run) -> None:
     assert (answer.status, answer.out) == (0, f"paimon-orch {version('paimon-orch')}\n")
 
 
+def test_the_environment_has_the_catalog_of_calls_without_one(
+    run: Run, table: Table, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAIMON_WAREHOUSE", str(warehouse))
+
+    assert run("tables").out == "db.t\n"
+    assert run("count", "db.t").out == run("count", "--where", "id > 0", "db.t").out == "3\n"
+    assert run("rename", "db.t", "db.u", "--json").json["table"] == "db.u"
+    missing = run("count")
+    assert (missing.status, "Missing argument 'DATABASE.TABLE'" in missing.error) == (2, True)
+
+
+def test_the_environment_changes_no_call_with_a_catalog(
+    run: Run, table: Table, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAIMON_WAREHOUSE", str(warehouse / "elsewhere"))
+
+    assert run("count", warehouse, "db.t").out == "3\n"
+    assert run("tables", warehouse).out == "db.t\n"
+    assert run("catalogs").status == 0
+    assert run("count", warehouse, "--nope").status == 2
+
+
+def test_a_call_without_a_catalog_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PAIMON_WAREHOUSE", raising=False)
+
+    answer = run("count", "db.t")
+
+    assert (answer.status, "Missing argument 'DATABASE.TABLE'" in answer.error) == (2, True)
+
+
+def test_help_has_a_short_name(run: Run) -> None:
+    assert run("-h").out == run("--help").out
+    assert run("tag", "list", "-h").out == run("tag", "list", "--help").out
+
+
 def test_the_main_commands_have_a_help_page(run: Run) -> None:
     commands = ("demo", "inspect", "read", "create", "ingest", "compact")
     overview = run("--help")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.commands import Run
+from typer._completion_classes import FishComplete
 from typer.main import get_command
 
 from paimon_orch.cli.app import INDEX, app
@@ -112,6 +113,35 @@ def test_the_shell_completes_commands_and_options(words: str, expected: set[str]
 
     assert {line.split("\t")[0] for line in output.splitlines()} == expected
     assert " " in words or not modules & {"numpy", "paimon_orch.cli.common", "pyarrow"}
+
+
+@pytest.mark.parametrize(
+    ("words", "has_variable", "expected"),
+    [
+        ("W db", False, ["db.t"]),
+        ("W x", False, []),
+        ("d", True, ["db.t"]),
+        ("/nowhere d", True, []),
+    ],
+)
+def test_the_names_of_tables_are_completed(
+    words: str,
+    has_variable: bool,
+    expected: list[str],
+    table: Table,
+    warehouse: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert table.identifier == "db.t"
+    monkeypatch.delenv("PAIMON_WAREHOUSE", raising=False)
+    if has_variable:
+        monkeypatch.setenv("PAIMON_WAREHOUSE", str(warehouse))
+    *arguments, incomplete = words.replace("W", str(warehouse)).split()
+
+    complete = FishComplete(get_command(app), {}, "paimon-orch", "_PAIMON_ORCH_COMPLETE")
+
+    found = complete.get_completions(["inspect", *arguments], incomplete)
+    assert [item.value for item in found] == expected
 
 
 def test_a_misspelled_command_is_reported_with_similar_ones(run: Run) -> None:
