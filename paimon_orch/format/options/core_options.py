@@ -190,6 +190,10 @@ CHANGELOG_FILE_STATS_MODE = honoured("changelog-file.stats-mode", TEXT)
 CHANGELOG_PRODUCER = honoured(
     "changelog-producer", KEYWORD, "none", choices=("none", "input", "full-compaction", "lookup")
 )
+CHANGELOG_PRODUCER_IGNORE_DELETE = honoured("changelog-producer.ignore-delete", BOOLEAN, "false")
+CHANGELOG_PRODUCER_IGNORE_UPDATE_BEFORE = honoured(
+    "changelog-producer.ignore-update-before", BOOLEAN, "false"
+)
 CHANGELOG_PRODUCER_ROW_DEDUPLICATE = honoured(
     "changelog-producer.row-deduplicate", BOOLEAN, "false"
 )

@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 
 from paimon_orch.format.arrays import Indices, Mask
 from paimon_orch.format.options.core_options import (
+    CHANGELOG_PRODUCER_IGNORE_DELETE,
+    CHANGELOG_PRODUCER_IGNORE_UPDATE_BEFORE,
     CHANGELOG_PRODUCER_ROW_DEDUPLICATE,
     CHANGELOG_PRODUCER_ROW_DEDUPLICATE_IGNORE_FIELDS,
 )
@@ -39,7 +41,8 @@ class ChangelogProducer:
     def compute_changes(self, step: MergeBatch, merged: pa.Table) -> pa.Table:
         """Return +I, -U, +U and -D rows in key order; ``merged`` has one row per group of ``step``.
 
-        As in Java Paimon, changelog rows of ``first-row`` keep the row kind of the written row.
+        As in Java Paimon, changelog rows of ``first-row`` keep the row kind of the written row. The
+        table's options can leave out -U and -D rows.
         """
         options = self.schema.typed_options
         levels = step.levels[step.order]
@@ -60,11 +63,14 @@ class ChangelogProducer:
         if first_row:
             updated = updated[:0]  # the row of an existing key never changes
         updated = self._drop_unchanged_updates(updated, step.rows, before, merged)
-        groups = np.concatenate((inserted, deleted, updated, updated))
+        replaced = updated[:0] if options.get(CHANGELOG_PRODUCER_IGNORE_UPDATE_BEFORE) else updated
+        if options.get(CHANGELOG_PRODUCER_IGNORE_DELETE):
+            deleted = deleted[:0]
+        groups = np.concatenate((inserted, deleted, replaced, updated))
         parts = [
             _take_with_kind(merged, inserted, None if first_row else RowKind.INSERT),
             _take_with_kind(step.rows, before[deleted], RowKind.DELETE),
-            _take_with_kind(step.rows, before[updated], RowKind.UPDATE_BEFORE),
+            _take_with_kind(step.rows, before[replaced], RowKind.UPDATE_BEFORE),
             _take_with_kind(merged, updated, RowKind.UPDATE_AFTER),
         ]
         order = np.argsort(groups, kind="stable")  # a stable sort keeps -U before +U

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.tables import new_table, table_of
+from support.tables import new_table, rows_of, table_of
 
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
@@ -74,3 +74,33 @@ def test_a_row_deleted_and_inserted_again_is_in_the_changelog(tmp_path: Path, ve
         kinds += changes["rowkind"].to_pylist()
 
     assert kinds == ["+I", "-D", "+I"]
+
+
+@pytest.mark.parametrize(
+    ("producer", "ignored", "expected"),
+    [
+        ("lookup", ["update_before"], ["+I", "+I", "+U", "-D"]),
+        ("full-compaction", ["delete"], ["+I", "+I", "-U", "+U"]),
+        ("input", ["update_before", "delete"], ["+I", "+I", "-U", "+U", "-D"]),
+    ],
+)
+def test_changelogs_of_compactions_have_no_rows_of_ignored_kinds(
+    tmp_path: Path, producer: str, ignored: list[str], expected: list[str]
+) -> None:
+    """The options exist since Paimon 2.1, for two producers; Java 2.0 does not know them."""
+    options = {f"changelog_producer__ignore_{kind}": "true" for kind in ignored}
+    table = new_table(tmp_path, changelog_producer=producer, **options)
+    strategy: step.CompactionStrategy = "full" if producer == "full-compaction" else "minor"
+    changes: list[list[tuple[str, int, str]]] = [
+        [("+I", 1, "a"), ("+I", 2, "b")],
+        [("-U", 1, "a"), ("+U", 1, "c"), ("-D", 2, "b")],
+    ]
+    for rows in changes:
+        table.upsert(table_of("kind k v", rows), row_kind="kind")
+        step.compact(table, InProcessExecutor(), strategy=strategy)
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    changelog = table.incremental(0, snapshot.id, "changelog").to_arrow()
+
+    assert changelog["rowkind"].to_pylist() == expected
+    assert rows_of(table) == [(1, "c")]
