@@ -230,6 +230,7 @@ class Catalog:
             time_millis=int(time.time() * 1000),
         )
         parsed = _parse_main(identifier)
+        check_database_name(parsed.database)
         from paimon_orch.merge.engine.merge_engine import check_merge_engine
 
         check_merge_engine(schema)

@@ -9,6 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from paimon_orch.steps.autopilot.action_outcome import ActionOutcome, MaintenancePrices
+    from paimon_orch.steps.autopilot.budgets import MaintenanceBudgets
+    from paimon_orch.steps.autopilot.decisions import MaintenanceDecision
+    from paimon_orch.steps.autopilot.maintenance_history import read_maintenance_history
+    from paimon_orch.steps.autopilot.maintenance_plan import MaintenancePlan, plan_maintenance
+    from paimon_orch.steps.autopilot.maintenance_request import MaintenanceRequest
+    from paimon_orch.steps.autopilot.run_maintenance import MaintenanceResult, run_maintenance
     from paimon_orch.steps.cleanup.purge_files import PURGE_FILES, purge_files
     from paimon_orch.steps.cleanup.quarantine import Quarantine
     from paimon_orch.steps.cleanup.remove_orphan_files import (
@@ -140,6 +147,13 @@ if TYPE_CHECKING:
     from paimon_orch.steps.row_level.row_level_write import RowLevelRequest, RowLevelResult, delete
 
 _MODULES = {
+    "autopilot.action_outcome": ("ActionOutcome", "MaintenancePrices"),
+    "autopilot.budgets": ("MaintenanceBudgets",),
+    "autopilot.decisions": ("MaintenanceDecision",),
+    "autopilot.maintenance_history": ("read_maintenance_history",),
+    "autopilot.maintenance_plan": ("MaintenancePlan", "plan_maintenance"),
+    "autopilot.maintenance_request": ("MaintenanceRequest",),
+    "autopilot.run_maintenance": ("MaintenanceResult", "run_maintenance"),
     "common.executor": ("Executor", "InProcessExecutor", "Progress"),
     "common.local_executor": ("LocalExecutor",),
     "common.step": (
@@ -279,6 +293,7 @@ __all__ = [
     "ROLLBACK_AS_LATEST",
     "SYNC_ICEBERG",
     "SYNC_PARTITIONS",
+    "ActionOutcome",
     "AnalyzeRequest",
     "AnalyzeResult",
     "CheckReport",
@@ -301,6 +316,12 @@ __all__ = [
     "IcebergSyncResult",
     "InProcessExecutor",
     "LocalExecutor",
+    "MaintenanceBudgets",
+    "MaintenanceDecision",
+    "MaintenancePlan",
+    "MaintenancePrices",
+    "MaintenanceRequest",
+    "MaintenanceResult",
     "MarkDoneRequest",
     "MergeBranchRequest",
     "MovePostponedRequest",
@@ -343,7 +364,9 @@ __all__ = [
     "materialize_deletion_vectors",
     "merge_branch",
     "move_postponed",
+    "plan_maintenance",
     "purge_files",
+    "read_maintenance_history",
     "reassign_row_ids",
     "remove_orphan_files",
     "remove_unexisting_files",
@@ -352,6 +375,7 @@ __all__ = [
     "rewrite_file_index",
     "rollback_as_latest",
     "run_compaction",
+    "run_maintenance",
     "run_step",
     "sync_iceberg",
     "sync_partitions",

@@ -128,6 +128,12 @@ def test_definitions_that_break_a_rule_create_nothing(
     assert not Path(catalog.uri).exists()
 
 
+def test_the_database_of_system_tables_gets_no_table(catalog: Catalog) -> None:
+    with pytest.raises(InputError, match="'sys' is reserved for system tables"):
+        catalog.create_table("sys.t", "id INT")
+    assert not Path(catalog.uri).exists()
+
+
 def test_a_warehouse_below_a_file_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     catalog = Catalog(str(tmp_path / "file" / "warehouse"))

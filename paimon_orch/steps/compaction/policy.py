@@ -232,7 +232,7 @@ class PolicyJudge:
                 [paths.get(each) in self.paths for each in buckets.groups.files.partitions], bool
             )
             buckets = buckets.take(np.flatnonzero(is_selected[buckets.groups.partition_codes]))
-        chosen = _select_candidates(buckets, self.strategy, self.now)
+        chosen = select_candidates(buckets, self.strategy, self.now)
         return Judgment(chosen=chosen, values=_compute_metrics(buckets, paths))
 
 
@@ -380,9 +380,10 @@ class _PartitionPolicy:
         )
 
 
-def _select_candidates(
+def select_candidates(
     buckets: LiveBuckets, strategy: CompactionStrategy, now: datetime
 ) -> LiveBuckets:
+    """Return the buckets that may have work, without objects for files."""
     if not buckets.schema.primary_keys:
         return append.select_candidates(buckets, strategy)
     in_buckets = buckets.take(np.flatnonzero(buckets.groups.buckets >= 0))

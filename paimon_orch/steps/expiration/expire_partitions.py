@@ -105,7 +105,7 @@ def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationP
         files = collect_live_files((), ())
     else:
         files = table.stores.manifests.read_live_files(snapshot)
-    expired = _find_expired_partitions(
+    expired = _list_expired_partitions(
         table.identifier,
         schema,
         files.partitions,
@@ -146,28 +146,39 @@ def exclude_expired_partitions(
     ``current_time`` is the local wall clock time of the caller; a unit may run in another zone.
     """
     # As in Java Paimon, the option requires an expiration time and the strategy values-time.
-    schema = buckets.schema
-    options = schema.typed_options
+    options = buckets.schema.typed_options
     by_values = options.get(PARTITION_EXPIRATION_STRATEGY) == "values-time"
-    skips = options.get(COMPACTION_SKIP_EXPIRED_PARTITIONS) and by_values
-    if not (skips and schema.partition_keys and options.get(PARTITION_EXPIRATION_TIME)):
+    if not (options.get(COMPACTION_SKIP_EXPIRED_PARTITIONS) and by_values):
         return buckets
-    max_age = _resolve_expiration_time(identifier, schema, options, None)
-    expired = set(
-        _find_expired_partitions(
-            identifier,
-            schema,
-            buckets.partitions,
-            current_time=current_time,
-            max_age=max_age,
-            time_of=_build_time_reader(schema, options, buckets.groups.files),
-        )
-    )
+    expired = find_expired_partitions(identifier, buckets, current_time)
     is_current = np.array([each not in expired for each in buckets.groups.files.partitions], bool)
     return buckets.take(np.flatnonzero(is_current[buckets.groups.partition_codes]))
 
 
-def _find_expired_partitions(
+def find_expired_partitions(
+    identifier: str, buckets: LiveBuckets, current_time: datetime
+) -> set[bytes]:
+    """Return the partitions that have expired at a local wall clock time by the table's options.
+
+    Returns none if the options do not define an expiration.
+    """
+    schema = buckets.schema
+    options = schema.typed_options
+    if not schema.partition_keys or options.get(PARTITION_EXPIRATION_TIME) is None:
+        return set()
+    return set(
+        _list_expired_partitions(
+            identifier,
+            schema,
+            buckets.partitions,
+            current_time=current_time,
+            max_age=_resolve_expiration_time(identifier, schema, options, None),
+            time_of=_build_time_reader(schema, options, buckets.groups.files),
+        )
+    )
+
+
+def _list_expired_partitions(
     identifier: str,
     schema: TableSchema,
     partitions: Iterable[bytes],

@@ -85,7 +85,7 @@ def read_live_buckets(table: Table, snapshot: Snapshot) -> LiveBuckets:
     files = manifests.read_live_files(
         snapshot,
         with_names=bool(vectors) or any(is_blob(field.type) for field in schema.fields),
-        with_indexed=_has_index_options(schema),
+        with_indexed=has_index_options(schema),
         with_row_ids=has_data_evolution(schema),
         key_types=[field.type for field in schema.key_fields] if schema.primary_keys else None,
     )
@@ -124,7 +124,8 @@ def compute_snapshot_health(
     )
 
 
-def _has_index_options(schema: TableSchema) -> bool:
+def has_index_options(schema: TableSchema) -> bool:
+    """Return whether the options of a table define a file index."""
     return any(key.startswith("file-index.") and key.endswith(".columns") for key in schema.options)
 
 

@@ -1,0 +1,58 @@
+"""Candidate actions of maintenance, and the decisions about them."""
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+
+class ActionKind(StrEnum):
+    """What the maintenance of a table may do."""
+
+    MINOR_COMPACTION = "minor compaction"
+    FULL_COMPACTION = "full compaction"
+    CLUSTERING = "clustering"
+    """A compaction that sorts the rows of an append table; a full one if the partition is idle."""
+    SNAPSHOT_EXPIRATION = "snapshot expiration"
+    MANIFEST_COMPACTION = "manifest compaction"
+    FILE_INDEX_REWRITE = "file index rewrite"
+
+
+class DecisionState(StrEnum):
+    """What a plan decides about an action."""
+
+    CHOSEN = "chosen"
+    SKIPPED = "skipped"
+    """There is work, which the plan leaves for later."""
+    NOTHING_TO_DO = "nothing to do"
+    REFUSED = "refused"
+    """The table cannot be read, or its options forbid the action."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceDecision:
+    """The decision about one action on a table or partition; sizes are in bytes."""
+
+    table: str
+    state: DecisionState
+    reason: str
+    action: ActionKind | None = None
+    """None if the whole table was skipped."""
+    partition: str = ""
+    """``k1=v1/k2=v2``, or an empty string for the whole table."""
+    is_full: bool = False
+    """Whether a compaction rewrites all files of the partition."""
+    saved_bytes: int = 0
+    """The estimated read cost that one scan saves after the action."""
+    rewrite_bytes: int = 0
+    """The estimated size of the files that the action reads and writes again."""
+    score: float = 0.0
+    """The read cost saved for a rewritten byte; infinite for actions that are due in any case."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the decision as JSON values; the score is null if it is infinite."""
+        score = None if self.score == float("inf") else round(self.score, 3)
+        action = None if self.action is None else self.action.value
+        return asdict(self) | {"state": self.state.value, "action": action, "score": score}
+
+    def __str__(self) -> str:
+        name = f"{self.table} {self.partition}".rstrip()
+        return f"{name}: {self.action or 'maintenance'}: {self.reason}"

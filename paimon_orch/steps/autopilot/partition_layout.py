@@ -1,0 +1,118 @@
+"""Reads the layout of all partitions of a table that compactions may change, as columns."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from paimon_orch.format.arrays import Indices, Int64Array
+from paimon_orch.format.manifest.live_files import NO_TIME
+from paimon_orch.steps.common.bucket_scan import BucketScan, Judgment
+from paimon_orch.steps.compaction.policy import PolicyJudge, select_candidates
+from paimon_orch.steps.expiration.expire_partitions import find_expired_partitions
+from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
+from paimon_orch.table.filter.partition_spec import format_partition
+from paimon_orch.table.metadata.live_buckets import LiveBuckets
+
+_SUMS = ("buckets", "full_buckets", "full_files", "full_bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionWork:
+    """What a partition's decision needs besides the metrics of the policy."""
+
+    buckets: int = 0
+    full_buckets: int = 0
+    full_files: int = 0
+    full_bytes: int = 0
+    """The size of the files that a full compaction rewrites."""
+    newest: int = NO_TIME
+    """The creation time of the newest file, in epoch milliseconds of local time."""
+    is_expiring: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkJudge:
+    """Chooses no bucket, and computes :class:`PartitionWork` of all partitions as columns."""
+
+    identifier: str
+    now: datetime
+    expires_at: datetime
+    """Partitions that expire before this local wall clock time are about to expire."""
+
+    def __call__(self, buckets: LiveBuckets) -> Judgment:
+        """Judge some buckets."""
+        partitions = buckets.partitions
+        expiring = find_expired_partitions(self.identifier, buckets, self.expires_at)
+        full = select_candidates(buckets, "full", self.now)
+        metrics, numbers = BucketMetrics(full), _number_partitions(full, partitions)
+        count, all_numbers = len(partitions), _number_partitions(buckets, partitions)
+        columns = {
+            "path": [format_partition(each, buckets.schema) for each in partitions],
+            "buckets": np.bincount(all_numbers, minlength=count).tolist(),
+            "full_buckets": np.bincount(numbers, minlength=count).tolist(),
+            "full_files": _sum_by_partition(numbers, metrics.files, count),
+            "full_bytes": _sum_by_partition(numbers, metrics.bytes, count),
+            "newest": _find_newest(buckets, all_numbers, count),
+            "is_expiring": [each in expiring for each in partitions],
+        }
+        return Judgment(chosen=buckets.take(np.zeros(0, np.int64)), values=columns)
+
+
+def read_partition_work(scan: BucketScan, expiring_within: timedelta) -> dict[str, PartitionWork]:
+    """Return the work of all partitions by path; reads the manifests once for the policy, too."""
+    local = scan.now.astimezone().replace(tzinfo=None)
+    judge = WorkJudge(
+        identifier=scan.table.identifier, now=scan.now, expires_at=local + expiring_within
+    )
+    scan.judge_together([PolicyJudge(now=scan.now), judge])
+    by_path: dict[str, PartitionWork] = {}
+    for part in scan.judge(judge).values:
+        for path, work in _iterate_work(part):
+            by_path[path] = _add(by_path[path], work) if path in by_path else work
+    return by_path
+
+
+def compute_local_millis(time: datetime) -> int:
+    """Return the local wall clock time as creation times of files have it."""
+    return int(time.astimezone().replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def _iterate_work(part: Mapping[str, Sequence[Any]]) -> "list[tuple[str, PartitionWork]]":
+    names = [name for name in part if name != "path"]
+    rows = zip(*(part[name] for name in names), strict=True)
+    works = (PartitionWork(**dict(zip(names, row, strict=True))) for row in rows)
+    return list(zip(part["path"], works, strict=True))
+
+
+def _add(one: PartitionWork, other: PartitionWork) -> PartitionWork:
+    sums = {name: getattr(one, name) + getattr(other, name) for name in _SUMS}
+    return PartitionWork(
+        **sums,
+        newest=max(one.newest, other.newest),
+        is_expiring=one.is_expiring and other.is_expiring,
+    )
+
+
+def _number_partitions(buckets: LiveBuckets, partitions: Sequence[bytes]) -> Indices:
+    """Return the partition of each bucket, as an index of ``partitions``."""
+    numbers = {partition: number for number, partition in enumerate(partitions)}
+    by_code = [numbers.get(each, 0) for each in buckets.groups.files.partitions]
+    return np.array(by_code, np.int64)[buckets.groups.partition_codes]
+
+
+def _sum_by_partition(numbers: Indices, values: Int64Array, count: int) -> list[int]:
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, numbers, values)
+    return [*map(int, sums.tolist())]
+
+
+def _find_newest(buckets: LiveBuckets, numbers: Indices, count: int) -> list[int]:
+    times = buckets.groups.files.creation_times
+    # A file without a time may be new.
+    times = np.where(times == NO_TIME, np.iinfo(np.int64).max, times)
+    newest = np.full(count, NO_TIME)
+    np.maximum.at(newest, numbers, buckets.groups.max(times))
+    return [*map(int, newest.tolist())]

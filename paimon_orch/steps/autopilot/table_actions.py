@@ -1,0 +1,318 @@
+"""Finds the candidate actions of one table; reads only metadata.
+
+Candidates have the state ``CHOSEN``; whether they fit into the budgets is decided among the
+candidates of all tables.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.manifest.live_files import NO_TIME
+from paimon_orch.format.options.core_options import (
+    CONSUMER_CHANGELOG_ONLY,
+    DATA_EVOLUTION_ENABLED,
+    MANIFEST_TARGET_FILE_SIZE,
+    SOURCE_SPLIT_OPEN_FILE_COST,
+)
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.steps.autopilot.decisions import ActionKind, DecisionState, MaintenanceDecision
+from paimon_orch.steps.autopilot.maintenance_request import MaintenanceRequest
+from paimon_orch.steps.autopilot.partition_layout import (
+    PartitionWork,
+    compute_local_millis,
+    read_partition_work,
+)
+from paimon_orch.steps.autopilot.read_cost import PartitionLayout, compute_scores, estimate_savings
+from paimon_orch.steps.common.bucket_scan import scan_latest_buckets
+from paimon_orch.steps.common.executor import Executor
+from paimon_orch.steps.common.partition_selection import PartitionRequest, plan_live_buckets
+from paimon_orch.steps.common.step import EmptyRequest
+from paimon_orch.steps.compaction.clustering import is_clustered
+from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionMetrics, decide
+from paimon_orch.steps.expiration.retention import (
+    Retention,
+    RetentionRequest,
+    find_first_retained_snapshot,
+)
+from paimon_orch.steps.inspection.health import has_index_options
+from paimon_orch.steps.maintenance import compact_manifests
+from paimon_orch.table.table import Table
+
+_DUE = float("inf")
+"""The score of actions that do not wait for a budget of bytes, as they rewrite nothing."""
+
+
+def find_actions(
+    table: Table, request: MaintenanceRequest, executor: Executor | None = None
+) -> list[MaintenanceDecision]:
+    """Return the candidate actions of a table, and why it gets no other ones."""
+    schema = table.schema
+    finder = _ActionFinder(table=table, schema=schema, request=request, executor=executor)
+    if table.stores.snapshots.latest_id() is None:
+        return [finder.skip(None, DecisionState.NOTHING_TO_DO, "the table has no snapshot")]
+    return [*finder.find()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rewrite:
+    """A candidate compaction of one partition."""
+
+    path: str
+    cause: str
+    metrics: CompactionMetrics
+    is_full: bool
+    files: int
+    bytes: int
+    buckets: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ActionFinder:
+    table: Table
+    schema: TableSchema
+    """The newest schema, which is read once."""
+    request: MaintenanceRequest
+    executor: Executor | None
+
+    def find(self) -> Iterator[MaintenanceDecision]:
+        finders: dict[ActionKind, Callable[[], Iterator[MaintenanceDecision]]] = {
+            ActionKind.SNAPSHOT_EXPIRATION: self._find_snapshot_expiration,
+            ActionKind.MINOR_COMPACTION: self._find_compactions,
+            ActionKind.MANIFEST_COMPACTION: self._find_manifest_compaction,
+            ActionKind.FILE_INDEX_REWRITE: self._find_index_rewrite,
+        }
+        for kind, find in finders.items():
+            try:
+                yield from list(find())
+            except (UnsupportedError, InputError) as error:
+                yield self.skip(kind, DecisionState.REFUSED, str(error))
+
+    def skip(
+        self, action: ActionKind | None, state: DecisionState, reason: str, partition: str = ""
+    ) -> MaintenanceDecision:
+        return MaintenanceDecision(
+            table=self.table.identifier,
+            action=action,
+            state=state,
+            reason=reason,
+            partition=partition,
+        )
+
+    def _choose(
+        self,
+        action: ActionKind,
+        reason: str,
+        *,
+        saved_bytes: float = 0.0,
+        rewrite_bytes: int = 0,
+        is_due: bool = False,
+    ) -> MaintenanceDecision:
+        score = _DUE if is_due else self._score([saved_bytes], [rewrite_bytes])[0]
+        return MaintenanceDecision(
+            table=self.table.identifier,
+            action=action,
+            state=DecisionState.CHOSEN,
+            reason=reason,
+            saved_bytes=int(saved_bytes),
+            rewrite_bytes=rewrite_bytes,
+            score=score,
+        )
+
+    def _score(self, savings: Sequence[float], sizes: Sequence[int]) -> list[float]:
+        reads = np.full(len(sizes), self.request.find_reads(self.table.identifier))
+        scores = compute_scores(
+            np.array(savings, np.float64), np.array(sizes, np.int64), reads.astype(np.float64)
+        )
+        return [*map(float, scores.tolist())]
+
+    @property
+    def _open_file_bytes(self) -> int:
+        return self.schema.typed_options.get(SOURCE_SPLIT_OPEN_FILE_COST)
+
+    def _find_compactions(self) -> Iterator[MaintenanceDecision]:
+        self.table.stores.check_step(StepKind.COMPACT, self.schema)
+        scan = scan_latest_buckets(
+            self.table, PartitionRequest(), self.executor, now=self.request.now
+        )
+        if scan is None:
+            return
+        works = read_partition_work(scan, self.request.expiration_margin)
+        idle_before = compute_local_millis(scan.now - self.request.idle_time)
+        rewrites: list[_Rewrite] = []
+        idle_partitions = 0
+        for decision in decide(self.table, self.request.policy, scan=scan):
+            work = works.get(decision.partition, PartitionWork())
+            if work.is_expiring:
+                yield self._skip_expiring(decision.partition)
+                continue
+            rewrite = self._plan_rewrite(decision, work, idle_before)
+            if rewrite is not None:
+                rewrites.append(rewrite)
+            elif decision.metrics.rewrite_bytes:
+                kind, state = self._compaction_kind(is_full=False), DecisionState.SKIPPED
+                yield self.skip(kind, state, decision.reason, decision.partition)
+            else:
+                idle_partitions += 1
+        if idle_partitions:
+            yield self.skip(
+                self._compaction_kind(is_full=False),
+                DecisionState.NOTHING_TO_DO,
+                f"partitions without files to compact: {idle_partitions}",
+            )
+        yield from self._build_compactions(rewrites)
+
+    def _skip_expiring(self, path: str) -> MaintenanceDecision:
+        return self.skip(
+            self._compaction_kind(is_full=False),
+            DecisionState.SKIPPED,
+            f"the partition expires within {self.request.expiring_within}",
+            path,
+        )
+
+    def _compaction_kind(self, *, is_full: bool) -> ActionKind:
+        if is_clustered(self.schema):
+            return ActionKind.CLUSTERING
+        return ActionKind.FULL_COMPACTION if is_full else ActionKind.MINOR_COMPACTION
+
+    def _plan_rewrite(
+        self, decision: CompactionDecision, work: PartitionWork, idle_before: int
+    ) -> _Rewrite | None:
+        """Return the compaction of a partition, or None if it gets none."""
+        metrics, limit = decision.metrics, self.request.policy.rewrite_bytes
+        is_idle = NO_TIME < work.newest < idle_before
+        fits = limit is None or work.full_bytes <= limit
+        is_hollow = decision.compact and decision.strategy == "full"
+        if (is_idle and fits and work.full_files) or is_hollow:
+            cause = decision.reason if is_hollow else f"no new file for {self.request.idle_for}"
+            return _Rewrite(
+                path=decision.partition,
+                cause=cause,
+                metrics=metrics,
+                is_full=True,
+                files=work.full_files,
+                bytes=work.full_bytes,
+                buckets=work.full_buckets,
+            )
+        if not (decision.compact or decision.is_waiting):
+            return None
+        return _Rewrite(
+            path=decision.partition,
+            cause=_describe_layout(metrics),
+            metrics=metrics,
+            is_full=False,
+            files=metrics.rewrite_files,
+            bytes=metrics.rewrite_bytes,
+            buckets=work.buckets,
+        )
+
+    def _build_compactions(self, rewrites: Sequence[_Rewrite]) -> Iterator[MaintenanceDecision]:
+        schema = self.schema
+        target = schema.typed_options.target_file_size(primary_key=bool(schema.primary_keys))
+        savings = estimate_savings(
+            _build_layout(rewrites),
+            target_file_bytes=target,
+            open_file_bytes=self._open_file_bytes,
+            packs_files=schema.is_bucket_unaware,
+        ).tolist()
+        scores = self._score(savings, [rewrite.bytes for rewrite in rewrites])
+        for rewrite, saving, score in zip(rewrites, savings, scores, strict=True):
+            # Readers do not see the rows of postpone buckets before a compaction.
+            moves_rows = not rewrite.files
+            effect = (
+                "moves postponed rows to buckets"
+                if moves_rows
+                else f"saves {saving / 1e6:,.1f} MB of each read"
+            )
+            yield MaintenanceDecision(
+                table=self.table.identifier,
+                action=self._compaction_kind(is_full=rewrite.is_full),
+                partition=rewrite.path,
+                is_full=rewrite.is_full,
+                state=DecisionState.CHOSEN,
+                reason=f"{rewrite.cause}; {effect}",
+                saved_bytes=int(saving),
+                rewrite_bytes=rewrite.bytes,
+                score=_DUE if moves_rows else score,
+            )
+
+    def _find_snapshot_expiration(self) -> Iterator[MaintenanceDecision]:
+        self.table.stores.check_step(StepKind.DELETE, self.schema)
+        options, snapshots = self.schema.typed_options, self.table.stores.snapshots
+        now = self.request.now
+        seconds = time.time() if now is None else now.timestamp()
+        retention = Retention.of_snapshots(options, int(seconds * 1000), RetentionRequest())
+        consumers = self.table.stores.consumers.read_next_snapshots()
+        if options.get(CONSUMER_CHANGELOG_ONLY):
+            consumers = {}
+        end = find_first_retained_snapshot(snapshots, retention, consumers.values())
+        expired = 0 if end is None else sum(number < end for number in snapshots.ids())
+        kind = ActionKind.SNAPSHOT_EXPIRATION
+        if expired:
+            yield self._choose(kind, f"expired snapshots: {expired}", is_due=True)
+        else:
+            yield self.skip(kind, DecisionState.NOTHING_TO_DO, "no snapshot has expired")
+
+    def _find_manifest_compaction(self) -> Iterator[MaintenanceDecision]:
+        kind = ActionKind.MANIFEST_COMPACTION
+        planned = compact_manifests.plan(self.table, EmptyRequest())
+        target = self.schema.typed_options.get(MANIFEST_TARGET_FILE_SIZE)
+        remaining = max(1, -(-planned.bytes // target))
+        saved = max(0, planned.manifests - remaining) * self._open_file_bytes
+        if planned and saved:
+            text = f"manifests: {planned.manifests}, deleted entries: {planned.deleted_entries}"
+            yield self._choose(kind, text, saved_bytes=saved, rewrite_bytes=planned.bytes)
+        else:
+            text = f"manifests to merge: {planned.small if planned else 0}"
+            yield self.skip(kind, DecisionState.NOTHING_TO_DO, text)
+
+    def _find_index_rewrite(self) -> Iterator[MaintenanceDecision]:
+        schema, kind = self.schema, ActionKind.FILE_INDEX_REWRITE
+        if not has_index_options(schema):
+            return
+        self.table.stores.check_step(StepKind.COMPACT, self.schema)
+        if schema.typed_options.get(DATA_EVOLUTION_ENABLED):
+            raise UnsupportedError(
+                "file indexes of tables with 'data-evolution.enabled' = true are not rewritten"
+            )
+        snapshot = self.table.stores.snapshots.latest()
+        assert snapshot is not None
+        buckets = plan_live_buckets(
+            self.table, schema, snapshot, PartitionRequest(), with_indexed=True
+        )
+        files = buckets.groups.files
+        assert files.indexed is not None
+        is_missing = ~files.indexed & (files.buckets >= 0)
+        size, count = int(files.file_sizes[is_missing].sum()), int(is_missing.sum())
+        if not count:
+            yield self.skip(kind, DecisionState.NOTHING_TO_DO, "all files have file indexes")
+            return
+        # A selective read skips the files that have an index.
+        saved = size + count * self._open_file_bytes
+        text = f"files without the file indexes of the table's options: {count}"
+        yield self._choose(kind, text, saved_bytes=saved, rewrite_bytes=size)
+
+
+def _describe_layout(metrics: CompactionMetrics) -> str:
+    return (
+        f"sorted runs: {metrics.sorted_runs}, level-0 files: {metrics.level0_files}, "
+        f"small files: {metrics.small_files}"
+    )
+
+
+def _build_layout(rewrites: Sequence[_Rewrite]) -> PartitionLayout:
+    metrics = [rewrite.metrics for rewrite in rewrites]
+    return PartitionLayout(
+        files=np.array([each.files for each in metrics], np.int64),
+        bytes=np.array([each.bytes for each in metrics], np.int64),
+        sorted_runs=np.array([each.sorted_runs for each in metrics], np.int64),
+        deleted_ratio=np.array([each.deleted_ratio for each in metrics], np.float64),
+        rewrite_files=np.array([each.files for each in rewrites], np.int64),
+        rewrite_bytes=np.array([each.bytes for each in rewrites], np.int64),
+        rewrite_buckets=np.array([each.buckets for each in rewrites], np.int64),
+        is_full=np.array([each.is_full for each in rewrites], bool),
+    )
