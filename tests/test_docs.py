@@ -243,7 +243,7 @@ def test_python_in_the_pages_imports_existing_names(page: str) -> None:
 def test_every_command_that_deletes_or_rewrites_has_a_dry_run() -> None:
     without = {name for name, options in list_commands() if "--dry-run" not in options}
 
-    reads = {"catalogs", "check", "doctor", "inspect", "read", "tables"}
+    reads = {"catalogs", "check", "doctor", "inspect", "maintenance-history", "read", "tables"}
     lists = {"branch list", "consumer list", "database list", "quarantine list", "tag list"}
     creates = {"branch create", "create", "database create", "demo", "tag create"}
     assert without == reads | lists | creates | {"rename", "branch rename", "tag rename"}

@@ -67,6 +67,12 @@ INDEX: Mapping[str, IndexEntry] = MappingProxyType(
         "inspect": IndexEntry(
             "inspect", Panel.READ, "Show the files, levels and health of a table."
         ),
+        "maintenance-history": IndexEntry(
+            "autopilot", Panel.READ, "Print the actions that autopilot has executed."
+        ),
+        "autopilot": IndexEntry(
+            "autopilot", Panel.COMPACT, "Maintain all tables of a catalog, as far as it pays."
+        ),
         "compact": IndexEntry("compact", Panel.COMPACT, "Merge sorted runs, or merge small files."),
         "compact-database": IndexEntry(
             "compact", Panel.COMPACT, "Compact the tables of one or more databases."
@@ -84,13 +90,13 @@ INDEX: Mapping[str, IndexEntry] = MappingProxyType(
             "compact", Panel.COMPACT, "Merge small manifests of the newest snapshot."
         ),
         "analyze": IndexEntry(
-            "analyze", Panel.COMPACT, "Count rows and compute column statistics."
+            "optimize", Panel.COMPACT, "Count rows and compute column statistics."
         ),
         "move-postponed": IndexEntry(
-            "postpone", Panel.COMPACT, "Move rows from postpone buckets to real buckets."
+            "optimize", Panel.COMPACT, "Move rows from postpone buckets to real buckets."
         ),
         "rewrite-file-index": IndexEntry(
-            "file_index", Panel.COMPACT, "Build file indexes for existing data files."
+            "optimize", Panel.COMPACT, "Build file indexes for existing data files."
         ),
         "expire-snapshots": IndexEntry(
             "expire", Panel.EXPIRE, "Delete old snapshots and their files."

@@ -24,6 +24,7 @@ DELETES_NOTHING = {
         "doctor",
         "history",
         "inspect",
+        "maintenance-history",
         "read",
         "rename",
     ),

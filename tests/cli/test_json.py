@@ -132,6 +132,7 @@ def test_every_command_with_json_is_tested_here() -> None:
     tested |= {"materialize-deletion-vectors", "reassign-row-ids"}
     tested |= {"compact-database"}  # test_compact.py; has no table
     tested |= {"history"}  # test_describe.py; prints a list
+    tested |= {"autopilot", "maintenance-history"}  # test_autopilot.py; have no table
     tested |= {"doctor"}  # test_doctor.py; has no table
     tested |= {"branch merge"}  # test_merge_branch.py; needs an append table
     assert tested == {

@@ -1,0 +1,294 @@
+"""Commands that maintain all tables of a catalog, and that show what was done."""
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+from rich.progress import Progress
+
+from paimon_orch.cli.arguments import (
+    AsJson,
+    CatalogLocation,
+    DryRun,
+    ExecutorOption,
+    Master,
+)
+from paimon_orch.cli.common import (
+    add_progress_bar,
+    build_executor,
+    error_console,
+    open_catalog,
+    parse_optional_cutoff,
+    parse_pair,
+)
+from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.output import to_json_value
+from paimon_orch.cli.registration import register_command
+from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.steps.autopilot.action_outcome import (
+    ActionOutcome,
+    MaintenancePrices,
+    OutcomeKind,
+)
+from paimon_orch.steps.autopilot.budgets import MaintenanceBudgets
+from paimon_orch.steps.autopilot.decisions import DecisionState, MaintenanceDecision
+from paimon_orch.steps.autopilot.maintenance_history import read_maintenance_history
+from paimon_orch.steps.autopilot.maintenance_plan import MaintenancePlan, plan_maintenance
+from paimon_orch.steps.autopilot.maintenance_request import HISTORY_TABLE, MaintenanceRequest
+from paimon_orch.steps.autopilot.run_maintenance import MaintenanceResult, run_maintenance
+from paimon_orch.steps.common.executor_choice import ExecutorKind
+from paimon_orch.steps.common.machine import count_cores
+
+_MAX_SHOWN_SKIPS = 20
+_DEFAULT_BUDGETS, _DEFAULT_REQUEST = MaintenanceBudgets(), MaintenanceRequest()
+
+_Pattern = Annotated[
+    str,
+    typer.Argument(
+        metavar="[PATTERN]", help="Shell pattern of DATABASE.TABLE, such as 'sales.*'; all tables."
+    ),
+]
+_Exclude = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATTERN", help="Leave out these tables; may be repeated."),
+]
+_MaxBytes = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="Bytes to rewrite in this run, e.g. '50 gb'."),
+]
+_MaxBytesPerHour = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE", help="Bytes to rewrite in this run and those of the last hour together."
+    ),
+]
+_Hours = Annotated[
+    str | None,
+    typer.Option(metavar="22-6", help="Local hours in which actions start.", show_default="all"),
+]
+_MaxConcurrent = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Tables to maintain at once.")
+]
+_MinScore = Annotated[
+    float,
+    typer.Option(metavar="N", min=0, help="Bytes that a read must save for a rewritten byte."),
+]
+_IdleFor = Annotated[
+    str,
+    typer.Option(
+        metavar="DURATION", help="Compact partitions fully after this time without files."
+    ),
+]
+_Reads = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PATTERN=N", help="Tables that are read N times as often; may be repeated."
+    ),
+]
+_HistoryTable = Annotated[
+    str, typer.Option(metavar="DATABASE.TABLE", help="Table of executed actions.")
+]
+_PricePerGb = Annotated[
+    float, typer.Option(metavar="N", min=0, help="Price of 10^9 bytes read or written.")
+]
+_PricePerCoreHour = Annotated[
+    float, typer.Option(metavar="N", min=0, help="Price of an hour of a core of this machine.")
+]
+_Since = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Actions since this time: an age such as '7 d', ISO 8601 or epoch milliseconds.",
+        show_default="all",
+    ),
+]
+_Table = Annotated[
+    str | None,
+    typer.Option("--table", metavar="DATABASE.TABLE", help="Actions on this table only."),
+]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register the commands of this module."""
+    register_command(
+        app,
+        autopilot,
+        Panel.COMPACT,
+        examples=[
+            "autopilot /lake --dry-run",
+            "autopilot /lake 'sales.*' --max-bytes '50 gb' --hours 22-6",
+        ],
+    )
+    register_command(
+        app,
+        maintenance_history,
+        Panel.READ,
+        examples=["maintenance-history /lake --since '7 d'"],
+        has_allowances=False,
+    )
+
+
+def autopilot(
+    ctx: typer.Context,
+    location: CatalogLocation,
+    pattern: _Pattern = "*",
+    exclude: _Exclude = None,
+    max_bytes: _MaxBytes = None,
+    max_bytes_per_hour: _MaxBytesPerHour = None,
+    hours: _Hours = None,
+    max_concurrent: _MaxConcurrent = _DEFAULT_BUDGETS.max_concurrent,
+    min_score: _MinScore = _DEFAULT_BUDGETS.min_score,
+    idle_for: _IdleFor = _DEFAULT_REQUEST.idle_for,
+    reads: _Reads = None,
+    history_table: _HistoryTable = HISTORY_TABLE,
+    price_per_gb: _PricePerGb = 0.0,
+    price_per_core_hour: _PricePerCoreHour = 0.0,
+    dry_run: DryRun = False,
+    executor: ExecutorOption = ExecutorKind.AUTO,
+    master: Master = None,
+    as_json: AsJson = False,
+) -> None:
+    """Maintain all tables of a catalog, as far as it pays.
+
+    Ranks compactions, clustering, manifest compactions and file indexes by what a read saves for a
+    rewritten byte, and executes the best ones within the budgets; also expires snapshots. Records
+    each action in the history table. The exit status is 1 if an action fails.
+    """
+    request = MaintenanceRequest(
+        include=(pattern,),
+        exclude=tuple(exclude or ()),
+        budgets=MaintenanceBudgets(
+            max_bytes=max_bytes,
+            max_bytes_per_hour=max_bytes_per_hour,
+            hours=hours,
+            max_concurrent=max_concurrent,
+            min_score=min_score,
+        ),
+        idle_for=idle_for,
+        reads=dict(map(_parse_reads, reads or ())),
+        history_table=history_table,
+    )
+    runner = build_executor(executor, master)
+    catalog = open_catalog(ctx, location)
+    with Progress(console=error_console, transient=True) as bars:
+        progress = add_progress_bar(bars, "examine tables")
+        planned = plan_maintenance(catalog, request, runner, advance=progress)
+    if not planned.tables:
+        catalog.require_exists()
+        if pattern != "*":
+            raise NotFoundError(f"no table of {location} matches {pattern!r}")
+    if dry_run:
+        _print_plan(planned, as_json=as_json)
+        return
+    prices = MaintenancePrices(
+        per_gb=price_per_gb, per_core_hour=price_per_core_hour, cores=count_cores()
+    )
+    result = run_maintenance(
+        catalog,
+        planned,
+        runner,
+        prices=prices,
+        report=_print_nothing if as_json else _print_outcome,
+    )
+    _print_result(result, as_json=as_json)
+    if result.count(OutcomeKind.FAILED):
+        sys.exit(1)
+
+
+def maintenance_history(
+    ctx: typer.Context,
+    location: CatalogLocation,
+    since: _Since = None,
+    table: _Table = None,
+    history_table: _HistoryTable = HISTORY_TABLE,
+    as_json: AsJson = False,
+) -> None:
+    """Print the actions that autopilot has executed.
+
+    The oldest action is the first. The history is a table, which read and every engine can query.
+    """
+    cutoff = parse_optional_cutoff("--since", since)
+    time = None if cutoff is None else datetime.fromtimestamp(cutoff / 1000, UTC)
+    catalog = open_catalog(ctx, location)
+    catalog.require_exists()
+    rows = read_maintenance_history(catalog, history_table, since=time, table=table)
+    if as_json:
+        print(json.dumps([to_json_value(row) for row in rows.to_pylist()], indent=2))
+    else:
+        _print_history(rows)
+
+
+def _parse_reads(text: str) -> tuple[str, float]:
+    pattern, number = parse_pair(text, "'sales.*=20'")
+    try:
+        return pattern, float(number)
+    except ValueError:
+        raise InputError(f"--reads {text!r}: {number!r} is not a number") from None
+
+
+def _print_plan(plan: MaintenancePlan, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(plan.to_dict(), indent=2))
+        return
+    for action in plan.actions:
+        _print_action(action)
+    _print_skips(plan.skips)
+    print(
+        f"{len(plan.tables)} tables: would execute {len(plan.actions)} actions and rewrite "
+        f"{plan.rewrite_bytes / 1e6:,.1f} MB; nothing was changed"
+    )
+
+
+def _print_action(action: MaintenanceDecision) -> None:
+    score = "due" if action.score == float("inf") else f"score {action.score:,.2f}"
+    print(f"{action} ({score}, {action.rewrite_bytes / 1e6:,.1f} MB to rewrite)")
+
+
+def _print_skips(skips: Sequence[MaintenanceDecision]) -> None:
+    shown = [skip for skip in skips if skip.state is not DecisionState.NOTHING_TO_DO]
+    for skip in shown[:_MAX_SHOWN_SKIPS]:
+        print(f"{skip.state}: {skip}")
+    if len(shown) > _MAX_SHOWN_SKIPS:
+        print(f"and {len(shown) - _MAX_SHOWN_SKIPS:,} more; --json shows all")
+
+
+def _print_nothing(_outcome: ActionOutcome) -> None:
+    pass
+
+
+def _print_outcome(outcome: ActionOutcome) -> None:
+    effect = outcome.effect
+    print(
+        f"{outcome} ({effect.bytes_read / 1e6:,.1f} MB read, {effect.bytes_written / 1e6:,.1f} MB "
+        f"written, {outcome.seconds:,.1f} s)"
+    )
+
+
+def _print_result(result: MaintenanceResult, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(result.to_dict(), indent=2))
+        return
+    counts = ", ".join(f"{kind}: {result.count(kind)}" for kind in OutcomeKind)
+    cost = f"; cost {result.cost:,.2f}" if result.cost else ""
+    print(
+        f"{len(result.plan.tables)} tables; {counts}; {result.bytes_read / 1e6:,.1f} MB read, "
+        f"{result.bytes_written / 1e6:,.1f} MB written{cost}"
+    )
+
+
+def _print_history(rows: pa.Table) -> None:
+    if not len(rows):
+        print("no actions")
+    for row in rows.to_pylist():
+        name = f"{row['table_name']} {row['partition']}".rstrip()
+        error = "" if row["error"] is None else f": {row['error']}"
+        cost = f", cost {row['cost']:,.4f}" if row["cost"] else ""
+        print(
+            f"{row['started_at'].isoformat(sep=' ', timespec='seconds')} {name}: {row['action']}: "
+            f"{row['outcome']}{error} ({row['bytes_read'] / 1e6:,.1f} MB read, {row['rows']:,} "
+            f"rows, {row['seconds']:,.1f} s{cost}); {row['reason']}"
+        )

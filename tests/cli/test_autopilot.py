@@ -1,0 +1,111 @@
+"""The commands autopilot and maintenance-history."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from support.commands import invoke
+from support.lake import create_lake
+
+from paimon_orch import Catalog
+from paimon_orch.errors import InputError, NotFoundError
+
+
+@pytest.fixture(scope="module")
+def lake_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("lake")
+    create_lake(root)
+    return root
+
+
+@pytest.fixture
+def lake(tmp_path: Path, lake_directory: Path) -> str:
+    return str(shutil.copytree(lake_directory, tmp_path / "lake"))
+
+
+def test_a_dry_run_shows_the_plan_and_changes_nothing(lake: str) -> None:
+    answer = invoke("autopilot", lake, "--dry-run", "--min-score", "9.5")
+
+    assert answer.exit_code == 0
+    lines = answer.stdout.splitlines()
+    assert lines[0] == (
+        "web.events: minor compaction: sorted runs: 0, level-0 files: 0, small files: 12; "
+        "saves 369.1 MB of each read (score 11.00, 0.0 MB to rewrite)"
+    )
+    assert "skipped: sales.orders: manifest compaction: saves too little" in answer.stdout
+    assert lines[-1].startswith("2 tables: would execute 2 actions and rewrite 0.0 MB")
+    assert Catalog(lake).databases() == ["sales", "web"]
+
+
+def test_a_run_prints_each_action_and_its_history_can_be_read(lake: str) -> None:
+    answer = invoke("autopilot", lake, "web.*", "--price-per-gb", "1000000")
+
+    assert answer.exit_code == 0
+    lines = answer.stdout.splitlines()
+    assert lines[0].startswith("web.events: minor compaction: done (0.0 MB read, 0.0 MB written")
+    assert lines[-1].startswith("1 tables; done: 2, nothing to do: 0, skipped: 0, failed: 0; ")
+    assert "; cost " in lines[-1]
+    history = invoke("maintenance-history", lake)
+    first, second = history.stdout.splitlines()
+    assert " web.events: minor compaction: done (0.0 MB read, 24 rows, " in first
+    assert " web.events: manifest compaction: done (" in second
+
+
+def test_json_has_the_outcomes_and_the_history_rows(lake: str) -> None:
+    plan = json.loads(invoke("autopilot", lake, "--dry-run", "--json").stdout)
+    arguments = ("--max-concurrent", "2", "--executor", "local", "--json")
+    result = json.loads(invoke("autopilot", lake, *arguments).stdout)
+    arguments = ("--since", "1 d", "--table", "web.events", "--json")
+    rows = json.loads(invoke("maintenance-history", lake, *arguments).stdout)
+
+    assert {a["table"] for a in plan["actions"]} == {"sales.orders", "web.events"}
+    assert result["done"] == len(plan["actions"])
+    assert [row["action"] for row in rows] == [
+        action["action"] for action in result["actions"] if action["table"] == "web.events"
+    ]
+    assert {row["run_id"] for row in rows} == {result["run_id"]}
+
+
+def test_a_failed_action_sets_the_exit_status(lake: str) -> None:
+    for file in Path(lake, "web.db", "events", "bucket-0").iterdir():
+        file.unlink()
+
+    answer = invoke("autopilot", lake)
+
+    assert answer.exit_code == 1
+    assert "web.events: minor compaction: failed: " in answer.stdout
+    assert "sales.orders: minor compaction: done" in answer.stdout
+
+
+def test_tables_that_are_read_more_often_come_first(lake: str) -> None:
+    arguments = ("--dry-run", "--json", "--reads", "sales.*=50")
+    plan = json.loads(invoke("autopilot", lake, *arguments).stdout)
+
+    assert plan["actions"][0]["table"] == "sales.orders"
+
+
+def test_without_actions_the_history_is_empty(lake: str) -> None:
+    assert invoke("maintenance-history", lake).stdout == "no actions\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--reads", "often"),
+        ("--reads", "a=often"),
+        ("--max-bytes", "many"),
+        ("--hours", "22"),
+        ("--idle-for", "soon"),
+    ],
+)
+def test_wrong_arguments_are_refused(lake: str, arguments: tuple[str, str]) -> None:
+    with pytest.raises(InputError):
+        invoke("autopilot", lake, *arguments)
+
+
+def test_a_pattern_without_tables_is_refused(lake: str) -> None:
+    with pytest.raises(NotFoundError, match=r"matches 'x\.\*'"):
+        invoke("autopilot", lake, "x.*")
