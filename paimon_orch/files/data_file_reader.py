@@ -5,7 +5,7 @@ See docs/format/data-files.md.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, partial
 from typing import IO
 
@@ -26,6 +26,11 @@ from paimon_orch.files.parquet.parquet import ParquetFileReader
 from paimon_orch.files.row_selection import read_file_rows, read_parquet_rows, take_selected_rows
 from paimon_orch.files.row_tracking import ROW_TRACKING_FIELDS, fill_row_tracking
 from paimon_orch.files.schema_evolution.column_sources import ColumnSource, find_column_sources
+from paimon_orch.files.shredded_columns import (
+    assemble_partial_columns,
+    find_partial_columns,
+    find_variant_bounds,
+)
 from paimon_orch.files.stats.column_bounds import (
     ColumnBounds,
     build_constant_stats,
@@ -48,7 +53,12 @@ from paimon_orch.format.types.arrow import (
     number_batches,
 )
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.format.types.predicate import Predicate, collect_columns
+from paimon_orch.format.types.predicate import (
+    Predicate,
+    VariantValue,
+    collect_columns,
+    iterate_leaves,
+)
 from paimon_orch.storage import FileIO
 
 ROW_POSITION = f"{KEY_PREFIX}POSITION"  # the prefix is reserved, so no table column has this name
@@ -99,6 +109,8 @@ class FileReader:
     batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
     dictionaries: frozenset[str] = frozenset()
     """Text columns that :meth:`read` returns as dictionary arrays."""
+    variant_values: Mapping[str, Sequence[VariantValue]] = field(default_factory=dict)
+    """VARIANT columns of which only some values are needed; :meth:`read` may omit others."""
 
     def path(self, bucket_file: BucketFile) -> str:
         """Return the path of a data file."""
@@ -308,16 +320,11 @@ class FileReader:
                 column.physical for column in columns if column.physical is not None
             )
             names, count = [field.name for field in fields], 0
-            if self.dictionaries and isinstance(reader, ParquetFileReader):
-                reader.keep_dictionaries(
-                    [
-                        column.physical
-                        for column in columns
-                        if column.field.name in self.dictionaries
-                        and column.physical is not None
-                        and column.has_unchanged_type
-                    ]
-                )
+            self._keep_dictionaries(reader, columns)
+            partial_columns = self._find_partial_columns(reader, columns, selected)
+            physical_names = [
+                part for name in physical_names for part in partial_columns.get(name, [name])
+            ]
             reads_all = find_groups is None and selected is None
             if isinstance(reader, ParquetFileReader) and not reads_all:
                 groups: Sequence[int] = range(reader.num_row_groups)
@@ -333,7 +340,7 @@ class FileReader:
                 )
             else:
                 rows = read_file_rows(reader, physical_names, batch_rows, selected)
-            for numbers, batch in rows:
+            for numbers, batch in assemble_partial_columns(rows, partial_columns):
                 arrays = [
                     _encode_dictionary(column.read(batch))
                     if column.field.name in self.dictionaries
@@ -352,6 +359,33 @@ class FileReader:
             if reads_all:
                 _check_row_count(path, count, bucket_file.file)
 
+    def _keep_dictionaries(self, reader: FormatReader, columns: Sequence[ColumnSource]) -> None:
+        if self.dictionaries and isinstance(reader, ParquetFileReader):
+            reader.keep_dictionaries(
+                [
+                    column.physical
+                    for column in columns
+                    if column.field.name in self.dictionaries
+                    and column.physical is not None
+                    and column.has_unchanged_type
+                ]
+            )
+
+    def _find_partial_columns(
+        self, reader: FormatReader, columns: Sequence[ColumnSource], selected: Positions | None
+    ) -> dict[str, list[str]]:
+        """Return the columns to read of VARIANT columns that need not be read as a whole."""
+        if not self.variant_values or not isinstance(reader, ParquetFileReader):
+            return {}
+        if selected is not None:  # pages are read of whole columns
+            return {}
+        values = {
+            column.physical: self.variant_values[column.field.name]
+            for column in columns
+            if column.physical is not None and column.field.name in self.variant_values
+        }
+        return find_partial_columns(reader, values)
+
     def _find_matching_row_groups(
         self, bucket_file: BucketFile, predicate: Predicate, reader: ParquetFileReader
     ) -> list[int]:
@@ -359,12 +393,15 @@ class FileReader:
         names = collect_columns(predicate)
         fields = [field for field in self.schema.fields if field.name in names]
         columns = {c.field.name: c for c in self._columns(bucket_file, fields, reader.names)}
+        tests = {leaf.name: leaf for leaf in iterate_leaves(predicate)}
         groups = range(reader.num_row_groups)
 
         @cache
         def bounds_of(name: str) -> ColumnBounds:
-            column = columns.get(name)
-            if column is None:
+            leaf, column = tests[name], columns.get(tests[name].column)
+            if leaf.variant is not None and column is not None and column.physical is not None:
+                return find_variant_bounds(reader, column.physical, leaf.variant)
+            if column is None or leaf.variant is not None:
                 return ColumnBounds.unknown()
             if column.physical is None:
                 return ColumnBounds.of([build_constant_stats(column.constant, column.field.type)])

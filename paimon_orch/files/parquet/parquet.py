@@ -153,6 +153,10 @@ class ParquetFileReader:
                 use_threads=False,
             )
 
+    def find_arrow_type(self, column: str) -> pa.DataType:
+        """Return the Arrow type of a column."""
+        return self._file.schema_arrow.field(column).type
+
     @property
     def num_row_groups(self) -> int:
         """Return the number of row groups."""

@@ -72,7 +72,7 @@ def _split_values(values: int, files: int) -> Iterator[slice]:
 def _evaluate(predicate: Predicate, bounds_of: BoundsOf, row_counts: Indices) -> _PossibleOutcomes:
     match predicate:
         case Leaf(key=None):
-            return _evaluate_leaf(predicate, bounds_of(predicate.column), row_counts)
+            return _evaluate_leaf(predicate, bounds_of(predicate.name), row_counts)
         case Leaf():  # map keys have no statistics
             return _UNDECIDED
         case Not(child=child):

@@ -78,10 +78,19 @@ def _check_predicate(value: object) -> "Predicate":
 
 
 @dataclass(frozen=True, slots=True)
+class VariantValue:
+    """A value inside of a VARIANT column: its path, and the SQL type it is read as."""
+
+    path: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
 class Leaf(_PredicateOperators):
     """One test of one column: a comparison, ``in``, ``like`` or ``is null``.
 
-    Rows whose map has no value for ``key`` count as null.
+    Rows whose map has no value for ``key``, or whose variant has no value at its path, count as
+    null.
     """
 
     column: str
@@ -91,14 +100,25 @@ class Leaf(_PredicateOperators):
     key: str | None = None
     """The key of a map column whose value is tested, or None to test the column itself."""
 
+    variant: VariantValue | None = None
+    """The value of a VARIANT column that is tested, or None to test the column itself."""
+
     @property
     def name(self) -> str:
-        """Return ``column`` or ``column[key]``."""
+        """Return ``column``, ``column[key]`` or ``variant_get(column, 'path', 'type')``."""
+        if self.variant is not None:
+            return f"variant_get({self.column}, {self.variant.path!r}, {self.variant.type!r})"
         return self.column if self.key is None else f"{self.column}[{self.key}]"
 
     @property
     def field(self) -> pc.Expression:
-        """Return the tested value as an Arrow expression; duplicate map keys use the last value."""
+        """Return the tested value as an Arrow expression; duplicate map keys use the last value.
+
+        The value of a variant is a column with the name of the test, which
+        :class:`~paimon_orch.table.filter.row_filter.RowFilter` adds.
+        """
+        if self.variant is not None:
+            return pc.field(self.name)
         column = pc.field(self.column)
         if self.key is None:
             return column

@@ -64,7 +64,16 @@ def assemble_variants(column: pa.StructArray) -> pa.StructArray:
     return pa.StructArray.from_arrays(filled, fields=list(VARIANT_TYPE), mask=mask)
 
 
-def _assemble_shredded(column: pa.StructArray) -> pa.StructArray:
+def assemble_partial_variants(column: pa.StructArray) -> pa.StructArray:
+    """Return a shredded column of which only some columns were read, as VARIANT.
+
+    Values that were not read are missing in their objects; at the root they become the null of
+    JSON.
+    """
+    return _assemble_shredded(column, missing=bytes([header(Primitive.NULL)]))
+
+
+def _assemble_shredded(column: pa.StructArray, missing: bytes | None = None) -> pa.StructArray:
     rows = column.drop_null() if column.null_count else column
     metadata = rows.field("metadata").cast(pa.binary())
     if metadata.null_count:
@@ -72,7 +81,9 @@ def _assemble_shredded(column: pa.StructArray) -> pa.StructArray:
     dictionaries = NameDictionaries.of(metadata)
     values = _encode_nodes(rows, dictionaries.codes, dictionaries)
     if values.null_count:
-        raise_malformed("a value is missing")
+        if missing is None:
+            raise_malformed("a value is missing")
+        values = pc.fill_null(values, missing)
     parts = [values, dictionaries.encode()]
     assembled = pa.StructArray.from_arrays(parts, fields=list(VARIANT_TYPE))
     return _scatter(assembled, column.is_valid().to_numpy(zero_copy_only=False))

@@ -28,7 +28,6 @@ from paimon_orch.format.types.predicate import (
     Predicate,
     collect_columns,
     restrict_to_columns,
-    to_arrow_expression,
 )
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
@@ -64,6 +63,7 @@ from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.commit.row_range_conflicts import ColumnGuard
 from paimon_orch.table.filter.bind import bind_filter
+from paimon_orch.table.filter.row_filter import RowFilter
 from paimon_orch.table.scan.bucket_reader import BucketReader
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.data_evolution import (
@@ -128,10 +128,11 @@ class TargetUnit:
         needed = [column for column in all_fields if column.name in names]
         read = self._read_merged if schema.primary_keys else self._read_files
         read = self._read_row_ranges if has_data_evolution(schema) else read
+        row_filter = None if source.predicate is None else RowFilter(source.predicate)
         for addresses, batch in read(source, needed):
             rows = pa.Table.from_batches([batch]).append_column(ADDRESS_COLUMN, pa.array(addresses))
-            if source.predicate is not None:
-                rows = rows.filter(to_arrow_expression(source.predicate))
+            if row_filter is not None:
+                rows = row_filter.select(rows)
             if rows.num_rows:
                 yield rows.select([ADDRESS_COLUMN, *(column.name for column in fields)])
 

@@ -1,6 +1,7 @@
 """Parses filters in SQL: ``status = 'PENDING' and dt >= '2026-01-01'``."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 import sqlglot
@@ -18,6 +19,7 @@ from paimon_orch.format.types.predicate import (
     Operator,
     Or,
     Predicate,
+    VariantValue,
     parse_literal,
 )
 from paimon_orch.table.filter.bind import resolve_filter_field
@@ -38,7 +40,11 @@ _FLIPPED_OPERATORS = {
 }
 # Supported conditions have only these arguments; others, such as SYMMETRIC, are refused.
 _KNOWN_ARGS = {"this", "expression", "expressions", "low", "high", "negate"}
-_SUPPORTED_SYNTAX = "=, <>, <, <=, >, >=, IN, BETWEEN, LIKE, IS NULL, AND, OR and NOT"
+_SUPPORTED_SYNTAX = (
+    "=, <>, <, <=, >, >=, IN, BETWEEN, LIKE, IS NULL, AND, OR, NOT and "
+    "variant_get(column, 'path', 'type')"
+)
+_VARIANT_GET_ARGUMENTS = 3
 
 
 def parse_filter(text: str, schema: TableSchema) -> Predicate:
@@ -49,6 +55,20 @@ def parse_filter(text: str, schema: TableSchema) -> Predicate:
         first = str(error).splitlines()[0]
         raise InputError(f"filter {text!r} is not a valid SQL condition: {first}") from error
     return _FilterTranslator(text, schema).translate(tree)
+
+
+@dataclass(frozen=True, slots=True)
+class _TestedColumn:
+    """A column, a value of a map, or a value of a variant."""
+
+    column: str
+    key: str | None
+    variant: VariantValue | None
+    field: Field
+    """The field with the type of the value."""
+
+    def build_leaf(self, op: Operator, *values: "pa.Scalar[pa.DataType]") -> Leaf:
+        return Leaf(self.column, op, values, self.key, self.variant)
 
 
 class _FilterTranslator:
@@ -86,50 +106,51 @@ class _FilterTranslator:
                 )
             case exp.Like():
                 return self._translate_like(node)
-            case exp.Column() | exp.Bracket():
+            case exp.Column() | exp.Bracket() | exp.Anonymous():
                 return self._build_leaf(node, Operator.EQUAL, exp.true())
         if type(node) in _COMPARISONS:
             op = _COMPARISONS[type(node)]
             first, second = node.args["this"], node.args["expression"]
-            if isinstance(first, exp.Column | exp.Bracket):
+            if isinstance(first, exp.Column | exp.Bracket | exp.Anonymous):
                 return self._build_leaf(first, op, second)
             return self._build_leaf(second, _FLIPPED_OPERATORS.get(op, op), first)
         raise self._build_error(f"{node.sql()!r} is not supported")
 
     def _translate_is(self, node: exp.Is) -> Predicate:
         if isinstance(node.expression, exp.Null):
-            column, key, _ = self._resolve_column(node.this)
-            return Leaf(column, Operator.IS_NULL, (), key)
+            return self._resolve_column(node.this).build_leaf(Operator.IS_NULL)
         raise self._build_error(f"{node.sql()!r} is not supported")
 
     def _translate_like(self, node: exp.Like) -> Predicate:
-        column, key, field = self._resolve_column(node.this)
+        tested = self._resolve_column(node.this)
+        field = tested.field
         if not pa.types.is_string(to_arrow_type(field.type)):
             raise self._build_error(f"LIKE needs text, but column {field.name!r} has another type")
-        return Leaf(
-            column, Operator.LIKE, (pa.scalar(self._parse_literal_text(node.expression)),), key
+        return tested.build_leaf(
+            Operator.LIKE, pa.scalar(self._parse_literal_text(node.expression))
         )
 
     def _translate_in(self, node: exp.In) -> Predicate:
-        (column, key, field), items = self._resolve_column(node.this), node.expressions
+        tested, items = self._resolve_column(node.this), node.expressions
         if not items:
             raise self._build_error("IN needs a list of values")
         with_null = any(isinstance(item, exp.Null) for item in items)
         if with_null:
             raise self._build_error("IN must not list NULL, which equals no value; use IS NULL")
-        return Leaf(
-            column, Operator.IN, tuple(self._parse_literal(item, field) for item in items), key
-        )
+        values = (self._parse_literal(item, tested.field) for item in items)
+        return tested.build_leaf(Operator.IN, *values)
 
     def _build_leaf(self, tested: exp.Expr, op: Operator, value: exp.Expr) -> Predicate:
-        column, key, field = self._resolve_column(tested)
+        resolved = self._resolve_column(tested)
         if isinstance(value, exp.Null):
             raise self._build_error("no value equals NULL; use IS NULL")
-        return Leaf(column, op, (self._parse_literal(value, field),), key)
+        return resolved.build_leaf(op, self._parse_literal(value, resolved.field))
 
-    def _resolve_column(self, node: exp.Expr) -> tuple[str, str | None, Field]:
-        """Return the column, the map key or None, and the field with the type of the value."""
+    def _resolve_column(self, node: exp.Expr) -> _TestedColumn:
         key, column = None, node
+        variant = self._parse_variant_value(node) if isinstance(node, exp.Anonymous) else None
+        if variant is not None:
+            column = node.expressions[0]
         if isinstance(node, exp.Bracket) and len(node.expressions) == 1:
             [index], column = node.expressions, node.this
             if not isinstance(index, exp.Literal) or not index.is_string:
@@ -139,7 +160,21 @@ class _FilterTranslator:
             key = index.name
         if not isinstance(column, exp.Column) or column.args.get("table"):
             raise self._build_error(f"{node.sql()!r} is not a column")
-        return column.name, key, resolve_filter_field(self._schema, column.name, key)
+        field = resolve_filter_field(self._schema, column.name, key=key, variant=variant)
+        return _TestedColumn(column.name, key, variant, field)
+
+    def _parse_variant_value(self, node: exp.Anonymous) -> VariantValue | None:
+        """Return the arguments of ``variant_get``, or None for another function."""
+        if str(node.this).lower() != "variant_get":
+            return None
+        literals = node.expressions[1:]
+        if len(node.expressions) != _VARIANT_GET_ARGUMENTS or not all(
+            isinstance(literal, exp.Literal) and literal.is_string for literal in literals
+        ):
+            raise self._build_error(
+                f"{node.sql()!r} is not of the form variant_get(column, 'path', 'type')"
+            )
+        return VariantValue(*(literal.name for literal in literals))
 
     def _parse_literal_text(self, node: exp.Expr) -> str:
         if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.types.data_types import MAX_LENGTH, AtomicType, Field, TypeRoot
-from paimon_orch.format.types.predicate import Predicate, to_arrow_expression
+from paimon_orch.format.types.predicate import Predicate
+from paimon_orch.table.filter.row_filter import RowFilter
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,11 +69,11 @@ def filter_batches(
     batches: Iterable[pa.RecordBatch], predicate: Predicate | None, target: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows that match a bound predicate, with the columns of ``target``."""
-    condition = None if predicate is None else to_arrow_expression(predicate)
+    row_filter = None if predicate is None else RowFilter(predicate)
     for batch in batches:
         matching = [batch]
-        if condition is not None:
-            table = pa.Table.from_batches([batch]).filter(condition)
+        if row_filter is not None:
+            table = row_filter.select(pa.Table.from_batches([batch]))
             matching = table.combine_chunks().to_batches()
         for rows in matching:
             columns = [rows.column(name) for name in target.names]

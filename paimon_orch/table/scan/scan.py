@@ -17,7 +17,13 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.format.types.predicate import Predicate, collect_columns, restrict_to_columns
+from paimon_orch.format.types.predicate import (
+    Predicate,
+    VariantValue,
+    collect_columns,
+    iterate_leaves,
+    restrict_to_columns,
+)
 from paimon_orch.storage import FileIO
 from paimon_orch.table.chain.chain_file_reader import ChainFileReader
 from paimon_orch.table.chain.chain_splits import (
@@ -329,6 +335,23 @@ class Scan(BaseScan):
         batches = bucket.read_audit_log() if self.is_audit_log else bucket.batches()
         yield from filter_batches(batches, self.predicate, self.arrow_schema)
 
+    def _find_variant_values(self) -> dict[str, list[VariantValue]]:
+        """Return the values of VARIANT columns that only the filter needs.
+
+        Other merge engines than these may combine values of several rows.
+        """
+        if self.predicate is None or self.schema.typed_options.merge_engine not in (
+            "deduplicate",
+            "first-row",
+        ):
+            return {}
+        values: dict[str, list[VariantValue]] = {}
+        read = {field.name for field in self.fields}
+        for leaf in iterate_leaves(self.predicate):
+            if leaf.variant is not None and leaf.column not in read:
+                values.setdefault(leaf.column, []).append(leaf.variant)
+        return values
+
     def _create_file_reader(self, split: BucketSplit) -> FileReader:
         anchored = {origin.file_name for origin in split.origins if origin.is_anchor}
         files = (*split.files, *split.postponed_files)
@@ -341,6 +364,7 @@ class Scan(BaseScan):
                 self.schema,
                 schemas.get_all(ids),
                 batch_sizes=self.batch_sizes,
+                variant_values=self._find_variant_values(),
             )
 
         if self.anchors is None:
